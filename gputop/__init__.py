@@ -1,0 +1,15 @@
+"""gputop: who is on which GPU, and which GPU is cuda:0.
+
+    cli.py      the command line; the only place that prints errors and picks exit codes
+    errors.py   the exception tree
+    model/      what a GPU machine is: plain data and pure functions, no I/O
+    agent/      runs on the GPU machine: reads the driver and the processes, makes frames
+    sources/    where frames come from: a local agent, the demo
+    export/     frames leaving without a TUI: text and JSON
+    tui/        the screen; the only package that imports textual or rich
+
+A Frame (`model/frame.py`) is everything known of one machine at one instant. The agent makes
+frames, everything else reads them.
+"""
+
+__version__ = "0.1.0"

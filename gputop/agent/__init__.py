@@ -1,0 +1,1 @@
+"""Runs on the GPU machine: reads the driver and the processes, makes frames."""

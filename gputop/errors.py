@@ -1,0 +1,34 @@
+"""The exceptions that gputop raises for its user.
+
+    GputopError                 exit code 1
+    ├── UsageError              exit code 2: arguments or input that cannot be taken
+    ├── DriverError             exit code 3: the NVIDIA driver cannot be read
+    └── SourceError             exit code 4: frames ended: the agent died, a stream is broken
+
+Each carries one line that says what happened, to what, and what to do. `cli.py` alone prints
+them.
+"""
+
+
+class GputopError(Exception):
+    """What happened, to what, and what to do about it, in one line."""
+
+    exit_code = 1
+
+
+class UsageError(GputopError):
+    """Arguments or input that cannot be taken."""
+
+    exit_code = 2
+
+
+class DriverError(GputopError):
+    """The NVIDIA driver cannot be read."""
+
+    exit_code = 3
+
+
+class SourceError(GputopError):
+    """Frames ended: the agent died or a stream is broken."""
+
+    exit_code = 4

@@ -1,0 +1,1 @@
+"""Frames leaving without a TUI."""

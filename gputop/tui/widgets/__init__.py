@@ -1,0 +1,1 @@
+"""Line widgets: each draws with render_line and knows nothing of its neighbours."""

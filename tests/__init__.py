@@ -1,0 +1,1 @@
+"""Tests run against a simulated driver (tests/driver), never against patches."""
