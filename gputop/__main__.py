@@ -1,0 +1,18 @@
+"""`python -m gputop`, and how a local agent is started: as this file.
+
+Started as a file, its folder is the first place that Python looks for modules; gputop's own
+modules must not be found there by their short names, and the folder around it belongs last.
+"""
+
+import os
+import sys
+
+if not __package__:
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if path != here]
+    sys.path.append(os.path.dirname(here))
+
+from gputop.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""The machine around the GPUs, and what its PCI bus says of them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import psutil
+
+from gputop.model.frame import Host, PciCard
+from gputop.model.text import printable
+
+_NVIDIA = "0x10de"
+_DISPLAY_CLASS = "0x03"
+
+
+class HostFacts:
+    """Host facts of now; CPU use is since the call before."""
+
+    def __init__(self) -> None:
+        self._name = printable(socket.gethostname(), 64)
+        self._boot_id = _read(Path("/proc/sys/kernel/random/boot_id"))
+        self._cpu_count = os.cpu_count()
+        self._asked = False
+
+    def read(self) -> Host:
+        """The host now."""
+        cpu = psutil.cpu_percent(interval=None) / 100
+        memory = psutil.virtual_memory()
+        asked, self._asked = self._asked, True
+        return Host(
+            name=self._name,
+            boot_id=self._boot_id,
+            cpu=cpu if asked else None,
+            cpu_count=self._cpu_count,
+            memory_total=memory.total,
+            memory_used=memory.total - memory.available,
+        )
+
+
+def nvidia_cards(sys: Path = Path("/sys")) -> tuple[PciCard, ...]:
+    """The NVIDIA display controllers of the PCI bus, found without a driver."""
+    cards = []
+    for device in sorted((sys / "bus/pci/devices").glob("*")):
+        if _read(device / "vendor") != _NVIDIA:
+            continue
+        if not (_read(device / "class") or "").startswith(_DISPLAY_CLASS):
+            continue
+        driver = device / "driver"
+        cards.append(
+            PciCard(
+                bus_id=device.name,
+                device_id=(_read(device / "device") or "").removeprefix("0x"),
+                driver=driver.resolve().name if driver.exists() else None,
+            )
+        )
+    return tuple(cards)
+
+
+def kernel_module_version() -> str | None:
+    """Of the loaded NVIDIA kernel module; None where none is loaded."""
+    text = _read(Path("/proc/driver/nvidia/version")) or _read(Path("/sys/module/nvidia/version"))
+    for word in (text or "").split():
+        if word[:1].isdigit() and word.count(".") >= 1:
+            return printable(word, 32)
+    return None
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text("ascii", "replace").strip()
+    except OSError:
+        return None

@@ -1,0 +1,172 @@
+"""The process lists and the per-process utilization of one GPU.
+
+These are read with buffers of our own instead of nvidia-ml-py's functions: those call twice for
+every list and build an object for every process, which is most of a cycle's cost on a busy
+machine, and they know only the newest layout.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pynvml
+
+from gputop.agent import sanity
+
+_NO_INSTANCE = 0xFFFFFFFF
+_FIRST_LOOK = 2.0
+"""Seconds of samples taken at the first look, when there is no last timestamp."""
+_SPARE = 32
+_GROWTHS = 4
+
+_NEWER = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t and _v3_t
+_OLDEST = struct.Struct("<I4xQ")  # nvmlProcessInfo_v1_t
+_SAMPLE = struct.Struct("<I4xQIIII")  # nvmlProcessUtilizationSample_t
+
+_LISTS = (
+    ("C", "nvmlDeviceGetComputeRunningProcesses"),
+    ("G", "nvmlDeviceGetGraphicsRunningProcesses"),
+    ("M", "nvmlDeviceGetMPSComputeRunningProcesses"),
+)
+_VERSIONS = (("_v3", _NEWER), ("_v2", _NEWER), ("", _OLDEST))
+_TYPES = {
+    frozenset("C"): "C",
+    frozenset("G"): "G",
+    frozenset("M"): "M",
+    frozenset("CG"): "C+G",
+    frozenset("MC"): "M+C",
+    frozenset("MG"): "M+G",
+    frozenset("MCG"): "M+C+G",
+}
+
+
+class Running(NamedTuple):
+    """A process in one or more lists of a GPU; `memory` in bytes, instances are None off MIG."""
+
+    pid: int
+    type: str
+    memory: int | None
+    gpu_instance: int | None
+    compute_instance: int | None
+
+
+class Utilization(NamedTuple):
+    """The newest sample of a process: a ratio and the driver's time in microseconds."""
+
+    sm: float
+    timestamp: int
+
+
+class _Buffer:
+    """A C array that NVML fills, grown to what is needed and kept for the next cycle."""
+
+    def __init__(self, record: struct.Struct) -> None:
+        self.record = record
+        self._capacity = _SPARE
+        self._bytes = ctypes.create_string_buffer(_SPARE * record.size)
+
+    def fill(self, call: Any) -> Iterator[tuple[int, ...]]:
+        """The records of `call(count, array)`, which returns NVML's code; NVMLError if it fails.
+
+        INSUFFICIENT_SIZE leaves the wanted count behind; processes may start meanwhile.
+        """
+        for _ in range(_GROWTHS):
+            count = ctypes.c_uint(self._capacity)
+            code = call(ctypes.byref(count), self._bytes)
+            if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+                break
+            self._capacity = max(self._capacity, count.value) + _SPARE
+            self._bytes = ctypes.create_string_buffer(self._capacity * self.record.size)
+        pynvml._nvmlCheckReturn(code)
+        length = min(count.value, self._capacity) * self.record.size
+        return self.record.iter_unpack(memoryview(self._bytes)[:length])
+
+
+class RunningLists:
+    """The lists of one GPU; remembers which symbols the driver has and the last timestamp."""
+
+    def __init__(self) -> None:
+        self._functions: list[tuple[str, Any, _Buffer]] | None = None
+        self._absent: set[str] = set()
+        self._samples = _Buffer(_SAMPLE)
+        self._since = 0
+
+    def running(self, handle: Any) -> tuple[Running, ...]:
+        """Every process, once per MIG instance: one that is in two lists holds its memory once,
+        so the largest figure counts, not the sum."""
+        if self._functions is None:
+            self._functions = list(_functions())
+        found: dict[tuple[int, int, int], list[Any]] = {}
+        for letter, function, buffer in self._functions:
+            if letter in self._absent:
+                continue
+            for pid, memory, *instance in self._list(letter, function, buffer, handle):
+                gpu, compute = instance or (_NO_INSTANCE, _NO_INSTANCE)
+                entry = found.setdefault((pid, gpu, compute), [set(), None])
+                entry[0].add(letter)
+                if (known := sanity.memory(memory)) is not None:
+                    entry[1] = max(known, entry[1] or 0)
+        return tuple(
+            Running(pid, _TYPES[frozenset(letters)], memory, _instance(gpu), _instance(compute))
+            for (pid, gpu, compute), (letters, memory) in found.items()
+        )
+
+    def _list(
+        self, letter: str, function: Any, buffer: _Buffer, handle: Any
+    ) -> Iterator[tuple[int, ...]]:
+        try:
+            return buffer.fill(lambda count, array: function(handle, count, array))
+        except pynvml.NVMLError as error:
+            if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
+                self._absent.add(letter)
+            elif error.value in (
+                pynvml.NVML_ERROR_GPU_IS_LOST,
+                pynvml.NVML_ERROR_UNINITIALIZED,
+                pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+            ):
+                raise
+            return iter(())
+
+    def utilization(self, handle: Any) -> dict[int, Utilization]:
+        """By pid, the newest sample since the last look; who has none is not in it.
+
+        A timestamp that did not move is an old sample again, and a figure over 100 is garbage
+        (drivers answer so for zombies).
+        """
+        function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetProcessUtilization")
+        since = self._since or int((time.time() - _FIRST_LOOK) * 1e6)
+        stamp = ctypes.c_ulonglong(since)
+        try:
+            records = self._samples.fill(lambda count, array: function(handle, array, count, stamp))
+        except pynvml.NVMLError as error:
+            if error.value == pynvml.NVML_ERROR_NOT_FOUND:
+                return {}
+            raise
+        newest: dict[int, Utilization] = {}
+        for pid, timestamp, sm, _memory, _encoder, _decoder in records:
+            if timestamp <= since or sm > 100:
+                continue
+            if pid not in newest or newest[pid].timestamp < timestamp:
+                newest[pid] = Utilization(sm / 100, timestamp)
+        self._since = max((sample.timestamp for sample in newest.values()), default=self._since)
+        return newest
+
+
+def _functions() -> Iterator[tuple[str, Any, _Buffer]]:
+    """Of each list the newest symbol that the driver has."""
+    for letter, name in _LISTS:
+        for suffix, record in _VERSIONS:
+            try:
+                function = pynvml._nvmlGetFunctionPointer(name + suffix)
+            except pynvml.NVMLError:
+                continue
+            yield letter, function, _Buffer(record)
+            break
+
+
+def _instance(number: int) -> int | None:
+    return None if number == _NO_INSTANCE else number

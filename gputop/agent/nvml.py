@@ -1,0 +1,267 @@
+"""The driver: the only file that imports pynvml.
+
+`Driver` is the library once it is open, `Device` is one GPU. Each Device is read by one thread
+at a time. Whatever a driver or a card lacks is asked once and then left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pynvml
+
+from gputop.agent import sanity
+from gputop.agent.lists import Running, RunningLists, Utilization
+from gputop.model.text import printable
+
+T = TypeVar("T")
+
+_SLOW_EVERY = 10
+"""Cycles between two readings of what only an administrator changes."""
+
+_ABSENT = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+    pynvml.NVML_ERROR_DEPRECATED,
+}
+"""Answers that stay the same: the call is not made again."""
+
+DRIVER_GONE = {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED}
+_GPU_GONE = DRIVER_GONE | {
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT,
+}
+"""Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
+
+_COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
+
+
+class NvmlError(Exception):
+    """An NVML return code that concerns a whole GPU or the driver; `code` is NVML's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """An initialised NVML."""
+
+    version: str | None
+    cuda_version: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one GPU answered in one cycle: keyword arguments of `model.frame.Gpu`, its running
+    processes and their utilization. `code` is NVML's error if there are no values."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    running: tuple[Running, ...] = ()
+    utilization: dict[int, Utilization] = field(default_factory=dict)
+    code: int = 0
+    error: str | None = None
+
+
+def open_driver() -> Driver:
+    """nvmlInit and what is true of the whole machine; NvmlError where it fails. May hang."""
+    try:
+        pynvml.nvmlInit()
+        return Driver(
+            version=_text(pynvml.nvmlSystemGetDriverVersion),
+            cuda_version=_cuda_version(),
+            count=pynvml.nvmlDeviceGetCount(),
+        )
+    except pynvml.NVMLError as error:
+        raise NvmlError(error.value, str(error)) from None
+
+
+def close_driver() -> None:
+    """nvmlShutdown, whose failure means that it is down already."""
+    try:
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return
+
+
+class Device:
+    """One GPU, by its NVML index; `read` makes one cycle of calls."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self._handle: Any = None
+        self._absent: set[str] = set()
+        self._fixed: dict[str, Any] = {}
+        self._slow: dict[str, Any] = {}
+        self._cycle = 0
+        self._lists = RunningLists()
+
+    def read(self) -> Reading:
+        """All values of now. A lost GPU gives a Reading with `code` and what is known of it."""
+        try:
+            return self._read()
+        except pynvml.NVMLError as error:
+            self._handle = None
+            values = {"index": self.index, **self._fixed}
+            return Reading(values=values, code=error.value, error=printable(str(error), 120))
+
+    def _read(self) -> Reading:
+        if self._handle is None:
+            self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
+            self._absent.clear()
+            self._fixed = self._read_fixed()
+            self._cycle = 0
+        if self._cycle % _SLOW_EVERY == 0:
+            self._slow = self._read_slow()
+        self._cycle += 1
+        values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
+        values.update(self._read_fast())
+        return Reading(
+            values=values,
+            running=self._ask(self._lists.running) or (),
+            utilization=self._ask(self._lists.utilization) or {},
+        )
+
+    def _read_fixed(self) -> dict[str, Any]:
+        return {
+            "uuid": self._text(pynvml.nvmlDeviceGetUUID),
+            "name": self._text(pynvml.nvmlDeviceGetName),
+            "pci_bus_id": self._bus_id(),
+            "minor": self._ask(pynvml.nvmlDeviceGetMinorNumber),
+            "sm_clock_max": sanity.hertz(
+                self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+            ),
+        }
+
+    def _read_slow(self) -> dict[str, Any]:
+        mode = self._ask(pynvml.nvmlDeviceGetComputeMode)
+        return {
+            "power_limit": self._power_limit(),
+            "persistence_mode": _flag(self._ask(pynvml.nvmlDeviceGetPersistenceMode)),
+            "display_active": _flag(self._ask(pynvml.nvmlDeviceGetDisplayActive)),
+            "compute_mode": _COMPUTE_MODES[mode] if mode in range(4) else None,
+            "mig_mode": self._mig_mode(),
+        }
+
+    def _read_fast(self) -> dict[str, Any]:
+        ask = self._ask
+        rates = ask(pynvml.nvmlDeviceGetUtilizationRates)
+        sm_clock = ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM)
+        memory_clock = ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM)
+        return {
+            "utilization": sanity.ratio(rates.gpu) if rates else None,
+            "memory_utilization": sanity.ratio(rates.memory) if rates else None,
+            "temperature": self._temperature(),
+            "power": sanity.watts(ask(pynvml.nvmlDeviceGetPowerUsage)),
+            "sm_clock": sanity.hertz(sm_clock),
+            "memory_clock": sanity.hertz(memory_clock),
+            "pstate": sanity.pstate(ask(pynvml.nvmlDeviceGetPerformanceState)),
+            "fan": sanity.fan_ratio(ask(pynvml.nvmlDeviceGetFanSpeed)),
+            "ecc_uncorrected": ask(
+                pynvml.nvmlDeviceGetTotalEccErrors,
+                pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                pynvml.NVML_VOLATILE_ECC,
+            ),
+        }
+
+    def _read_memory(self) -> dict[str, Any]:
+        """The v2 call tells what the driver reserves from what is used; v1 counts it as used."""
+        info = self._ask(_memory_v2)
+        reserved = info.reserved if info else None
+        info = info or self._ask(_memory_v1)
+        if info is None:
+            return {}
+        total = sanity.memory(info.total)
+        return {
+            "memory_total": total,
+            "memory_used": sanity.memory(info.used, total),
+            "memory_free": sanity.memory(info.free, total),
+            "memory_reserved": sanity.memory(reserved, total),
+        }
+
+    def _temperature(self) -> float | None:
+        degrees = self._ask(pynvml.nvmlDeviceGetTemperatureV, pynvml.NVML_TEMPERATURE_GPU)
+        if degrees is None:
+            degrees = self._ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)
+        return sanity.celsius(degrees)
+
+    def _power_limit(self) -> float | None:
+        limit = self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)
+        if limit is None:
+            limit = self._ask(pynvml.nvmlDeviceGetPowerManagementLimit)
+        return sanity.watts(limit)
+
+    def _mig_mode(self) -> bool | None:
+        modes = self._ask(pynvml.nvmlDeviceGetMigMode)
+        return None if modes is None else bool(modes[0])
+
+    def _bus_id(self) -> str | None:
+        info = self._ask(pynvml.nvmlDeviceGetPciInfo) or self._ask(_pci_info_v2)
+        if info is None:
+            return None
+        return f"{info.domain:08X}:{info.bus:02X}:{info.device:02X}.0"
+
+    def _text(self, call: Callable[[Any], str]) -> str | None:
+        text: str | None = self._ask(call)
+        return None if text is None else printable(text, 96)
+
+    def _ask(self, call: Callable[..., T], *arguments: int) -> T | None:
+        """One call on this GPU; None where it has no answer. Raises if the GPU itself is gone."""
+        name = f"{call.__name__} {arguments}" if arguments else call.__name__
+        if name in self._absent:
+            return None
+        try:
+            return call(self._handle, *arguments)
+        except pynvml.NVMLError as error:
+            if error.value in _GPU_GONE:
+                raise
+            if error.value in _ABSENT:
+                self._absent.add(name)
+            return None
+        except UnicodeDecodeError:  # a string of the driver that is no UTF-8
+            return None
+
+
+def _memory_v2(handle: Any) -> Any:
+    return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+
+
+def _memory_v1(handle: Any) -> Any:
+    return pynvml.nvmlDeviceGetMemoryInfo(handle)
+
+
+def _pci_info_v2(handle: Any) -> Any:
+    """Of drivers before _v3: the same struct without its last member."""
+    info = pynvml.nvmlPciInfo_t()
+    function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetPciInfo_v2")
+    pynvml._nvmlCheckReturn(function(handle, pynvml.byref(info)))
+    return info
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _text(call: Callable[[], str]) -> str | None:
+    try:
+        return printable(call(), 96)
+    except (pynvml.NVMLError, UnicodeDecodeError):
+        return None
+
+
+def _cuda_version() -> str | None:
+    """`13.0` of 13000; drivers before R410 have no such call."""
+    for call in (pynvml.nvmlSystemGetCudaDriverVersion_v2, pynvml.nvmlSystemGetCudaDriverVersion):
+        try:
+            version = call()
+        except pynvml.NVMLError:
+            continue
+        return f"{version // 1000}.{version % 1000 // 10}"
+    return None

@@ -1,0 +1,75 @@
+"""Why the driver cannot be read, in words, and what to do about it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gputop.agent.host import kernel_module_version, nvidia_cards
+from gputop.model.frame import Problem
+
+NO_GPU = -1
+"""Not a code of NVML's: it opened, and counts no GPU."""
+
+_PROBLEMS: dict[int, Problem] = {
+    12: Problem(
+        kind="library_not_found",
+        message="libnvidia-ml.so.1 is not installed here",
+        advice="install the NVIDIA driver; in a container, start it with the NVIDIA container "
+        "toolkit (docker run --gpus all)",
+    ),
+    9: Problem(
+        kind="driver_not_loaded",
+        message="the NVIDIA kernel driver is not loaded",
+        advice="load it with 'sudo modprobe nvidia'; if that fails, its reason is in dmesg "
+        "(Secure Boot, a new kernel without the module, no GPU)",
+    ),
+    18: Problem(
+        kind="version_mismatch",
+        message="the NVIDIA library and the loaded kernel driver have different versions",
+        advice="the driver was updated while it was loaded: reboot, or unload and load the "
+        "nvidia modules when no process uses them",
+    ),
+    4: Problem(
+        kind="no_permission",
+        message="no permission to use the NVIDIA driver",
+        advice="look at the rights of /dev/nvidia*; in a container, give it the devices "
+        "(docker run --gpus all)",
+    ),
+    NO_GPU: Problem(
+        kind="no_gpu",
+        message="the NVIDIA driver is loaded and finds no GPU",
+        advice="look for a card that fell off the bus ('sudo dmesg | grep -i xid'); in a "
+        "container or a job, ask for GPUs",
+    ),
+}
+
+
+def problem_of(code: int, text: str) -> Problem:
+    """Of an NVML return code at nvmlInit."""
+    problem = _PROBLEMS.get(code)
+    if problem is None:
+        return _with_cards(
+            Problem(
+                kind="error",
+                message=f"the NVIDIA driver does not start: {text} (NVML error {code})",
+                advice="'nvidia-smi' should say the same; dmesg has the kernel's side of it",
+            )
+        )
+    if problem.kind == "version_mismatch" and (version := kernel_module_version()):
+        message = f"{problem.message} (kernel driver {version})"
+        problem = msgspec.structs.replace(problem, message=message)
+    return _with_cards(problem)
+
+
+def not_answering(seconds: float) -> Problem:
+    """nvmlInit was called and has not come back."""
+    return Problem(
+        kind="not_answering",
+        message=f"the NVIDIA driver has not answered for {seconds:.0f} s (nvmlInit)",
+        advice="it may be loading, or a GPU is stuck: dmesg tells; gputop goes on waiting",
+    )
+
+
+def _with_cards(problem: Problem) -> Problem:
+    cards = nvidia_cards()
+    return msgspec.structs.replace(problem, cards=cards) if cards else problem

@@ -1,0 +1,154 @@
+"""Facts of a process from /proc, cached by (pid, start time).
+
+`/proc/PID/stat` is read every tick, by hand: psutil needs ten times as long. What stays is read
+once: the owner and the command line; the latter again when the process renames itself.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import psutil
+
+from gputop.agent.worker import Worker
+from gputop.model.text import printable
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_NAME_PATIENCE = 0.05
+"""Seconds that a tick waits for the name of a new user; directory services can take many."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """What is known of a process now; `cpu` is None at first sight."""
+
+    start_time: float
+    user: str | None
+    command: str | None
+    parent: int
+    state: str
+    rss: int
+    cpu: float | None
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is kept of a process between ticks."""
+
+    start_ticks: int
+    name: bytes
+    uid: int | None
+    command: str | None
+    cpu_ticks: int
+    seen: float
+    cpu: float | None = None
+
+
+class UserNames:
+    """Names of user ids, looked up in a thread of their own and remembered, misses too."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._wanted: set[int] = set()
+        self._worker = Worker("user names", self._look_up)
+
+    def prepare(self, uids: Iterable[int]) -> None:
+        """Look up new ids, waiting a moment for them."""
+        self._wanted |= set(uids) - self._names.keys()
+        if self._wanted:
+            self._worker.ask()
+            self._worker.wait(time.monotonic() + _NAME_PATIENCE)
+
+    def name(self, uid: int) -> str:
+        """The name, or the number while it is unknown."""
+        return self._names.get(uid, str(uid))
+
+    def _look_up(self) -> None:
+        for uid in list(self._wanted):
+            try:
+                name = printable(pwd.getpwuid(uid).pw_name, 64)
+            except KeyError:
+                name = str(uid)
+            self._names[uid] = name
+            self._wanted.discard(uid)
+
+
+class Processes:
+    """The processes of this machine, by pid."""
+
+    def __init__(self) -> None:
+        self._boot_time = psutil.boot_time()
+        self._known: dict[int, _Known] = {}
+        self._users = UserNames()
+
+    def read(self, pids: Iterable[int]) -> dict[int, ProcessFacts]:
+        """The facts of those `pids` that exist here; the others are forgotten."""
+        stats = {pid: stat for pid in set(pids) if (stat := _stat(pid)) is not None}
+        self._known = {
+            pid: self._update(pid, name, fields) for pid, (name, fields) in stats.items()
+        }
+        self._users.prepare(
+            known.uid for known in self._known.values() if known.uid is not None
+        )
+        return {pid: self._facts(self._known[pid], fields) for pid, (_, fields) in stats.items()}
+
+    def _update(self, pid: int, name: bytes, fields: list[bytes]) -> _Known:
+        start_ticks = int(fields[19])
+        cpu_ticks = int(fields[11]) + int(fields[12])
+        now = time.monotonic()
+        known = self._known.get(pid)
+        if known is None or known.start_ticks != start_ticks:
+            return _Known(start_ticks, name, _uid(pid), _command(pid, name), cpu_ticks, now)
+        if known.name != name:
+            known.name, known.command = name, _command(pid, name)
+        if now - known.seen >= 1 / _TICK:
+            known.cpu = (cpu_ticks - known.cpu_ticks) / _TICK / (now - known.seen)
+            known.cpu_ticks, known.seen = cpu_ticks, now
+        return known
+
+    def _facts(self, known: _Known, fields: list[bytes]) -> ProcessFacts:
+        return ProcessFacts(
+            start_time=round(self._boot_time + known.start_ticks / _TICK, 2),
+            user=None if known.uid is None else self._users.name(known.uid),
+            command=known.command,
+            parent=int(fields[1]),
+            state=fields[0].decode("ascii", "replace"),
+            rss=max(0, int(fields[21])) * _PAGE,
+            cpu=None if known.cpu is None else round(max(0.0, known.cpu), 4),
+        )
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _stat(pid: int) -> tuple[bytes, list[bytes]] | None:
+    """The name and the fields from the state on; the name may hold spaces and parentheses."""
+    line = _read(f"/proc/{pid}/stat")
+    head, found, tail = (line or b"").rpartition(b")")
+    return (head.partition(b"(")[2], tail.split()) if found else None
+
+
+def _uid(pid: int) -> int | None:
+    """The real user. Not the owner of /proc/PID: that is root for processes that may not dump."""
+    for line in (_read(f"/proc/{pid}/status") or b"").splitlines():
+        if line.startswith(b"Uid:"):
+            return int(line.split()[1])
+    return None
+
+
+def _command(pid: int, name: bytes) -> str | None:
+    """The command line, its arguments joined by spaces; a zombie's name in brackets."""
+    line = (_read(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
+    if not line:
+        return printable(f"[{name.decode('utf-8', 'replace')}]")
+    return printable(line.replace(b"\0", b" ").decode("utf-8", "replace"))

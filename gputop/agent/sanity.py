@@ -1,0 +1,61 @@
+"""Which of the driver's numbers can be true; the others are None.
+
+Drivers answer with sentinels (all bits set), with percentages over 100 and with memory in use
+beyond the total. A wrong number is worse than none.
+"""
+
+from __future__ import annotations
+
+NOT_AVAILABLE_64 = 0xFFFFFFFFFFFFFFFF
+_ROUNDING = 110
+_HOTTEST = 250
+_MOST_POWER_MW = 20_000_000
+_FASTEST_MHZ = 20_000
+_FASTEST_FAN = 200
+
+
+def ratio(percentage: int | None) -> float | None:
+    """0..1 of a percentage; a little over 100 is 1, much over 100 is garbage."""
+    if percentage is None or not 0 <= percentage <= _ROUNDING:
+        return None
+    return min(percentage, 100) / 100
+
+
+def fan_ratio(percentage: int | None) -> float | None:
+    """A fan may be driven beyond its rated speed: NVML allows more than 100 here."""
+    if percentage is None or not 0 <= percentage <= _FASTEST_FAN:
+        return None
+    return percentage / 100
+
+
+def celsius(degrees: int | None) -> float | None:
+    """A temperature; sensors answer 0xFFFFFFFF when they have none."""
+    if degrees is None or not -50 <= degrees <= _HOTTEST:
+        return None
+    return float(degrees)
+
+
+def watts(milliwatts: int | None) -> float | None:
+    """Watts of NVML's milliwatts."""
+    if milliwatts is None or not 0 <= milliwatts <= _MOST_POWER_MW:
+        return None
+    return milliwatts / 1000
+
+
+def hertz(megahertz: int | None) -> int | None:
+    """Hertz of NVML's megahertz."""
+    if megahertz is None or not 0 <= megahertz <= _FASTEST_MHZ:
+        return None
+    return megahertz * 1_000_000
+
+
+def pstate(state: int | None) -> int | None:
+    """0..15; NVML_PSTATE_UNKNOWN is 32."""
+    return state if state is not None and 0 <= state <= 15 else None
+
+
+def memory(count: int | None, total: int | None = None) -> int | None:
+    """Bytes; more than there is can only be a sentinel or a counter that ran over."""
+    if count is None or count < 0 or count >= NOT_AVAILABLE_64 >> 1:
+        return None
+    return None if total is not None and count > total else count

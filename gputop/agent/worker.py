@@ -1,0 +1,72 @@
+"""A thread that makes one blocking call at a time, so that its asker never blocks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Worker(Generic[T]):
+    """Runs `call` in a daemon thread whenever asked; `latest` is what it answered last.
+
+    A driver call may never come back: then the thread is stuck, `busy` stays true, and only this
+    worker's answer grows old. `answered` is a monotonic time.
+    """
+
+    def __init__(self, name: str, call: Callable[[], T]) -> None:
+        self.latest: T | None = None
+        self.asked = time.monotonic()
+        self.answered: float | None = None
+        self._call = call
+        self._ended = False
+        self._wanted = threading.Semaphore(0)
+        self._idle = threading.Event()
+        self._idle.set()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way."""
+        return not self._idle.is_set()
+
+    def ask(self) -> None:
+        """Start a call, unless one is under way: calls never overlap."""
+        if not self.busy:
+            self._idle.clear()
+            self.asked = time.monotonic()
+            self._wanted.release()
+
+    def wait(self, deadline: float) -> bool:
+        """Until idle or `deadline` (monotonic); whether it is idle."""
+        return self._idle.wait(max(0.0, deadline - time.monotonic()))
+
+    def end(self) -> None:
+        """Let the thread go, as soon as its call comes back."""
+        self._ended = True
+        self._wanted.release()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.acquire()
+            if self._ended:
+                return
+            self.latest = self._call()
+            self.answered = time.monotonic()
+            self._idle.set()
+
+
+def ask_all(workers: Iterable[Worker[T]], seconds: float) -> None:
+    """One cycle: ask everyone, and wait `seconds` at most for those who answered last time.
+
+    Who was late already is not waited for, so that one stuck GPU delays one cycle, not all.
+    """
+    deadline = time.monotonic() + seconds
+    asked = [worker for worker in workers if not worker.busy]
+    for worker in asked:
+        worker.ask()
+    for worker in asked:
+        worker.wait(deadline)

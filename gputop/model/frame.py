@@ -1,0 +1,172 @@
+"""A Frame is everything known of one GPU machine at one instant; every reader sees only it.
+
+Units: bytes, seconds, watts, degrees Celsius, hertz; ratios are 0..1 (`cpu`: 1.0 is one core).
+`None` means unknown, not supported or no sample; it never means 0. The JSON of a frame is what
+`gputop --json` prints and what the agent sends.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+SCHEMA = 1
+"""Raised when a field changes its meaning or goes away; new fields do not raise it."""
+
+ProblemKind = Literal[
+    "library_not_found",
+    "driver_not_loaded",
+    "version_mismatch",
+    "no_permission",
+    "no_gpu",
+    "not_answering",
+    "error",
+]
+
+
+class ProcessKey(NamedTuple):
+    """What a process is, whatever becomes of its number: a pid is reused, a key is not."""
+
+    boot_id: str | None
+    pid: int
+    start_time: float | None
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine around the GPUs."""
+
+    name: str
+    boot_id: str | None = None
+    """Of /proc/sys/kernel/random/boot_id: tells one run of a machine from the next."""
+    cpu: float | None = None
+    """Share of all cores in use since the frame before."""
+    cpu_count: int | None = None
+    memory_total: int | None = None
+    memory_used: int | None = None
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """One physical GPU, in the order of NVML's indices."""
+
+    index: int
+    """NVML's index, the number nvidia-smi prints. It is not CUDA's ordinal."""
+    uuid: str | None = None
+    """Identity. None only until the GPU has answered for the first time."""
+    name: str | None = None
+    pci_bus_id: str | None = None
+    """As NVML writes it: `00000000:17:00.0`."""
+    minor: int | None = None
+    """The N of /dev/nvidiaN; it need not equal the index."""
+
+    memory_total: int | None = None
+    memory_used: int | None = None
+    """Without what the driver reserves, as nvidia-smi shows it; with it where NVML has only the
+    v1 call, and then `memory_reserved` is None."""
+    memory_free: int | None = None
+    memory_reserved: int | None = None
+
+    utilization: float | None = None
+    """Share of the driver's last sample period in which a kernel ran."""
+    memory_utilization: float | None = None
+    """Share of that period in which device memory was read or written."""
+    temperature: float | None = None
+    power: float | None = None
+    power_limit: float | None = None
+    """The limit that is enforced."""
+    sm_clock: int | None = None
+    sm_clock_max: int | None = None
+    memory_clock: int | None = None
+    fan: float | None = None
+    """Intended speed; the driver may say more than 1."""
+    pstate: int | None = None
+    """0 (maximum performance) to 15."""
+
+    persistence_mode: bool | None = None
+    display_active: bool | None = None
+    compute_mode: str | None = None
+    """`default`, `exclusive_thread`, `prohibited` or `exclusive_process`."""
+    ecc_uncorrected: int | None = None
+    """Volatile, all of the GPU; None where ECC is off or absent."""
+    mig_mode: bool | None = None
+
+    stale_for: float | None = None
+    """Age of the values when the GPU did not answer in this cycle; None while it answers."""
+    error: str | None = None
+    """What the driver says instead of values: the GPU is lost, needs a reset, ..."""
+
+    @property
+    def key(self) -> str:
+        """Identity; of a GPU that never answered, its place."""
+        return self.uuid or f"index {self.index}"
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """One process on one GPU (or MIG instance): a process on two GPUs is two of these."""
+
+    pid: int
+    start_time: float | None = None
+    """Seconds since the epoch; None where the process is not in this /proc."""
+    gpu_uuid: str | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    type: str = "C"
+    """As nvidia-smi writes it: C compute, G graphics, M MPS, and sums such as C+G."""
+    gpu_memory: int | None = None
+    sm_utilization: float | None = None
+    """None is "no sample since the last frame", which is not 0."""
+    user: str | None = None
+    command: str | None = None
+    """The whole command line, harmless to print."""
+    cpu: float | None = None
+    rss: int | None = None
+    state: str | None = None
+    """The letter of /proc/PID/stat: R, S, D, Z, T, ..."""
+    parent: int | None = None
+
+
+class PciCard(msgspec.Struct, frozen=True, kw_only=True):
+    """An NVIDIA card that the PCI bus shows, whether a driver has it or not."""
+
+    bus_id: str
+    device_id: str
+    driver: str | None = None
+
+    def __str__(self) -> str:
+        driver = f"driver {self.driver}" if self.driver else "no driver"
+        return f"{self.bus_id} (10de:{self.device_id}, {driver})"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is nothing to show, and what to do."""
+
+    kind: ProblemKind
+    message: str
+    advice: str
+    cards: tuple[PciCard, ...] = ()
+
+    def __str__(self) -> str:
+        cards = ", ".join(map(str, self.cards))
+        return f"{self.message}: {self.advice}" + (f"; on the PCI bus: {cards}" if cards else "")
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine at one instant."""
+
+    schema: int = SCHEMA
+    host: Host
+    time: float
+    """Seconds since the epoch, by the clock of the machine it shows."""
+    interval: float = 1.0
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    """The newest CUDA that the driver runs, as `13.0`."""
+    gpus: tuple[Gpu, ...] = ()
+    processes: tuple[Process, ...] = ()
+    problem: Problem | None = None
+    demo: bool = False
+    """True for an invented machine."""
+
+    def key(self, process: Process) -> ProcessKey:
+        """Identity of a process of this frame."""
+        return ProcessKey(self.host.boot_id, process.pid, process.start_time)

@@ -1,0 +1,142 @@
+"""The registry: everything that is shown of a GPU or a process, declared once.
+
+A column, a line of a detail page and the documentation of `--json` read it here. `read` gives
+the value in the model's units or None; `show` makes text of a value that is not None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from gputop.model.frame import Gpu, Process
+from gputop.model.text import MISSING, duration, percent, short_command, short_name, size
+
+S = TypeVar("S")
+
+
+class ProcessRow(NamedTuple):
+    """A process on a GPU, as the table has it: `age` in seconds at the frame's time."""
+
+    process: Process
+    gpu: Gpu | None
+    age: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(Generic[S]):
+    """One thing that is shown of an S."""
+
+    id: str
+    """The name of the JSON field where it is one."""
+    label: str
+    """The heading of its column."""
+    unit: str
+    help: str
+    read: Callable[[S], Any]
+    show: Callable[[Any], str] = str
+    width: int = 6
+    """Cells of its column."""
+    left: bool = False
+    """Text begins at the left, numbers end at the right."""
+
+    def text(self, subject: S) -> str:
+        """What is shown; `-` for what is unknown."""
+        value = self.read(subject)
+        return MISSING if value is None else self.show(value)
+
+
+def _megahertz(hertz: float) -> str:
+    return f"{hertz / 1e6:.0f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
+
+
+def _yes(flag: bool) -> str:
+    return "on" if flag else "off"
+
+
+def _pstate(state: int) -> str:
+    return f"P{state}"
+
+
+def _gpu(id_: str, label: str, unit: str, show: Callable[[Any], str], help_: str) -> Metric[Gpu]:
+    return Metric(id_, label, unit, help_, lambda gpu: getattr(gpu, id_), show)
+
+
+GPU: dict[str, Metric[Gpu]] = {
+    metric.id: metric
+    for metric in (
+        _gpu("index", "GPU", "", str, "NVML's index, the number that nvidia-smi prints"),
+        _gpu("name", "NAME", "", short_name, "the product's name"),
+        _gpu("uuid", "UUID", "", str, "identity, whatever the order of the GPUs"),
+        _gpu("pci_bus_id", "BUS-ID", "", str, "domain:bus:device.function"),
+        _gpu("minor", "MINOR", "", str, "the N of /dev/nvidiaN"),
+        _gpu("memory_total", "MEM-TOTAL", "bytes", size, "device memory"),
+        _gpu("memory_used", "MEM-USED", "bytes", size, "in use, without what is reserved"),
+        _gpu("memory_free", "MEM-FREE", "bytes", size, "what can still be allocated"),
+        _gpu("memory_reserved", "MEM-RSVD", "bytes", size, "kept by the driver and firmware"),
+        _gpu("utilization", "UTIL", "0..1", percent, "share of time in which a kernel ran"),
+        _gpu("memory_utilization", "MEM-UTIL", "0..1", percent, "share of time memory was busy"),
+        _gpu("temperature", "TEMP", "Celsius", _whole, "of the GPU's core"),
+        _gpu("power", "POWER", "W", _whole, "drawn by the board"),
+        _gpu("power_limit", "CAP", "W", _whole, "the power limit that is enforced"),
+        _gpu("sm_clock", "CLOCK", "Hz", _megahertz, "of the multiprocessors, shown in MHz"),
+        _gpu("sm_clock_max", "CLOCK-MAX", "Hz", _megahertz, "the highest SM clock of this card"),
+        _gpu("memory_clock", "MCLOCK", "Hz", _megahertz, "of the memory, shown in MHz"),
+        _gpu("fan", "FAN", "0..1", percent, "intended speed; may pass 1"),
+        _gpu("pstate", "PERF", "", _pstate, "performance state, P0 is the highest"),
+        _gpu("persistence_mode", "PERS", "", _yes, "the driver stays loaded without clients"),
+        _gpu("display_active", "DISP", "", _yes, "a display is driven"),
+        _gpu("compute_mode", "COMPUTE", "", str, "who may open a context"),
+        _gpu("ecc_uncorrected", "ECC", "", str, "uncorrected memory errors since the driver loaded"),
+        _gpu("mig_mode", "MIG", "", _yes, "the card is partitioned"),
+        _gpu("stale_for", "AGE", "s", duration, "age of the values while the GPU does not answer"),
+        _gpu("error", "ERROR", "", str, "what the driver says instead of values"),
+    )
+}
+
+
+def _of(id_: str) -> Callable[[ProcessRow], Any]:
+    return lambda row: getattr(row.process, id_)
+
+
+PROCESS: dict[str, Metric[ProcessRow]] = {
+    metric.id: metric
+    for metric in (
+        Metric[ProcessRow](
+            "gpu", "GPU", "", "NVML's index of the GPU", lambda row: row.gpu and row.gpu.index,
+            width=3,
+        ),
+        Metric[ProcessRow]("pid", "PID", "", "process number", _of("pid"), width=7),
+        Metric[ProcessRow]("user", "USER", "", "who owns it", _of("user"), width=8, left=True),
+        Metric[ProcessRow](
+            "type", "TYPE", "", "C compute, G graphics, M MPS", _of("type"), width=4, left=True
+        ),
+        Metric[ProcessRow](
+            "gpu_memory", "GPU-MEM", "bytes", "its memory on this GPU", _of("gpu_memory"), size,
+            width=7,
+        ),
+        Metric[ProcessRow](
+            "sm_utilization", "SM%", "0..1", "its share of the SMs' time; - is no sample",
+            _of("sm_utilization"), percent, width=3,
+        ),
+        Metric[ProcessRow](
+            "cpu", "CPU%", "0..1", "100 is one core; - at first sight", _of("cpu"), percent, width=5
+        ),
+        Metric[ProcessRow]("rss", "RSS", "bytes", "resident memory", _of("rss"), size, width=5),
+        Metric[ProcessRow](
+            "state", "S", "", "R run, S sleep, D wait in the kernel, Z zombie", _of("state"),
+            width=1,
+        ),
+        Metric[ProcessRow]("age", "TIME", "s", "since its start", lambda row: row.age, duration),
+        Metric[ProcessRow](
+            "command", "COMMAND", "", "the script first; c shows the whole line",
+            _of("command"), short_command, width=0, left=True,
+        ),
+    )
+}
+"""In the order of the table's columns; `width` 0 takes what is left."""

@@ -1,0 +1,80 @@
+"""What is said between an agent and its reader: one JSON value a line.
+
+The agent's first line is a Hello, every other one a Frame. The reader's lines are Requests. The
+agent ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gputop.errors import SourceError
+from gputop.model.frame import SCHEMA, Frame
+
+MIN_INTERVAL = 0.1
+MAX_INTERVAL = 60.0
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of a stream."""
+
+    schema: int
+    version: str
+    """Of the gputop that speaks."""
+
+
+class SetInterval(msgspec.Struct, frozen=True, tag_field="request", tag="interval"):
+    """Make a frame every `seconds`."""
+
+    seconds: float
+
+
+class Refresh(msgspec.Struct, frozen=True, tag_field="request", tag="refresh"):
+    """Make a frame now."""
+
+
+class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
+    """End."""
+
+
+Request = SetInterval | Refresh | Stop
+
+encode = msgspec.json.Encoder().encode
+_hello = msgspec.json.Decoder(Hello)
+_frame = msgspec.json.Decoder(Frame)
+_request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+
+
+def decode_hello(line: bytes) -> Hello:
+    """The first line of a stream; SourceError if it is none or of another schema."""
+    try:
+        hello = _hello.decode(line)
+    except msgspec.MsgspecError as error:
+        raise SourceError(f"the agent's first line is no greeting: {error}") from None
+    if hello.schema != SCHEMA:
+        raise SourceError(
+            f"the agent (gputop {hello.version}) speaks schema {hello.schema}, this gputop "
+            f"{SCHEMA}: install the same version on both sides"
+        )
+    return hello
+
+
+def decode_frame(line: bytes) -> Frame:
+    """A frame; SourceError if the line is none."""
+    try:
+        return _frame.decode(line)
+    except msgspec.MsgspecError as error:
+        raise SourceError(f"the agent sent a line that is no frame: {error}") from None
+
+
+def decode_request(line: bytes) -> Request | None:
+    """A request; None for a line that is none: the agent serves on."""
+    try:
+        return _request.decode(line)
+    except msgspec.MsgspecError:
+        return None
+
+
+def clamp_interval(seconds: float) -> float:
+    """Into the range that every part honours."""
+    return min(MAX_INTERVAL, max(MIN_INTERVAL, seconds))

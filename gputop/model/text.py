@@ -1,0 +1,124 @@
+"""Values as text: what is shown of bytes, seconds, ratios, and of text that others wrote."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+GIB = 1024**3
+MIB = 1024**2
+MISSING = "-"
+
+_INTERPRETER = re.compile(
+    r"(?:python|pypy|perl|ruby|node|bash|sh|dash|zsh|Rscript|julia)[\d.]*\Z", re.ASCII
+)
+_TAKES_VALUE = {"-X", "-W", "-Q", "-O", "-I"}
+
+
+def printable(text: str, limit: int = 4096) -> str:
+    """`text` without anything that could move a cursor, reorder or hide: one line, `limit` long.
+
+    C0, DEL, C1, bidi and zero-width controls, lone surrogates, private and unassigned characters
+    become U+FFFD; other spaces become a space; variation selectors, whose width terminals
+    disagree on, go away.
+    """
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if text.isprintable() and text.isascii():
+        return text
+    return "".join(_harmless(character) for character in text)
+
+
+def _harmless(character: str) -> str:
+    if "\ufe00" <= character <= "\ufe0f":
+        return ""
+    if character.isprintable():
+        return character
+    return " " if unicodedata.category(character) == "Zs" else "\ufffd"
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits without an exponent: 0.61, 9.81, 38.2, 140."""
+    if value < 9.995:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def size(count: int | None) -> str:
+    """Bytes in binary units, as `38.2G`; `0` for none."""
+    if count is None:
+        return MISSING
+    if count < 1024:
+        return str(count)
+    value = float(count)
+    for unit in "KMGTP":
+        value /= 1024
+        if value < 999.5:
+            break
+    return f"{value:.0f}{unit}" if unit in "KM" else f"{three_digits(value)}{unit}"
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as a whole percentage without its sign, as `97`."""
+    return MISSING if ratio is None else f"{ratio * 100:.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """A span in at most six characters: 42s, 3m07s, 2h14m, 5d03h, 412d."""
+    if seconds is None:
+        return MISSING
+    total = max(0, int(seconds))
+    minutes, second = divmod(total, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days > 99:
+        return f"{days}d"
+    if days:
+        return f"{days}d{hour:02d}h"
+    if hours:
+        return f"{hours}h{minute:02d}m"
+    return f"{minutes}m{second:02d}s" if minutes else f"{second}s"
+
+
+def short_name(name: str | None) -> str:
+    """A GPU's product name without what every one of them says: `NVIDIA H200` is `H200`."""
+    if name is None:
+        return MISSING
+    for prefix in ("NVIDIA ", "GeForce ", "Tesla ", "Quadro "):
+        name = name.removeprefix(prefix)
+    return name
+
+
+def short_command(command: str | None) -> str:
+    """The script first: `/usr/bin/python3 -u train.py --lr 1` is `train.py --lr 1`.
+
+    What an interpreter runs comes forward, as a path's last part (`-m package` as `package`);
+    inline code (`-c`) and anything else keep the program's name in front.
+    """
+    if not command:
+        return MISSING
+    program, *rest = command.split(" ")
+    name = _base(program)
+    if not _INTERPRETER.match(name):
+        return " ".join((name, *rest))
+    script = _script(rest)
+    return " ".join(script) if script else " ".join((name, *rest))
+
+
+def _script(arguments: list[str]) -> list[str] | None:
+    """From the script on, of an interpreter's arguments; None where there is none."""
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
+        if argument == "-m":
+            return arguments[position + 1 :] or None
+        if not argument.startswith("-"):
+            return [_base(argument), *arguments[position + 1 :]]
+        if argument.startswith("-c") or argument in ("-", "-e"):
+            return None
+        position += 2 if argument in _TAKES_VALUE else 1
+    return None
+
+
+def _base(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2] or path

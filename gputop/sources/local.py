@@ -1,0 +1,74 @@
+"""Frames of this machine, from an agent in a child process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import gputop
+from gputop.errors import SourceError
+from gputop.model.frame import Frame
+from gputop.model.protocol import Request, decode_frame, decode_hello, encode
+from gputop.model.text import printable
+
+_MAIN = Path(gputop.__file__).with_name("__main__.py")
+
+
+class LocalSource:
+    """An agent at the other end of a pipe, started when this is made.
+
+    With `interval` None the agent sends one frame and ends.
+    """
+
+    def __init__(self, interval: float | None = 1.0) -> None:
+        arguments = ["--once"] if interval is None else ["--interval", str(interval)]
+        self._once = interval is None
+        self._closed = False
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the source
+        self._agent = subprocess.Popen(
+            [sys.executable, str(_MAIN), "agent", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,  # the terminal's signals are for the screen
+        )
+
+    def frames(self) -> Iterator[Frame]:
+        """Frames until `close`; SourceError when the agent ends unasked."""
+        assert self._agent.stdout is not None
+        greeting = self._agent.stdout.readline()
+        if greeting:
+            decode_hello(greeting)
+            for line in self._agent.stdout:
+                yield decode_frame(line)
+                if self._once:
+                    return
+        if not self._closed:
+            raise SourceError(f"the agent ended{self._last_words()}")
+
+    def request(self, request: Request) -> None:
+        """Send a request; nothing if the agent is gone, `frames` tells that."""
+        if self._closed or self._agent.stdin is None:
+            return
+        try:
+            self._agent.stdin.write(encode(request) + b"\n")
+            self._agent.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            return
+
+    def close(self) -> None:
+        """Kill the agent and do not wait: a thread of its that the driver holds may never die."""
+        if not self._closed:
+            self._closed = True
+            self._agent.kill()
+
+    def _last_words(self) -> str:
+        """The last line that the agent wrote to its standard error, and its exit status."""
+        status = self._agent.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        words = f": {printable(lines[-1], 200)}" if lines else ""
+        return f" with status {status}{words}"
