@@ -20,7 +20,7 @@ from gputop.agent.nvml import (
     open_driver,
 )
 from gputop.agent.problems import NO_GPU, not_answering, problem_of
-from gputop.agent.processes import ProcessFacts, Processes
+from gputop.agent.processes import Processes, ProcessFacts
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.frame import Frame, Gpu, Problem, Process
 
@@ -56,8 +56,8 @@ class Collector:
             host=self._host.read(),
             time=round(time.time(), 3),
             interval=interval,
-            driver_version=driver and driver.version,
-            cuda_version=driver and driver.cuda_version,
+            driver_version=None if driver is None else driver.version,
+            cuda_version=None if driver is None else driver.cuda_version,
             gpus=gpus,
             processes=processes,
             problem=problem,

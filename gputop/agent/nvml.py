@@ -38,7 +38,12 @@ _GPU_GONE = DRIVER_GONE | {
 }
 """Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
 
-_COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
+_COMPUTE_MODES: dict[int | None, str] = {
+    0: "default",
+    1: "exclusive_thread",
+    2: "prohibited",
+    3: "exclusive_process",
+}
 
 
 class NvmlError(Exception):
@@ -146,7 +151,7 @@ class Device:
             "power_limit": self._power_limit(),
             "persistence_mode": _flag(self._ask(pynvml.nvmlDeviceGetPersistenceMode)),
             "display_active": _flag(self._ask(pynvml.nvmlDeviceGetDisplayActive)),
-            "compute_mode": _COMPUTE_MODES[mode] if mode in range(4) else None,
+            "compute_mode": _COMPUTE_MODES.get(mode),
             "mig_mode": self._mig_mode(),
         }
 

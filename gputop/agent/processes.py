@@ -92,9 +92,7 @@ class Processes:
         self._known = {
             pid: self._update(pid, name, fields) for pid, (name, fields) in stats.items()
         }
-        self._users.prepare(
-            known.uid for known in self._known.values() if known.uid is not None
-        )
+        self._users.prepare(known.uid for known in self._known.values() if known.uid is not None)
         return {pid: self._facts(self._known[pid], fields) for pid, (_, fields) in stats.items()}
 
     def _update(self, pid: int, name: bytes, fields: list[bytes]) -> _Known:

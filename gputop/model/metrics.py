@@ -92,7 +92,9 @@ GPU: dict[str, Metric[Gpu]] = {
         _gpu("persistence_mode", "PERS", "", _yes, "the driver stays loaded without clients"),
         _gpu("display_active", "DISP", "", _yes, "a display is driven"),
         _gpu("compute_mode", "COMPUTE", "", str, "who may open a context"),
-        _gpu("ecc_uncorrected", "ECC", "", str, "uncorrected memory errors since the driver loaded"),
+        _gpu(
+            "ecc_uncorrected", "ECC", "", str, "uncorrected memory errors since the driver loaded"
+        ),
         _gpu("mig_mode", "MIG", "", _yes, "the card is partitioned"),
         _gpu("stale_for", "AGE", "s", duration, "age of the values while the GPU does not answer"),
         _gpu("error", "ERROR", "", str, "what the driver says instead of values"),
@@ -107,35 +109,57 @@ def _of(id_: str) -> Callable[[ProcessRow], Any]:
 PROCESS: dict[str, Metric[ProcessRow]] = {
     metric.id: metric
     for metric in (
-        Metric[ProcessRow](
-            "gpu", "GPU", "", "NVML's index of the GPU", lambda row: row.gpu and row.gpu.index,
+        Metric(
+            "gpu",
+            "GPU",
+            "",
+            "NVML's index of the GPU",
+            lambda row: row.gpu and row.gpu.index,
             width=3,
         ),
-        Metric[ProcessRow]("pid", "PID", "", "process number", _of("pid"), width=7),
-        Metric[ProcessRow]("user", "USER", "", "who owns it", _of("user"), width=8, left=True),
-        Metric[ProcessRow](
-            "type", "TYPE", "", "C compute, G graphics, M MPS", _of("type"), width=4, left=True
-        ),
-        Metric[ProcessRow](
-            "gpu_memory", "GPU-MEM", "bytes", "its memory on this GPU", _of("gpu_memory"), size,
+        Metric("pid", "PID", "", "process number", _of("pid"), width=7),
+        Metric("user", "USER", "", "who owns it", _of("user"), width=8, left=True),
+        Metric("type", "TYPE", "", "C compute, G graphics, M MPS", _of("type"), width=4, left=True),
+        Metric(
+            "gpu_memory",
+            "GPU-MEM",
+            "bytes",
+            "its memory on this GPU",
+            _of("gpu_memory"),
+            size,
             width=7,
         ),
-        Metric[ProcessRow](
-            "sm_utilization", "SM%", "0..1", "its share of the SMs' time; - is no sample",
-            _of("sm_utilization"), percent, width=3,
+        Metric(
+            "sm_utilization",
+            "SM%",
+            "0..1",
+            "its share of the SMs' time; - is no sample",
+            _of("sm_utilization"),
+            percent,
+            width=3,
         ),
-        Metric[ProcessRow](
+        Metric(
             "cpu", "CPU%", "0..1", "100 is one core; - at first sight", _of("cpu"), percent, width=5
         ),
-        Metric[ProcessRow]("rss", "RSS", "bytes", "resident memory", _of("rss"), size, width=5),
-        Metric[ProcessRow](
-            "state", "S", "", "R run, S sleep, D wait in the kernel, Z zombie", _of("state"),
+        Metric("rss", "RSS", "bytes", "resident memory", _of("rss"), size, width=5),
+        Metric(
+            "state",
+            "S",
+            "",
+            "R run, S sleep, D wait in the kernel, Z zombie",
+            _of("state"),
             width=1,
         ),
-        Metric[ProcessRow]("age", "TIME", "s", "since its start", lambda row: row.age, duration),
-        Metric[ProcessRow](
-            "command", "COMMAND", "", "the script first; c shows the whole line",
-            _of("command"), short_command, width=0, left=True,
+        Metric("age", "TIME", "s", "since its start", lambda row: row.age, duration),
+        Metric(
+            "command",
+            "COMMAND",
+            "",
+            "the script first; c shows the whole line",
+            _of("command"),
+            short_command,
+            width=0,
+            left=True,
         ),
     )
 }

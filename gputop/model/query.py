@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from gputop.model.frame import Frame, ProcessKey
+from gputop.model.frame import Frame, Gpu, ProcessKey
 from gputop.model.metrics import PROCESS, ProcessRow
 
 RowKey = tuple[ProcessKey, str | None, int | None, int | None]
@@ -16,7 +16,7 @@ _GPU_WORD = re.compile(r"gpu:?([0-9]+)\Z", re.ASCII)
 
 def rows(frame: Frame) -> list[ProcessRow]:
     """The rows of a frame in the order of GPUs and pids."""
-    gpus = {gpu.uuid: gpu for gpu in frame.gpus if gpu.uuid is not None}
+    gpus: dict[str | None, Gpu] = {gpu.uuid: gpu for gpu in frame.gpus if gpu.uuid}
     found = []
     for process in frame.processes:
         start = process.start_time
@@ -57,8 +57,8 @@ def _test(word: str) -> Callable[[ProcessRow], bool]:
     if match := _GPU_WORD.match(word):
         index = match[1].lstrip("0") or "0"
         return lambda row: row.gpu is not None and str(row.gpu.index) == index
-    return lambda row: word in _haystack(row) or (
-        row.gpu is not None and word == str(row.gpu.index)
+    return lambda row: (
+        word in _haystack(row) or (row.gpu is not None and word == str(row.gpu.index))
     )
 
 

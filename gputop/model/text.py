@@ -50,8 +50,8 @@ def size(count: int | None) -> str:
         return MISSING
     if count < 1024:
         return str(count)
-    value = float(count)
-    for unit in "KMGTP":
+    value, unit = float(count), ""
+    for unit in "KMGTP":  # noqa: B007 - the last one tried is the answer
         value /= 1024
         if value < 999.5:
             break

@@ -1,0 +1,164 @@
+"""The command line; the only place that prints errors and picks exit codes.
+
+0 done, 1 other errors, 2 usage, 3 the driver cannot be read, 4 frames ended, 128+n signal n.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+
+from gputop import __version__
+from gputop.errors import DriverError, GputopError, UsageError
+from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL
+from gputop.settings import THEMES, Settings
+from gputop.sources.source import Source
+
+_DEFAULTS = Settings()
+
+_EXAMPLES = """\
+examples:
+  gputop                       watch the GPUs of this machine
+  gputop --demo                try it on an invented machine
+  gputop --once                one look, as text
+  gputop --json | jq '.gpus[] | select(.utilization == 0) | .index'
+  gputop --json --watch -i 5   a line of JSON every 5 seconds
+
+exit status: 0 done, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit status."""
+    try:
+        return _run(_parser().parse_args(arguments))
+    except GputopError as error:
+        print(f"gputop: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gputop",
+        description="Who is on which GPU, and which GPU is cuda:0.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--once", action="store_true", help="print one look as text, and end")
+    form.add_argument("--json", action="store_true", help="print one look as JSON, and end")
+    parser.add_argument("--watch", action="store_true", help="with --json: a line every interval")
+    parser.add_argument("--demo", action="store_true", help="show an invented machine")
+    parser.add_argument(
+        "-i", "--interval", type=_seconds, default=_DEFAULTS.interval, metavar="SEC",
+        help=f"seconds between two looks, {MIN_INTERVAL} to {MAX_INTERVAL:.0f} (default: 1)",
+    )  # fmt: skip
+    parser.add_argument("--theme", choices=THEMES, default=_DEFAULTS.theme, help="colours")
+    parser.add_argument(
+        "--glyphs", choices=("auto", "unicode", "ascii"), default=_DEFAULTS.glyphs,
+        help="what bars are drawn with (default: what the locale can show)",
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"gputop {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="")
+    agent = commands.add_parser("agent", description="Send frames to a gputop that reads them.")
+    agent.add_argument("--interval", type=_seconds, default=_DEFAULTS.interval)
+    agent.add_argument("--once", dest="agent_once", action="store_true")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not MIN_INTERVAL <= seconds <= MAX_INTERVAL:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}"
+        )
+    return seconds
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "agent":
+        return _agent(options)
+    if options.watch and not options.json:
+        raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
+    if options.json:
+        return _json(options)
+    if options.once:
+        return _once(options)
+    from gputop.tui.terminal import unfit_reason
+
+    reason = unfit_reason(os.environ)
+    if reason is not None:
+        print(f"gputop: {reason}; this is one look as text", file=sys.stderr)  # noqa: T201
+        return _once(options)
+    return _screen(options)
+
+
+def _agent(options: argparse.Namespace) -> int:
+    from gputop.agent.serve import serve, serve_once
+
+    if options.agent_once:
+        serve_once()
+    serve(options.interval)
+    return 0
+
+
+def _json(options: argparse.Namespace) -> int:
+    from gputop.export.json import frame_json
+
+    with _source(options, options.interval if options.watch else None) as source:
+        for frame in source.frames():
+            if frame.problem is not None and not options.watch:
+                raise DriverError(str(frame.problem))
+            print(frame_json(frame), flush=True)  # noqa: T201
+    return 0
+
+
+def _once(options: argparse.Namespace) -> int:
+    from gputop.export.table import table
+
+    with _source(options, None) as source:
+        for frame in source.frames():
+            if frame.problem is not None:
+                raise DriverError(str(frame.problem))
+            sys.stdout.write(_encodable(table(frame)))
+            sys.stdout.flush()
+    return 0
+
+
+def _screen(options: argparse.Namespace) -> int:
+    with _source(options, options.interval) as source:  # the agent starts before Textual's import
+        from gputop.tui.app import run
+
+        return run(source, Settings(options.interval, options.theme, options.glyphs))
+
+
+@contextmanager
+def _source(options: argparse.Namespace, interval: float | None) -> Iterator[Source]:
+    source: Source
+    if options.demo:
+        from gputop.sources.demo import DemoSource
+
+        source = DemoSource(interval)
+    else:
+        from gputop.sources.local import LocalSource
+
+        source = LocalSource(interval)
+    with closing(source):
+        yield source
+
+
+def _encodable(text: str) -> str:
+    """For a standard output that is not UTF-8."""
+    encoding = sys.stdout.encoding or "ascii"
+    return text.encode(encoding, "replace").decode(encoding)

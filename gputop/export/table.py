@@ -1,0 +1,122 @@
+"""`gputop --once`: what nvidia-smi's front page says, and whose the processes are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from gputop import __version__
+from gputop.model import query
+from gputop.model.frame import Frame, Gpu
+from gputop.model.metrics import GPU, PROCESS, ProcessRow
+from gputop.model.summary import free_gpus, users
+from gputop.model.text import MIB, MISSING
+
+_GAP = "  "
+
+_Column = tuple[str, bool, Callable[[Gpu], str]]
+
+
+def _metric(id_: str, left: bool = False) -> _Column:
+    metric = GPU[id_]
+    return metric.label, left, metric.text
+
+
+_GPU_COLUMNS: tuple[_Column, ...] = (
+    _metric("index"),
+    ("NAME", True, lambda gpu: gpu.name or MISSING),
+    _metric("pci_bus_id", left=True),
+    _metric("persistence_mode"),
+    _metric("display_active"),
+    ("FAN%", False, GPU["fan"].text),
+    ("TEMP-C", False, GPU["temperature"].text),
+    _metric("pstate"),
+    ("POWER-W", False, lambda gpu: f"{GPU['power'].text(gpu)}/{GPU['power_limit'].text(gpu)}"),
+    ("MEM-MiB", False, lambda gpu: f"{_mib(gpu.memory_used)}/{_mib(gpu.memory_total)}"),
+    ("UTIL%", False, GPU["utilization"].text),
+    _metric("ecc_uncorrected"),
+    _metric("compute_mode", left=True),
+    _metric("mig_mode"),
+)
+
+_STATE = "STATE"
+
+
+def table(frame: Frame) -> str:
+    """The whole frame as text, as wide as it needs to be, with a line end."""
+    parts = [_heading(frame), _gpu_table(frame.gpus), _process_table(frame)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _heading(frame: Frame) -> str:
+    free, who = free_gpus(frame), users(frame)
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(frame.time))
+    facts = [
+        f"gputop {__version__}",
+        "DEMO: an invented machine" if frame.demo else frame.host.name,
+        clock,
+        f"driver {frame.driver_version or MISSING}",
+        f"CUDA {frame.cuda_version or MISSING}",
+        f"{len(frame.gpus)} GPU{'s' * (len(frame.gpus) != 1)}, {len(free)} free",
+        f"{len(who)} user{'s' * (len(who) != 1)}",
+    ]
+    return _GAP.join(facts)
+
+
+def _gpu_table(gpus: Sequence[Gpu]) -> str:
+    columns = list(_GPU_COLUMNS)
+    if any(gpu.stale_for is not None or gpu.error for gpu in gpus):
+        columns.append((_STATE, True, _state))
+    rows = [[text(gpu) for _, _, text in columns] for gpu in gpus]
+    return _aligned([(label, left) for label, left, _ in columns], rows)
+
+
+def _state(gpu: Gpu) -> str:
+    if gpu.stale_for is not None:
+        return f"no answer for {GPU['stale_for'].text(gpu)}"
+    return gpu.error or "ok"
+
+
+def _process_table(frame: Frame) -> str:
+    found = query.rows(frame)
+    if not found:
+        return "no process on any GPU"
+    columns: list[tuple[str, bool, Callable[[ProcessRow], str]]] = [
+        (metric.label, metric.left, metric.text) for metric in PROCESS.values()
+    ]
+    columns[-1] = ("COMMAND", True, lambda row: row.process.command or _unseen(row))
+    if any(row.process.gpu_instance is not None for row in found):
+        instance: Callable[[ProcessRow], str] = _instance
+        columns.insert(1, ("GI/CI", False, instance))
+    rows = [[text(row) for _, _, text in columns] for row in found]
+    return _aligned([(label, left) for label, left, _ in columns], rows)
+
+
+def _unseen(row: ProcessRow) -> str:
+    return "(not in this /proc)" if row.process.start_time is None else MISSING
+
+
+def _instance(row: ProcessRow) -> str:
+    process = row.process
+    if process.gpu_instance is None:
+        return MISSING
+    compute = MISSING if process.compute_instance is None else process.compute_instance
+    return f"{process.gpu_instance}/{compute}"
+
+
+def _mib(count: int | None) -> str:
+    """As nvidia-smi rounds: down to whole MiB."""
+    return MISSING if count is None else str(count // MIB)
+
+
+def _aligned(heads: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> str:
+    table = [[label for label, _ in heads], *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
+    lines = []
+    for row in table:
+        cells = [
+            cell.ljust(width) if left else cell.rjust(width)
+            for cell, width, (_, left) in zip(row, widths, heads, strict=True)
+        ]
+        lines.append(_GAP.join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,42 @@
+"""A frame in a few words: which GPUs are free, and who is on which."""
+
+from __future__ import annotations
+
+from gputop.model.frame import Frame, Gpu
+from gputop.model.text import MIB
+
+_FREE_MEMORY = 1024 * MIB
+"""A GPU with less in use is free if nobody computes on it; the driver itself takes up to 600 MiB
+where it counts what it reserves."""
+
+
+def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
+    """Who has compute processes, on one GPU or on any, those with most memory first."""
+    held: dict[str, int] = {}
+    for process in frame.processes:
+        if gpu is not None and process.gpu_uuid != gpu.uuid:
+            continue
+        if process.user is not None and process.type != "G":
+            held[process.user] = held.get(process.user, 0) + (process.gpu_memory or 0)
+    return sorted(held, key=lambda user: (-held[user], user))
+
+
+def strangers(frame: Frame, gpu: Gpu) -> int:
+    """How many compute processes of a GPU nothing is known of, as in a container."""
+    return sum(
+        process.gpu_uuid == gpu.uuid and process.user is None and process.type != "G"
+        for process in frame.processes
+    )
+
+
+def is_free(frame: Frame, gpu: Gpu) -> bool:
+    """Nobody computes on it, and its memory is there to be used; a GPU in doubt is not free."""
+    if gpu.error or gpu.stale_for is not None or gpu.memory_used is None:
+        return False
+    taken = any(process.gpu_uuid == gpu.uuid and process.type != "G" for process in frame.processes)
+    return not taken and gpu.memory_used < _FREE_MEMORY
+
+
+def free_gpus(frame: Frame) -> list[Gpu]:
+    """The GPUs that a new job could have."""
+    return [gpu for gpu in frame.gpus if is_free(frame, gpu)]
