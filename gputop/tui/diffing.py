@@ -5,7 +5,7 @@ This rests on private names of Textual, all of which are used here and nowhere e
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -31,13 +31,14 @@ STALLED = 3
 FIRST_RETRY = 0.005
 LAST_RETRY = 0.1
 
-_PARAMETERS: dict[Callable[..., Any], tuple[str, ...]] = {
-    Compositor.render_update: ("self", "full", "screen_stack", "simplify"),
-    Compositor._render_chops: ("self", "crop", "is_rendered_line"),
-    CompositorUpdate.render_segments: ("self", "console"),
-    Strip.render_ansi: ("style", "color_system"),
-    App._display: ("self", "screen", "renderable"),
-}
+_PARAMETERS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
+    (Compositor, "render_update", ("self", "full", "screen_stack", "simplify")),
+    (Compositor, "_render_chops", ("self", "crop", "is_rendered_line")),
+    (CompositorUpdate, "render_segments", ("self", "console")),
+    (Strip, "render_ansi", ("style", "color_system")),
+    (App, "_display", ("self", "screen", "renderable")),
+    (WriterThread, "write", ("self", "text")),
+)
 
 
 class _Screenful:
@@ -68,10 +69,9 @@ def fits() -> bool:
         and isinstance(getattr(fresh, "_dirty_regions", None), set)
         and isinstance(getattr(fresh, "size", None), Size)
         and hasattr(fresh, "root")
-        and callable(getattr(WriterThread, "write", None))
         and all(
-            tuple(inspect.signature(function).parameters) == names
-            for function, names in _PARAMETERS.items()
+            tuple(inspect.signature(getattr(owner, name)).parameters) == parameters
+            for owner, name, parameters in _PARAMETERS
         )
     )
 

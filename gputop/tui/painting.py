@@ -125,7 +125,7 @@ class _Brush:
         else:
             self._output.append(text)
         # At the right edge the cursor waits or stays, depending on the terminal.
-        unknown = column >= self._width or _width_is_disputed(cells[-1] or text[-1])
+        unknown = column >= self._width or _width_is_disputed(_character(cells, len(cells) - 1))
         self._column = None if unknown else column
 
 
@@ -244,10 +244,17 @@ def _stops(line: Line, start: int, end: int) -> Iterator[int]:
     for column in range(start + 1, end):
         if cells[column] == "":
             continue
-        before = cells[column - 1] or cells[max(column - 2, 0)]
-        if pens[column] != pens[column - 1] or _width_is_disputed(before):
+        disputed = _width_is_disputed(_character(cells, column - 1))
+        if disputed or pens[column] != pens[column - 1]:
             yield column
     yield end
+
+
+def _character(cells: list[str], column: int) -> str:
+    """The character that a cell is part of."""
+    while column and not cells[column]:
+        column -= 1
+    return cells[column]
 
 
 def _width_is_disputed(cell: str) -> bool:

@@ -4,6 +4,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pyte
 import pytest
@@ -85,7 +86,7 @@ def _seen(screen: pyte.Screen, row: int) -> list[object]:
 def test_one_changed_character_is_one_move_and_the_character() -> None:
     painted = Painted()
     draw(painted, ("util  97 %", None))
-    assert draw(painted, ("util  98 %", None)) == "\x1b[1;8H8" + ""
+    assert draw(painted, ("util  98 %", None)) == "\x1b[1;8H8"
     assert draw(painted, ("util  98 %", None)) == ""
 
 
@@ -192,19 +193,18 @@ def test_the_versions_it_is_made_for(release: str, monkeypatch: pytest.MonkeyPat
     assert compositor.install()
 
 
-def _without_chops(patch: pytest.MonkeyPatch) -> None:
+def _with_other_chops(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Compositor, "_render_chops", lambda self, crop: [])
-    patch.delitem(sys.modules, "gputop.tui.diffing")
 
 
 def _without_context(patch: pytest.MonkeyPatch) -> None:
     patch.delattr("textual._context.visible_screen_stack")
     patch.delitem(sys.modules, "gputop.tui.diffing")
+    patch.delattr("gputop.tui.diffing")
 
 
 def _without_ansi(patch: pytest.MonkeyPatch) -> None:
     patch.delattr(Strip, "render_ansi")
-    patch.delitem(sys.modules, "gputop.tui.diffing")
 
 
 def _without_dirty(patch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def _without_dirty(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [_without_chops, _without_context, _without_ansi, _without_dirty]
+    "change", [_with_other_chops, _without_context, _without_ansi, _without_dirty]
 )
 def test_a_textual_of_another_shape_keeps_its_own(
     change: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
@@ -239,7 +239,7 @@ class Pair:
 
     def settle(self, marker: str | Callable[[Terminal], object]) -> None:
         for one in (self.stock, self.diff):
-            one.wait_for(marker if isinstance(marker, str) else lambda one=one: marker(one))
+            one.wait_for(marker if isinstance(marker, str) else partial(marker, one))
         self.diff.wait_for(self.alike, timeout=8)
 
     def alike(self) -> bool:
@@ -309,7 +309,7 @@ def test_the_screen_is_textuals(pair: Pair) -> None:
     for cols, rows in ((97, 31), (60, 20), (140, 45)):
         for terminal in (pair.stock, pair.diff):
             terminal.resize(cols, rows)
-        pair.settle("Repaint")
+        pair.settle(f"{cols}x{rows}")
     pair.step(b"w", "textual-light")
     pair.step(b"jt", "tick 7")
 
@@ -323,4 +323,4 @@ def test_a_tick_takes_a_fraction_of_the_bytes(pair: Pair) -> None:
         len(terminal.raw) - start
         for terminal, start in zip((pair.stock, pair.diff), before, strict=True)
     )
-    assert diff < stock / 5
+    assert diff < stock / 3

@@ -12,6 +12,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.geometry import Size
+from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -59,6 +60,9 @@ class Rows(ScrollView, can_focus=True):
     cursor = 0
     tick = 0
 
+    class Moved(Message):
+        """The cursor moved."""
+
     def on_mount(self) -> None:
         self.virtual_size = Size(60, 120)
 
@@ -66,7 +70,7 @@ class Rows(ScrollView, can_focus=True):
         self.cursor = min(max(self.cursor + by, 0), 119)
         self.scroll_to(y=max(0, self.cursor - self.size.height + 2), animate=False)
         self.refresh()
-        self.app.query_one("#count", Static).update(f"row {self.cursor}")
+        self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
         row = y + self.scroll_offset.y
@@ -128,10 +132,17 @@ class Gallery(App[None]):
         self.query_one(Rows).focus()
         self.count()
 
+    def on_rows_moved(self) -> None:
+        self.count()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.count)
+
     def count(self) -> None:
         """Say what has been done, for who waits for it."""
         cursor = self.query_one(Rows).cursor
-        self.query_one("#count", Static).update(f"tick {self.ticks} row {cursor} {self.theme}")
+        done = f"tick {self.ticks} row {cursor} {self.theme} {self.size.width}x{self.size.height}"
+        self.query_one("#count", Static).update(done)
 
     def action_tick(self) -> None:
         self.ticks += 1
