@@ -94,7 +94,9 @@ class Terminal:
     @property
     def display(self) -> list[str]:
         """The lines of the screen, with their trailing blanks."""
-        return list(self._screen.display)
+        columns = range(self._screen.columns)
+        lines = (self._screen.buffer[row] for row in range(self._screen.lines))
+        return ["".join(line[column].data for column in columns) for line in lines]
 
     @property
     def text(self) -> str:
@@ -127,6 +129,10 @@ class Terminal:
         self._feed()
         return self._open
 
+    def fileno(self) -> int:
+        """The descriptor that has output to read, for `select`."""
+        return self._master
+
     def wait_for(self, wanted: str | Callable[[], object], timeout: float = 15) -> None:
         """Take output until the screen has a text, or a condition holds."""
         deadline = time.monotonic() + timeout
@@ -134,6 +140,8 @@ class Terminal:
             left = deadline - time.monotonic()
             if not self.pump(left) and (left <= 0 or not self._open):
                 raise AssertionError(f"no {wanted!r} on the screen:\n{self.text}")
+            while self.pump(0):
+                pass
 
     def wait_for_raw(self, wanted: bytes, since: int = 0, timeout: float = 15) -> None:
         """Take output until `wanted` is in `raw`, at or after the offset `since`."""

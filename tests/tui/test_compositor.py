@@ -1,7 +1,9 @@
 """The cell-diffing compositor shows what Textual's shows, for fewer bytes."""
 
 import random
+import select
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -240,14 +242,22 @@ class Pair:
     def settle(self, marker: str | Callable[[Terminal], object]) -> None:
         for one in (self.stock, self.diff):
             one.wait_for(marker if isinstance(marker, str) else partial(marker, one))
-        self.diff.wait_for(self.alike, timeout=8)
+        deadline = time.monotonic() + 10
+        while not self.alike():
+            left = max(0, deadline - time.monotonic())
+            assert select.select([self.stock, self.diff], [], [], left)[0], self.difference()
+            while self.stock.pump(0) or self.diff.pump(0):
+                pass
 
     def alike(self) -> bool:
-        while self.stock.pump(0) or self.diff.pump(0):
-            pass
         if self.stock.display != self.diff.display:
             return False
         return self.stock.cells == self.diff.cells
+
+    def difference(self) -> str:
+        rows = zip(self.stock.cells, self.diff.cells, strict=True)
+        unequal = [row for row, (one, other) in enumerate(rows) if one != other]
+        return f"lines {unequal} differ:\n{self.stock.text}\n{self.diff.text}"
 
     def suspend_and_resume(self) -> None:
         for terminal in (self.stock, self.diff):

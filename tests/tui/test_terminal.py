@@ -84,7 +84,7 @@ def test_without_proc_the_environment_is_the_present_one(tmp_path: Path) -> None
 def started(argv: list[str], **env: str) -> Terminal:
     terminal = Terminal(argv, cols=80, rows=24, env=env)
     try:
-        terminal.wait_for("tick")
+        terminal.wait_for("palette")
     except BaseException:
         terminal.close()
         raise

@@ -42,7 +42,7 @@ class Gauges(Widget):
             Segment(f" {y} H200  ", Style(bold=True)),
             Segment("█" * filled, INK[(y + self.tick) % 4]),
             Segment("░" * (40 - filled), Style(dim=True)),
-            Segment(f" {filled * 2.5:5.1f}%  "),
+            Segment(f" {filled * 2.5:5.1f}%  ", Style()),
             Segment(ODD[(y + self.tick) % 4] if y > 5 else f"user{y}", INK[y % 4]),
         ]
         return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
