@@ -18,6 +18,7 @@ from gputop.agent.collector import Collector
 from gputop.model.frame import SCHEMA
 from gputop.model.protocol import (
     Hello,
+    Pause,
     Refresh,
     Request,
     SetInterval,
@@ -40,12 +41,10 @@ def serve(interval: float) -> None:
     threading.Thread(target=_listen, args=(requests,), name="requests", daemon=True).start()
     _send(Hello(schema=SCHEMA, version=__version__))
     collector = Collector()
-    due = time.monotonic()
+    schedule = _Schedule(requests, interval)
     while True:
-        patience = min(_MOST_PATIENCE, max(_LEAST_PATIENCE, interval * _SHARE_OF_INTERVAL))
-        _send(collector.collect(interval, patience))
-        due = max(due + interval, time.monotonic())
-        interval, due = _attend(requests, interval, due)
+        _send(collector.collect(schedule.interval, schedule.patience))
+        schedule.wait()
 
 
 def serve_once() -> None:
@@ -55,22 +54,45 @@ def serve_once() -> None:
     os._exit(0)
 
 
-def _attend(
-    requests: queue.SimpleQueue[Request], interval: float, due: float
-) -> tuple[float, float]:
-    """Wait for the next cycle and do what is asked meanwhile; the interval and when it is due."""
-    while True:
-        try:
-            request = requests.get(timeout=max(0.0, due - time.monotonic()))
-        except queue.Empty:
-            return interval, due
+class _Schedule:
+    """When the next frame is due. Cycles keep their beat; one that took too long skips beats."""
+
+    def __init__(self, requests: queue.SimpleQueue[Request], interval: float) -> None:
+        self.interval = interval
+        self._requests = requests
+        self._due = time.monotonic()
+        self._paused = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a cycle waits for GPUs."""
+        return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, self.interval * _SHARE_OF_INTERVAL))
+
+    def wait(self) -> None:
+        """Until the next frame is due, doing meanwhile what is asked."""
+        self._due = max(self._due + self.interval, time.monotonic())
+        while True:
+            left = None if self._paused else max(0.0, self._due - time.monotonic())
+            try:
+                request = self._requests.get(timeout=left)
+            except queue.Empty:
+                return
+            if self._answer(request):
+                self._due = time.monotonic()
+                return
+
+    def _answer(self, request: Request) -> bool:
+        """Whether the request wants a frame now."""
         if isinstance(request, Stop):
             os._exit(0)
-        elif isinstance(request, Refresh):
-            return interval, time.monotonic()
-        elif isinstance(request, SetInterval):
-            due += clamp_interval(request.seconds) - interval
+        if isinstance(request, SetInterval):
             interval = clamp_interval(request.seconds)
+            self._due += interval - self.interval
+            self.interval = interval
+        elif isinstance(request, Pause):
+            self._paused = request.paused
+            return not self._paused
+        return isinstance(request, Refresh)
 
 
 def _listen(requests: queue.SimpleQueue[Request]) -> None:

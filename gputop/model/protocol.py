@@ -33,11 +33,17 @@ class Refresh(msgspec.Struct, frozen=True, tag_field="request", tag="refresh"):
     """Make a frame now."""
 
 
+class Pause(msgspec.Struct, frozen=True, tag_field="request", tag="pause"):
+    """Make no more frames until told otherwise; a Refresh still gives one."""
+
+    paused: bool
+
+
 class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
     """End."""
 
 
-Request = SetInterval | Refresh | Stop
+Request = SetInterval | Refresh | Pause | Stop
 
 encode = msgspec.json.Encoder().encode
 _hello = msgspec.json.Decoder(Hello)

@@ -40,3 +40,9 @@ def is_free(frame: Frame, gpu: Gpu) -> bool:
 def free_gpus(frame: Frame) -> list[Gpu]:
     """The GPUs that a new job could have."""
     return [gpu for gpu in frame.gpus if is_free(frame, gpu)]
+
+
+def only_display(frame: Frame, gpu: Gpu) -> str | None:
+    """`display` for a GPU on which there are graphics processes and no others."""
+    drawn = any(process.gpu_uuid == gpu.uuid for process in frame.processes)
+    return "display" if drawn else None

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gputop.model.frame import Frame, Gpu, Host, Process
-from gputop.model.protocol import Refresh, Request, SetInterval, clamp_interval
+from gputop.model.protocol import Pause, Refresh, Request, SetInterval, clamp_interval
 from gputop.model.text import GIB, MIB
 
 _TOTAL = 143771 * MIB
@@ -91,6 +91,7 @@ class DemoSource:
         self._interval = interval
         self._wake = threading.Event()
         self._closed = False
+        self._paused = False
 
     def frames(self) -> Iterator[Frame]:
         """Frames until `close`; one only where the interval is None."""
@@ -100,13 +101,16 @@ class DemoSource:
             yield demo_frame(now, now - started, self._interval or 1.0)
             if self._interval is None:
                 return
-            self._wake.wait(self._interval)
+            self._wake.wait(None if self._paused else self._interval)
             self._wake.clear()
 
     def request(self, request: Request) -> None:
         """The interval and a frame now; a demo has nothing else to ask for."""
         if isinstance(request, SetInterval):
             self._interval = clamp_interval(request.seconds)
+        elif isinstance(request, Pause):
+            self._paused = request.paused
+            self._wake.set()
         elif isinstance(request, Refresh):
             self._wake.set()
 

@@ -1,1 +1,1 @@
-"""The screens."""
+"""The screens: main, problem (no driver), and the dialogs over them."""

@@ -1,1 +1,10 @@
-"""Line widgets: each draws with render_line and knows nothing of its neighbours."""
+"""Line widgets: each draws with render_line and knows nothing of its neighbours.
+
+lines.py      Lines: the base of all; draws again only lines that changed
+table.py      Table: rows and a cursor that are bound to what they show, not to places
+columns.py    which columns fit a width
+gpus.py       the GPU rows
+processes.py  the process rows
+mapping.py    the mapping pane
+bars.py       the heading, the rules between panes, the keys
+"""

@@ -1,0 +1,235 @@
+"""The app: takes frames from a source, hands them to the screen, owns what concerns all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from functools import partial
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from gputop.errors import SourceError
+from gputop.model.frame import Frame, Problem
+from gputop.model.history import History
+from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL, Pause, Refresh, SetInterval
+from gputop.settings import Settings
+from gputop.sources.demo import DemoSource
+from gputop.sources.local import LocalSource
+from gputop.sources.source import Source
+from gputop.tui import glyphs, manners, terminal, themes
+from gputop.tui.messages import FrameArrived, SourceEnded
+from gputop.tui.screens.help import HelpScreen
+from gputop.tui.screens.main import MainScreen
+from gputop.tui.screens.problem import ProblemScreen
+from gputop.tui.widgets.lines import Lines
+
+_INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
+
+
+class GputopApp(App[None]):
+    """Frames in, pictures out."""
+
+    TITLE = "gputop"
+    CSS_PATH = "style.tcss"
+    ALLOW_SELECT = False
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark,f1,h", "help", "Help", tooltip="This page", id="app.help",
+                key_display="?"),
+        Binding("q,ctrl+c,f10", "quit", "Quit", tooltip="Leave gputop", id="app.quit",
+                key_display="q"),
+        Binding("p", "pause", "Pause", tooltip="Stop and go on", id="app.pause"),
+        Binding("plus,equals_sign", "interval(1)", "Slower", tooltip="A longer interval",
+                id="app.slower", show=False),
+        Binding("minus", "interval(-1)", "Faster", tooltip="A shorter interval",
+                id="app.faster", show=False),
+        Binding("r,f5", "refresh_now", "Refresh", tooltip="Look now", id="app.refresh",
+                show=False),
+        Binding("T", "next_theme", "Theme", tooltip="Another theme", id="app.theme", show=False),
+        Binding("ctrl+l", "redraw", "Redraw", tooltip="Draw everything again", id="app.redraw",
+                show=False),
+    ]  # fmt: skip
+
+    def __init__(self, source: Source, settings: Settings) -> None:
+        super().__init__()
+        for theme in themes.THEMES:
+            self.register_theme(theme)
+        self.theme = _theme(settings.theme)
+        self._source = source
+        self._generation = 0
+        self._interval = settings.interval
+        self._paused = False
+        self._laid_out = False
+        self._history = History()
+        self._frame: Frame | None = None
+        environ = os.environ
+        self._main = MainScreen(
+            environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
+        )
+        self._problem = ProblemScreen()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The roles, for themes that do not know them."""
+        return themes.DEFAULTS
+
+    def get_default_screen(self) -> Screen[None]:
+        """Frames are shown here."""
+        return self._main
+
+    def on_mount(self) -> None:
+        """Start to read."""
+        self._read(self._source)
+
+    def on_frame_arrived(self, message: FrameArrived) -> None:
+        """Show the frame, or why there is nothing to show."""
+        if message.source != self._generation or self._paused:
+            return
+        self._frame = message.frame
+        self._history.append(message.frame)
+        if self._laid_out:
+            self._take_frame(message.frame)
+
+    def on_ready(self) -> None:
+        """Every widget is there: show what came meanwhile."""
+        self._laid_out = True
+        if self._frame is not None:
+            self._take_frame(self._frame)
+
+    def _take_frame(self, frame: Frame) -> None:
+        if frame.problem is not None:
+            self._show_problem(frame.host.name, frame.problem)
+            return
+        if self.screen is self._problem:
+            self.pop_screen()
+        self._show()
+
+    def on_source_ended(self, message: SourceEnded) -> None:
+        """The agent is gone: say so."""
+        if message.source == self._generation:
+            advice = "press r to start it again, d for the demo"
+            problem = Problem(kind="error", message=message.reason, advice=advice)
+            self._show_problem("", problem)
+
+    def action_help(self) -> None:
+        """The keys of now, and how to read the screen."""
+        bindings = [*self.BINDINGS, *self._main.BINDINGS]
+        found = [binding for binding in bindings if isinstance(binding, Binding)]
+        self.push_screen(HelpScreen(found, Lines.glyphs))
+
+    async def action_quit(self) -> None:
+        """Leave at once, whatever hangs."""
+        self._source.close()
+        self.exit()
+
+    def action_pause(self) -> None:
+        """Stop, or go on."""
+        self._paused = not self._paused
+        self._source.request(Pause(self._paused))
+        self._show()
+
+    def action_interval(self, step: int) -> None:
+        """The next longer or shorter interval."""
+        longer = [seconds for seconds in _INTERVALS if seconds > self._interval]
+        shorter = [seconds for seconds in _INTERVALS if seconds < self._interval]
+        if step > 0 and longer:
+            self._interval = longer[0]
+        elif step < 0 and shorter:
+            self._interval = shorter[-1]
+        self._source.request(SetInterval(self._interval))
+        self._show()
+
+    def action_refresh_now(self) -> None:
+        """Ask for a frame."""
+        self._source.request(Refresh())
+
+    def action_next_theme(self) -> None:
+        """Go round our themes."""
+        names = [theme.name for theme in themes.THEMES]
+        place = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(place + 1) % len(names)]
+
+    def action_redraw(self) -> None:
+        """For a terminal that somebody else wrote to."""
+        manners.repaint(self)
+
+    def action_retry(self) -> None:
+        """Another agent: it loads the driver's library anew."""
+        self._replace(LocalSource(self._interval))
+
+    def action_demo(self) -> None:
+        """The invented machine."""
+        self._replace(DemoSource(self._interval))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Every action of the keys, and the themes by name."""
+        for binding in (*self.BINDINGS, *self._main.BINDINGS):
+            if isinstance(binding, Binding) and screen is self._main:
+                area = (binding.id or "").partition(".")[0]
+                yield SystemCommand(
+                    f"{area}: {binding.description.lower()}",
+                    binding.tooltip or "",
+                    partial(self.call_later, self._run_command, binding.action),
+                )
+        for theme in themes.THEMES:
+            yield SystemCommand(
+                f"theme: {theme.name}",
+                "Colours",
+                lambda name=theme.name: setattr(self, "theme", name),
+            )
+
+    async def _run_command(self, action: str) -> None:
+        """What a key would do, from the palette: the app's actions, else the screen's."""
+        name = action.partition("(")[0]
+        await self.run_action(action, self if hasattr(self, f"action_{name}") else self._main)
+
+    def _show(self) -> None:
+        if self._frame is not None and self._frame.problem is None:
+            self._main.show_frame(self._frame, self._history, self._interval, self._paused)
+
+    def _show_problem(self, host: str, problem: Problem) -> None:
+        if self.screen is not self._problem:
+            while self.screen is not self._main:
+                self.pop_screen()
+            self.push_screen(self._problem)
+        self.call_later(self._problem.show_problem, host, problem)
+
+    def _replace(self, source: Source) -> None:
+        self._source.close()
+        self._source = source
+        self._generation += 1
+        self._paused = False
+        self._history = History()
+        self._read(source)
+
+    def _read(self, source: Source) -> None:
+        """Frames become messages, in a thread that nobody waits for."""
+        generation = self._generation
+
+        def read() -> None:
+            try:
+                for frame in source.frames():
+                    self.post_message(FrameArrived(generation, frame))
+            except SourceError as error:
+                self.post_message(SourceEnded(generation, str(error)))
+
+        threading.Thread(target=read, name="source", daemon=True).start()
+
+
+def _theme(name: str) -> str:
+    """The wanted theme, or the nearest one that the terminal's colours can show."""
+    if name in ("dark", "light") and terminal.wants_ansi_theme(os.environ):
+        return f"ansi-{name}"
+    return name
+
+
+def run(source: Source, settings: Settings) -> int:
+    """Show the frames of `source` until the user has seen enough; the exit status."""
+    override = None if settings.glyphs == "auto" else settings.glyphs
+    encoding = getattr(sys.__stderr__, "encoding", None)
+    Lines.glyphs = glyphs.choose(terminal.initial_environ(), encoding, override)
+    return manners.run(GputopApp(source, settings))

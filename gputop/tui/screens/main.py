@@ -1,0 +1,197 @@
+"""The main screen: GPUs, processes, mapping."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.widgets import Input
+
+from gputop.model.frame import Frame
+from gputop.model.history import History
+from gputop.model.metrics import PROCESS
+from gputop.tui.screens.sort import SortScreen
+from gputop.tui.widgets.bars import Heading, KeyLine
+from gputop.tui.widgets.gpus import GpuPane
+from gputop.tui.widgets.mappingpane import MappingPane
+from gputop.tui.widgets.processes import ProcessTable
+
+_SHORT = 34
+"""Lines under which the mapping is one line until it is asked for."""
+_TINY = 14
+"""Lines under which it is not shown until then."""
+_WANTED_PROCESSES = 8
+
+
+def _key(
+    keys: str, action: str, description: str, tooltip: str, *, group: str, label: str = ""
+) -> Binding:
+    """A binding with all that help, palette and the line of keys say of it."""
+    return Binding(
+        keys, action, description, tooltip=tooltip, id=f"main.{action.partition('(')[0]}",
+        show=bool(label), key_display=label or None, group=Binding.Group(group),
+    )  # fmt: skip
+
+
+class FilterInput(Input):
+    """The filter, edited in the bottom line."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "drop", "Drop the filter", id="filter.drop", show=False),
+    ]
+
+    def action_drop(self) -> None:
+        """No filter, and back to the processes."""
+        self.value = ""
+        self.post_message(self.Submitted(self, ""))
+
+
+class MainScreen(Screen[None]):
+    """Everything at a glance. It shows the frames that it is given and owns its keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        _key("slash", "filter", "Filter", "Words of user, command, pid; gpu:N", group="Processes",
+             label="/"),
+        _key("s,f6", "sort", "Sort", "Sort by a column; again: the other way", group="Processes",
+             label="s"),
+        _key("I", "invert", "Invert", "Sort the other way round", group="Processes"),
+        _key("c", "command", "Command", "Script first, or the whole line", group="Processes",
+             label="c"),
+        _key("right", "shift(1)", "Scroll right", "Scroll the command", group="Processes"),
+        Binding("left", "shift(-1)", "Scroll left", tooltip="Scroll the command back",
+                id="main.shift-back", show=False, group=Binding.Group("Processes")),
+        _key("m", "mapping", "Mapping", "Edit CUDA_VISIBLE_DEVICES", group="Mapping", label="m"),
+        _key("o", "order", "Order", "Go round CUDA_DEVICE_ORDER", group="Mapping"),
+        _key("U", "unset", "Unset", "Unset CUDA_VISIBLE_DEVICES", group="Mapping"),
+        _key("escape", "back", "Back", "Close, deselect, drop the filter", group="Screen"),
+    ]  # fmt: skip
+
+    AUTO_FOCUS = "#processes"
+
+    def __init__(self, value: str | None, order: str | None) -> None:
+        super().__init__()
+        self._start = (value, order)
+        self._frame: Frame | None = None
+        self._mapping_open = False
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield Heading(id="heading")
+        yield GpuPane(id="gpus")
+        yield ProcessTable(id="processes")
+        yield MappingPane(*self._start, id="mapping")
+        with Horizontal(id="filter-line"):
+            yield KeyLine([("/", "filter")], id="filter-label")
+            yield FilterInput(compact=True, select_on_focus=False, max_length=256, id="filter")
+        yield KeyLine(self._shown_keys(), id="keys")
+
+    def on_mount(self) -> None:
+        """A cursor that does not blink costs nothing."""
+        self.query_one(FilterInput).cursor_blink = False
+        self._lay_out()
+
+    def show_frame(self, frame: Frame, history: History, interval: float, paused: bool) -> None:
+        """Another frame, or the same one in another state."""
+        relayout = self._frame is None or len(self._frame.gpus) != len(frame.gpus)
+        self._frame = frame
+        if relayout:
+            self._lay_out()
+        self.query_one(Heading).show_frame(frame, interval, paused)
+        self.query_one(GpuPane).show_frame(frame, history)
+        self.query_one(ProcessTable).show_frame(frame)
+        self.query_one(MappingPane).show_frame(frame)
+
+    def on_resize(self) -> None:
+        """Another size: other shares."""
+        self._lay_out()
+
+    def action_filter(self) -> None:
+        """Edit the filter, below."""
+        self.query_one("#filter-line").add_class("-open")
+        self.query_one("#keys").display = False
+        self.query_one(FilterInput).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Every key filters."""
+        self.query_one(ProcessTable).filter_by(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter, close the line."""
+        self.query_one("#filter-line").remove_class("-open")
+        self.query_one("#keys").display = True
+        self.set_focus(self.query_one(ProcessTable))
+
+    def action_sort(self) -> None:
+        """Choose a column."""
+        table = self.query_one(ProcessTable)
+        self.app.push_screen(SortScreen(table.sort_id), self._sorted)
+
+    def _sorted(self, metric_id: str | None) -> None:
+        if metric_id in PROCESS:
+            self.query_one(ProcessTable).sort_by(metric_id)
+
+    def action_invert(self) -> None:
+        """The other way round."""
+        table = self.query_one(ProcessTable)
+        table.sort_by(table.sort_id)
+
+    def action_command(self) -> None:
+        """Script first, or the whole line."""
+        self.query_one(ProcessTable).action_toggle_command()
+
+    def action_shift(self, direction: int) -> None:
+        """Scroll the command."""
+        self.query_one(ProcessTable).action_shift(direction)
+
+    def action_mapping(self) -> None:
+        """Open the pane if it is a line, and edit."""
+        self._mapping_open = True
+        self._lay_out()
+        self.query_one(MappingPane).edit()
+
+    def action_order(self) -> None:
+        """Another CUDA_DEVICE_ORDER."""
+        self.query_one(MappingPane).next_order()
+
+    def action_unset(self) -> None:
+        """Unset CUDA_VISIBLE_DEVICES."""
+        self.query_one(MappingPane).unset()
+
+    def action_back(self) -> None:
+        """One step back: the mapping, the cursor, then the filter."""
+        if self._mapping_open:
+            self._mapping_open = False
+            self._lay_out()
+            self.set_focus(self.query_one(ProcessTable))
+        elif not self.query_one(ProcessTable).deselect() and not self.query_one(GpuPane).deselect():
+            self.query_one(FilterInput).value = ""
+
+    def _shown_keys(self) -> list[tuple[str, str]]:
+        """Key and word of every binding that asks for it, the app's first."""
+        bindings = [*self.app.BINDINGS, *self.BINDINGS]
+        return [
+            (binding.key_display or binding.key, binding.description.lower())
+            for binding in bindings
+            if isinstance(binding, Binding) and binding.show
+        ]
+
+    def _lay_out(self) -> None:
+        """Share the lines: GPUs first, but never so many that no process is left to see."""
+        height = self.size.height
+        short = height < _SHORT
+        count = len(self._frame.gpus) if self._frame else 1
+        pane, mapping = self.query_one(GpuPane), self.query_one(MappingPane)
+        pane.head_lines = 0 if short else 1
+        closed = short and not self._mapping_open
+        mapping.set_class(closed, "-line")
+        mapping.display = not closed or height >= _TINY
+        mapping_lines = min(count, 8) + 3 if not closed else int(height >= _TINY)
+        if short and not closed:
+            mapping_lines = min(mapping_lines, max(4, height // 3))
+        self.query_one("#mapping-result").styles.height = max(1, mapping_lines - 1)
+        processes = min(_WANTED_PROCESSES, max(1, height // 3)) + 2
+        room = max(1, height - 2 - mapping_lines - processes)
+        pane.styles.height = min(count + pane.head_lines, room)

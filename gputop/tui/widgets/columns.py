@@ -1,0 +1,111 @@
+"""Which columns fit a width, and how wide each becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rich.cells import cell_len, set_cell_size
+
+from gputop.tui.widgets.lines import Piece
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[R]):
+    """A column of a table of R."""
+
+    id: str
+    label: str
+    least: int
+    """Cells without which it is left out."""
+    most: int
+    """Cells up to which it grows."""
+    rank: int
+    """Columns of a higher rank are left out first; those of a lower rank grow first."""
+    draw: Callable[[R, int], Sequence[Piece]]
+    """The pieces of a row in so many cells; cut or padded to them afterwards."""
+    left: bool = False
+
+
+Fitted = list[tuple[Column[R], int]]
+
+
+def fit(columns: Sequence[Column[R]], width: int, gap: int) -> Fitted[R]:
+    """The columns that fit into `width` cells, in their order, with their widths.
+
+    What is left when all have grown goes to the last, if it is text. Never empty: the column of
+    the lowest rank stays, however narrow.
+    """
+    chosen = list(columns)
+    while len(chosen) > 1 and _needed(chosen, gap) > width:
+        chosen.remove(max(chosen, key=lambda column: column.rank))
+    widths = {column.id: column.least for column in chosen}
+    spare = max(0, width - _needed(chosen, gap))
+    for rank in sorted({column.rank for column in chosen}):
+        spare = _grow([column for column in chosen if column.rank == rank], widths, spare)
+    if chosen[-1].left:
+        widths[chosen[-1].id] += spare
+    if _needed(chosen, gap) > width:
+        widths[chosen[0].id] = width
+    return [(column, widths[column.id]) for column in chosen]
+
+
+def _grow(columns: Sequence[Column[R]], widths: dict[str, int], spare: int) -> int:
+    """Share the spare cells among columns of one rank, as evenly as their limits allow."""
+    while spare > 0:
+        growing = [column for column in columns if widths[column.id] < column.most]
+        if not growing:
+            break
+        for column in growing[:spare]:
+            widths[column.id] += 1
+            spare -= 1
+    return spare
+
+
+def _needed(columns: Sequence[Column[R]], gap: int) -> int:
+    return sum(column.least for column in columns) + gap * (len(columns) - 1)
+
+
+def row(
+    fitted: Fitted[R], subject: R, gap: int, ellipsis: str, role: str | None = None
+) -> list[Piece]:
+    """The pieces of one row; `role` replaces every role, for the cursor."""
+    pieces: list[Piece] = []
+    for column, width in fitted:
+        if pieces:
+            pieces.append((" " * gap, role or "text"))
+        cell = sized(column.draw(subject, width), width, ellipsis, column.left)
+        pieces.extend((text, role or own) for text, own in cell)
+    return pieces
+
+
+def heading(fitted: Fitted[R], gap: int, marked: str | None = None, mark: str = "") -> list[Piece]:
+    """The labels over the columns, the one that rows are sorted by with its mark."""
+    pieces: list[Piece] = []
+    for column, width in fitted:
+        if pieces:
+            pieces.append((" " * gap, "quiet"))
+        sorting = column.id == marked
+        label = f"{column.label}{mark}" if sorting else column.label
+        pieces.extend(sized([(label, "heading" if sorting else "quiet")], width, "", column.left))
+    return pieces
+
+
+def sized(pieces: Sequence[Piece], width: int, ellipsis: str, left: bool) -> list[Piece]:
+    """Cut or pad to `width` cells; what is cut ends in an ellipsis."""
+    length = sum(cell_len(text) for text, _ in pieces)
+    if length <= width:
+        padding = (" " * (width - length), "text")
+        return [*pieces, padding] if left else [padding, *pieces]
+    kept: list[Piece] = []
+    room = width - cell_len(ellipsis)
+    for text, role in pieces:
+        cells = cell_len(text)
+        if cells >= room:
+            return [*kept, (set_cell_size(text, max(0, room)) + ellipsis, role)]
+        kept.append((text, role))
+        room -= cells
+    return kept

@@ -1,0 +1,109 @@
+"""The base of what is drawn: lines of (text, role) pieces, redrawn only where they changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gputop.tui.glyphs import UNICODE, Glyphs
+from gputop.tui.themes import ROLES
+
+Piece = tuple[str, str]
+"""Text that is harmless to print, and its role: one of `themes.ROLES`, `text` or `cursor`."""
+
+
+class Lines(Widget):
+    """A widget that is asked for pieces and paints lines.
+
+    A subclass gives `pieces(y)`; `sync()` compares every visible line with what was painted and
+    repaints those that differ.
+    """
+
+    COMPONENT_CLASSES = {f"lines--{role}" for role in (*ROLES, "text", "cursor")}
+
+    DEFAULT_CSS = (
+        """
+    Lines { height: 1; background: $background; }
+    Lines .lines--text { color: $foreground; }
+    Lines .lines--cursor { color: $foreground; text-style: reverse; }
+    """
+        + "\n".join(f"Lines .lines--{role} {{ color: $gp-{role}; }}" for role in ROLES)
+        + """
+    Lines .lines--heading { text-style: bold; }
+    Lines .lines--notice { text-style: bold; }
+    Lines .lines--alarm { text-style: bold; }
+    Lines:ansi .lines--quiet { text-style: dim; }
+    Lines:nocolor .lines--alarm { text-style: bold underline; }
+    """
+    )
+
+    glyphs: Glyphs = UNICODE
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._painted: dict[int, list[Segment]] = {}
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        """The content of line `y` of the widget."""
+        raise NotImplementedError
+
+    def role_style(self, role: str) -> Style:
+        """The style of a role in the theme of now."""
+        return self.get_component_rich_style(f"lines--{role}")
+
+    def sync(self) -> None:
+        """Repaint the lines whose content changed."""
+        if not self.is_attached or not self.size.width:
+            return
+        width = self.size.width
+        changed = []
+        for y in range(self.size.height):
+            segments = self._segments(y)
+            if self._painted.get(y) != segments:
+                self._painted[y] = segments
+                changed.append(Region(0, y, width, 1))
+        if changed:
+            self.refresh(*changed)
+
+    def render_line(self, y: int) -> Strip:
+        """Textual asks for a line."""
+        segments = self._painted.get(y)
+        if segments is None:
+            segments = self._painted[y] = self._segments(y)
+        return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
+
+    def notify_style_update(self) -> None:
+        """Another theme: no line is what it was."""
+        self._painted.clear()
+        super().notify_style_update()
+
+    def on_resize(self) -> None:
+        """Another width: no line is what it was."""
+        self._painted.clear()
+
+    def _segments(self, y: int) -> list[Segment]:
+        """Neighbours of one role are one segment: fewer to send and to compare."""
+        merged: list[list[str]] = []
+        for text, role in self.pieces(y):
+            if merged and merged[-1][1] == role:
+                merged[-1][0] += text
+            elif text:
+                merged.append([text, role])
+        return [Segment(text, self.role_style(role)) for text, role in merged]
+
+
+def spread(
+    left: Sequence[Piece], right: Sequence[Piece], width: int, fill: str = " "
+) -> list[Piece]:
+    """Pieces at both ends of a line; what is at the right gives way if there is no room."""
+    taken = sum(cell_len(text) for text, _ in left)
+    wanted = sum(cell_len(text) for text, _ in right)
+    if taken + wanted > width:
+        return [*left, (fill * max(0, width - taken), "quiet")]
+    return [*left, (fill * (width - taken - wanted), "quiet"), *right]

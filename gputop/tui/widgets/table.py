@@ -1,0 +1,131 @@
+"""A table whose cursor is bound to a row's identity: rows move, the cursor goes with its own."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from textual.binding import Binding, BindingType
+
+from gputop.tui.widgets.lines import Lines, Piece
+
+R = TypeVar("R")
+
+
+class Table(Lines, Generic[R], can_focus=True):
+    """Rows under fixed head lines. Nothing is selected until a key selects.
+
+    A subclass gives `head_lines`, `head(y)` and `row_pieces(row, selected)`.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", "Down", id="table.down", show=False),
+        Binding("up,k", "move(-1)", "Up", id="table.up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", id="table.page-down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", id="table.page-up", show=False),
+        Binding("home,g", "end(0)", "First", id="table.first", show=False),
+        Binding("end,G", "end(1)", "Last", id="table.last", show=False),
+    ]
+
+    head_lines = 1
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._rows: Sequence[R] = ()
+        self._keys: list[Hashable] = []
+        self._cursor: Hashable | None = None
+        self._place = 0
+        self._top = 0
+
+    def head(self, y: int) -> Iterable[Piece]:
+        """The content of head line `y`."""
+        return ()
+
+    def row_pieces(self, row: R, selected: bool) -> Iterable[Piece]:
+        """The content of a row."""
+        raise NotImplementedError
+
+    @property
+    def selected(self) -> R | None:
+        """The row under the cursor."""
+        return None if self._cursor is None else self._rows[self._place]
+
+    @property
+    def room(self) -> int:
+        """How many rows are visible."""
+        return max(0, self.size.height - self.head_lines)
+
+    @property
+    def span(self) -> tuple[int, int, int]:
+        """First and last visible row, counted from 1, and how many there are."""
+        total = len(self._rows)
+        return min(self._top + 1, total), min(self._top + self.room, total), total
+
+    def show(self, rows: Sequence[R], keys: list[Hashable]) -> None:
+        """Other rows. The cursor stays on its row; when that is gone, it goes to the one that
+        took its place."""
+        self._rows, self._keys = rows, keys
+        if self._cursor is not None:
+            places = {key: place for place, key in enumerate(keys)}
+            if self._cursor in places:
+                self._select(places[self._cursor])
+            elif keys:
+                self._select(min(self._place, len(keys) - 1))
+            else:
+                self._cursor = None
+        self._go_to(self._top)
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        """A head line or a row."""
+        if y < self.head_lines:
+            return self.head(y)
+        place = self._top + y - self.head_lines
+        if place >= len(self._rows):
+            return ()
+        selected = self._cursor is not None and place == self._place
+        return self.row_pieces(self._rows[place], selected)
+
+    def on_resize(self) -> None:
+        """Keep the cursor in sight."""
+        super().on_resize()
+        if self._cursor is not None:
+            self._select(self._place)
+        self._go_to(self._top)
+
+    def action_move(self, step: int) -> None:
+        """To a neighbour; the first key selects the first visible row."""
+        if self._rows:
+            self._select(self._place + step if self._cursor is not None else self._top)
+            self.sync()
+
+    def action_page(self, step: int) -> None:
+        """A screenful up or down."""
+        if self._rows:
+            start = self._place if self._cursor is not None else self._top
+            self._select(start + step * max(1, self.room - 1))
+            self.sync()
+
+    def action_end(self, last: int) -> None:
+        """To the first or the last row."""
+        if self._rows:
+            self._select(len(self._rows) - 1 if last else 0)
+            self.sync()
+
+    def deselect(self) -> bool:
+        """Take the cursor away; whether there was one."""
+        if self._cursor is None:
+            return False
+        self._cursor = None
+        self.sync()
+        return True
+
+    def _select(self, place: int) -> None:
+        self._place = min(max(0, place), len(self._keys) - 1)
+        self._cursor = self._keys[self._place]
+        if self.room and not self._top <= self._place < self._top + self.room:
+            below = self._place >= self._top + self.room
+            self._go_to(self._place - self.room + 1 if below else self._place)
+
+    def _go_to(self, top: int) -> None:
+        self._top = min(max(0, top), max(0, len(self._rows) - self.room))
