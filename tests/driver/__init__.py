@@ -4,6 +4,7 @@
     scenarios/    machines by name; `names()` lists them
     machine.py    Machine: a scenario with its library and its real processes, live
     children.py   those processes
+    client.py     asking the driver through pynvml, in a process of its own
     flat.py       scenario -> the flat text that the library reads
     build.py      the compiler: library per driver era, child program
     __main__.py   `python -m tests.driver SCENARIO -- COMMAND...`, by hand
@@ -20,6 +21,7 @@ A test:
     machine.fail("*", "GPU_IS_LOST", gpu=3)          errors; then machine.heal()
     machine.hang(gpu=3)                              other GPUs go on; heal() wakes it
     machine.slow("nvmlDeviceGet*", ms=500)
+    machine.freeze(12)                               the scenario's clock; freeze(None) starts it
     machine.spawn("late", ["python", "late.py"], gpu=1, used=2**30)
     machine.kill("late")                             the process and its entry
     machine.update(lambda scenario: ...)             anything

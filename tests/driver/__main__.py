@@ -40,14 +40,17 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run(command: Sequence[str], env: dict[str, str]) -> int:
-    # Ctrl-C and a hang-up are the program's to handle; we stay to clean up after it.
+    # A Ctrl-C reaches the program by the terminal and is its to handle; we stay to clean up.
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, lambda *_: None)
     try:
-        code = subprocess.call(list(command), env=env)
+        program = subprocess.Popen(list(command), env=env)
     except OSError as error:
         print(f"tests.driver: {command[0]}: {error.strerror}", file=sys.stderr)
         return 127
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: program.send_signal(received))
+    code = program.wait()
     return 128 - code if code < 0 else code
 
 

@@ -100,4 +100,16 @@ typedef struct {
     union { double dVal; u64 ullVal; } value;
 } nvmlFieldValue_t;
 
+/* Version words and sizes as nvidia-ml-py writes or computes them. */
+_Static_assert(VERSIONED(nvmlMemory_v2_t, 2) == 0x02000028, "nvmlMemory_v2");
+_Static_assert(VERSIONED(nvmlTemperature_v1_t, 1) == 0x0100000C, "nvmlTemperature_v1");
+_Static_assert(VERSIONED(nvmlProcessDetailList_v1_t, 1) == 0x01000018, "nvmlProcessDetailList_v1");
+_Static_assert(VERSIONED(nvmlProcessesUtilizationInfo_v1_t, 1) == 0x01000018,
+               "ProcessesUtilizationInfo_v1");
+_Static_assert(sizeof(nvmlPciInfo_t) == 68 && sizeof(nvmlPciInfo_v2_t) == 52, "nvmlPciInfo_t");
+_Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16, "nvmlProcessInfo_v1_t");
+_Static_assert(sizeof(nvmlProcessInfo_v2_t) == 24, "nvmlProcessInfo_v2_t");
+_Static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "nvmlProcessUtilizationSample_t");
+_Static_assert(sizeof(nvmlFieldValue_t) == 40, "nvmlFieldValue_t");
+
 #endif

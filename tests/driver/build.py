@@ -16,7 +16,7 @@ from pathlib import Path
 ERAS = (390, 450, 535, 580)
 SOURCES = Path(__file__).parent
 LIBRARY = ("scenario.c", "call.c", "system.c", "device.c", "process.c")
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
 
 
 class BuildError(RuntimeError):

@@ -36,7 +36,7 @@ class Children:
     @property
     def pids(self) -> dict[str, int]:
         """Process ids of the running children by name."""
-        return {name: child.pid for name, child in self._running.items()}
+        return {name: child.pid for name, child in list(self._running.items())}
 
     def start(self, processes: Mapping[str, Mapping[str, object]]) -> None:
         """Start processes ({"command", "env", "manner"} by name); wait until all are set up."""
@@ -48,6 +48,13 @@ class Children:
             os.close(written)
         with open(ready, "rb") as pipe:
             pipe.read()
+
+    def ended(self) -> list[str]:
+        """Names of children that have ended since the last call, reaped and no longer running."""
+        names = [name for name, child in list(self._running.items()) if child.poll() is not None]
+        for name in names:
+            self._running.pop(name, None)
+        return names
 
     def kill(self, names: Iterable[str]) -> None:
         """SIGKILL children and wait until they are gone from the process table."""

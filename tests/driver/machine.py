@@ -1,9 +1,11 @@
 """A simulated GPU machine, live: `with Machine("h200x8") as machine`."""
 
+import copy
 import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -13,7 +15,7 @@ from typing import Any
 
 from tests.driver import build, flat
 from tests.driver.children import Children
-from tests.driver.scenario import Scenario, edited, load, merge
+from tests.driver.scenario import Scenario, delist, enlist, load, merge
 
 REPOSITORY = Path(__file__).parent.parent.parent
 
@@ -22,20 +24,29 @@ class Machine:
     """A scenario with its driver and its real processes; change it while programs run on it.
 
     Programs run on it when they have `env` as their environment. Every change is seen by the next
-    driver call that any of them makes.
+    driver call that any of them makes. A process that ends, killed by whomever, leaves its GPUs
+    within a tenth of a second, and its memory is free again.
     """
 
     def __init__(
-        self, scenario: str | Path | Scenario, directory: Path | None = None, log: bool = False
+        self,
+        scenario: str | Path | Scenario,
+        directory: Path | None = None,
+        log: bool = False,
+        reap: bool = True,
     ) -> None:
         """scenario: as for `scenario.load`; directory: for the files of this machine.
 
         log: whether `calls` can tell which functions were called.
+        reap: False leaves processes that end as zombies, and on their GPUs.
         Raises ScenarioError and, on entering, build.BuildError.
         """
         self.scenario = load(scenario)
         self._log = log
+        self._reap = reap
         self._directory = directory
+        self._lock = threading.RLock()
+        self._over = threading.Event()
         self._stack = ExitStack()
         self._written_ns = 0
 
@@ -51,6 +62,7 @@ class Machine:
             self.start = time.monotonic()
             self._write()
             self.env = self._environment(library)
+            self._follow(stack)
             self._stack = stack.pop_all()
         return self
 
@@ -80,9 +92,19 @@ class Machine:
     # Changing the machine
 
     def update(self, edit: Callable[[Scenario], object]) -> None:
-        """Change the scenario in place, in `edit`; a process with no pid any more is an error."""
-        self.scenario = edited(self.scenario, edit)
-        self._write()
+        """Change the scenario in place, in `edit`; nothing changes when that fails.
+
+        Raises ScenarioError for what the driver cannot be told.
+        """
+        with self._lock:
+            before = self.scenario
+            self.scenario = copy.deepcopy(before)
+            try:
+                edit(self.scenario)
+                self._write()
+            except BaseException:
+                self.scenario = before
+                raise
 
     def change(self, gpu: int, **values: Any) -> None:
         """Change values of a GPU: `machine.change(gpu=3, temperature=90, memory={"used": 0})`."""
@@ -91,6 +113,10 @@ class Machine:
             scenario["gpus"][gpu] = merge(scenario["gpus"][gpu], values)
 
         self.update(edit)
+
+    def freeze(self, second: float | None) -> None:
+        """Let moving values, "after" and "until" stand at that second; None: run on."""
+        self.update(lambda scenario: scenario.update(frozen_at=second))
 
     def override(self, function: str = "*", **call: Any) -> None:
         """Let calls answer otherwise from now on; the newest override counts.
@@ -128,27 +154,43 @@ class Machine:
 
         def edit(scenario: Scenario) -> None:
             scenario["processes"][name] = process
-            scenario["gpus"][gpu][kind].append({"pid": name, **entry})
+            enlist(scenario["gpus"][gpu], kind, {"pid": name, **entry})
 
         self.update(edit)
         return self.pids[name]
 
     def kill(self, *names: str) -> None:
         """SIGKILL processes and take them off their GPUs, with the memory that they held."""
-        pids = self.pids
-        self._children.kill(names)
-        self.forget(*names, *(pids[name] for name in names))
+        with self._lock:
+            pids = self.pids
+            self._children.kill(names)
+            self.forget(*names, *(pids[name] for name in names))
 
     def forget(self, *processes: str | int) -> None:
-        """Take processes, by name or pid, off the driver's lists; they go on running."""
+        """Take processes, by name or pid, off their GPUs with their memory; they go on running."""
 
         def edit(scenario: Scenario) -> None:
             for gpu in scenario["gpus"]:
-                for kind in ("compute", "graphics", "mps"):
-                    listed = gpu.get(kind) or []
-                    listed[:] = [entry for entry in listed if entry["pid"] not in processes]
+                delist(gpu, processes)
 
         self.update(edit)
+
+    def _follow(self, stack: ExitStack) -> None:
+        """Take processes that end off their GPUs, until the stack is closed."""
+        if not self._reap:
+            return
+
+        def follow() -> None:
+            while not self._over.wait(0.1):
+                with self._lock:
+                    ended = self._children.ended()
+                    if ended:
+                        self.forget(*ended)
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(self._over.set)
 
     # Running programs on it
 

@@ -62,7 +62,7 @@ that applies is the one that counts.
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,9 @@ def _read(source: str | Path) -> Scenario:
 def _with_base(written: Scenario) -> Scenario:
     if "base" not in written:
         return written
-    return merge(_with_base(_read(written["base"])), {k: v for k, v in written.items() if k != "base"})
+    return merge(
+        _with_base(_read(written["base"])), {k: v for k, v in written.items() if k != "base"}
+    )
 
 
 def _gpus(scenario: Scenario) -> list[Scenario]:
@@ -213,8 +215,33 @@ def _indices(where: int | str | list[int], number: int, count: int) -> list[int]
     return where if isinstance(where, list) else [int(where)]
 
 
-def edited(scenario: Scenario, edit: Callable[[Scenario], object]) -> Scenario:
-    """A copy of a resolved scenario after `edit` has changed it in place."""
-    result = copy.deepcopy(scenario)
-    edit(result)
-    return result
+def enlist(gpu: Scenario, kind: str, entry: Scenario) -> None:
+    """Put a process into a list of a GPU, with the memory that it uses."""
+    gpu[kind].append(entry)
+    _use(gpu, _number(entry.get("used")))
+
+
+def delist(gpu: Scenario, processes: Container[str | int]) -> None:
+    """Take processes off the lists of a GPU, with the memory that they used.
+
+    A process of several lists (C+G) has its memory once for each MIG instance.
+    """
+    held: dict[tuple[str | int, int | None], int] = {}
+    for kind in LISTS:
+        listed = gpu.get(kind) or []
+        for entry in [entry for entry in listed if entry["pid"] in processes]:
+            key = (entry["pid"], entry.get("gi"))
+            held[key] = max(held.get(key, 0), _number(entry.get("used")))
+            listed.remove(entry)
+    _use(gpu, -sum(held.values()))
+
+
+def _use(gpu: Scenario, change: int) -> None:
+    memory = gpu.get("memory") or {}
+    if isinstance(memory.get("used"), int):
+        memory["used"] = max(0, memory["used"] + change)
+
+
+def _number(value: object) -> int:
+    """0 for what is not a plain number: moving memory is the scenario's own business."""
+    return value if isinstance(value, int) else 0
