@@ -82,7 +82,7 @@ static void hang(int kind, const char *function, int gpu)
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     for (;;) {
-        sleep_ms(20);
+        sleep_ms(kind == HANG_FOREVER ? 1e6 : 20);
         if (kind == HANG_FOREVER) continue;
         const struct rule *rule = rule_now(scenario_now(), function, gpu);
         if (rule == NULL || rule->hang == HANG_NO) break;

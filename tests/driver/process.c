@@ -80,6 +80,7 @@ static nvmlReturn_t list_v2(const struct call *call, int kind, unsigned *count,
         return list_v2(&call, kind, count, out);                                          \
     }
 
+/* CUDA 11.0's header knows no list of MPS clients. */
 LIST_V1(nvmlDeviceGetMPSComputeRunningProcesses, MPS)
 LIST_V2(nvmlDeviceGetComputeRunningProcesses_v2, COMPUTE)
 LIST_V2(nvmlDeviceGetGraphicsRunningProcesses_v2, GRAPHICS)

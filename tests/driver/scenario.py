@@ -51,7 +51,7 @@ A real process: {"command": ["python", "train.py"], "count": 25, "env": {}, "man
 a word is that number. Words are bytes through os.fsencode: "\\udcff" is the byte FF;
 {"repeat": "x", "times": 10000} is a long word. "on" puts it into lists: entries as above with
 "gpu" (a number, a list, "all", or "spread": copy n on GPU n modulo the count) and
-"list" ("compute" if absent).
+"list" ("compute" if absent). Processes are started once; later ones by Machine.spawn.
 
 A call override: {"function": "nvmlDeviceGetPower*" or a list ("*" if absent), "gpu": 3 or "all"
 (absent: machine calls too), "error": name or number, "ms": latency, "hang": true (for ever) or
