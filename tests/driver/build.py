@@ -1,0 +1,100 @@
+"""Builds the driver and the scenarios' child program, once per content of the sources.
+
+A compiler is `cc`, `gcc` or `clang`; without one, the `ziglang` wheel, which is installed if it
+is not there. Results are kept in a cache directory; any number of test workers may build at once.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ERAS = (390, 450, 535, 580)
+SOURCES = Path(__file__).parent
+LIBRARY = ("scenario.c", "call.c", "system.c", "device.c", "process.c")
+FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
+
+
+class BuildError(RuntimeError):
+    """The driver cannot be built; one line that says why and what to do."""
+
+
+def library(directory: Path | None = None, era: int = 580) -> Path:
+    """Path of `libnvidia-ml.so.1` as drivers of that era had it, built if need be.
+
+    directory: where results are kept; the user's cache under the temporary directory if None.
+    Raises BuildError when there is no compiler, when it fails, and for an unknown era.
+    """
+    if era not in ERAS:
+        raise BuildError(f"no driver era {era}; there are {', '.join(map(str, ERAS))}")
+    options = (f"-DERA={era}", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
+    return _built(directory, f"{era}/libnvidia-ml.so.1", LIBRARY, options, ("-lm",))
+
+
+def child(directory: Path | None = None) -> Path:
+    """Path of the program that stands for the processes of a scenario, built if need be."""
+    return _built(directory, "child", ("child.c",), (), ())
+
+
+def _built(
+    directory: Path | None,
+    name: str,
+    sources: tuple[str, ...],
+    options: tuple[str, ...],
+    libraries: tuple[str, ...],
+) -> Path:
+    target = (directory or _cache()) / _fingerprint() / name
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Built aside and moved: another worker either sees all of it or none.
+        handle, aside = tempfile.mkstemp(dir=target.parent)
+        os.close(handle)
+        try:
+            paths = [str(SOURCES / source) for source in sources]
+            _run([*_compiler(), *FLAGS, *options, "-o", aside, *paths, *libraries])
+            Path(aside).chmod(0o755)
+            Path(aside).replace(target)
+        finally:
+            Path(aside).unlink(missing_ok=True)
+    return target
+
+
+def _cache() -> Path:
+    return Path(tempfile.gettempdir()) / f"gputop-test-driver-{os.getuid()}"
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    for source in sorted(SOURCES.glob("*.[ch]")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _compiler() -> list[str]:
+    for name in ("cc", "gcc", "clang"):
+        if path := shutil.which(name):
+            return [path]
+    if importlib.util.find_spec("ziglang") is None:
+        _install_zig()
+    return [sys.executable, "-m", "ziglang", "cc"]
+
+
+def _install_zig() -> None:
+    print("no C compiler: installing the ziglang wheel into", sys.prefix, file=sys.stderr)
+    try:
+        _run([sys.executable, "-m", "pip", "install", "--quiet", "ziglang"])
+    except BuildError as error:
+        raise BuildError(f"no C compiler and no ziglang; install gcc or clang ({error})") from None
+    importlib.invalidate_caches()
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        reason = next((line for line in lines if "error" in line.lower()), lines[-1])
+        raise BuildError(f"{Path(command[0]).name} failed with {done.returncode}: {reason}")

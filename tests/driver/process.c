@@ -1,0 +1,206 @@
+/* Who is on a GPU, and the samples of how much each of them uses. */
+#include "machine.h"
+
+#include <stddef.h>
+#include <time.h>
+
+/* Processes that a size query of this GPU does not see: they come before the array is filled. */
+static int newcomers(const struct call *call, int count)
+{
+    u64 number = number_or(call, "newcomers", 0);
+    return number < (u64)count ? (int)number : count;
+}
+
+static nvmlReturn_t list_status(const struct call *call, int list)
+{
+    static const char *const keys[LISTS] = {"compute", "graphics", "mps"};
+    u64 ignored;
+    return get_u64(call, keys[list], &ignored);
+}
+
+static u64 used_memory(const struct call *call, const struct process *process)
+{
+    return process->used.kind ? value_number(&process->used, call->now) : ~0ULL;
+}
+
+/* How many entries to write. A size query, with no room or no array, is answered with the count. */
+static nvmlReturn_t fit(const struct call *call, int found, unsigned *count, const void *array)
+{
+    REQUIRE(count);
+    if (array == NULL || *count == 0) found -= newcomers(call, found);
+    int fits = found == 0 || (array != NULL && *count >= (unsigned)found);
+    *count = (unsigned)found;
+    return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+static nvmlReturn_t list_v1(const struct call *call, int kind, unsigned *count,
+                            nvmlProcessInfo_v1_t *out)
+{
+    const struct process_list *list = &call->gpu->list[kind];
+    nvmlReturn_t status = list_status(call, kind);
+    if (status == NVML_SUCCESS) status = fit(call, list->count, count, out);
+    if (status != NVML_SUCCESS) return status;
+    for (unsigned i = 0; i < *count; i++) {
+        out[i].pid = list->process[i].pid;
+        out[i].usedGpuMemory = used_memory(call, &list->process[i]);
+    }
+    return NVML_SUCCESS;
+}
+
+#define LIST_V1(function, kind)                                                           \
+    API nvmlReturn_t function(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *out) \
+    {                                                                                     \
+        BEGIN_DEVICE(device);                                                             \
+        return list_v1(&call, kind, count, out);                                          \
+    }
+
+LIST_V1(nvmlDeviceGetComputeRunningProcesses, COMPUTE)
+LIST_V1(nvmlDeviceGetGraphicsRunningProcesses, GRAPHICS)
+
+#if ERA >= 535
+static nvmlReturn_t list_v2(const struct call *call, int kind, unsigned *count,
+                            nvmlProcessInfo_v2_t *out)
+{
+    const struct process_list *list = &call->gpu->list[kind];
+    nvmlReturn_t status = list_status(call, kind);
+    if (status == NVML_SUCCESS) status = fit(call, list->count, count, out);
+    if (status != NVML_SUCCESS) return status;
+    for (unsigned i = 0; i < *count; i++) {
+        const struct process *process = &list->process[i];
+        out[i] = (nvmlProcessInfo_v2_t){process->pid, used_memory(call, process), process->gi,
+                                        process->ci};
+    }
+    return NVML_SUCCESS;
+}
+
+#define LIST_V2(function, kind)                                                           \
+    API nvmlReturn_t function(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v2_t *out) \
+    {                                                                                     \
+        BEGIN_DEVICE(device);                                                             \
+        return list_v2(&call, kind, count, out);                                          \
+    }
+
+/* CUDA 11.0's header knows no list of MPS clients. */
+LIST_V1(nvmlDeviceGetMPSComputeRunningProcesses, MPS)
+LIST_V2(nvmlDeviceGetComputeRunningProcesses_v2, COMPUTE)
+LIST_V2(nvmlDeviceGetGraphicsRunningProcesses_v2, GRAPHICS)
+LIST_V2(nvmlDeviceGetMPSComputeRunningProcesses_v2, MPS)
+LIST_V2(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE)
+LIST_V2(nvmlDeviceGetGraphicsRunningProcesses_v3, GRAPHICS)
+LIST_V2(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS)
+
+API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+                                                       nvmlProcessDetailList_v1_t *out)
+{
+    BEGIN_DEVICE(device);
+    REQUIRE(out);
+    if (out->version != VERSIONED(nvmlProcessDetailList_v1_t, 1))
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (out->mode >= LISTS) return NVML_ERROR_INVALID_ARGUMENT;
+    const struct process_list *list = &call.gpu->list[out->mode];
+    nvmlReturn_t status = list_status(&call, (int)out->mode);
+    if (status == NVML_SUCCESS)
+        status = fit(&call, list->count, &out->numProcArrayEntries, out->procArray);
+    if (status != NVML_SUCCESS) return status;
+    for (unsigned i = 0; i < out->numProcArrayEntries; i++) {
+        const struct process *process = &list->process[i];
+        out->procArray[i] = (nvmlProcessDetail_v1_t){process->pid, used_memory(&call, process),
+                                                     process->gi, process->ci, ~0ULL};
+    }
+    return NVML_SUCCESS;
+}
+#endif
+
+/* Drivers sample a few times a second; a sample is as old as the last sixth of a second. */
+static u64 sample_time(const struct process *process)
+{
+    const u64 period = 1000000 / 6;
+    struct timespec now;
+    if (process->sample_time) return process->sample_time;
+    clock_gettime(CLOCK_REALTIME, &now);
+    u64 microseconds = (u64)now.tv_sec * 1000000 + (u64)now.tv_nsec / 1000;
+    return microseconds - microseconds % period;
+}
+
+static int has_sample(const struct process *process, u64 last_seen)
+{
+    int any = process->sm.kind || process->mem.kind || process->enc.kind || process->dec.kind;
+    return any && sample_time(process) > last_seen;
+}
+
+/* The n-th process with a sample newer than last_seen, over all lists; NULL after the last. */
+static const struct process *sampled(const struct call *call, u64 last_seen, int *list, int *next)
+{
+    for (; *list < LISTS; (*list)++, *next = 0)
+        while (*next < call->gpu->list[*list].count) {
+            const struct process *process = &call->gpu->list[*list].process[(*next)++];
+            if (has_sample(process, last_seen)) return process;
+        }
+    return NULL;
+}
+
+static int count_samples(const struct call *call, u64 last_seen)
+{
+    int count = 0, list = 0, next = 0;
+    while (sampled(call, last_seen, &list, &next)) count++;
+    return count;
+}
+
+static nvmlReturn_t fit_samples(const struct call *call, u64 last_seen, unsigned *count,
+                                const void *array)
+{
+    u64 ignored;
+    nvmlReturn_t status = get_u64(call, "samples", &ignored);
+    if (status != NVML_SUCCESS) return status;
+    int found = count_samples(call, last_seen);
+    return found == 0 ? NVML_ERROR_NOT_FOUND : fit(call, found, count, array);
+}
+
+static unsigned percent(const struct value *value, double now)
+{
+    return value->kind ? (unsigned)value_number(value, now) : 0;
+}
+
+API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+                                                 nvmlProcessUtilizationSample_t *out,
+                                                 unsigned *count, u64 last_seen)
+{
+    BEGIN_DEVICE(device);
+    int list = 0, next = 0;
+    nvmlReturn_t status = fit_samples(&call, last_seen, count, out);
+    if (status != NVML_SUCCESS) return status;
+    for (unsigned i = 0; i < *count; i++) {
+        const struct process *process = sampled(&call, last_seen, &list, &next);
+        if (process == NULL) break;
+        out[i] = (nvmlProcessUtilizationSample_t){
+            process->pid, sample_time(process), percent(&process->sm, call.now),
+            percent(&process->mem, call.now), percent(&process->enc, call.now),
+            percent(&process->dec, call.now)};
+    }
+    return NVML_SUCCESS;
+}
+
+#if ERA >= 580   /* approximate: nvidia-ml-py has it since 12.550 */
+API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
+                                                       nvmlProcessesUtilizationInfo_v1_t *info)
+{
+    BEGIN_DEVICE(device);
+    int list = 0, next = 0;
+    REQUIRE(info);
+    if (info->version != VERSIONED(nvmlProcessesUtilizationInfo_v1_t, 1))
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    u64 last_seen = info->lastSeenTimeStamp;
+    nvmlReturn_t status =
+        fit_samples(&call, last_seen, &info->processSamplesCount, info->procUtilArray);
+    if (status != NVML_SUCCESS) return status;
+    for (unsigned i = 0; i < info->processSamplesCount; i++) {
+        const struct process *process = sampled(&call, last_seen, &list, &next);
+        if (process == NULL) break;
+        info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){
+            sample_time(process), process->pid, percent(&process->sm, call.now),
+            percent(&process->mem, call.now), percent(&process->enc, call.now),
+            percent(&process->dec, call.now), 0, 0};
+    }
+    return NVML_SUCCESS;
+}
+#endif
