@@ -41,7 +41,7 @@ class Collector:
         self._host = HostFacts()
         self._processes = Processes()
 
-    def collect(self, interval: float, patience: float, settle: bool = False) -> Frame:
+    def collect(self, interval: float | None, patience: float, settle: bool = False) -> Frame:
         """A Frame after at most `patience` seconds for the driver; None where it is silent.
 
         With `settle` the CPU use of processes is measured within the call.
@@ -50,7 +50,7 @@ class Collector:
         if problem is None:
             ask_all(self._readers, patience)
             problem = self._lost_driver()
-        gpus, processes = ((), ()) if problem else self._assemble(settle)
+        gpus, processes = ((), ()) if problem else self._assemble(patience, settle)
         driver = self._driver
         return Frame(
             host=self._host.read(),
@@ -94,17 +94,19 @@ class Collector:
             return problem_of(_NO_PERMISSION, "")
         return None
 
-    def _assemble(self, settle: bool) -> tuple[tuple[Gpu, ...], tuple[Process, ...]]:
+    def _assemble(
+        self, patience: float, settle: bool
+    ) -> tuple[tuple[Gpu, ...], tuple[Process, ...]]:
         readings = [
             (index, reader, reader.latest)
             for index, reader in enumerate(self._readers)
             if reader.latest is None or reader.latest.code != _NO_PERMISSION
         ]
         pids = {run.pid for _, _, reading in readings if reading for run in reading.running}
-        facts = self._processes.read(pids)
+        facts = self._processes.read(pids, patience)
         if settle and facts:
             time.sleep(_SETTLE)
-            facts = self._processes.read(pids)
+            facts = self._processes.read(pids, patience)
         gpus = tuple(_gpu(index, reader, reading) for index, reader, reading in readings)
         processes = tuple(
             process

@@ -140,8 +140,8 @@ class Device:
             "name": self._text(pynvml.nvmlDeviceGetName),
             "pci_bus_id": self._bus_id(),
             "minor": self._ask(pynvml.nvmlDeviceGetMinorNumber),
-            "sm_clock_max": sanity.hertz(
-                self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+            "sm_clock_max": sanity.positive(
+                sanity.hertz(self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM))
             ),
         }
 
@@ -169,10 +169,12 @@ class Device:
             "memory_clock": sanity.hertz(memory_clock),
             "pstate": sanity.pstate(ask(pynvml.nvmlDeviceGetPerformanceState)),
             "fan": sanity.fan_ratio(ask(pynvml.nvmlDeviceGetFanSpeed)),
-            "ecc_uncorrected": ask(
-                pynvml.nvmlDeviceGetTotalEccErrors,
-                pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-                pynvml.NVML_VOLATILE_ECC,
+            "ecc_uncorrected": sanity.counter(
+                ask(
+                    pynvml.nvmlDeviceGetTotalEccErrors,
+                    pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                    pynvml.NVML_VOLATILE_ECC,
+                )
             ),
         }
 
@@ -183,7 +185,7 @@ class Device:
         info = info or self._ask(_memory_v1)
         if info is None:
             return {}
-        total = sanity.memory(info.total)
+        total = sanity.positive(sanity.memory(info.total))
         return {
             "memory_total": total,
             "memory_used": sanity.memory(info.used, total),
@@ -201,7 +203,7 @@ class Device:
         limit = self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)
         if limit is None:
             limit = self._ask(pynvml.nvmlDeviceGetPowerManagementLimit)
-        return sanity.watts(limit)
+        return sanity.positive(sanity.watts(limit))
 
     def _mig_mode(self) -> bool | None:
         modes = self._ask(pynvml.nvmlDeviceGetMigMode)

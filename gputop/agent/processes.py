@@ -79,16 +79,31 @@ class UserNames:
 
 
 class Processes:
-    """The processes of this machine, by pid."""
+    """The processes of this machine, by pid.
+
+    They are read in a thread: to read the command line of a process that the kernel holds can
+    take as long as it is held.
+    """
 
     def __init__(self) -> None:
         self._boot_time = psutil.boot_time()
         self._known: dict[int, _Known] = {}
         self._users = UserNames()
+        self._wanted: frozenset[int] = frozenset()
+        self._worker = Worker("processes", self._read)
 
-    def read(self, pids: Iterable[int]) -> dict[int, ProcessFacts]:
-        """The facts of those `pids` that exist here; the others are forgotten."""
-        stats = {pid: stat for pid in set(pids) if (stat := _stat(pid)) is not None}
+    def read(self, pids: Iterable[int], patience: float) -> dict[int, ProcessFacts]:
+        """The facts of those `pids` that exist here, after at most `patience` seconds; those of
+        the time before if it takes longer."""
+        if not self._worker.busy:
+            self._wanted = frozenset(pids)
+            self._worker.ask()
+        self._worker.wait(time.monotonic() + patience)
+        return self._worker.latest or {}
+
+    def _read(self) -> dict[int, ProcessFacts]:
+        """In the thread. Who is not wanted any more is forgotten."""
+        stats = {pid: stat for pid in self._wanted if (stat := _stat(pid)) is not None}
         self._known = {
             pid: self._update(pid, name, fields) for pid, (name, fields) in stats.items()
         }
@@ -147,6 +162,6 @@ def _uid(pid: int) -> int | None:
 def _command(pid: int, name: bytes) -> str | None:
     """The command line, its arguments joined by spaces; a zombie's name in brackets."""
     line = (_read(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
-    if not line:
+    if not line.strip():
         return printable(f"[{name.decode('utf-8', 'replace')}]")
     return printable(line.replace(b"\0", b" ").decode("utf-8", "replace"))

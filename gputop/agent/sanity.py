@@ -6,6 +6,10 @@ beyond the total. A wrong number is worse than none.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+T = TypeVar("T", int, float)
+
 NOT_AVAILABLE_64 = 0xFFFFFFFFFFFFFFFF
 _ROUNDING = 110
 _HOTTEST = 250
@@ -29,14 +33,14 @@ def fan_ratio(percentage: int | None) -> float | None:
 
 
 def celsius(degrees: int | None) -> float | None:
-    """A temperature; sensors answer 0xFFFFFFFF when they have none."""
-    if degrees is None or not -50 <= degrees <= _HOTTEST:
+    """A temperature; sensors answer 0xFFFFFFFF, which is -1 where signed, when they have none."""
+    if degrees is None or degrees == -1 or not -50 <= degrees <= _HOTTEST:
         return None
     return float(degrees)
 
 
 def watts(milliwatts: int | None) -> float | None:
-    """Watts of NVML's milliwatts."""
+    """Watts of NVML's milliwatts; 0 is what a suspended card draws."""
     if milliwatts is None or not 0 <= milliwatts <= _MOST_POWER_MW:
         return None
     return milliwatts / 1000
@@ -59,3 +63,13 @@ def memory(count: int | None, total: int | None = None) -> int | None:
     if count is None or count < 0 or count >= NOT_AVAILABLE_64 >> 1:
         return None
     return None if total is not None and count > total else count
+
+
+def positive(value: T | None) -> T | None:
+    """Of what cannot be 0: a limit, a highest clock, the size of a memory."""
+    return value or None
+
+
+def counter(count: int | None) -> int | None:
+    """Events since some start."""
+    return None if count is None or count >= NOT_AVAILABLE_64 >> 1 else count

@@ -50,7 +50,7 @@ def serve(interval: float) -> None:
 def serve_once() -> None:
     """Send one frame, the CPU use of its processes measured, and end."""
     _send(Hello(schema=SCHEMA, version=__version__))
-    _send(Collector().collect(0.0, _PATIENCE_ONCE, settle=True))
+    _send(Collector().collect(None, _PATIENCE_ONCE, settle=True))
     os._exit(0)
 
 

@@ -21,6 +21,7 @@ ProblemKind = Literal[
     "no_permission",
     "no_gpu",
     "not_answering",
+    "agent_ended",
     "error",
 ]
 
@@ -157,7 +158,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     host: Host
     time: float
     """Seconds since the epoch, by the clock of the machine it shows."""
-    interval: float = 1.0
+    interval: float | None = None
+    """Seconds to the next frame; None where there will be none."""
     driver_version: str | None = None
     cuda_version: str | None = None
     """The newest CUDA that the driver runs, as `13.0`."""

@@ -12,7 +12,8 @@ MISSING = "-"
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|bash|sh|dash|zsh|Rscript|julia)[\d.]*\Z", re.ASCII
 )
-_TAKES_VALUE = {"-X", "-W", "-Q", "-O", "-I"}
+_PATH = re.compile(r"[\w.+@~:=-]*(?:/+[\w.+@~:=-]+)+\Z")
+_TAKES_VALUE = {"-X", "-W", "-Q"}
 
 
 def printable(text: str, limit: int = 4096) -> str:
@@ -55,7 +56,8 @@ def size(count: int | None) -> str:
         value /= 1024
         if value < 999.5:
             break
-    return f"{value:.0f}{unit}" if unit in "KM" else f"{three_digits(value)}{unit}"
+    whole = unit == "K" or (unit == "M" and value >= 9.995)
+    return f"{value:.0f}{unit}" if whole else f"{three_digits(value)}{unit}"
 
 
 def percent(ratio: float | None) -> str:
@@ -121,4 +123,5 @@ def _script(arguments: list[str]) -> list[str] | None:
 
 
 def _base(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2] or path
+    """The last part of what looks like a path; a process may as well call itself `[/]`."""
+    return path.rpartition("/")[2] if _PATH.match(path) else path

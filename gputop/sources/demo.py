@@ -98,7 +98,7 @@ class DemoSource:
         started = time.time()
         while not self._closed:
             now = time.time()
-            yield demo_frame(now, now - started, self._interval or 1.0)
+            yield demo_frame(now, now - started, self._interval)
             if self._interval is None:
                 return
             self._wake.wait(None if self._paused else self._interval)
@@ -120,7 +120,7 @@ class DemoSource:
         self._wake.set()
 
 
-def demo_frame(now: float, running: float = 0.0, interval: float = 1.0) -> Frame:
+def demo_frame(now: float, running: float = 0.0, interval: float | None = None) -> Frame:
     """The machine at `now` (seconds since the epoch), the demo `running` for so many seconds."""
     processes = tuple(_process(job, index, now, running) for job in _JOBS for index in job.gpus)
     return Frame(

@@ -22,6 +22,7 @@ from gputop.sources.demo import DemoSource
 from gputop.sources.local import LocalSource
 from gputop.sources.source import Source
 from gputop.tui import glyphs, manners, terminal, themes
+from gputop.tui.crash import report
 from gputop.tui.messages import FrameArrived, SourceEnded
 from gputop.tui.screens.help import HelpScreen
 from gputop.tui.screens.main import MainScreen
@@ -41,9 +42,9 @@ class GputopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1,h", "help", "Help", tooltip="This page", id="app.help",
                 key_display="?"),
+        Binding("p", "pause", "Pause", tooltip="Stop and go on", id="app.pause"),
         Binding("q,ctrl+c,f10", "quit", "Quit", tooltip="Leave gputop", id="app.quit",
                 key_display="q"),
-        Binding("p", "pause", "Pause", tooltip="Stop and go on", id="app.pause"),
         Binding("plus,equals_sign", "interval(1)", "Slower", tooltip="A longer interval",
                 id="app.slower", show=False),
         Binding("minus", "interval(-1)", "Faster", tooltip="A shorter interval",
@@ -76,6 +77,10 @@ class GputopApp(App[None]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The roles, for themes that do not know them."""
         return themes.DEFAULTS
+
+    def _fatal_error(self) -> None:
+        """Textual's answer to an exception that nobody caught, in a line instead of a page."""
+        self.panic(report(self._exception or RuntimeError("unknown")))
 
     def get_default_screen(self) -> Screen[None]:
         """Frames are shown here."""
@@ -112,7 +117,7 @@ class GputopApp(App[None]):
         """The agent is gone: say so."""
         if message.source == self._generation:
             advice = "press r to start it again, d for the demo"
-            problem = Problem(kind="error", message=message.reason, advice=advice)
+            problem = Problem(kind="agent_ended", message=message.reason, advice=advice)
             self._show_problem("", problem)
 
     def action_help(self) -> None:

@@ -170,11 +170,11 @@ class MainScreen(Screen[None]):
             self.query_one(FilterInput).value = ""
 
     def _shown_keys(self) -> list[tuple[str, str]]:
-        """Key and word of every binding that asks for it, the app's first."""
-        bindings = [*self.app.BINDINGS, *self.BINDINGS]
+        """Key and word of every binding that asks for it: help first, then ours, then the rest."""
+        first, *rest = self.app.BINDINGS
         return [
             (binding.key_display or binding.key, binding.description.lower())
-            for binding in bindings
+            for binding in (first, *self.BINDINGS, *rest)
             if isinstance(binding, Binding) and binding.show
         ]
 

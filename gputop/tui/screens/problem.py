@@ -51,4 +51,5 @@ def _parts(host: str, problem: Problem) -> Iterator[tuple[str, str] | str]:
         yield "\nNVIDIA cards on the PCI bus:\n"
         for card in problem.cards:
             yield f"  {card}\n"
-    yield "\ngputop looks again every few seconds."
+    if problem.kind != "agent_ended":
+        yield "\ngputop looks again every few seconds."

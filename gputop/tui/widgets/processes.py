@@ -17,7 +17,7 @@ _RANKS = {
     "gpu": 1, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3, "cpu": 4,
     "rss": 6, "state": 8, "age": 5, "command": 2,
 }  # fmt: skip
-_LEAST_COMMAND = 12
+_LEAST_COMMAND = 24
 _SHIFT = 16
 _MAX_USER = 16
 
