@@ -85,23 +85,12 @@ def _process_table(frame: Frame) -> str:
         (metric.label, metric.left, metric.text) for metric in PROCESS.values()
     ]
     columns[-1] = ("COMMAND", True, lambda row: row.process.command or _unseen(row))
-    if any(row.process.gpu_instance is not None for row in found):
-        instance: Callable[[ProcessRow], str] = _instance
-        columns.insert(1, ("GI/CI", False, instance))
     rows = [[text(row) for _, _, text in columns] for row in found]
     return _aligned([(label, left) for label, left, _ in columns], rows)
 
 
 def _unseen(row: ProcessRow) -> str:
     return "(not in this /proc)" if row.process.start_time is None else MISSING
-
-
-def _instance(row: ProcessRow) -> str:
-    process = row.process
-    if process.gpu_instance is None:
-        return MISSING
-    compute = MISSING if process.compute_instance is None else process.compute_instance
-    return f"{process.gpu_instance}/{compute}"
 
 
 def _mib(count: int | None) -> str:

@@ -106,6 +106,21 @@ def _of(id_: str) -> Callable[[ProcessRow], Any]:
     return lambda row: getattr(row.process, id_)
 
 
+def _place(row: ProcessRow) -> tuple[int, int, int] | None:
+    """GPU, GPU instance, compute instance; -1 where there is no MIG."""
+    if row.gpu is None:
+        return None
+    gi, ci = row.process.gpu_instance, row.process.compute_instance
+    return row.gpu.index, -1 if gi is None else gi, -1 if ci is None else ci
+
+
+def _show_place(place: tuple[int, int, int]) -> str:
+    """`2`, and `2:1` or `2:1/1` on a MIG instance."""
+    index, gi, ci = place
+    instance = f":{gi}" if gi >= 0 else ""
+    return f"{index}{instance}" + (f"/{ci}" if instance and ci > 0 else "")
+
+
 PROCESS: dict[str, Metric[ProcessRow]] = {
     metric.id: metric
     for metric in (
@@ -113,8 +128,9 @@ PROCESS: dict[str, Metric[ProcessRow]] = {
             "gpu",
             "GPU",
             "",
-            "NVML's index of the GPU",
-            lambda row: row.gpu and row.gpu.index,
+            "NVML's index of the GPU; 2:1 is GPU instance 1 of GPU 2",
+            _place,
+            _show_place,
             width=3,
         ),
         Metric("pid", "PID", "", "process number", _of("pid"), width=7),

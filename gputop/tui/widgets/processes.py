@@ -15,9 +15,12 @@ from gputop.tui.widgets.table import Table
 
 _RANKS = {
     "gpu": 1, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3, "cpu": 4,
-    "rss": 6, "state": 8, "age": 5, "command": 2,
+    "rss": 6, "state": 8, "age": 5, "command": 1,
 }  # fmt: skip
-_LEAST_COMMAND = 24
+_LEAST_COMMAND = 16
+_WIDE = 100
+"""Cells from which there is room for the columns that say least."""
+_WIDE_ONLY = {"type", "rss", "state"}
 _SHIFT = 16
 _MAX_USER = 16
 
@@ -134,6 +137,7 @@ class ProcessTable(Table[ProcessRow]):
         columns = [
             self._column(metric_id, user if metric_id == "user" else metric.width)
             for metric_id, metric in PROCESS.items()
+            if self.size.width >= _WIDE or metric_id not in _WIDE_ONLY
         ]
         self._columns = fit(columns, max(1, self.size.width - 1), self._gap)
 
