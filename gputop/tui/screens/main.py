@@ -148,7 +148,7 @@ class MainScreen(Screen[None]):
 
     def action_mapping(self) -> None:
         """Open the pane if it is a line, and edit."""
-        self._mapping_open = True
+        self._mapping_open = self.size.height < _SHORT
         self._lay_out()
         self.query_one(MappingPane).edit()
 
@@ -160,13 +160,21 @@ class MainScreen(Screen[None]):
         """Unset CUDA_VISIBLE_DEVICES."""
         self.query_one(MappingPane).unset()
 
+    def action_leave(self) -> None:
+        """From an editor back to the processes, what was edited stays."""
+        self.set_focus(self.query_one(ProcessTable))
+
     def action_back(self) -> None:
-        """One step back: the mapping, the cursor, then the filter."""
+        """One step back: the editor, the mapping, the cursor, then the filter."""
+        table = self.query_one(ProcessTable)
         if self._mapping_open:
             self._mapping_open = False
             self._lay_out()
-            self.set_focus(self.query_one(ProcessTable))
-        elif not self.query_one(ProcessTable).deselect() and not self.query_one(GpuPane).deselect():
+            self.set_focus(table)
+        elif self.focused is not table:
+            self.query_one(GpuPane).deselect()
+            self.set_focus(table)
+        elif not table.deselect():
             self.query_one(FilterInput).value = ""
 
     def _shown_keys(self) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.cells import cell_len
 
@@ -16,6 +16,8 @@ from gputop.tui.themes import user_role
 from gputop.tui.widgets.columns import Column, fit, heading, row, sized
 from gputop.tui.widgets.lines import Piece
 from gputop.tui.widgets.table import Table
+
+Draw = Callable[[Gpu, int], Sequence[Piece]]
 
 _HOT = 85.0
 _NEARLY_FULL = 0.95
@@ -103,7 +105,7 @@ class GpuPane(Table[Gpu]):
             columns.insert(-1, Column("fan", "FAN%", 4, 4, 7, self._plain("fan")))
         return columns
 
-    def _plain(self, id_: str):  # type: ignore[no-untyped-def] # a Column's draw
+    def _plain(self, id_: str) -> Draw:
         metric = GPU[id_]
 
         def draw(gpu: Gpu, width: int) -> Sequence[Piece]:

@@ -44,12 +44,8 @@ class ValueInput(Input):
     """The value of CUDA_VISIBLE_DEVICES. Empty is a value too: it hides every GPU."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter", "leave", "Leave the editor", id="value.leave", show=False),
+        Binding("enter", "screen.leave", "Back to the processes", id="value.leave", show=False),
     ]
-
-    def action_leave(self) -> None:
-        """Back to the processes."""
-        self.screen.set_focus(self.screen.query_one("#processes"))
 
 
 class MappingPane(Vertical):

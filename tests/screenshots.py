@@ -1,0 +1,88 @@
+"""`python -m tests.screenshots`: make screenshots/ again, of the demo and of simulated machines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gputop.model.frame import Frame
+from gputop.model.protocol import Request
+from gputop.settings import Settings
+from gputop.sources.demo import demo_frame
+from gputop.sources.local import LocalSource
+from gputop.tui.app import GputopApp
+from gputop.tui.messages import FrameArrived
+from tests.driver import Machine
+
+FOLDER = Path(__file__).parent.parent / "screenshots"
+NOON = 1_750_000_000.0
+"""Pictures of the demo are always of the same moment."""
+
+
+class Recorded:
+    """A source of given frames."""
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self._frames = frames
+
+    def frames(self) -> Iterator[Frame]:
+        """All of them, at once."""
+        yield from self._frames
+
+    def request(self, request: Request) -> None:
+        """Nothing to ask."""
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def demo_frames(count: int = 40) -> list[Frame]:
+    """So many seconds of the demo."""
+    return [demo_frame(NOON + second, second, 1.0) for second in range(count)]
+
+
+def live_frames(scenario: str, count: int = 4) -> list[Frame]:
+    """Frames of a simulated machine with real processes."""
+    with Machine(scenario) as machine:
+        os.environ.update(machine.env)
+        source = LocalSource(0.5)
+        try:
+            frames = source.frames()
+            return [next(frames) for _ in range(count)]
+        finally:
+            source.close()
+
+
+async def picture(
+    name: str, frames: Sequence[Frame], size: tuple[int, int], theme: str, keys: Sequence[str] = ()
+) -> None:
+    """One SVG of the last frame, after some keys."""
+    app = GputopApp(Recorded(frames), Settings(theme=theme))
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        for frame in frames:
+            app.on_frame_arrived(FrameArrived(0, frame))
+        await pilot.press(*keys)
+        await pilot.pause()
+        svg = app.export_screenshot(title="gputop")
+    (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+async def main() -> None:
+    """All pictures."""
+    FOLDER.mkdir(exist_ok=True)
+    demo = demo_frames()
+    value = [*"1", "comma", *"2", "comma", *"6"]
+    await picture("main", demo, (120, 40), "dark", ["m", *value, "enter", "down", "down"])
+    await picture("light", demo, (120, 40), "light", ["m", *value, "enter", "down"])
+    await picture("ssh-80x24", demo, (80, 24), "ansi-dark")
+    await picture("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])
+    await picture("h200x8-20-processes", live_frames("h200x8"), (200, 50), "dark")
+    await picture("h200x8-200-processes", live_frames("h200x8-200"), (80, 24), "dark")
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
