@@ -1,0 +1,236 @@
+"""How a full-screen program has to treat its terminal: an app, a driver for Textual, and `run`.
+
+    signals     TERM, HUP and INT put the terminal back and end the program with 128 + n
+    hangup      a terminal that is gone ends it too, also where SIGHUP is ignored
+    Ctrl-Z, fg  every line is drawn again
+    stall       a terminal that takes no output neither stops the keys nor delays the end
+    NO_COLOR    no colour is sent, in any theme
+
+Textual by itself does none of this.
+"""
+
+import asyncio
+import contextlib
+import io
+import os
+import select
+import signal
+import sys
+import termios
+import threading
+from collections.abc import Sequence
+from typing import Any, TextIO, cast
+
+from textual.app import App, ReturnType
+from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter, NoColor
+
+from gputop.tui import compositor
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+# Textual's queue for the terminal holds 30 chunks, and to put one more blocks the event loop. The
+# rest is kept free for what puts the terminal back.
+MAX_BACKLOG = 18
+# Seconds that a terminal has to take the last output before it is given up.
+PATIENCE = 0.25
+# CAN ends a sequence that was cut, ST a string; then the modes that Textual sets are taken back.
+RESTORE = b"\x18\x1b\\\x1b[?2026l\x1b[m\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h"
+
+_NO_COLOR = NoColor()
+
+
+def run(app: App[Any]) -> int:
+    """Run the app on this terminal; its exit code, 128 + n if signal n ended it."""
+    compositor.install()
+    app.driver_class = TerminalDriver
+    # An animated page down sends 30 times the bytes, and reports of mouse movements flood a slow
+    # line: neither is worth it where nothing needs a mouse.
+    app.animation_level = "none"
+    app.run(mouse=False)
+    return app.return_code or 0
+
+
+def repaint(app: App[Any]) -> None:
+    """Draw every line again, for a terminal that others wrote to (Ctrl-L)."""
+    compositor.forget()
+    app.screen.refresh()
+
+
+class TerminalApp(App[ReturnType]):
+    """An app that can be trusted with a terminal. Start it by `run`."""
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's filters, or under NO_COLOR the one that leaves no colour.
+
+        Textual itself decides that once, by the theme that an app is constructed with, and turns
+        an ANSI theme that is set later into black on black.
+        """
+        return [_NO_COLOR] if self.no_color else super().get_line_filters()
+
+    def action_repaint(self) -> None:
+        """Draw every line again."""
+        repaint(self)
+
+
+class TerminalOutput(io.RawIOBase):
+    """A terminal to write to until it is given up.
+
+    The terminal is opened once more, for a thread that waits in a write to a terminal that takes
+    nothing cannot be called back, and to make stderr itself non-blocking would do so for the
+    shell and for every other program on this terminal.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+        self._poll.register(self._wake, select.POLLIN)
+        self.given_up = False
+
+    @classmethod
+    def open(cls, descriptor: int) -> "TerminalOutput | None":
+        """The terminal behind a descriptor, or None if it cannot be opened again.
+
+        After `su` it may belong to another user; /dev/tty is open to all.
+        """
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        for name in (f"/proc/self/fd/{descriptor}", "/dev/tty"):
+            with contextlib.suppress(OSError):
+                opened = os.open(name, flags)
+                if os.isatty(opened):
+                    return cls(opened)
+                os.close(opened)
+        return None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Write some of `data`, or wait for room; drop it once the terminal is given up or gone."""
+        while not self.given_up:
+            try:
+                return os.write(self._descriptor, data)
+            except BlockingIOError:
+                self._poll.poll()
+            except OSError:
+                self.given_up = True
+        return len(data)
+
+    def give_up(self) -> None:
+        """Drop what is being written and all that follows."""
+        self.given_up = True
+        os.eventfd_write(self._wake, 1)
+
+    def revive(self) -> None:
+        """Write again, after a stop in which the terminal may have recovered."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+        self.given_up = False
+
+    def restore(self) -> None:
+        """Put a terminal that was given up back in order, as soon as it takes output again.
+
+        What it has not taken is thrown away to make room for this.
+        """
+        with contextlib.suppress(OSError, termios.error):
+            termios.tcflush(self._descriptor, termios.TCOFLUSH)
+            os.write(self._descriptor, RESTORE)
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver for terminals, with the manners that the module names."""
+
+    def __init__(
+        self,
+        app: App[Any],
+        *,
+        debug: bool = False,
+        mouse: bool = True,
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._hangup: select.epoll | None = None
+        self._suspended = False
+        stream = cast(TextIO, sys.__stderr__)
+        self._output = TerminalOutput.open(stream.fileno())
+        if self._output is not None:
+            self._file = io.TextIOWrapper(
+                io.BufferedWriter(self._output), stream.encoding, errors="replace", newline=""
+            )
+
+    def write(self, data: str) -> None:
+        """Queue output for the terminal; drop it rather than wait for a terminal that is stuck."""
+        writer = self._writer_thread
+        if writer is None or writer._queue.qsize() >= MAX_BACKLOG:
+            compositor.forget()
+        else:
+            writer.write(data)
+
+    def start_application_mode(self) -> None:
+        if self._output is not None:
+            self._output.revive()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        self._listen()
+
+    def suspend_application_mode(self) -> None:
+        self._suspended = True
+        super().suspend_application_mode()
+
+    def resume_application_mode(self) -> None:
+        """Take the terminal over again; what the shell left on it is unknown.
+
+        SIGCONT can also come while nothing is suspended, with a hangup for one. To start once
+        more would take the modes of the running screen for those to put back in the end.
+        """
+        if not self._suspended:
+            return
+        super().resume_application_mode()
+        # In the background the start fails, and comes again with the SIGCONT of `fg`.
+        self._suspended = self._writer_thread is None or not self._writer_thread.is_alive()
+        self._app.call_later(repaint, self._app)
+
+    def close(self) -> None:
+        """End the output, within `PATIENCE` if the terminal is stuck."""
+        self._stop_listening()
+        output = self._output
+        if output is None:
+            super().close()
+            return
+        watch = threading.Timer(PATIENCE, output.give_up)
+        watch.daemon = True
+        watch.start()
+        super().close()
+        watch.cancel()
+        if output.given_up:
+            output.restore()
+
+    def _listen(self) -> None:
+        """Wait for signals and for the end of the terminal.
+
+        A terminal that hung up reads as end-of-file for ever, on which Textual's input thread
+        spins. Edge-triggered, this wakes up once for each key and sees nothing but the hangup.
+        """
+        self._stop_listening()
+        loop = asyncio.get_running_loop()
+        for signum in SIGNALS:
+            loop.add_signal_handler(signum, self._end, signum)
+        self._hangup = select.epoll()
+        self._hangup.register(self.fileno, select.EPOLLIN | select.EPOLLET)
+        loop.add_reader(self._hangup.fileno(), self._look_for_hangup)
+
+    def _stop_listening(self) -> None:
+        if self._hangup is not None:
+            asyncio.get_running_loop().remove_reader(self._hangup.fileno())
+            self._hangup.close()
+            self._hangup = None
+
+    def _look_for_hangup(self) -> None:
+        if self._hangup is not None:
+            events = [mask for _, mask in self._hangup.poll(0)]
+            if any(mask & (select.EPOLLHUP | select.EPOLLERR) for mask in events):
+                self._end(signal.SIGHUP)
+
+    def _end(self, signum: signal.Signals) -> None:
+        """End the app as a shell would report it if the signal had."""
+        self._app.exit(return_code=128 + signum)
