@@ -1,0 +1,186 @@
+"""The signs that views draw with: a Unicode set, and one for terminals that have ASCII alone.
+
+Every sign of a set is one cell wide unless its field says otherwise, so that a layout does not
+depend on the set.
+"""
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """One set of signs."""
+
+    name: str
+    """`unicode` or `ascii`, as a user would write it in the settings."""
+    bar: str
+    """The filling of one bar cell, least first; the last one is a full cell."""
+    bar_empty: str
+    levels: str
+    """Eight heights of a graph, lowest first. The lowest is drawn for 0."""
+    no_sample: str
+    """A graph cell for which there is no value; never one of `levels`."""
+    rule: str
+    ellipsis: str
+    ascending: str
+    descending: str
+    cursor: str
+    caret: str
+    """Where typed text will go."""
+    to: str
+    """Between a name and what it stands for."""
+    separator: str
+    degree: str
+    not_available: str
+    not_permitted: str
+    pending: str
+    """There has been no sample yet."""
+    stale: str
+    """The value is of an earlier time."""
+    warning: str
+    branch: str
+    """Two cells before a child in a tree that has younger siblings."""
+    last_branch: str
+    """Two cells before the last child in a tree."""
+
+    def fill(self, ratio: float | None, width: int) -> str:
+        """The filled part of a bar: at most `width` cells, none where there is no value.
+
+        It is empty for 0 alone and full for 1 alone: a card with one byte in use is not free, and
+        one that is 99.9 % full still has room.
+        """
+        if ratio is None or math.isnan(ratio) or width <= 0:
+            return ""
+        steps = len(self.bar)
+        total = width * steps
+        if ratio <= 0 or ratio >= 1:
+            filled = 0 if ratio <= 0 else total
+        else:
+            filled = min(max(round(ratio * total), 1), total - 1)
+        cells, part = divmod(filled, steps)
+        return self.bar[-1] * cells + (self.bar[part - 1] if part else "")
+
+    def text(self, text: str) -> str:
+        """Text from outside in signs that the terminal has, as many cells wide as before."""
+        return text if self.name == "unicode" or text.isascii() else _ascii(text)
+
+
+UNICODE = Glyphs(
+    name="unicode",
+    bar="▏▎▍▌▋▊▉█",
+    bar_empty="░",
+    levels="▁▂▃▄▅▆▇█",
+    no_sample=" ",
+    rule="─",
+    ellipsis="…",
+    ascending="↑",
+    descending="↓",
+    cursor="▸",
+    caret="▏",
+    to="→",
+    separator="·",
+    degree="°",
+    not_available="–",
+    not_permitted="×",
+    pending="·",
+    stale="≈",
+    warning="!",
+    branch="├─",
+    last_branch="└─",
+)
+"""Block elements and box drawing: what a UTF-8 terminal has."""
+
+ASCII = Glyphs(
+    name="ascii",
+    bar="#",
+    bar_empty=".",
+    levels="_.:-=+*#",
+    no_sample=" ",
+    rule="-",
+    ellipsis="~",
+    ascending="^",
+    descending="v",
+    cursor=">",
+    caret="|",
+    to=">",
+    separator="|",
+    degree=" ",
+    not_available="-",
+    not_permitted="x",
+    pending=".",
+    stale="*",
+    warning="!",
+    branch="|-",
+    last_branch="`-",
+)
+"""For other locales and for the Linux console, whose font has few block elements."""
+
+_SETS = {glyphs.name: glyphs for glyphs in (UNICODE, ASCII)}
+
+
+def choose(environ: Mapping[str, str], encoding: str | None, override: str | None = None) -> Glyphs:
+    """The set that the terminal can show.
+
+    `environ` is the environment as the program was started with it (`terminal.initial_environ`):
+    under LANG=C Python sets LC_CTYPE=C.UTF-8 for itself, which says nothing about the terminal.
+    `encoding` is the one that the screen is written in, that is stderr's. `override` names a set
+    (`unicode`, `ascii`) and settles the matter.
+    """
+    if override in _SETS:
+        return _SETS[override]
+    fits = _utf8_locale(environ) and environ.get("TERM") != "linux" and _encodes_blocks(encoding)
+    return UNICODE if fits else ASCII
+
+
+def bar(ratio: float | None, width: int, glyphs: Glyphs = UNICODE) -> str:
+    """A bar of `width` cells for a ratio 0..1; blank where there is no value."""
+    if ratio is None or math.isnan(ratio):
+        return " " * width
+    filled = glyphs.fill(ratio, width)
+    return filled + glyphs.bar_empty * (width - len(filled))
+
+
+def spark(values: Sequence[float | None], width: int, glyphs: Glyphs = UNICODE) -> str:
+    """The last `width` ratios 0..1 as heights, the newest at the right end."""
+    if width <= 0:
+        return ""
+    shown = "".join(_level(value, glyphs) for value in values[-width:])
+    return shown.rjust(width, glyphs.no_sample)
+
+
+def _level(value: float | None, glyphs: Glyphs) -> str:
+    if value is None or math.isnan(value):
+        return glyphs.no_sample
+    top = len(glyphs.levels) - 1
+    return glyphs.levels[round(min(max(value, 0.0), 1.0) * top)]
+
+
+def _utf8_locale(environ: Mapping[str, str]) -> bool:
+    """Whether the locale that rules characters is a UTF-8 one (order of locale(7))."""
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        if value := environ.get(name):
+            return "utf8" in value.lower().replace("-", "")
+    return False
+
+
+def _encodes_blocks(encoding: str | None) -> bool:
+    try:
+        (UNICODE.bar + UNICODE.rule).encode(encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _ascii(text: str) -> str:
+    return "".join(char if char.isascii() else "?" * _cell_width(char) for char in text)
+
+
+def _cell_width(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

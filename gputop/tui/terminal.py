@@ -1,0 +1,78 @@
+"""What can be known of the terminal before the screen is started; needs no Textual."""
+
+import os
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from pathlib import Path
+
+_STREAMS = ("standard input", "standard output", "standard error")
+# A terminal of these types cannot move its cursor, so there is nothing to draw a screen with.
+_UNFIT_TERMS = frozenset({"dumb", "unknown"})
+
+
+class Colours(IntEnum):
+    """How many colours a terminal shows."""
+
+    NONE = 0
+    ANSI = 16
+    INDEXED = 256
+    TRUE = 1 << 24
+
+
+def unfit_reason(
+    environ: Mapping[str, str], isatty: Callable[[int], bool] = os.isatty
+) -> str | None:
+    """Why no screen can be started here, or None when it can.
+
+    All three streams have to be the terminal: keys come from stdin, Textual draws on stderr, and
+    who redirects stdout wants text there. Without a terminal on stdin the screen would come up,
+    take no key, and spin on end-of-file.
+    """
+    for descriptor, stream in enumerate(_STREAMS):
+        if not isatty(descriptor):
+            return f"{stream} is not a terminal"
+    term = environ.get("TERM", "")
+    if not term:
+        return "TERM is not set"
+    if term in _UNFIT_TERMS:
+        return f"TERM={term} cannot move the cursor"
+    return None
+
+
+def colours(environ: Mapping[str, str]) -> Colours:
+    """The colours that will reach the terminal: Rich's rules, and NO_COLOR over them.
+
+    Like Textual, this takes NO_COLOR as set even if it is empty.
+    """
+    if "NO_COLOR" in environ:
+        return Colours.NONE
+    if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return Colours.TRUE
+    term = environ.get("TERM", "").strip().lower()
+    if not term or term in _UNFIT_TERMS:
+        return Colours.NONE
+    return Colours.INDEXED if term.endswith(("-256color", "-kitty")) else Colours.ANSI
+
+
+def wants_ansi_theme(environ: Mapping[str, str]) -> bool:
+    """Whether only a theme of the terminal's own colours will look right.
+
+    Under NO_COLOR an RGB theme still sends greys, an ANSI theme nothing; and with 16 colours the
+    shades of an RGB theme fall together.
+    """
+    return colours(environ) <= Colours.ANSI
+
+
+def initial_environ(
+    environ: Mapping[str, str] = os.environ, path: Path = Path("/proc/self/environ")
+) -> dict[str, str]:
+    """The environment as this process was started with it; `environ` where that is unknown.
+
+    Under LANG=C or no locale at all, Python changes LC_CTYPE in its own environment (PEP 538).
+    """
+    try:
+        block = path.read_bytes()
+    except OSError:
+        return dict(environ)
+    entries = (os.fsdecode(entry).partition("=") for entry in block.split(b"\0") if entry)
+    return {name: value for name, _, value in entries}

@@ -1,0 +1,95 @@
+"""Bars, graphs and the choice of signs."""
+
+import pytest
+
+from gputop.tui.glyphs import ASCII, UNICODE, Glyphs, bar, choose, spark
+
+SETS = [UNICODE, ASCII]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "drawn"),
+    [
+        (0.0, "░░░░"),
+        (0.001, "▏░░░"),
+        (0.5, "██░░"),
+        (0.53, "██▏░"),
+        (0.999, "███▉"),
+        (1.0, "████"),
+        (7.0, "████"),
+        (-1.0, "░░░░"),
+        (None, "    "),
+        (float("nan"), "    "),
+    ],
+)
+def test_bar(ratio: float | None, drawn: str) -> None:
+    assert bar(ratio, 4) == drawn
+
+
+@pytest.mark.parametrize(
+    ("ratio", "drawn"),
+    [(0.0, "...."), (0.001, "#..."), (0.5, "##.."), (0.999, "###."), (1, "####")],
+)
+def test_bar_in_ascii(ratio: float, drawn: str) -> None:
+    assert bar(ratio, 4, ASCII) == drawn
+
+
+@pytest.mark.parametrize("glyphs", SETS, ids=lambda glyphs: glyphs.name)
+@pytest.mark.parametrize("width", [0, 1, 3, 40])
+def test_a_bar_is_as_wide_as_asked(glyphs: Glyphs, width: int) -> None:
+    for step in range(-1, 102):
+        assert len(bar(step / 100, width, glyphs)) == width
+        assert bar(step / 100, width, glyphs).startswith(glyphs.fill(step / 100, width))
+
+
+def test_spark_shows_the_newest_at_the_right() -> None:
+    assert spark([0, 0.25, 0.5, 0.75, 1], 5) == "▁▃▅▆█"
+    assert spark([0, 0.25, 0.5, 0.75, 1], 2) == "▆█"
+    assert spark([1], 4) == "   █"
+    assert spark([], 3) == "   "
+    assert spark([1], 0) == ""
+    assert spark([2, -1], 2, ASCII) == "#_"
+
+
+@pytest.mark.parametrize("glyphs", SETS, ids=lambda glyphs: glyphs.name)
+def test_no_sample_is_not_zero(glyphs: Glyphs) -> None:
+    assert spark([None], 1, glyphs) != spark([0], 1, glyphs)
+    assert bar(None, 3, glyphs) != bar(0, 3, glyphs)
+    marks = {glyphs.not_available, glyphs.not_permitted, glyphs.pending, glyphs.stale, "0"}
+    assert len(marks) == 5
+
+
+def test_ascii_is_ascii_and_the_sets_are_of_one_width() -> None:
+    for name in UNICODE.__slots__:
+        if name not in ("name", "bar"):
+            assert len(getattr(ASCII, name)) == len(getattr(UNICODE, name)), name
+        assert getattr(ASCII, name).isascii(), name
+
+
+@pytest.mark.parametrize(
+    ("environ", "encoding", "chosen"),
+    [
+        ({"LANG": "en_US.UTF-8"}, "utf-8", UNICODE),
+        ({"LANG": "de_DE.utf8"}, "UTF-8", UNICODE),
+        ({"LC_ALL": "C", "LANG": "en_US.UTF-8"}, "utf-8", ASCII),
+        ({"LC_ALL": "", "LC_CTYPE": "C.UTF-8", "LANG": "C"}, "utf-8", UNICODE),
+        ({"LANG": "C"}, "utf-8", ASCII),
+        ({}, "utf-8", ASCII),
+        ({"LANG": "en_US.UTF-8"}, "iso-8859-1", ASCII),
+        ({"LANG": "en_US.UTF-8"}, None, ASCII),
+        ({"LANG": "en_US.UTF-8"}, "no-such-encoding", ASCII),
+        ({"LANG": "en_US.UTF-8", "TERM": "linux"}, "utf-8", ASCII),
+    ],
+)
+def test_choice(environ: dict[str, str], encoding: str | None, chosen: Glyphs) -> None:
+    assert choose(environ, encoding) is chosen
+    assert choose(environ, encoding, "ascii") is ASCII
+    assert choose(environ, encoding, "unicode") is UNICODE
+    assert choose(environ, encoding, "auto") is chosen
+
+
+def test_text_keeps_its_width() -> None:
+    assert UNICODE.text("naïve 日本") == "naïve 日本"
+    assert ASCII.text("naïve 日本") == "na?ve ????"
+    assert ASCII.text("e\u0301\u200d") == "e"
+    assert ASCII.text("train.py") == "train.py"
