@@ -1,9 +1,11 @@
 """A program in a pseudo terminal, and what that terminal shows: waits for events, never sleeps.
 
-with Terminal([sys.executable, "-m", "gputop"], cols=80, rows=24) as terminal:
-    terminal.wait_for("GPU")
-    terminal.send(b"q")
-    assert terminal.exit_code() == 0
+    with Terminal([sys.executable, "-m", "gputop"], cols=80, rows=24) as terminal:
+        terminal.wait_for("GPU")
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
+
+The child has the terminal to itself: it is the leader of its own session.
 """
 
 import fcntl

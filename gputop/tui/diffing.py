@@ -112,7 +112,7 @@ class DiffCompositor(Compositor):
         terminal = _terminal(app)
         if terminal is None:
             return super().render_update(screen_stack=screen_stack)
-        if _backlog(app) >= STALLED:
+        if backlog(app) >= STALLED:
             _paint_later(app, terminal)
             return None
         terminal.behind = False
@@ -168,7 +168,7 @@ def _terminal(app: App[Any]) -> _Screenful | None:
     return None if driver is None else _terminals.setdefault(driver, _Screenful())
 
 
-def _backlog(app: App[Any]) -> int:
+def backlog(app: App[Any]) -> int:
     """How many chunks wait for the terminal; a full queue would block the event loop."""
     writer = getattr(app._driver, "_writer_thread", None)
     return writer._queue.qsize() if isinstance(writer, WriterThread) else 0
@@ -183,7 +183,7 @@ def _paint_later(app: App[Any], terminal: _Screenful) -> None:
 
 
 def _retry(app: App[Any], terminal: _Screenful, waited: float) -> None:
-    if app.is_running and terminal.behind and _backlog(app) >= STALLED:
+    if app.is_running and terminal.behind and backlog(app) >= STALLED:
         wait = min(waited * 2, LAST_RETRY)
         app.set_timer(wait, lambda: _retry(app, terminal, wait))
         return

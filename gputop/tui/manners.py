@@ -1,9 +1,12 @@
-"""How a full-screen program has to treat its terminal: a driver for Textual, and `run`.
+"""How a full-screen program has to treat its terminal: an app, a driver for Textual, and `run`.
 
-signals     TERM, HUP and INT put the terminal back and end the program with 128 + n
-hangup      a terminal that is gone ends it too, also where SIGHUP is ignored
-Ctrl-Z, fg  every line is drawn again
-stall       a terminal that takes no output neither stops the keys nor delays the end
+    signals     TERM, HUP and INT put the terminal back and end the program with 128 + n
+    hangup      a terminal that is gone ends it too, also where SIGHUP is ignored
+    Ctrl-Z, fg  every line is drawn again
+    stall       a terminal that takes no output neither stops the keys nor delays the end
+    NO_COLOR    no colour is sent, in any theme
+
+Textual by itself does none of this.
 """
 
 import asyncio
@@ -15,10 +18,12 @@ import signal
 import sys
 import termios
 import threading
+from collections.abc import Sequence
 from typing import Any, TextIO, cast
 
-from textual.app import App
+from textual.app import App, ReturnType
 from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter, NoColor
 
 from gputop.tui import compositor
 
@@ -30,6 +35,8 @@ MAX_BACKLOG = 18
 PATIENCE = 0.25
 # CAN ends a sequence that was cut, ST a string; then the modes that Textual sets are taken back.
 RESTORE = b"\x18\x1b\\\x1b[?2026l\x1b[m\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h"
+
+_NO_COLOR = NoColor()
 
 
 def run(app: App[Any]) -> int:
@@ -47,6 +54,22 @@ def repaint(app: App[Any]) -> None:
     """Draw every line again, for a terminal that others wrote to (Ctrl-L)."""
     compositor.forget()
     app.screen.refresh()
+
+
+class TerminalApp(App[ReturnType]):
+    """An app that can be trusted with a terminal. Start it by `run`."""
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's filters, or under NO_COLOR the one that leaves no colour.
+
+        Textual itself decides that once, by the theme that an app is constructed with, and turns
+        an ANSI theme that is set later into black on black.
+        """
+        return [_NO_COLOR] if self.no_color else super().get_line_filters()
+
+    def action_repaint(self) -> None:
+        """Draw every line again."""
+        repaint(self)
 
 
 class TerminalOutput(io.RawIOBase):

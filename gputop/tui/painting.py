@@ -6,6 +6,8 @@ is text and its pen. In a line of cells, a character of two cells is followed by
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import compress, count
+from operator import and_, ne, or_
 from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, get_character_cell_size
@@ -22,6 +24,7 @@ _LINK_END = "\x1b]8;;" + _STRING_END
 _MAX_GAP = 4
 # Erasing (and the move after it) takes about eight bytes.
 _MIN_ERASE = 9
+_EMOJI = "\U0001f000"
 
 
 class Line(NamedTuple):
@@ -212,20 +215,21 @@ def _cells(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _runs(old: Line | None, new: Line) -> Iterator[tuple[int, int]]:
-    """The ranges of cells that have to be drawn."""
+    """The ranges of cells that have to be drawn.
+
+    None begins in the middle of a character: its cells change together.
+    """
     if old is None:
         yield 0, len(new.cells)
         return
-    pairs = zip(old.cells, new.cells, old.pens, new.pens, strict=True)
-    changed = (x for x, (a, b, c, d) in enumerate(pairs) if a != b or c != d)
     start = end = -1
-    for column in changed:
+    for column in _changed(old, new):
         if column < end:
             continue
-        if end < 0 or not _bridges(new.pens, end, column):
+        if end < 0 or (column > end and not _bridges(new.pens, end, column)):
             if end >= 0:
                 yield start, end
-            start = column - 1 if column and new.cells[column] == "" else column
+            start = column
         end = column + 1
         while end < len(new.cells) and new.cells[end] == "":
             end += 1
@@ -233,20 +237,28 @@ def _runs(old: Line | None, new: Line) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
+def _changed(old: Line, new: Line) -> Iterator[int]:
+    """The columns that differ; without a loop in Python, for most of them do not."""
+    differs: Iterator[bool] = map(ne, old.cells, new.cells)
+    if old.pens != new.pens:
+        differs = map(or_, differs, map(ne, old.pens, new.pens))
+    return compress(count(), differs)
+
+
 def _bridges(pens: list[str], end: int, column: int) -> bool:
     """Whether to draw the unchanged cells between two changed ones rather than to skip them."""
-    return column - end <= _MAX_GAP and len(set(pens[end - 1 : column + 1])) == 1
+    gap = column - end
+    return gap <= _MAX_GAP and pens[end - 1 : column] == pens[end : column + 1]
 
 
 def _stops(line: Line, start: int, end: int) -> Iterator[int]:
     """Where drawing has to pause: at a new pen, and after a character of disputed width."""
-    pens, cells = line.pens, line.cells
-    for column in range(start + 1, end):
-        if cells[column] == "":
-            continue
-        disputed = _width_is_disputed(_character(cells, column - 1))
-        if disputed or pens[column] != pens[column - 1]:
-            yield column
+    pens, cells = line.pens[start:end], line.cells[start:end]
+    new_pen = map(ne, pens, pens[1:])
+    if _has_disputed(cells):
+        disputed = (_width_is_disputed(_character(cells, x)) for x in range(len(cells) - 1))
+        new_pen = map(or_, new_pen, map(and_, disputed, map(bool, cells[1:])))
+    yield from compress(count(start + 1), new_pen)
     yield end
 
 
@@ -257,9 +269,14 @@ def _character(cells: list[str], column: int) -> str:
     return cells[column]
 
 
+def _has_disputed(cells: list[str]) -> bool:
+    """Whether any width is disputed, told without a loop in Python."""
+    return max(cells) >= _EMOJI or max(map(len, cells)) > 1
+
+
 def _width_is_disputed(cell: str) -> bool:
     """Whether terminals may advance differently: clusters and emoji, by the age of their tables.
 
     The next cell is then addressed by its column, so that a disagreement does not spread.
     """
-    return len(cell) > 1 or cell >= "\U0001f000"
+    return len(cell) > 1 or cell >= _EMOJI

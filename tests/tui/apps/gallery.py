@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.geometry import Size
@@ -105,7 +105,7 @@ class Page(Screen[None]):
         self.query_one(Input).cursor_blink = False
 
 
-class Gallery(App[None]):
+class Gallery(manners.TerminalApp[None]):
     """See the module."""
 
     BINDINGS = [
@@ -169,9 +169,6 @@ class Gallery(App[None]):
     def action_theme(self) -> None:
         self.theme = "textual-light"
         self.count()
-
-    def action_repaint(self) -> None:
-        manners.repaint(self)
 
     def action_screenshot_unseen(self) -> None:
         """Change something and take a screenshot before the terminal has seen it."""

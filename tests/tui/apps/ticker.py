@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.widgets import Static
 
 from gputop.tui import manners
-from gputop.tui.diffing import _backlog
+from gputop.tui.diffing import backlog
 
 
-class Ticker(App[None]):
+class Ticker(manners.TerminalApp[None]):
     """See the module."""
 
-    BINDINGS = [("q", "quit", "Quit")]
+    BINDINGS = [("q", "quit", "Quit"), ("p", "pause", "Pause")]
 
     def __init__(self, reports: TextIO) -> None:
         super().__init__()
@@ -29,14 +29,19 @@ class Ticker(App[None]):
         yield Static(markup=False)
 
     def on_mount(self) -> None:
-        self.set_interval(0.02, self.tick)
+        self.interval = self.set_interval(0.02, self.tick)
+
+    def action_pause(self) -> None:
+        """Draw nothing more; the last report has -1 for the tick, and the last tick."""
+        self.interval.pause()
+        print(-1, self.ticks, file=self.reports, flush=True)
 
     def tick(self) -> None:
         self.ticks += 1
         width, height = self.size
         line = "".join(chr(33 + (self.ticks + column) % 90) for column in range(width - 1))
         self.query_one(Static).update(f"tick {self.ticks}\n" + "\n".join([line] * (height - 1)))
-        print(self.ticks, _backlog(self), file=self.reports, flush=True)
+        print(self.ticks, backlog(self), file=self.reports, flush=True)
 
 
 if __name__ == "__main__":
