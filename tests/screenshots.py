@@ -74,6 +74,7 @@ async def picture(
 async def main() -> None:
     """All pictures."""
     FOLDER.mkdir(exist_ok=True)
+    os.environ["COLORTERM"] = "truecolor"
     demo = demo_frames()
     value = [*"1", "comma", *"2", "comma", *"6"]
     await picture("main", demo, (120, 40), "dark", ["m", *value, "enter", "down", "down"])

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -32,7 +32,7 @@ from gputop.tui.widgets.lines import Lines
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
 
-class GputopApp(App[None]):
+class GputopApp(manners.TerminalApp[None]):
     """Frames in, pictures out."""
 
     TITLE = "gputop"
@@ -55,7 +55,7 @@ class GputopApp(App[None]):
         Binding("r,f5", "refresh_now", "Refresh", tooltip="Look now", id="app.refresh",
                 show=False),
         Binding("T", "next_theme", "Theme", tooltip="Another theme", id="app.theme", show=False),
-        Binding("ctrl+l", "redraw", "Redraw", tooltip="Draw everything again", id="app.redraw",
+        Binding("ctrl+l", "repaint", "Redraw", tooltip="Draw everything again", id="app.redraw",
                 show=False),
     ]  # fmt: skip
 
@@ -160,10 +160,6 @@ class GputopApp(App[None]):
         names = [theme.name for theme in themes.THEMES]
         place = names.index(self.theme) if self.theme in names else -1
         self.theme = names[(place + 1) % len(names)]
-
-    def action_redraw(self) -> None:
-        """For a terminal that somebody else wrote to."""
-        manners.repaint(self)
 
     def action_retry(self) -> None:
         """Another agent: it loads the driver's library anew."""
