@@ -98,6 +98,12 @@ DEFAULTS = _ANSI_DARK
 """Values of the variables in a theme that is not ours."""
 
 
+_seen: dict[str, str] = {}
+
+
 def user_role(user: str) -> str:
-    """The role of a user's colour: the same wherever the name stands, in every run."""
-    return f"user{sum(user.encode('utf-8', 'replace')) % USER_COLOURS}"
+    """The role of a user's colour: the same wherever the name stands, as long as gputop runs.
+
+    Colours go to users in the order in which they turn up, so that the first few all differ.
+    """
+    return _seen.setdefault(user, f"user{len(_seen) % USER_COLOURS}")
