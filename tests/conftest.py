@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -28,8 +29,12 @@ def machine(tmp_path: Path) -> Iterator[MachineFactory]:
 
 @pytest.fixture
 def tmux() -> str:
-    """The path of tmux; a test that needs it fails with what to install."""
+    """The path of tmux. Without it the gate fails; elsewhere the test is skipped, and the tests
+    in a pty of our own cover most of what it shows."""
     path = shutil.which("tmux")
     if path is None:
-        pytest.fail("this test needs tmux: apt-get install tmux")
+        reason = "this test needs tmux: apt-get install tmux"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
     return path
