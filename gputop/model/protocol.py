@@ -62,8 +62,9 @@ def decode_hello(line: bytes) -> Hello:
     except _UNREADABLE as error:
         raise SourceError(f"the agent's first line is no greeting: {_words(error)}") from None
     if hello.schema != SCHEMA:
+        version = printable(hello.version, 32)
         raise SourceError(
-            f"the agent (gputop {printable(hello.version, 32)}) speaks schema {hello.schema}, this gputop "
+            f"the agent (gputop {version}) speaks schema {hello.schema}, this gputop "
             f"{SCHEMA}: install the same version on both sides"
         )
     return hello
