@@ -8,6 +8,8 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -88,10 +90,18 @@ class Agent:
         self._stdin.close()
 
 
-def command_of(pid: int) -> str:
-    """A live process's command line; empty when it is gone."""
+def until(condition: Callable[[], object], within: float = 5.0) -> None:
+    """Look until it is so; TimeoutError if it does not become so in time."""
+    deadline = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.005)
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, reaped or not."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().replace(b"\0", b" ").decode("utf-8", "replace")
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
     except OSError:
-        return ""
+        return True
