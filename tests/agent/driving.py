@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -55,7 +56,11 @@ class Agent:
         trace: TracebackType | None,
     ) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with suppress(BrokenPipeError):
+                if pipe:
+                    pipe.close()
 
     def line(self, within: float = 10.0) -> Json:
         """The next line; EOFError at the end of the stream, TimeoutError if none comes in time."""
