@@ -29,7 +29,10 @@ def rows(frame: Json, *fields: str) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("era", [390, 450, 535, 580])
 def test_lists_of_every_era(era: int, machine: MachineFactory) -> None:
     """Old drivers tell no instances and have no list of MPS clients."""
-    listed = [{"pid": NOBODY, "used": 5 * MIB, "gi": 1, "ci": 0}, {"pid": NOBODY + 1, "used": None}]
+    listed: list[Json] = [
+        {"pid": NOBODY, "used": 5 * MIB, "gi": 1, "ci": 0},
+        {"pid": NOBODY + 1, "used": None},
+    ]
     mps = [{"pid": NOBODY + 2, "used": MIB}]
     here = machine({**scenario(*listed, mps=mps), "era": era})
     with Agent(here) as agent:
