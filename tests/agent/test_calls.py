@@ -83,19 +83,37 @@ OPTIONAL: dict[str, set[str]] = {
 """Function pattern -> the fields that become null when it has no answer."""
 
 
-@pytest.mark.parametrize("error", ["NOT_SUPPORTED", "UNKNOWN", "INVALID_ARGUMENT"])
+def without(function: str, index: int, whole: Json) -> Json:
+    """GPU `index` where that function has no answer, otherwise like the GPU that is whole."""
+    bus_id = f"00000000:{index:02X}:00.0"
+    own = {"index": index, "uuid": f"GPU-{index}", "minor": index, "pci_bus_id": bus_id}
+    return {**whole, **own, **dict.fromkeys(OPTIONAL[function])}
+
+
 @pytest.mark.parametrize("function", OPTIONAL)
-def test_a_call_without_an_answer_costs_only_its_own_fields(
-    function: str, error: str, machine: MachineFactory
+def test_a_call_that_is_not_supported_costs_only_its_own_fields(
+    function: str, machine: MachineFactory
 ) -> None:
     here = machine(RICH)
-    here.fail(function, error, gpu=1)
+    here.fail(function, "NOT_SUPPORTED", gpu=1)
     with Agent(here) as agent:
         for frame in (agent.line(), agent.refresh()):
             whole, broken = frame["gpus"]
             assert {field for field in whole if whole[field] is None} == {"stale_for", "error"}
-            identity = {"index": 1, "uuid": "GPU-1", "minor": 1, "pci_bus_id": "00000000:01:00.0"}
-            assert broken == {**whole, **identity, **dict.fromkeys(OPTIONAL[function])}
+            assert broken == without(function, 1, whole)
+
+
+@pytest.mark.parametrize("error", ["UNKNOWN", "INVALID_ARGUMENT", "NO_PERMISSION", "TIMEOUT"])
+def test_a_call_that_fails_costs_only_its_own_fields(error: str, machine: MachineFactory) -> None:
+    """As many GPUs as calls: on each another one fails."""
+    here = machine({**RICH, "gpus": len(OPTIONAL) + 1})
+    for index, function in enumerate(OPTIONAL, start=1):
+        here.fail(function, error, gpu=index)
+    with Agent(here) as agent:
+        for frame in (agent.line(), agent.refresh()):
+            whole, *broken = frame["gpus"]
+            for index, function in enumerate(OPTIONAL, start=1):
+                assert broken[index - 1] == without(function, index, whole)
 
 
 def test_what_does_not_change_is_asked_once(machine: MachineFactory) -> None:
