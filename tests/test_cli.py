@@ -31,6 +31,7 @@ def run(*arguments: str, shell: str = "", env: dict[str, str] | None = None) -> 
     """gputop with these arguments, or a line of bash, in this environment."""
     command = ["bash", "-o", "pipefail", "-c", shell] if shell else [*GPUTOP, *arguments]
     environment = {**(os.environ if env is None else env), "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("PYTHONUNBUFFERED", None)  # what is left in a buffer is written at the exit
     return subprocess.run(
         command,
         env=environment,
@@ -250,6 +251,27 @@ def test_a_hostile_working_directory(form: str, machine: MachineFactory, tmp_pat
     assert "NVIDIA H200" in done.stdout
     assert (done.returncode, done.stderr) == (0, "")
     assert not (tmp_path / "trap" / "MARK").exists()
+
+
+def test_where_the_agent_looks_for_modules(tmp_path: Path) -> None:
+    """Neither in the working directory nor among gputop's own modules, by their short names."""
+    (tmp_path / "pynvml.py").write_text(
+        f"import sys\nopen({str(tmp_path / 'PATH')!r}, 'w').write('\\n'.join(sys.path))\n"
+    )
+    (tmp_path / "here").mkdir()
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+    command = [*GPUTOP, "--once"]
+    subprocess.run(
+        command,
+        cwd=tmp_path / "here",
+        env=environment,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    path = (tmp_path / "PATH").read_text().split("\n")
+    assert path[0] == str(tmp_path)
+    assert not {"", str(tmp_path / "here"), str(REPOSITORY / "gputop")} & set(path)
 
 
 def test_the_trap_works(tmp_path: Path) -> None:

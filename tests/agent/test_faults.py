@@ -92,6 +92,17 @@ def test_a_gpu_that_hangs_from_a_moment_on(machine: MachineFactory) -> None:
         assert temperatures(agent.line()) == [80] * 4
 
 
+def test_a_hung_gpu_delays_one_frame_only(machine: MachineFactory) -> None:
+    """Who was late is not waited for again."""
+    here = machine(QUICK)
+    with Agent(here, interval=60) as agent:
+        agent.line()
+        here.hang("nvmlDeviceGetUtilizationRates", gpu=2)
+        assert agent.refresh(5.0)["gpus"][2]["stale_for"] is not None
+        for _ in range(3):
+            assert agent.refresh(1.0)["gpus"][2]["stale_for"] is not None
+
+
 def test_a_gpu_that_hangs_from_the_start(machine: MachineFactory) -> None:
     here = machine(QUICK)
     here.hang("nvmlDeviceGetUUID", gpu=1)
