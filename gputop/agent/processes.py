@@ -20,6 +20,8 @@ from gputop.model.text import printable
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_FIELDS = 22
+"""Of /proc/PID/stat, from the state to the resident set."""
 _LOOK_AGAIN = 20
 """Ticks between two looks at the command line of a process that kept its name."""
 _NAME_PATIENCE = 0.05
@@ -150,10 +152,22 @@ def _read(path: str) -> bytes | None:
 
 
 def _stat(pid: int) -> tuple[bytes, list[bytes]] | None:
-    """The name and the fields from the state on; the name may hold spaces and parentheses."""
-    line = _read(f"/proc/{pid}/stat")
-    head, found, tail = (line or b"").rpartition(b")")
-    return (head.partition(b"(")[2], tail.split()) if found else None
+    """The name and the fields from the state on; the name may hold spaces and parentheses.
+
+    Read without a file object, which costs as much again: this is most of a tick's work.
+    """
+    try:
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        line = os.read(descriptor, 4096)
+    except OSError:  # it ended meanwhile
+        return None
+    finally:
+        os.close(descriptor)
+    head, found, tail = line.rpartition(b")")
+    return (head.partition(b"(")[2], tail.split(None, _FIELDS)) if found else None
 
 
 def _uid(pid: int) -> int | None:
