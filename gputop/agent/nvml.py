@@ -34,7 +34,6 @@ _GPU_GONE = DRIVER_GONE | {
     pynvml.NVML_ERROR_GPU_IS_LOST,
     pynvml.NVML_ERROR_RESET_REQUIRED,
     pynvml.NVML_ERROR_GPU_NOT_FOUND,
-    pynvml.NVML_ERROR_INVALID_ARGUMENT,
 }
 """Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
 
@@ -121,6 +120,7 @@ class Device:
         if self._handle is None:
             self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
             self._absent.clear()
+            self._lists = RunningLists()
             self._fixed = self._read_fixed()
             self._cycle = 0
         if self._cycle % _SLOW_EVERY == 0:
@@ -130,7 +130,7 @@ class Device:
         values.update(self._read_fast())
         return Reading(
             values=values,
-            running=self._ask(self._lists.running) or (),
+            running=self._ask(self._lists.running, values.get("memory_total")) or (),
             utilization=self._ask(self._lists.utilization) or {},
         )
 
@@ -219,7 +219,7 @@ class Device:
         text: str | None = self._ask(call)
         return None if text is None else printable(text, 96)
 
-    def _ask(self, call: Callable[..., T], *arguments: int) -> T | None:
+    def _ask(self, call: Callable[..., T], *arguments: int | None) -> T | None:
         """One call on this GPU; None where it has no answer. Raises if the GPU itself is gone."""
         name = f"{call.__name__} {arguments}" if arguments else call.__name__
         if name in self._absent:
@@ -229,6 +229,9 @@ class Device:
         except pynvml.NVMLError as error:
             if error.value in _GPU_GONE:
                 raise
+            if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT:
+                pynvml.nvmlDeviceGetIndex(self._handle)  # raises if it is the handle that is wrong
+                self._absent.add(name)
             if error.value in _ABSENT:
                 self._absent.add(name)
             return None

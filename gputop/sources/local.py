@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -53,9 +54,8 @@ class LocalSource:
         """Send a request; nothing if the agent is gone, `frames` tells that."""
         if self._closed or self._agent.stdin is None:
             return
-        try:
-            self._agent.stdin.write(encode(request) + b"\n")
-            self._agent.stdin.flush()
+        try:  # past the file's buffer, which would keep what a dead agent does not take
+            os.write(self._agent.stdin.fileno(), encode(request) + b"\n")
         except (BrokenPipeError, ValueError):
             return
 
