@@ -105,7 +105,8 @@ def _run(options: argparse.Namespace) -> int:
 
     reason = unfit_reason(os.environ)
     if reason is not None:
-        _say(f"{reason}; this is one look as text")
+        if os.isatty(1):  # who sends the output elsewhere wants text there
+            _say(f"{reason}; this is one look as text")
         return _once(options)
     return _screen(options)
 

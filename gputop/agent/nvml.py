@@ -6,6 +6,7 @@ at a time. Whatever a driver or a card lacks is asked once and then left alone.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,8 +19,8 @@ from gputop.model.text import printable
 
 T = TypeVar("T")
 
-_SLOW_EVERY = 10
-"""Cycles between two readings of what only an administrator changes."""
+_SLOW_CYCLES, _SLOW_SECONDS = 10, 10.0
+"""After so many cycles or seconds, what only an administrator changes is read again."""
 
 _ABSENT = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -104,6 +105,7 @@ class Device:
         self._absent: set[str] = set()
         self._fixed: dict[str, Any] = {}
         self._slow: dict[str, Any] = {}
+        self._slow_due = 0.0
         self._cycle = 0
         self._lists = RunningLists()
 
@@ -122,10 +124,10 @@ class Device:
             self._absent.clear()
             self._lists = RunningLists()
             self._fixed = self._read_fixed()
-            self._cycle = 0
-        if self._cycle % _SLOW_EVERY == 0:
-            self._slow = self._read_slow()
+            self._slow_due = 0.0
         self._cycle += 1
+        if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due:
+            self._take_slow()
         values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
         values.update(self._read_fast())
         return Reading(
@@ -133,6 +135,14 @@ class Device:
             running=self._ask(self._lists.running, values.get("memory_total")) or (),
             utilization=self._ask(self._lists.utilization) or {},
         )
+
+    def _take_slow(self) -> None:
+        """A card whose MIG mode was switched supports other calls than before."""
+        before = self._slow.get("mig_mode")
+        self._slow = self._read_slow()
+        self._slow_due, self._cycle = time.monotonic() + _SLOW_SECONDS, 0
+        if self._slow["mig_mode"] != before:
+            self._absent.clear()
 
     def _read_fixed(self) -> dict[str, Any]:
         return {

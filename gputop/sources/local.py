@@ -67,7 +67,10 @@ class LocalSource:
 
     def _last_words(self) -> str:
         """The last line that the agent wrote to its standard error, and its exit status."""
-        status = self._agent.wait()
+        try:
+            status = str(self._agent.wait(timeout=1))
+        except subprocess.TimeoutExpired:  # it closed its output, and the driver holds it
+            status = "unknown"
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         words = f": {printable(lines[-1], 200)}" if lines else ""
