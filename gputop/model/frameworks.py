@@ -1,6 +1,6 @@
 """What frameworks call the k-th visible device.
 
-Launchers (torchrun, accelerate, DeepSpeed, Ray) and vLLM use PyTorch's names: their local rank is k.
+Launchers (torchrun, accelerate, DeepSpeed, Ray) and vLLM use PyTorch's names: local rank k.
 JAX's id is the CUDA ordinal only in a program of one process; TensorFlow's names are those before
 any logical devices are configured.
 
