@@ -195,13 +195,17 @@ def _of_end(answer: Answer, *, said: bool) -> Iterator[_Words]:
             text=text, shown=shown(stop.entry), rest=rest_of(answer), before=before
         )
         yield id_, severity, words
-    elif answer.reason in ("mig", "mig_abbreviated") and answer.entries:
-        yield "mig-unknown", "info", answer.because
+    elif answer.reason in ("mig", "mig_abbreviated"):
+        text = "On a machine with MIG this cannot be told. Name MIG devices by their whole UUIDs."
+        yield "mig-unknown", "info", text
     odd = next((entry for entry in answer.entries if not entry.documented), None)
     if odd is not None and not said and answer.reason not in ("mig", "mig_one_ci_per_gi"):
         text = f"CUDA does not document how it reads {shown(odd.text)}."
         better = " Write a plain decimal index." if kind_of(odd.text) == "integer" else ""
         yield "value-uncertain", "info", text + better
+    elif odd is None and not answer.documented and stop:
+        text = "A GPU is named again after the end of the list: that is not documented."
+        yield "value-uncertain", "info", text
 
 
 def _of_order(answer: Answer) -> Iterator[_Words]:
@@ -211,11 +215,11 @@ def _of_order(answer: Answer) -> Iterator[_Words]:
             "CUDA knows PCI_BUS_ID and FASTEST_FIRST; anything else probably means FASTEST_FIRST."
         )
         yield "order-bad-value", "warning", f"Unknown value. {text}"
-    elif answer.certainty == "predicted" or (
-        answer.certainty == "unknown" and answer.count and answer.reason != "mig"
-    ):
-        text = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs"
-        yield "order-unset", "warning", f"{answer.because}. {text}: then the answer is exact."
+    elif answer.certainty in ("predicted", "unknown") and answer.count and answer.reason != "mig":
+        told = "is predicted" if answer.certainty == "predicted" else "cannot be told"
+        if answer.order != PCI_BUS_ID:
+            text = f"The order {told}: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs."
+            yield "order-unset", "warning", text
 
 
 def _of_gpus(answer: Answer, usage: Mapping[int, Usage]) -> Iterator[_Words]:
@@ -223,7 +227,8 @@ def _of_gpus(answer: Answer, usage: Mapping[int, Usage]) -> Iterator[_Words]:
     chosen = answer.visible or ()
     largest = max((device.sms or 0 for device in chosen), default=0)
     for k, device in enumerate(chosen):
-        yield from _of_usage(f"{device.label} (cuda:{k})", device, usage)
+        if device.instance is None:  # of a MIG device's own share nothing is known
+            yield from _of_usage(f"{device.label} (cuda:{k})", device, usage)
         if device.sms is not None and device.sms < min(_TF_MIN_SMS, largest):
             text = f"TensorFlow ignores {device.label}: it has {device.sms} multiprocessors"
             yield "tf-skips-gpu", "info", f"{text} (TF_MIN_GPU_MULTIPROCESSOR_COUNT)."

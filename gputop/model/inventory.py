@@ -8,6 +8,9 @@ A file is the output of `gputop --json`, or an object with `gpus` (`index`, `nam
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import msgspec
 
 from gputop.errors import UsageError
@@ -32,6 +35,10 @@ class Inventory(msgspec.Struct, frozen=True):
     cuda_order: tuple[int, ...] | None = None
     usage: dict[int, Usage] = {}
     """By NVML index."""
+
+    def usage_of(self, device: Device) -> Usage:
+        """Give what is taken of a device; nothing is known of a MIG device's share."""
+        return Usage() if device.instance else self.usage.get(device.index, Usage())
 
 
 class _Gpu(msgspec.Struct):
@@ -79,7 +86,10 @@ class _Machine(msgspec.Struct):
 
 def frame_inventory(frame: Frame) -> Inventory:
     """Give the GPUs of a frame, and who is on them."""
-    found = msgspec.convert(msgspec.to_builtins(frame), _Machine).inventory()
+    return _with_users(msgspec.convert(msgspec.to_builtins(frame), _Machine).inventory(), frame)
+
+
+def _with_users(found: Inventory, frame: Frame) -> Inventory:
     for gpu in frame.gpus:
         usage = found.usage[gpu.index]
         who = tuple(users(frame, gpu))
@@ -90,10 +100,9 @@ def frame_inventory(frame: Frame) -> Inventory:
 def read_inventory(text: str | bytes, path: str) -> Inventory:
     """Read a file's text; UsageError with `path` and the reason if it describes no machine."""
     try:
-        whole = msgspec.json.decode(text)
-        if isinstance(whole, dict) and "host" in whole:
-            return frame_inventory(msgspec.convert(whole, Frame))
+        whole = _decode(text)
         found = msgspec.convert(whole, _Machine).inventory()
+        frame = msgspec.convert(whole, Frame) if "host" in whole else None
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(f"{path} describes no machine: {error}") from None
     indices = {device.index for device in found.devices}
@@ -101,4 +110,14 @@ def read_inventory(text: str | bytes, path: str) -> Inventory:
         raise UsageError(f"{path} describes no machine: two GPUs have the same index")
     if found.cuda_order is not None and not set(found.cuda_order) <= indices:
         raise UsageError(f"{path}: cuda_order names a GPU that is not in gpus")
-    return found
+    return found if frame is None else _with_users(found, frame)
+
+
+def _decode(text: str | bytes) -> Any:
+    """Decode a file; of several frames (`gputop --json --watch`) the last."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text.splitlines()[-1] if text else text)
+        raise error

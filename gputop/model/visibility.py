@@ -127,7 +127,7 @@ def _unset_mig(order: str | None, cuda: Enumeration) -> Mapping:
         visible=found if ordered else None,
         visible_set=None if ordered else found,
         count=count,
-        reason="unset",
+        reason="unset" if ordered else "mig",
     )
 
 

@@ -124,6 +124,7 @@ def test_the_published_mistakes_are_those_of_the_file() -> None:
         ("0,one", ["value-word"]),
         ("1,5,9", ["value-out-of-range"]),
         ("0,0", ["value-duplicate"]),
+        ("0,9,0", ["value-out-of-range", "value-uncertain"]),
         ("GPU-e", ["value-ambiguous-uuid"]),
         ("0aa11ebd-627f-af3f", ["value-uuid-without-prefix"]),
         ("2,GPU-9e8d35e3", ["value-mixed-kinds", "value-uncertain"]),
