@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from gputop.model.enumeration import Device, Enumeration, shown
+from gputop.model.mig import beside
 from gputop.model.readings import (
     SPACE,
     UNRESOLVED,
@@ -25,6 +26,7 @@ from gputop.model.readings import (
     kind_of,
     read_entry,
     read_number,
+    targets,
 )
 
 Outcome = Literal["visible", "stopped", "duplicate", "discarded", "ignored", "unresolved"]
@@ -65,6 +67,8 @@ def read_entries(value: str, cuda: Enumeration) -> tuple[Entry, ...]:
     taken: dict[int, Entry] = {}
     for position, text in enumerate(texts):
         reading = read_entry(text, kind, cuda)
+        if cuda.has_mig and reading.rank is not None and reading.rank not in taken:
+            reading = beside(reading, list(taken), targets(kind, cuda), cuda.mig)
         if reading.rank is None or reading.rank in taken:
             end = _end(position, text, reading, taken)
             return (*_before(taken.values(), end), end, *_after(texts, end))
@@ -81,7 +85,7 @@ def named_devices(
     for entry in entries:
         rank = read_entry(entry.text, kind, cuda).rank
         if rank is not None:
-            yield entry, cuda.devices[rank]
+            yield entry, targets(kind, cuda)[rank]
 
 
 def repeats_after_end(entries: tuple[Entry, ...], kind: Kind, cuda: Enumeration) -> bool:
@@ -107,10 +111,10 @@ def _visible(
     position: int, text: str, reading: Reading, logical: int, kind: Kind, cuda: Enumeration
 ) -> Entry:
     rank = reading.rank or 0
-    device = cuda.devices[rank] if kind == "gpu" or cuda.ordered else None
-    plain = kind == "gpu" or text.strip(SPACE) == str(rank)
+    device = targets(kind, cuda)[rank] if kind != "integer" or cuda.ordered else None
+    plain = kind != "integer" or text.strip(SPACE) == str(rank)
     read_as = "" if plain else f"is read as {rank} and "
-    target = f"GPU {device.index}" if device else "on a GPU that cannot be told"
+    target = device.label if device else "on a GPU that cannot be told"
     message = f"{_subject(position, text)} {read_as}is cuda:{logical}, {target}"
     return Entry(position, text, "visible", message, logical, device, documented=reading.documented)
 
@@ -121,19 +125,24 @@ def _end(position: int, text: str, reading: Reading, taken: dict[int, Entry]) ->
     if reading.rank is not None:
         return _duplicate(position, text, reading, taken[reading.rank])
     if reading.reason in UNRESOLVED:
+        outcome: Outcome = "unresolved"
         message = f"{subject} {reading.problem}"
-        return Entry(position, text, "unresolved", message, reason=reading.reason)
-    left = "the entries before it stay visible" if taken else "no GPU is visible"
-    message = f"{subject} {reading.problem}: CUDA stops here, {left}"
+    else:
+        outcome = "stopped"
+        left = "the entries before it stay visible" if taken else "no GPU is visible"
+        message = f"{subject} {reading.problem}: CUDA stops here, {left}"
     return Entry(
-        position, text, "stopped", message, reason=reading.reason, documented=reading.documented
+        position, text, outcome, message, reason=reading.reason, documented=reading.documented
     )
 
 
 def _duplicate(position: int, text: str, reading: Reading, first: Entry) -> Entry:
     """Describe an entry that names a GPU again; with a -0, whether it does is not documented."""
     subject = _subject(position, text)
-    message = f"{subject} names the GPU of entry {first.position + 1} again: CUDA hides every GPU"
+    named = "MIG device" if first.device and first.device.instance else "GPU"
+    message = (
+        f"{subject} names the {named} of entry {first.position + 1} again: CUDA hides every GPU"
+    )
     numbers = (read_number(text), read_number(first.text))
     documented = reading.documented and not any(n is not None and n.signed for n in numbers)
     return Entry(position, text, "duplicate", message, reason="duplicate", documented=documented)

@@ -1,6 +1,6 @@
 """What frameworks call the k-th visible device.
 
-Launchers (torchrun, accelerate, DeepSpeed, vLLM, Ray) use PyTorch's names: their local rank is k.
+Launchers (torchrun, accelerate, DeepSpeed, Ray) and vLLM use PyTorch's names: local rank k.
 JAX's id is the CUDA ordinal only in a program of one process; TensorFlow's names are those before
 any logical devices are configured.
 
@@ -22,16 +22,17 @@ class Framework(msgspec.Struct, frozen=True):
 
 FRAMEWORKS = (
     Framework("pytorch", "PyTorch", "cuda:{k}"),
-    Framework("tensorflow2", "TensorFlow", "/device:GPU:{k}"),
+    Framework("tensorflow", "TensorFlow", "/device:GPU:{k}"),
     Framework("tensorflow1", "TensorFlow before 1.4", "/gpu:{k}"),
     Framework("jax", "JAX", "CudaDevice(id={k})"),
     Framework("cupy", "CuPy", "cupy.cuda.Device({k})"),
     Framework("numba", "Numba", "cuda.gpus[{k}]"),
     Framework("onnxruntime", "ONNX Runtime", "device_id={k}"),
     Framework("llama_cpp", "llama.cpp", "CUDA{k}"),
+    Framework("vllm", "vLLM", "cuda:{k}"),
 )
 
-MAIN = ("pytorch", "tensorflow2")
+MAIN = ("pytorch", "tensorflow")
 """The ids of those that the main screen names."""
 
 _BY_ID = {framework.id: framework for framework in FRAMEWORKS}

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from gputop.model.enumeration import Enumeration
+from gputop.model.enumeration import Device, Enumeration
 
 Kind = Literal["integer", "gpu", "mig"]
 Reason = Literal[
@@ -25,18 +25,23 @@ Reason = Literal[
     "duplicate",
     "unset",
     "empty_value",
+    "mig_single_instance",
+    "mig_one_ci_per_gi",
+    "mig_limit",
     "mig",
+    "mig_abbreviated",
     "uuid_missing",
 ]
-"""Why a result is what it is; the last two are the limits of what gputop can tell."""
+"""Why a result is what it is; the last three are the limits of what can be told."""
 
-UNRESOLVED: frozenset[Reason] = frozenset({"mig", "uuid_missing"})
+UNRESOLVED: frozenset[Reason] = frozenset({"mig", "mig_abbreviated", "uuid_missing"})
 SPACE = " \t\n\v\f\r"
 
 # C's isspace() and strtol(): ASCII only. str.isdigit() and int() would take full-width digits.
 _NUMBER = re.compile(r"([ \t\n\v\f\r]*)([+-]?)([0-9]+)")
 _HEXADECIMAL = re.compile(r"[xX][0-9a-fA-F]")
 _BARE_UUID = re.compile(r"[0-9a-fA-F]{8}-")
+_MIG_PLACE = re.compile(r"MIG-(GPU-[^/]*)/([0-9]{1,9})/([0-9]{1,9})")
 _UUID_LENGTH = len("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6")
 _ENOUGH_DIGITS = 20  # 10**20 > 2**64, and int() refuses more than 4300 digits
 
@@ -69,6 +74,11 @@ def kind_of(value: str) -> Kind:
     return "mig" if value.startswith("MIG-") else "integer"
 
 
+def targets(kind: Kind, cuda: Enumeration) -> tuple[Device, ...]:
+    """Give what a list of `kind` can name; `Reading.rank` is a place in it."""
+    return cuda.instances if kind == "mig" else cuda.devices
+
+
 def read_number(text: str) -> Number | None:
     """Read an integer as C's strtol(text, NULL, 10) does; None where there are no digits."""
     match = _NUMBER.match(text)
@@ -86,10 +96,10 @@ def read_number(text: str) -> Number | None:
 
 def read_entry(text: str, kind: Kind, cuda: Enumeration) -> Reading:
     """Read one entry of a list of `kind`, regardless of the entries around it."""
-    if kind == "mig":
-        return Reading(None, "mig", "names a MIG device, which gputop cannot resolve")
     if not text:
         return Reading(None, "empty_entry", "is empty")
+    if kind == "mig":
+        return _read_mig(text, cuda)
     return _read_uuid(text, cuda) if kind == "gpu" else _read_integer(text, cuda)
 
 
@@ -100,14 +110,13 @@ def _read_integer(text: str, cuda: Enumeration) -> Reading:
     documented = number.documented and not _is_bare_uuid(text, cuda)
     if number.value < 0:
         return Reading(None, "negative", "is negative", documented)
-    if cuda.has_mig:
-        return Reading(
-            None, "mig", "is a number on a machine with MIG, where CUDA counts otherwise"
-        )
+    if cuda.mig == "new":
+        problem = "is a number on a machine with MIG: what it counts from R570 on is not documented"
+        return Reading(None, "mig", problem, documented=False)
     if number.value >= len(cuda.devices):
         problem = f"is out of range (GPUs here: {len(cuda.devices)}, counted from 0)"
         return Reading(None, "out_of_range", problem, documented)
-    return Reading(number.value, documented=documented)
+    return _whole(number.value, cuda, documented=documented)
 
 
 def _read_word(text: str, cuda: Enumeration) -> Reading:
@@ -123,6 +132,18 @@ def _read_uuid(text: str, cuda: Enumeration) -> Reading:
     if not text.startswith("GPU-"):
         problem = "does not start with GPU- in a list that began with a UUID"
         return Reading(None, "kind_mismatch", problem, documented=False)
+    found = _find_gpu(text, cuda)
+    if found.rank is None:
+        return found
+    named = _whole(found.rank, cuda, documented=found.documented)
+    if cuda.devices[found.rank].instance is None:
+        return named
+    # The GPU's own UUID, in MIG mode before R570: no source says so, and no run shows it.
+    return msgspec.structs.replace(named, documented=False)
+
+
+def _find_gpu(text: str, cuda: Enumeration) -> Reading:
+    """Find the GPU whose UUID starts with a text; MIG mode does not matter here."""
     uuids = [device.uuid for device in cuda.devices]
     fits = [rank for rank, uuid in enumerate(uuids) if uuid is not None and uuid.startswith(text)]
     documented = text != "GPU-"
@@ -132,11 +153,59 @@ def _read_uuid(text: str, cuda: Enumeration) -> Reading:
         return Reading(None, "ambiguous_uuid", problem, documented)
     if None in uuids and not (fits and len(text) == _UUID_LENGTH):
         return Reading(None, "uuid_missing", "may name a GPU whose UUID is not known")
-    if not fits:
-        return _read_stranger(text, cuda)
-    if cuda.has_mig:
-        return Reading(None, "mig", "is a GPU on a machine with MIG, which gputop cannot resolve")
-    return Reading(fits[0], documented=documented)
+    return Reading(fits[0], documented=documented) if fits else _read_stranger(text, cuda)
+
+
+def _whole(rank: int, cuda: Enumeration, *, documented: bool) -> Reading:
+    """Name a GPU as a whole, which in MIG mode it cannot be."""
+    device = cuda.devices[rank]
+    if not device.mig_enabled:
+        # Beside MIG devices, drivers before R570 hide plain GPUs; alone, no source says.
+        return Reading(rank, documented=documented and cuda.mig != "old")
+    if device.instance is not None:
+        return Reading(rank, documented=documented)
+    which = "whose instances are not known" if device.mig is None else "which has no instance"
+    if cuda.mig == "new":
+        which = "and not one of its MIG devices"
+    return Reading(None, "mig", f"is GPU {device.index} in MIG mode, {which}", documented=False)
+
+
+def _read_mig(text: str, cuda: Enumeration) -> Reading:
+    """Read MIG-<uuid>, or the older MIG-<GPU UUID or its start>/<gi>/<ci>.
+
+    Source: NVIDIA MIG User Guide, "CUDA Device Enumeration". Whether MIG-<uuid> may be abbreviated
+    is not documented.
+    """
+    if not text.startswith("MIG-"):
+        problem = "does not start with MIG- in a list that began with a MIG device"
+        return Reading(None, "kind_mismatch", problem, documented=False)
+    place = _MIG_PLACE.fullmatch(text)
+    if place is not None:
+        return _read_place(place[1], int(place[2]), int(place[3]), cuda)
+    uuids = [device.mig_uuid for device in cuda.instances]
+    if text in uuids:
+        return Reading(uuids.index(text))
+    if None in uuids or any(d.mig_enabled and d.mig is None for d in cuda.devices):
+        return Reading(None, "mig", "may name a MIG device that is not known")
+    if any(uuid is not None and uuid.startswith(text) for uuid in uuids):
+        problem = "is the start of a MIG UUID: whether CUDA takes it is not documented"
+        return Reading(None, "mig_abbreviated", problem, documented=False)
+    nearly = any((uuid or "").lower() == text.strip(SPACE).lower() for uuid in uuids)
+    return Reading(None, "unknown_uuid", "is the UUID of no MIG device here", not nearly)
+
+
+def _read_place(gpu: str, gi: int, ci: int, cuda: Enumeration) -> Reading:
+    found = _find_gpu(gpu, cuda)
+    if found.rank is None:
+        return found
+    parent = cuda.devices[found.rank]
+    if parent.mig_enabled and parent.mig is None:
+        return Reading(None, "mig", "may name a MIG device that is not known")
+    for rank, device in enumerate(cuda.instances):
+        at = device.instance
+        if device.index == parent.index and at is not None and (at.gi, at.ci) == (gi, ci):
+            return Reading(rank, documented=found.documented)
+    return Reading(None, "unknown_uuid", f"is no MIG device of GPU {parent.index}")
 
 
 def _read_stranger(text: str, cuda: Enumeration) -> Reading:

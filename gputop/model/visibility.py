@@ -3,29 +3,36 @@
     enumeration.py   the order in which CUDA counts the GPUs, before the value is applied
     readings.py      what one entry says by itself
     entries.py       the list, read from left to right
-    visibility.py    the answer (this module)
+    mig.py           what changes where a GPU is in MIG mode
+    mapping.py       the answer
+    visibility.py    how it is found (this module)
+    hidden.py        why a GPU is not in it
+    shell.py         the answer as a line for a shell
 
-Source: NVIDIA CUDA Programming Guide 13.x, 5.2.1.1 and 5.2.1.2. MIG devices are not resolved: a
-result that depends on them is `unknown`.
+Source: NVIDIA CUDA Programming Guide 13.x, 5.2.1.1 and 5.2.1.2; NVIDIA MIG User Guide.
 """
 
-import shlex
 from collections.abc import Sequence
 
 import msgspec
 
-from gputop.model.entries import Entry, Outcome, named_devices, read_entries, repeats_after_end
+from gputop.model.entries import Entry, Outcome, read_entries, repeats_after_end
 from gputop.model.enumeration import (
     FASTEST_FIRST,
     PCI_BUS_ID,
     Certainty,
     Device,
     Enumeration,
+    MigInstance,
+    MigRule,
     enumerate_devices,
     normalize_bus_id,
-    shown,
 )
+from gputop.model.hidden import hidden_devices
+from gputop.model.mapping import Hidden, Mapping, Stop
+from gputop.model.mig import ONE_DEVICE, rules_for, unset_devices, with_mig
 from gputop.model.readings import Reason, kind_of
+from gputop.model.shell import export_line, uuid_export_line
 
 __all__ = [
     "FASTEST_FIRST",
@@ -35,6 +42,7 @@ __all__ = [
     "Entry",
     "Hidden",
     "Mapping",
+    "MigInstance",
     "Outcome",
     "Reason",
     "Stop",
@@ -47,102 +55,51 @@ __all__ = [
 _ANY_ORDER = "the order in which CUDA counts the GPUs does not matter here"
 
 
-class Stop(msgspec.Struct, frozen=True):
-    """The entry at which the list ended."""
-
-    position: int
-    """Counted from 0."""
-    entry: str
-    reason: Reason
-
-
-class Hidden(msgspec.Struct, frozen=True):
-    """A GPU that the program does not see, and why, in one sentence."""
-
-    device: Device
-    reason: str
-
-
-class Mapping(msgspec.Struct, frozen=True, kw_only=True):
-    """What a value means on a machine."""
-
-    value: str | None
-    """CUDA_VISIBLE_DEVICES; None: unset."""
-    order: str | None
-    """CUDA_DEVICE_ORDER; None: unset."""
-    certainty: Certainty
-    """Of the order; a value that is not `documented` may mean something else all the same."""
-    because: str
-    """One sentence for people: what the certainty rests on."""
-    documented: bool = True
-    """False: sources are silent or disagree on this value; show "not documented"."""
-    visible: tuple[Device, ...] | None
-    """The k-th is cuda:k; None: which GPU is which cannot be told."""
-    visible_set: tuple[Device, ...] | None = None
-    """Where only the set is known: its GPUs, in no order that means anything."""
-    count: int | None
-    """How many GPUs are visible, which may be known where `visible` is not."""
-    reason: Reason | None = None
-    """Why the result is not simply the list: the stop, unset, empty, a duplicate, MIG."""
-    stopped_at: Stop | None = None
-    entries: tuple[Entry, ...] = ()
-    hidden: tuple[Hidden, ...] = ()
-    """The GPUs that surely stay hidden; empty where `visible` is None."""
-
-
 def resolve(
     value: str | None,
     devices: Sequence[Device],
     *,
     order: str | None = None,
     cuda_order: Sequence[int] | None = None,
+    driver_version: str | None = None,
 ) -> Mapping:
     """Tell what CUDA_VISIBLE_DEVICES=`value` means on a machine with these GPUs; never raises.
 
     `order` is CUDA_DEVICE_ORDER. `cuda_order` is what the driver itself answered when it was asked
     for its devices under that order with CUDA_VISIBLE_DEVICES unset, as NVML indices.
+    `driver_version` is nvidia-smi's, as 580.65.06; it matters on machines with MIG only.
     """
-    cuda = enumerate_devices(devices, order, cuda_order)
+    gpus = enumerate_devices(devices, order, cuda_order)
+    rules = rules_for(devices, driver_version)
+    answers = [_resolve(value, devices, order, gpus, rule) for rule in rules]
+    answer = answers[-1]
+    if any(other.visible != answer.visible for other in answers):
+        return _depends_on_driver(value, order)
+    documented = all(other.documented for other in answers)
+    return msgspec.structs.replace(answer, documented=documented)
+
+
+def _resolve(
+    value: str | None,
+    devices: Sequence[Device],
+    order: str | None,
+    gpus: Enumeration,
+    rule: MigRule,
+) -> Mapping:
+    cuda = with_mig(gpus, rule, mixed=_mixes_kinds(value or ""))
     if value is None:
         mapping = _unset(order, cuda)
     elif value == "":
         mapping = _empty(order)
     else:
         mapping = _listed(value, order, cuda)
-    return msgspec.structs.replace(mapping, hidden=_hidden(mapping, devices, cuda))
-
-
-def export_line(mapping: Mapping) -> str:
-    """Give a shell line that sets the value again.
-
-    Integers count in CUDA_DEVICE_ORDER, so that one goes with them where it is set.
-    """
-    if mapping.value is None:
-        return "unset CUDA_VISIBLE_DEVICES"
-    line = f"export CUDA_VISIBLE_DEVICES={_quoted(mapping.value)}"
-    counts = kind_of(mapping.value) == "integer" and mapping.count != 0
-    if mapping.order is None or not counts:
-        return line
-    return f"{line} CUDA_DEVICE_ORDER={_quoted(mapping.order)}"
-
-
-def uuid_export_line(mapping: Mapping) -> str | None:
-    """Give a shell line for the same GPUs that means the same in every CUDA_DEVICE_ORDER.
-
-    None where the GPUs or their UUIDs are not known. No GPU is -1, which older guides know too.
-    """
-    if mapping.visible is None:
-        return None
-    uuids = [device.uuid or "" for device in mapping.visible]
-    if not all(uuid.startswith("GPU-") for uuid in uuids):
-        return None
-    return f"export CUDA_VISIBLE_DEVICES={_quoted(','.join(uuids) or '-1')}"
+    return msgspec.structs.replace(mapping, hidden=hidden_devices(mapping, devices, cuda))
 
 
 def _unset(order: str | None, cuda: Enumeration) -> Mapping:
     """Unset: every GPU, in CUDA's order."""
     if cuda.has_mig:
-        return _unknown(None, order, cuda.because, "mig")
+        return _unset_mig(order, cuda)
     return Mapping(
         value=None,
         order=order,
@@ -153,6 +110,39 @@ def _unset(order: str | None, cuda: Enumeration) -> Mapping:
         visible_set=None if cuda.ordered else cuda.devices,
         count=len(cuda.devices),
         reason="unset",
+    )
+
+
+def _unset_mig(order: str | None, cuda: Enumeration) -> Mapping:
+    found, count, ordered = unset_devices(cuda)
+    exact = ordered and count == 1
+    certainty: Certainty = "exact" if exact else cuda.certainty if ordered else "unknown"
+    because = ONE_DEVICE if cuda.mig == "old" else "the order of MIG devices is not documented"
+    return Mapping(
+        value=None,
+        order=order,
+        certainty=certainty,
+        because=because if cuda.instances or not ordered else cuda.because,
+        documented=cuda.mig == "new" or bool(cuda.instances) or found is None,
+        visible=found if ordered else None,
+        visible_set=None if ordered else found,
+        count=count,
+        reason="unset" if ordered else "mig",
+    )
+
+
+def _depends_on_driver(value: str | None, order: str | None) -> Mapping:
+    because = "CUDA counts MIG devices otherwise from driver R570 on, and the driver is not known"
+    texts = [] if value is None else value.split(",")
+    entries = tuple(Entry(i, text, "unresolved", because) for i, text in enumerate(texts))
+    unknown = _unknown(value, order, because, "mig")
+    return msgspec.structs.replace(unknown, entries=entries)
+
+
+def _mixes_kinds(value: str) -> bool:
+    """Tell whether a list of integers goes on with UUIDs."""
+    return kind_of(value) == "integer" and any(
+        text.startswith(("GPU-", "MIG-")) for text in value.split(",")
     )
 
 
@@ -187,11 +177,16 @@ def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
     end = next((e for e in entries if e.reason is not None), None)
     if end is not None and end.outcome == "unresolved":
         unknown = _unknown(value, order, end.message, end.reason)
-        return msgspec.structs.replace(unknown, entries=entries)
+        return msgspec.structs.replace(unknown, entries=entries, documented=end.documented)
     count = sum(entry.outcome == "visible" for entry in entries)
     counted = kind == "integer" and count > 0
     known = cuda.ordered or not counted
-    documented = all(e.documented for e in entries) and not repeats_after_end(entries, kind, cuda)
+    mixed = cuda.has_mig and _mixes_kinds(value)
+    documented = (
+        not mixed
+        and all(e.documented for e in entries)
+        and not repeats_after_end(entries, kind, cuda)
+    )
     visible = tuple(e.device for e in entries if e.device is not None)
     return Mapping(
         value=value,
@@ -212,58 +207,3 @@ def _stop(end: Entry | None) -> Stop | None:
     if end is None or end.reason is None:
         return None
     return Stop(end.position, end.text, end.reason)
-
-
-def _hidden(mapping: Mapping, devices: Sequence[Device], cuda: Enumeration) -> tuple[Hidden, ...]:
-    """Give every GPU that is not visible, in the order of the inventory."""
-    if mapping.visible is None:
-        return ()
-    rest = [device for device in devices if device not in mapping.visible]
-    if mapping.value is None or not rest:
-        return tuple(Hidden(device, _uncounted(device)) for device in rest)
-    named: dict[Device, Entry] = {}
-    for entry, device in named_devices(mapping.entries, kind_of(mapping.value), cuda):
-        named.setdefault(device, entry)
-        if len(named) == len(cuda.devices):
-            break
-    return tuple(Hidden(d, _why_hidden(d, named.get(d), mapping, cuda)) for d in rest)
-
-
-def _why_hidden(device: Device, entry: Entry | None, mapping: Mapping, cuda: Enumeration) -> str:
-    if mapping.stopped_at is None and mapping.value == "":
-        return "CUDA_VISIBLE_DEVICES is empty, which hides every GPU"
-    if device not in cuda.devices:
-        return _uncounted(device)
-    end = mapping.stopped_at
-    if end is not None and end.reason == "duplicate":
-        return f"entry {end.position + 1} {shown(end.entry)} repeats a GPU, which hides every GPU"
-    if end is not None and entry is not None:
-        return (
-            f"entry {entry.position + 1} names it, but the list ended at entry {end.position + 1}"
-        )
-    if end is not None and end.position == 0:
-        return "the list ended at its first entry"
-    return "no entry names it"
-
-
-def _uncounted(device: Device) -> str:
-    return f"the CUDA driver does not count GPU {device.index}"
-
-
-def _quoted(text: str) -> str:
-    """Quote for a POSIX shell; control characters become escapes, so that none is pasted raw."""
-    if text.isprintable():
-        return shlex.quote(text)
-    return "$'" + "".join(map(_escaped, text)) + "'"
-
-
-def _escaped(character: str) -> str:
-    if character in "\\'":
-        return "\\" + character
-    if character.isprintable():
-        return character
-    # Bytes of the environment that are not UTF-8 arrive as lone surrogates (PEP 383).
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))

@@ -9,13 +9,14 @@ from gputop.model.frameworks import FRAMEWORKS, MAIN, device_name
     ("framework", "name"),
     [
         ("pytorch", "cuda:3"),
-        ("tensorflow2", "/device:GPU:3"),
+        ("tensorflow", "/device:GPU:3"),
         ("tensorflow1", "/gpu:3"),
         ("jax", "CudaDevice(id=3)"),
         ("cupy", "cupy.cuda.Device(3)"),
         ("numba", "cuda.gpus[3]"),
         ("onnxruntime", "device_id=3"),
         ("llama_cpp", "CUDA3"),
+        ("vllm", "cuda:3"),
     ],
 )
 def test_name_of_a_logical_device(framework: str, name: str) -> None:

@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 
+import msgspec
 import pytest
 
 from gputop.model.visibility import Device, export_line, normalize_bus_id, resolve, uuid_export_line
@@ -124,6 +125,42 @@ def test_mixed_models_are_unknown_but_the_stop_and_the_count_are_not() -> None:
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in mapping.because
 
 
+def rated(*speeds: tuple[str, int, int, int]) -> list[Device]:
+    """GPUs by name, cores, SMs and clock in MHz."""
+    return [
+        msgspec.structs.replace(d, name=name, cores=cores, sms=sms, sm_clock=clock * 10**6)
+        for d, (name, cores, sms, clock) in zip(h100(len(speeds)), speeds, strict=True)
+    ]
+
+
+GTX_1660, RTX_3090 = ("1660S", 1408, 22, 1785), ("3090", 10496, 82, 1695)
+RTX_2080TI, P40 = ("2080 Ti", 4352, 68, 1545), ("P40", 3840, 30, 1531)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "predicted"),
+    [
+        ((GTX_1660, RTX_3090), [1, 0]),
+        ((GTX_1660, RTX_3090, GTX_1660, RTX_3090), [1, 3, 0, 2]),
+        ((P40, RTX_2080TI, RTX_3090), [2, 1, 0]),
+        # Cores and clock disagree; SMs and cores disagree; two models tie.
+        ((("a", 100, 10, 2000), ("b", 110, 11, 1000)), None),
+        ((("a", 100, 20, 1000), ("b", 110, 10, 1000)), None),
+        ((("a", 100, 10, 1000), ("b", 100, 10, 1000)), None),
+        ((("a", 100, 10, 1000), ("b", 90, 9, 900), ("b", 90, 9, 800)), None),
+        ((("a", 100, 10, 1000), ("b", 100, 12, 1000)), None),
+    ],
+)
+def test_mixed_models_are_predicted_where_every_measure_ranks_them_alike(
+    speeds: tuple[tuple[str, int, int, int], ...], predicted: list[int] | None
+) -> None:
+    for order in (None, "FASTEST_FIRST"):
+        mapping = resolve(None, rated(*speeds), order=order)
+        assert indices(mapping.visible) == predicted
+        assert mapping.certainty == ("unknown" if predicted is None else "predicted")
+    assert resolve(None, rated(*speeds), order="PCI_BUS_ID").certainty == "exact"
+
+
 @pytest.mark.parametrize("value", [None, "2,0,1"])
 def test_the_set_is_known_where_every_gpu_is_visible(value: str | None) -> None:
     mapping = resolve(value, mixed())
@@ -186,10 +223,11 @@ def test_mig_machines_still_know_what_names_nothing() -> None:
     for value in ("", "-1,0", "none", "GPU-a"):
         mapping = resolve(value, gpus)
         assert (mapping.visible, mapping.certainty) == ((), "exact")
-    for unknown in (None, "0", "9", "GPU-0", "MIG-0"):
-        for cuda_order in (None, [0, 1], [0]):
+    for unknown in (None, "0", "9", "MIG-0"):
+        for cuda_order in (None, [0, 1]):
             assert resolve(unknown, gpus, cuda_order=cuda_order).certainty == "unknown"
-    assert resolve("MIG-GPU-0/1/0", h100(2)).reason == "mig"
+    plain = resolve("GPU-0", gpus)
+    assert (indices(plain.visible), plain.documented) == ([0], False)
 
 
 def test_no_gpus() -> None:

@@ -6,29 +6,33 @@ from typing import Any
 
 import pytest
 
+from gputop.model.device_sets import container_set, slurm_set
+from gputop.model.inventory import read_inventory
 from gputop.model.visibility import Device, Mapping, resolve
 from tests.model.inventories import h100, indices
 
 Vector = dict[str, Any]
 VECTORS_FILE = Path(__file__).parents[1] / "data" / "visibility" / "vectors.json"
+LAYERS = ("driver", "container", "slurm")
+# What a case says of the driver, and versions to ask about; None: not known.
+DRIVERS: dict[str, tuple[str | None, ...]] = {
+    "any": (None, "390.157", "565.57.01", "570.86.10", "610.43.02"),
+    "<390": ("384.183",),
+    ">=410": ("410.48", "580.65.06"),
+    "<570": ("470.42.01", "565.57.01"),
+    ">=570": ("570.86.10", "610.43.02"),
+}
 
 
-def driver_vectors() -> list[Vector]:
-    """The cases of the driver's own rule; other layers are read by other modules."""
-    vectors = json.loads(VECTORS_FILE.read_text(encoding="utf-8"))["vectors"]
-    return [vector for vector in vectors if vector["layer"] == "driver"]
+def vectors(*layers: str) -> list[Vector]:
+    """The cases of some layers."""
+    found = json.loads(VECTORS_FILE.read_text(encoding="utf-8"))["vectors"]
+    return [vector for vector in found if vector["layer"] in layers]
 
 
-def needs_mig(vector: Vector) -> bool:
-    """Whether a MIG device is in the machine; MIG devices are not resolved."""
-    return any(gpu.get("mig") or gpu.get("mig_enabled") for gpu in vector["gpus"])
-
-
-MIG = [v for v in driver_vectors() if needs_mig(v)]
-PLAIN = [v for v in driver_vectors() if not needs_mig(v)]
 # A null answer "cannot be known from what is given": it is checked to be unknown.
-OPEN = [v for v in PLAIN if v["expect"] is None]
-ANSWERED = [v for v in PLAIN if v["expect"] is not None]
+OPEN = [v for v in vectors(*LAYERS) if v["expect"] is None]
+ANSWERED = [v for v in vectors(*LAYERS) if v["expect"] is not None]
 SETTLED = [v for v in ANSWERED if v["confidence"] in ("high", "medium")]
 DISPUTED = [v for v in ANSWERED if v["confidence"] == "low"]
 # These give the order that CUDA was seen to use. Without it, nothing but a prediction is left.
@@ -39,63 +43,80 @@ def named(vectors: list[Vector]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("vector", vectors, ids=[v["id"] for v in vectors])
 
 
-def inventory(vector: Vector) -> list[Device]:
-    return [
-        Device(g["index"], g["uuid"], g["pci_bus_id"], g["name"], bool(g.get("mig_enabled")))
-        for g in vector["gpus"]
-    ]
+def inventory(vector: Vector) -> tuple[Device, ...]:
+    return read_inventory(json.dumps({"gpus": vector["gpus"]}), vector["id"]).devices
 
 
-def answer(vector: Vector) -> Mapping:
+def device_set(vector: Vector) -> tuple[Device, ...]:
+    devices = inventory(vector)
+    if vector["layer"] == "container":
+        found = container_set(devices, vector["nvidia_visible_devices"])
+    elif vector["layer"] == "slurm":
+        constrained = vector["constrain_devices"]
+        found = slurm_set(
+            devices, vector["slurm_job_gpus"], vector["value"], constrained=constrained
+        )
+    else:
+        return devices
+    assert found.devices is not None
+    return found.devices
+
+
+def answer(vector: Vector, driver: str | None = None) -> Mapping:
     return resolve(
         vector["value"],
-        inventory(vector),
+        device_set(vector),
         order=vector["order"],
         cuda_order=vector.get("cuda_order"),
+        driver_version=driver,
     )
 
 
+def answers(vector: Vector) -> list[Mapping]:
+    return [answer(vector, driver) for driver in DRIVERS[vector["driver"]]]
+
+
+def names(devices: tuple[Device, ...] | None) -> list[int | str | None] | None:
+    """NVML indices, and UUIDs of MIG devices, as the cases have them."""
+    if devices is None:
+        return None
+    return [device.mig_uuid if device.instance else device.index for device in devices]
+
+
 def test_every_published_case_is_in_one_of_the_selections() -> None:
-    assert len(driver_vectors()) == 95
-    sizes = {
-        "mig": len(MIG),
-        "settled": len(SETTLED),
-        "disputed": len(DISPUTED),
-        "open": len(OPEN),
-        "observed": len(OBSERVED),
-    }
-    assert sizes == {"mig": 12, "settled": 73, "disputed": 9, "open": 1, "observed": 8}
+    sizes = [len(selection) for selection in (SETTLED, DISPUTED, OPEN, OBSERVED)]
+    assert (len(vectors(*LAYERS)), sizes) == (103, [87, 15, 1, 8])
 
 
 @named(SETTLED)
 def test_settled_case(vector: Vector) -> None:
-    mapping = answer(vector)
-    assert indices(mapping.visible) == vector["expect"]
-    assert mapping.count == len(vector["expect"])
-    stop = mapping.stopped_at
-    assert (None if stop is None else stop.position) == vector["stops_at"]
-    # The cases about the order give no reason; that of an unset value is that it is unset.
-    reason = vector["reason"] or ("unset" if vector["value"] is None else None)
-    assert mapping.reason == reason
-    assert mapping.documented
-    by_bus_id = vector["order"] == "PCI_BUS_ID" or "cuda_order" in vector
-    assert mapping.certainty in (("exact",) if by_bus_id else ("exact", "expected"))
+    for mapping in answers(vector):
+        assert names(mapping.visible) == vector["expect"]
+        assert mapping.count == len(vector["expect"])
+        stop = mapping.stopped_at
+        assert (None if stop is None else stop.position) == vector["stops_at"]
+        # The cases about the order give no reason; that of an unset value is that it is unset.
+        reason = vector["reason"] or ("unset" if vector["value"] is None else None)
+        assert mapping.reason == reason
+        assert mapping.documented
+        by_bus_id = vector["order"] == "PCI_BUS_ID" or "cuda_order" in vector
+        assert mapping.certainty in (("exact",) if by_bus_id else ("exact", "expected"))
 
 
 @named(DISPUTED)
 def test_disputed_case_is_marked(vector: Vector) -> None:
-    mapping = answer(vector)
-    assert not mapping.documented
-    # Where sources disagree a case also lists "alternatives"; its "expect" is the reading from
-    # left to right, which is ours.
-    assert indices(mapping.visible) == vector["expect"]
-    assert mapping.reason == vector["reason"]
+    for mapping in answers(vector):
+        assert not mapping.documented
+        # Where sources disagree a case also lists "alternatives"; its "expect" is the reading from
+        # left to right, which is ours.
+        assert names(mapping.visible) == vector["expect"]
+        assert mapping.reason == vector["reason"]
 
 
 @named(OPEN)
 def test_open_case_is_unknown(vector: Vector) -> None:
-    mapping = answer(vector)
-    assert (mapping.certainty, mapping.visible, mapping.documented) == ("unknown", None, False)
+    for mapping in answers(vector):
+        assert (mapping.certainty, mapping.visible, mapping.documented) == ("unknown", None, False)
 
 
 @named(OBSERVED)
@@ -112,15 +133,6 @@ def test_mixed_models_without_an_observed_order_are_unknown(vector: Vector) -> N
 @named(OBSERVED)
 def test_an_observed_order_is_exact(vector: Vector) -> None:
     assert answer(vector).certainty == "exact"
-
-
-@named(MIG)
-def test_mig_is_unknown_and_says_so(vector: Vector) -> None:
-    mapping = answer(vector)
-    assert (mapping.certainty, mapping.visible, mapping.visible_set) == ("unknown", None, None)
-    assert (mapping.count, mapping.reason, mapping.hidden) == (None, "mig", ())
-    assert "MIG" in mapping.because
-    assert {entry.outcome for entry in mapping.entries} == {"unresolved"}
 
 
 @pytest.mark.parametrize(

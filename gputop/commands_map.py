@@ -1,0 +1,140 @@
+"""`gputop map`: options, and what they do. Exit status: 0 visible, 1 nothing visible, 2 usage."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from gputop.errors import DriverError, UsageError
+from gputop.export.mapping import Layers, log_json, log_text, mapping_json, mapping_text
+from gputop.model.advice import Advice, advise
+from gputop.model.environ import NAME, ORDER, Environ
+from gputop.model.frameworks import FRAMEWORKS
+from gputop.model.inventory import Inventory, frame_inventory, read_inventory
+from gputop.model.process_advice import environ_advice
+from gputop.model.shell_line import parse_shell
+from gputop.model.text import MIB
+from gputop.model.tflog import explain, read_tf_log
+from gputop.model.visibility import resolve
+from gputop.sources.local import LocalSource
+
+_LOGICAL = re.compile(r"([0-9]{1,4}):([0-9]{1,9}(?:,[0-9]{1,9})*)", re.ASCII)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "map",
+        help="tell what a CUDA_VISIBLE_DEVICES means",
+        description="Tell what a CUDA_VISIBLE_DEVICES means here or on another machine.",
+        epilog="exit status: 0 something is visible, 1 nothing is, 2 usage",
+    )
+    # argparse takes `-1,0` for an option; its own exception is for `-1` alone.
+    parser._negative_number_matcher = re.compile(r"-[0-9]")
+    add = parser.add_argument
+    add("value", nargs="?", metavar="VALUE", help="a value or a shell line (default: your own)")
+    add("--unset", action="store_true", help="as if CUDA_VISIBLE_DEVICES were not set")
+    add("--order", metavar="ORDER", help="CUDA_DEVICE_ORDER")
+    add(
+        "--inventory", metavar="FILE", help="another machine: its `gputop --json`, or a description"
+    )
+    add("--driver", metavar="VERSION", help="its driver version")
+    add("--framework", choices=[one.id for one in FRAMEWORKS], help="whose names to show")
+    add("--tf-visible-devices", metavar="LIST", help="TensorFlow's visible_device_list")
+    add("--tf-logical", metavar="GPU:MIB,...", action="append", default=[],
+        help="TensorFlow's logical devices on one visible GPU: 0:2048,2048")  # fmt: skip
+    add("--memory-fraction", metavar="F", type=float, help="what this share of each GPU is")
+    add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
+    add("--json", dest="map_json", action="store_true", help="print a line of JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the sub-command; the exit status. Raises UsageError and DriverError."""
+    layers = _layers(options)
+    inventory = _inventory(options)
+    if options.tf_log is not None:
+        return _explain_log(options, inventory)
+    value, order, said = _variables(options)
+    answer = resolve(
+        value,
+        inventory.devices,
+        order=order,
+        cuda_order=inventory.cuda_order,
+        driver_version=options.driver or inventory.driver_version,
+    )
+    advice = (*said, *advise(answer, inventory.usage))
+    form = mapping_json if options.map_json else mapping_text
+    _write(form(answer, inventory, advice, layers, options.framework))
+    failed = answer.visible is not None and layers.selection(len(answer.visible)).ordinals is None
+    return 1 if answer.count == 0 or failed else 0
+
+
+def _variables(options: argparse.Namespace) -> tuple[str | None, str | None, tuple[Advice, ...]]:
+    """Give value, order, and what is to be said about where they come from."""
+    # On another machine our own order means nothing; here a program would inherit it.
+    ours = options.inventory is None or (options.value is None and not options.unset)
+    order = os.environ.get(ORDER) if ours and options.order is None else options.order
+    if options.unset:
+        if options.value is not None:
+            raise UsageError("--unset and a VALUE exclude each other: leave one of them out")
+        return None, order, ()
+    if options.value is None:
+        environ = Environ(dict(os.environ))
+        said = environ_advice(environ, in_container=True)
+        return environ.variables.get(NAME), order, said
+    line = parse_shell(options.value)
+    if line is None:
+        return options.value, order, ()
+    return line.value, line.order if options.order is None and line.order else order, line.advice
+
+
+def _inventory(options: argparse.Namespace) -> Inventory:
+    if options.driver is not None and not re.match("[0-9]", options.driver):
+        raise UsageError(f"--driver {options.driver!r} is no version: write it as 580.65.06")
+    if options.inventory is not None:
+        return read_inventory(_read(options.inventory), options.inventory)
+    with closing(LocalSource(None)) as source:
+        for frame in source.frames():
+            if frame.problem is not None:
+                raise DriverError(str(frame.problem))
+            return frame_inventory(frame)
+    return Inventory(())
+
+
+def _layers(options: argparse.Namespace) -> Layers:
+    fraction = options.memory_fraction
+    if fraction is not None and not 0 < fraction <= 1:
+        raise UsageError(f"--memory-fraction {fraction:g} is not above 0 and at most 1")
+    logical = {}
+    for text in options.tf_logical:
+        match = _LOGICAL.fullmatch(text)
+        if match is None:
+            raise UsageError(f"--tf-logical {text!r} is not GPU:MIB,MIB: write it as 0:2048,2048")
+        logical[int(match[1])] = tuple(int(size) * MIB for size in match[2].split(","))
+    return Layers(options.tf_visible_devices, logical, fraction)
+
+
+def _explain_log(options: argparse.Namespace, inventory: Inventory) -> int:
+    log = read_tf_log(_read(options.tf_log).decode("utf-8", "replace"))
+    advice = explain(log, inventory.devices)
+    _write(log_json(log, inventory.devices, advice) if options.map_json else log_text(log, advice))
+    return 0 if log.devices else 1
+
+
+def _read(path: str) -> bytes:
+    """Read a file, `-` for standard input; UsageError with its name and the reason."""
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{path!r} cannot be read: {reason}") from None
+
+
+def _write(text: str) -> None:
+    encoding = sys.stdout.encoding or "ascii"
+    sys.stdout.write(text.rstrip("\n").encode(encoding, "replace").decode(encoding) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,123 @@
+"""The GPUs of a machine, from a frame or from a file about another machine.
+
+A file is the output of `gputop --json`, or an object with `gpus` (`index`, `name`, `uuid`,
+`pci_bus_id`; also `mig_enabled`, `mig` of `uuid`, `gi`, `ci`, `profile`; `cores`, `sm`,
+`sm_clock_max` in hertz, `minor`, `memory_total` and `memory_free` in bytes), and perhaps
+`driver_version` and `cuda_order` (an order seen on that machine, as NVML indices).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+
+from gputop.errors import UsageError
+from gputop.model.enumeration import Device, MigInstance
+from gputop.model.frame import Frame
+from gputop.model.summary import users
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What is taken of a GPU; bytes, None where not known."""
+
+    memory_total: int | None = None
+    memory_free: int | None = None
+    users: tuple[str, ...] = ()
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """What the mapping of a machine is worked out from."""
+
+    devices: tuple[Device, ...]
+    driver_version: str | None = None
+    cuda_order: tuple[int, ...] | None = None
+    usage: dict[int, Usage] = {}
+    """By NVML index."""
+
+    def usage_of(self, device: Device) -> Usage:
+        """Give what is taken of a device; nothing is known of a MIG device's share."""
+        return Usage() if device.instance else self.usage.get(device.index, Usage())
+
+
+class _Gpu(msgspec.Struct):
+    """A GPU of either form."""
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    pci_bus_id: str | None = None
+    minor: int | None = None
+    mig_enabled: bool | None = None
+    mig_mode: bool | None = None
+    mig: tuple[MigInstance, ...] | None = None
+    cores: int | None = None
+    sm: int | None = None
+    sm_clock_max: int | None = None
+    memory_total: int | None = None
+    memory_free: int | None = None
+
+    def device(self) -> Device:
+        return Device(
+            index=self.index,
+            uuid=self.uuid,
+            pci_bus_id=self.pci_bus_id,
+            name=self.name,
+            mig_enabled=bool(self.mig_enabled or self.mig_mode or self.mig),
+            mig=self.mig,
+            cores=self.cores,
+            sms=self.sm,
+            sm_clock=self.sm_clock_max,
+            minor=self.minor,
+        )
+
+
+class _Machine(msgspec.Struct):
+    gpus: tuple[_Gpu, ...]
+    driver_version: str | None = None
+    cuda_order: tuple[int, ...] | None = None
+
+    def inventory(self) -> Inventory:
+        devices = tuple(gpu.device() for gpu in self.gpus)
+        usage = {gpu.index: Usage(gpu.memory_total, gpu.memory_free) for gpu in self.gpus}
+        return Inventory(devices, self.driver_version, self.cuda_order, usage)
+
+
+def frame_inventory(frame: Frame) -> Inventory:
+    """Give the GPUs of a frame, and who is on them."""
+    return _with_users(msgspec.convert(msgspec.to_builtins(frame), _Machine).inventory(), frame)
+
+
+def _with_users(found: Inventory, frame: Frame) -> Inventory:
+    for gpu in frame.gpus:
+        usage = found.usage[gpu.index]
+        who = tuple(users(frame, gpu))
+        found.usage[gpu.index] = msgspec.structs.replace(usage, users=who)
+    return found
+
+
+def read_inventory(text: str | bytes, path: str) -> Inventory:
+    """Read a file's text; UsageError with `path` and the reason if it describes no machine."""
+    try:
+        whole = _decode(text)
+        found = msgspec.convert(whole, _Machine).inventory()
+        frame = msgspec.convert(whole, Frame) if "host" in whole else None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise UsageError(f"{path} describes no machine: {error}") from None
+    indices = {device.index for device in found.devices}
+    if len(indices) < len(found.devices):
+        raise UsageError(f"{path} describes no machine: two GPUs have the same index")
+    if found.cuda_order is not None and not set(found.cuda_order) <= indices:
+        raise UsageError(f"{path}: cuda_order names a GPU that is not in gpus")
+    return found if frame is None else _with_users(found, frame)
+
+
+def _decode(text: str | bytes) -> Any:
+    """Decode a file; of several frames (`gputop --json --watch`) the last."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text.splitlines()[-1] if text else text)
+        raise error

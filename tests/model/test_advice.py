@@ -1,0 +1,278 @@
+"""Mistakes, and what is said of them."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.model.advice import Advice, advise, request_advice
+from gputop.model.device_sets import mps_set
+from gputop.model.environ import Environ, parse_environ
+from gputop.model.inventory import Usage
+from gputop.model.process_advice import (
+    container_advice,
+    environ_advice,
+    evidence_advice,
+    mps_advice,
+)
+from gputop.model.shell_line import parse_shell
+from gputop.model.tflog import explain, read_tf_log
+from gputop.model.visibility import Device, Mapping, MigInstance, resolve
+from tests.model.inventories import h100, mixed
+from tests.model.test_mig import TWO
+from tests.model.test_visibility_vectors import VECTORS_FILE, inventory, vectors
+
+LINTS = json.loads(VECTORS_FILE.with_name("lints.json").read_text(encoding="utf-8"))["lints"]
+EIGHT = next(inventory(v) for v in vectors("driver") if v["inventory"] == "h100x8")
+SPLIT = [
+    msgspec.structs.replace(
+        h100(1)[0],
+        mig_enabled=True,
+        mig=(MigInstance("MIG-c1", 1, 0), MigInstance("MIG-c2", 1, 1)),
+    )
+]
+
+
+def of_value(value: str) -> tuple[Advice, ...]:
+    devices = SPLIT if value.startswith("MIG-") else EIGHT
+    mapping = resolve(value, devices, order="PCI_BUS_ID", driver_version="580.65.06")
+    return advise(mapping)
+
+
+def of_shell(text: str) -> tuple[Advice, ...]:
+    line = parse_shell(text)
+    return () if line is None else line.advice
+
+
+def of_name(name: str) -> tuple[Advice, ...]:
+    return environ_advice(parse_environ(f"{name}=2\0".encode()))
+
+
+def of_request(text: str) -> tuple[Advice, ...]:
+    name, _, value = text.partition(" under CUDA_VISIBLE_DEVICES=")
+    found = request_advice(name, resolve(value, h100(4)))
+    return (found,) if found else ()
+
+
+def of_log(text: str) -> tuple[Advice, ...]:
+    name = "/device:GPU:0 "
+    gpus = [Device(i, None, f"0000:{bus}:00.0", None) for i, bus in enumerate((2, 3, 82, 83))]
+    return explain(read_tf_log(name + text), gpus)
+
+
+def of_environment(text: str) -> tuple[Advice, ...]:
+    if text.startswith("CUDA_DEVICE_ORDER="):
+        return advise(resolve("0", h100(4), order=text.partition("=")[2]))
+    if text.startswith("CUDA_VISIBLE_DEVICES unset"):
+        return tuple(evidence_advice(resolve(None, h100(4)), {2}))
+    if "NUL" in text:
+        return environ_advice(parse_environ(bytes(100)))
+    if text.startswith("MPS"):
+        daemon = resolve("0,2", h100(4))
+        inside = mps_set(h100(4), "0,2").devices or ()
+        return tuple(mps_advice(daemon, resolve("0,2", inside, cuda_order=[0, 2])))
+    return of_shell(text)
+
+
+KINDS: dict[str, Callable[[str], tuple[Advice, ...]]] = {
+    "name": of_name,
+    "shell": of_shell,
+    "value": of_value,
+    "env": of_environment,
+    "request": of_request,
+    "log": of_log,
+}
+
+
+@pytest.mark.parametrize("lint", LINTS, ids=[lint["input"] for lint in LINTS])
+def test_published_mistake(lint: dict[str, Any]) -> None:
+    found = {advice.id: advice for advice in KINDS[lint["kind"]](lint["input"])}
+    advice = found[lint["id"]]
+    assert advice.severity == lint["severity"]
+    # What the message says in figures, names and capitals is its meaning.
+    telling = [
+        w.strip(".,;:()'") for w in lint["message"].split() if not w[:1].isalpha() or w.isupper()
+    ]
+    assert [word for word in telling if word not in advice.message] == []
+
+
+def test_the_published_mistakes_are_those_of_the_file() -> None:
+    assert len(LINTS) == 27
+
+
+@pytest.mark.parametrize(
+    ("value", "ids"),
+    [
+        ("0,1", []),
+        ("GPU-9e8d35e3", []),
+        ("GPU-47", []),
+        ("GPU-1", ["value-gpu-dash-index"]),
+        ("-1", []),
+        ("0,1,-1", []),
+        (" 1, 0 ", []),
+        ("", ["value-hides-all"]),
+        ("[0,1]", ["value-brackets"]),
+        ("0;1", ["value-semicolon"]),
+        ("0 1", ["value-spaces"]),
+        ("0:1", ["value-range"]),
+        ("1gpu2", ["value-junk"]),
+        ("all", ["value-word"]),
+        ("0,one", ["value-word"]),
+        ("1,5,9", ["value-out-of-range"]),
+        ("0,0", ["value-duplicate"]),
+        ("0,9,0", ["value-out-of-range", "value-uncertain"]),
+        ("GPU-e", ["value-ambiguous-uuid"]),
+        ("0aa11ebd-627f-af3f", ["value-uuid-without-prefix"]),
+        ("2,GPU-9e8d35e3", ["value-mixed-kinds", "value-uncertain"]),
+        ("08", ["value-out-of-range", "value-uncertain"]),
+        ("gpu-9e8d35e3", ["value-word", "value-uncertain"]),
+    ],
+)
+def test_a_value(value: str, ids: list[str]) -> None:
+    found = of_value(value)
+    assert [advice.id for advice in found] == ids
+    assert all(advice.message.isprintable() and advice.message for advice in found)
+
+
+def test_messages_say_what_remains() -> None:
+    (out,) = of_value("1,9")
+    assert out.message == "There is no GPU 9 here: only GPU 1 is visible."
+    (hides,) = of_value("-1,0,1")
+    assert hides.message == "-1 ends the list: 0, 1 are not visible."
+    assert advise(resolve(None, h100(2))) == ()
+
+
+def test_the_order_where_it_decides() -> None:
+    (unset,) = advise(resolve("0", mixed()))
+    assert (unset.id, unset.severity) == ("order-unset", "warning")
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in unset.message
+    assert advise(resolve("GPU-194", mixed())) == ()
+    assert advise(resolve("0", mixed(), order="PCI_BUS_ID")) == ()
+
+
+def test_mig_limits() -> None:
+    two = "MIG-0-3-0,MIG-0-4-0"
+    assert [a.id for a in advise(resolve(two, TWO, driver_version="565.1"))] == [
+        "mig-single-instance"
+    ]
+    assert advise(resolve(two, TWO, driver_version="580.1")) == ()
+    (unknown,) = advise(resolve("0", TWO, driver_version="580.1"))
+    assert (unknown.id, unknown.severity) == ("mig-unknown", "info")
+
+
+def test_the_chosen_gpus_and_their_users() -> None:
+    usage = {0: Usage(100, 2, ("bob", "eve")), 1: Usage(100, 60, ("bob",)), 2: Usage(100, 1)}
+    found = advise(resolve("2,1,0", h100(4)), usage)
+    assert [(advice.id, advice.message) for advice in found] == [
+        ("gpu-full", "GPU 2 (cuda:0) is full."),
+        ("gpu-in-use", "GPU 1 (cuda:1) is used by bob."),
+        ("gpu-full", "GPU 0 (cuda:2) is full: used by bob eve."),
+    ]
+    assert advise(resolve("3", h100(4)), usage) == ()
+
+
+def test_tensorflow_skips_small_gpus() -> None:
+    gpus = [msgspec.structs.replace(d, sms=sms) for d, sms in zip(h100(2), (5, 80), strict=True)]
+    assert [advice.id for advice in advise(resolve("0,1", gpus))] == ["tf-skips-gpu"]
+    assert advise(resolve("0", gpus)) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("cuda:2", "For physical GPU 2 use cuda:1."),
+        ("/gpu:3", None),
+        ("/device:GPU:2", "For physical GPU 2 use cuda:1."),
+        ("CudaDevice(id=2)", "For physical GPU 2 use cuda:1."),
+    ],
+)
+def test_a_name_that_does_not_exist(name: str, fix: str | None) -> None:
+    found = request_advice(name, resolve("1,2", h100(4)))
+    assert found is not None
+    assert found.message.startswith("2 GPUs are visible, named cuda:0 (GPU 1) and cuda:1 (GPU 2).")
+    assert found.message.endswith(fix or "'CUDA error: invalid device ordinal'.")
+
+
+@pytest.mark.parametrize("name", ["cuda:1", "cuda", "cpu", "", "/gpu:0"])
+def test_a_name_that_exists(name: str) -> None:
+    assert request_advice(name, resolve("1,2", h100(4))) is None
+
+
+N = "CUDA_VISIBLE_DEVICES"
+CONTAINER_ID = "nvidia-visible-outside-container"
+SHELL: list[tuple[str, str | None, str, list[str]]] = [
+    (f"{N}=1,0 python train.py", "1,0", "python train.py", []),
+    (f'{N}="0,1" python t.py', "0,1", "python t.py", []),
+    (f"export {N}=2", "2", "", []),
+    (f"export {N}=2; python t.py", "2", "python t.py", []),
+    (f"export {N}=2\npython t.py", "2", "python t.py", []),
+    (f"env {N}=2 python t.py", "2", "python t.py", []),
+    (f"sudo {N}=2 python t.py", "2", "python t.py", []),
+    (f"{N}=2 sudo -E python t.py", "2", "python t.py", []),
+    (f"{N}= 1 python t.py", "", "1 python t.py", ["shell-space-after-equals"]),
+    (f"{N} = 1 python t.py", None, f"{N} = 1 python t.py", ["shell-space-before-equals"]),
+    (f"{N} =1 python t.py", None, f"{N} =1 python t.py", ["shell-space-before-equals"]),
+    (f"{N}=0, 1 python t.py", "0,", "1 python t.py", ["shell-space-in-list"]),
+    (f"{N}=0;1 python t.py", None, "1 python t.py", ["shell-semicolon"]),
+    (f"{N}=1; python t.py", None, "python t.py", ["shell-not-exported"]),
+    (f"{N}=1 && python t.py", None, "python t.py", ["shell-not-exported"]),
+    (f"set {N}=1; python t.py", None, "python t.py", ["shell-set"]),
+    (f"{N}=1 sudo python t.py", None, "python t.py", ["shell-sudo"]),
+    (f"{N}=$0 python t.py", "$0", "python t.py", ["shell-dollar"]),
+    (f'{N}="0,1 python t.py', "0,1", "python t.py", []),
+    ("CUDA_VISIBLE_DIVICES=1 python t.py", None, "python t.py", ["name-typo"]),
+    ("CUDA_VISIBLE-DEVICES=1 python t.py", None, "python t.py", ["name-typo"]),
+    ('os.environ["CUDA_VISIBLE_DIVICES"]="2,3,4"', None, "", ["name-typo"]),
+    (f"os.environ['{N}'] = '1'", "1", "", []),
+    ("NVIDIA_VISIBLE_DEVICES=1 python t.py", None, "python t.py", [CONTAINER_ID]),
+    ("NVIDIA_VISIBLE_DEVICES=1 docker run x", None, "docker run x", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "value", "rest", "ids"), SHELL, ids=[case[0] for case in SHELL])
+def test_a_pasted_line(text: str, value: str | None, rest: str, ids: list[str]) -> None:
+    line = parse_shell(text)
+    assert line is not None
+    assert (line.value, line.rest) == (value, rest)
+    assert [advice.id for advice in line.advice] == ids
+
+
+def test_a_pasted_line_with_an_order() -> None:
+    line = parse_shell(f"CUDA_DEVICE_ORDER=PCI_BUS_ID {N}=1 python t.py")
+    assert line is not None
+    assert (line.order, line.value) == ("PCI_BUS_ID", "1")
+
+
+@pytest.mark.parametrize("text", ["", "0,1", "GPU-123", "none", "a=b", "python t.py"])
+def test_a_value_is_no_line(text: str) -> None:
+    assert parse_shell(text) is None
+
+
+def test_processes() -> None:
+    assert environ_advice(Environ({"PATH": "/bin"})) == ()
+    assert environ_advice(Environ({"NVIDIA_VISIBLE_DEVICES": "1"}), in_container=True) == ()
+    both = Environ({"NVIDIA_VISIBLE_DEVICES": "1", N: "1"})
+    assert environ_advice(both) == ()
+    (contradicted,) = evidence_advice(resolve("0", h100(4)), {3})
+    assert (contradicted.id, contradicted.severity) == ("env-contradicted", "warning")
+    assert list(evidence_advice(resolve("0", h100(4)), {0})) == []
+    assert list(evidence_advice(resolve(None, h100(4)), {0, 1})) == []
+    (index,) = container_advice(resolve("2", h100(4)[2:]), h100(4))
+    assert index.id == "container-index"
+    assert list(container_advice(resolve("7", h100(4)[2:]), h100(4))) == []
+
+
+PIECES = [N, "=", " ", ";", "0", ",", "'", "sudo ", "set ", "GPU-", "-", "$0"]
+ANY = st.text() | st.lists(st.sampled_from(PIECES)).map("".join)
+
+
+@given(ANY, st.sampled_from([h100(4), mixed(), TWO, []]))
+def test_any_text_is_judged(text: str, devices: list[Device]) -> None:
+    mapping: Mapping = resolve(text, devices)
+    found = [*advise(mapping), *of_shell(text)]
+    request_advice(text, mapping)
+    assert all(advice.message.isprintable() for advice in found)

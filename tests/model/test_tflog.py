@@ -1,0 +1,135 @@
+"""TensorFlow's logs, of all generations."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.model.tflog import LogDevice, TfLog, explain, physical, read_tf_log
+from gputop.model.visibility import Device
+from tests.model.test_visibility_vectors import Vector, inventory, named, vectors
+
+LOGS = Path(__file__).parents[1] / "data" / "tflog"
+
+
+def read(name: str) -> TfLog:
+    return read_tf_log((LOGS / f"{name}.log").read_text(encoding="utf-8"))
+
+
+def machine(*buses: str) -> list[Device]:
+    return [Device(i, None, f"00000000:{bus.upper()}.0", None) for i, bus in enumerate(buses)]
+
+
+def ids(log: TfLog, devices: list[Device]) -> set[str]:
+    return {advice.id for advice in explain(log, devices)}
+
+
+@named(vectors("tf_log"))
+def test_published_case(vector: Vector) -> None:
+    (device,) = read_tf_log(vector["tf_log"]).devices
+    gpu = physical(device.bus_id, inventory(vector))
+    assert gpu is not None
+    assert [gpu.index] == vector["expect"]
+    (advice,) = explain(read_tf_log(vector["tf_log"]), inventory(vector))
+    assert (advice.id, advice.severity) == ("tf-log-device-number", "info")
+    assert "'device: 0' is the CUDA ordinal inside the process" in advice.message
+    assert "physical GPU 3" in advice.message
+
+
+GENERATIONS = [
+    "/job:localhost/replica:0/task:0/gpu:1 -> device: 0, name: T, pci bus id: 0000:05:00.0",
+    "/job:localhost/replica:0/task:0/gpu:1 -> device: 0, name: T, pci bus\nid: 0000:05:00.0",
+    "I gpu_device.cc:885] Creating TensorFlow device (/gpu:1) -> (device: 0, name: T, "
+    "pci bus id: 0000:05:00.0)",
+    "/job:localhost/replica:0/task:0/device:GPU:1 -> device: 0, name: T, "
+    "pci bus id: 0000:05:00.0, compute capability: 7.5",
+    "Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:1 with 9 MB memory) -> "
+    "physical GPU (device: 0, name: T, pci bus id: 0000:05:00.0, compute capability: 7.5)",
+    "Created device /job:localhost/replica:0/task:0/device:GPU:1 with 9 MB memory:  -> "
+    "device: 0, name: T, pci bus id: 0000:05:00.0, compute capability: 9.0",
+]
+
+
+@pytest.mark.parametrize("text", GENERATIONS)
+def test_device_mappings_of_all_generations(text: str) -> None:
+    memory = 9 if "MB" in text else None
+    device = LogDevice("/device:GPU:1", 0, "T", "0000:05:00.0", memory)
+    assert read_tf_log(text).devices == (device,)
+
+
+def test_a_device_of_another_task_keeps_its_task() -> None:
+    text = "/job:worker/replica:0/task:3/device:GPU:0 -> device: 0, name: T, pci bus id: 0:5:0.0"
+    assert read_tf_log(text).devices[0].name == "/job:worker/replica:0/task:3/device:GPU:0"
+
+
+def test_a_bus_id_on_the_next_line() -> None:
+    log = read("k40c")
+    assert log.devices == (LogDevice("/device:GPU:0", 0, "Tesla K40c", "0000:05:00.0"),)
+    assert log.operations == {"/device:GPU:0": 3}
+
+
+def test_only_xlas_devices_means_that_libraries_are_missing() -> None:
+    log = read("xla_only")
+    assert log.devices == ()
+    assert log.xla == tuple(f"/device:XLA_GPU:{k}" for k in range(4))
+    assert len(log.missing_libraries) == 6
+    assert log.bus_ids[3] == "0000:db:00.0"
+    (advice,) = explain(log, machine("b1:00", "b2:00", "da:00", "db:00"))
+    assert (advice.id, advice.severity) == ("tf-log-no-gpu", "error")
+    for word in ("libcudart.so.10.0", "XLA_GPU:0", "on the CPU", "CUDA ordinal 3 is GPU 3"):
+        assert word in advice.message
+
+
+def test_repeated_bus_ids_are_doubted_and_logical_devices_are_not() -> None:
+    devices = machine("02:00", "03:00")
+    assert "tf-log-repeated-bus-id" in ids(read("four"), devices)
+    assert "tf-log-repeated-bus-id" not in ids(read("masked"), devices)
+    split = GENERATIONS[3] + "\n" + GENERATIONS[3].replace("GPU:1", "GPU:0")
+    assert len(read_tf_log(split).devices) == 2
+    assert ids(read_tf_log(split), devices) == {"tf-log-device-number"}
+    numbers = [advice.message for advice in explain(read("masked"), devices)]
+    assert "'device: 1'" in numbers[0]
+    assert "physical GPU 0" in numbers[0]
+    assert "of no GPU here" in explain(read("masked"), [])[0].message
+
+
+def test_placements_are_summed_up() -> None:
+    k520 = machine("00:03", "00:04", "00:05", "00:06")
+    assert read("k520").operations == {"/device:GPU:0": 3}
+    assert [d.bus_id for d in read("k520").devices][3] == "0000:00:06.0"
+    assert ids(read("k520"), k520) == {"tf-log-device-number"}
+    placed = read("k520_placed")
+    assert placed.operations == {"/device:CPU:0": 2, "/device:GPU:1": 1}
+    assert placed.on_cpu == ("b", "a")
+    soft = read("soft_placement")
+    assert soft.operations == {"/device:CPU:0": 7, "/device:GPU:0": 4}
+    assert "tf-log-on-cpu" in ids(soft, k520)
+    assert read("eager").operations == {"/device:GPU:0": 3}
+    twice = "a: (Const): /job:localhost/replica:0/task:0/device:GPU:0\n2020-01-01 00:00:00.1: I t/c"
+    twice += "/placer.cc:54] a: (Const)/job:localhost/replica:0/task:0/device:GPU:0\n"
+    assert read_tf_log(twice).operations == {"/device:GPU:0": 1}
+
+
+def test_no_gpu_and_a_full_gpu() -> None:
+    assert read("no_gpu").operations == {"/device:CPU:0": 3}
+    assert ids(read("no_gpu"), []) == {"tf-log-no-gpu"}
+    assert read("full").full == (2,)
+    assert ids(read("full"), []) == {"tf-log-full"}
+
+
+def test_a_text_that_is_no_log() -> None:
+    assert explain(read_tf_log("hello\x00\ud800"), []) == ()
+
+
+@given(st.lists(st.sampled_from([*GENERATIONS, "a: ", "/gpu:0", " -> device: ", "\n", "x"])))
+def test_any_text_has_an_answer(pieces: list[str]) -> None:
+    explain(read_tf_log("".join(pieces)), machine("05:00"))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "piece", ["Found device 0 with properties:", "/gpu:0", "a" * 9, "a: ", "] "]
+)
+def test_a_long_log_is_read_in_linear_time(piece: str) -> None:
+    read_tf_log(piece * 50_000)

@@ -1,0 +1,327 @@
+"""`gputop map`, through a command line of its own."""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputop.commands_map import add_parser, run
+from gputop.errors import GputopError
+from gputop.model.frame import Frame, Gpu, Host, Process
+from gputop.model.protocol import encode
+from tests.conftest import MachineFactory
+from tests.model.test_visibility_vectors import Vector, named, vectors
+
+KEYS = [
+    *("value", "order", "certainty", "documented", "devices"),
+    *("set", "stopped_at", "hidden", "advice"),
+]
+LOGS = Path(__file__).parent / "data" / "tflog"
+GIB = 1024**3
+Map = Callable[..., tuple[int, str, str]]
+
+
+def main(arguments: list[str]) -> int:
+    """As the program's own: errors are one line, and an exit status."""
+    parser = argparse.ArgumentParser(prog="gputop")
+    add_parser(parser.add_subparsers(dest="command"))
+    try:
+        return run(parser.parse_args(arguments))
+    except GputopError as error:
+        print(f"gputop: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+@pytest.fixture
+def gputop_map(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Map:
+    """Run `gputop map` on an inventory: exit status, output, errors."""
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "machine.json"
+
+    def call(inventory: dict[str, Any] | str | bytes, *arguments: str) -> tuple[int, str, str]:
+        text = json.dumps(inventory) if isinstance(inventory, dict) else inventory
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        status = main(["map", "--inventory", str(path), *arguments])
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def described(inventory: str) -> dict[str, Any]:
+    gpus: list[Any] = next(v["gpus"] for v in vectors("driver") if v["inventory"] == inventory)
+    return {"gpus": gpus}
+
+
+def busy_frame() -> Frame:
+    gpus = tuple(
+        Gpu(
+            index=i,
+            uuid=f"GPU-{i}aa",
+            name="NVIDIA H200",
+            pci_bus_id=f"00000000:{i + 1:02X}:00.0",
+            memory_total=140 * GIB,
+            memory_free=(140 - 139 * (i == 1)) * GIB,
+        )
+        for i in range(4)
+    )
+    process = Process(pid=7, gpu_uuid="GPU-1aa", user="bob", gpu_memory=139 * GIB)
+    return Frame(host=Host(name="node"), time=0.0, gpus=gpus, processes=(process,))
+
+
+DRIVERS = {
+    "any": "580.65.06",
+    "<390": "384.1",
+    ">=410": "410.48",
+    "<570": "565.1",
+    ">=570": "570.1",
+}
+
+
+@named(vectors("driver"))
+def test_published_case(vector: Vector, gputop_map: Map) -> None:
+    machine = {"gpus": vector["gpus"], "driver_version": DRIVERS[vector["driver"]]}
+    if "cuda_order" in vector:
+        machine["cuda_order"] = vector["cuda_order"]
+    value = ["--unset"] if vector["value"] is None else ["--", vector["value"]]
+    order = [] if vector["order"] is None else ["--order", vector["order"]]
+    status, text, errors = gputop_map(machine, "--json", *order, *value)
+    answer = json.loads(text)
+    assert list(answer) == KEYS
+    assert errors == ""
+    if vector["expect"] is None:
+        assert (answer["certainty"], answer["devices"], status) == ("unknown", None, 0)
+        return
+    seen = [device["mig_uuid"] or device["gpu"] for device in answer["devices"]]
+    assert seen == vector["expect"]
+    assert status == (0 if seen else 1)
+    assert answer["documented"] == (vector["confidence"] != "low")
+    assert [device["logical"] for device in answer["devices"]] == list(range(len(seen)))
+    stop = answer["stopped_at"]
+    assert (stop and stop["position"]) == vector["stops_at"]
+
+
+def test_a_device_and_its_names(gputop_map: Map) -> None:
+    status, text, _ = gputop_map(described("h100x4"), "--json", "2,-1,0")
+    answer = json.loads(text)
+    (device,) = answer["devices"]
+    assert list(device) == ["logical", "gpu", "uuid", "mig_uuid", "pci_bus_id", "names"]
+    assert device["names"]["pytorch"] == "cuda:0"
+    assert device["names"]["tensorflow"] == "/device:GPU:0"
+    assert device["names"]["vllm"] == "cuda:0"
+    assert answer["stopped_at"] == {"position": 1, "entry": "-1", "reason": "negative"}
+    assert [(h["gpu"], bool(h["reason"])) for h in answer["hidden"]] == [
+        (0, True),
+        (1, True),
+        (3, True),
+    ]
+    assert [(a["id"], a["severity"]) for a in answer["advice"]] == [("value-hides-rest", "warning")]
+    assert (status, answer["set"]) == (0, None)
+
+
+def test_the_order_of_a_mixed_box(gputop_map: Map) -> None:
+    machine = described("mixed2_koboldcpp1023")
+    status, text, _ = gputop_map(machine, "--json", "--unset")
+    answer = json.loads(text)
+    assert (answer["certainty"], answer["devices"], answer["set"]) == ("unknown", None, [0, 1])
+    assert status == 0
+    clocked = {"gpus": [{**gpu, "sm_clock_max": 1_700_000_000} for gpu in machine["gpus"]]}
+    answer = json.loads(gputop_map(clocked, "--json", "0")[1])
+    assert (answer["certainty"], answer["devices"][0]["gpu"]) == ("predicted", 1)
+    seen = {**machine, "cuda_order": [1, 0]}
+    answer = json.loads(gputop_map(seen, "--json", "0")[1])
+    assert (answer["certainty"], answer["devices"][0]["gpu"]) == ("exact", 1)
+
+
+def test_a_machine_from_a_frame(gputop_map: Map) -> None:
+    frame = encode(busy_frame())
+    status, text, _ = gputop_map(frame, "1,2")
+    assert status == 0
+    assert "cuda:0" in text
+    assert "-> GPU 1  H200  0000:02:00.0  1.0 GiB free" in text
+    assert "warning: GPU 1 (cuda:0) is full: used by bob." in text
+    assert "export CUDA_VISIBLE_DEVICES=1,2" in text
+    assert "hidden: GPU 0, GPU 3 (no entry names it)" in text
+    # `gputop --json --watch` writes one frame a line.
+    assert gputop_map(frame + b"\n" + frame + b"\n", "1,2")[:2] == (0, text)
+
+
+def test_text_where_the_order_cannot_be_told(gputop_map: Map) -> None:
+    status, text, _ = gputop_map(described("mixed2_koboldcpp1023"), "1,0")
+    assert status == 0
+    assert "2 visible: GPU 0, GPU 1; which is cuda:0 cannot be told" in text
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in text
+
+
+def test_text_of_nothing_and_of_hostile_things(gputop_map: Map) -> None:
+    machine = {"gpus": [{"index": 0, "uuid": "GPU-a", "name": "\x1b[2J\u202e"}]}
+    status, text, _ = gputop_map(machine, "\x1b]0;x\x07")
+    assert status == 1
+    assert "no GPU is visible" in text
+    assert all(line.isprintable() for line in text.splitlines())
+    assert all(line.isprintable() for line in gputop_map(machine, "0")[1].splitlines())
+
+
+def test_a_framework(gputop_map: Map) -> None:
+    machine = described("h100x4")
+    text = gputop_map(machine, "1", "--framework", "jax")[1]
+    assert "CudaDevice(id=0)" in text
+    assert "/device:GPU:0" not in text
+    answer = json.loads(gputop_map(machine, "1", "--framework", "jax", "--json")[1])
+    assert answer["devices"][0]["names"] == {"jax": "CudaDevice(id=0)"}
+
+
+@pytest.mark.parametrize("value", ["-1", "-1,0", "-0x", "- 1"])
+def test_a_value_may_begin_with_a_minus(value: str, gputop_map: Map) -> None:
+    arguments = [value] if value[1] != " " else ["--", value]
+    assert json.loads(gputop_map(described("h100x4"), "--json", *arguments)[1])["value"] == value
+
+
+def test_a_whole_shell_line(gputop_map: Map) -> None:
+    line = "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2,1 python train.py"
+    answer = json.loads(gputop_map(described("h100x4"), "--json", line)[1])
+    assert (answer["value"], answer["order"], answer["advice"]) == ("2,1", "PCI_BUS_ID", [])
+    typo = json.loads(gputop_map(described("h100x4"), "--json", "CUDA_VISIBLE_DIVICES=1 x")[1])
+    assert (typo["value"], typo["advice"][0]["id"]) == (None, "name-typo")
+
+
+def test_the_callers_own_environment(gputop_map: Map, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = described("h100x4")
+    assert json.loads(gputop_map(machine, "--json")[1])["value"] is None
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    answer = json.loads(gputop_map(machine, "--json")[1])
+    assert (answer["value"], answer["order"]) == ("2,1", "PCI_BUS_ID")
+    assert json.loads(gputop_map(machine, "--json", "0")[1])["order"] is None
+    assert json.loads(gputop_map(machine, "--json", "--unset")[1])["value"] is None
+    monkeypatch.setenv("CUDA_VISIBLE_DIVICES", "2")
+    assert json.loads(gputop_map(machine, "--json")[1])["advice"][0]["id"] == "name-typo"
+
+
+def test_second_layers(gputop_map: Map) -> None:
+    frame = encode(busy_frame()).decode()
+    layers = [
+        "--tf-visible-devices",
+        "1,0",
+        "--tf-logical",
+        "1:2048,2048",
+        "--memory-fraction",
+        "0.4",
+    ]
+    answer = json.loads(gputop_map(frame, "1,2", "--json", *layers)[1])
+    assert list(answer) == [*KEYS, "layers"]
+    names = [
+        (one["name"], one["gpu"], one["memory_limit"]) for one in answer["layers"]["tensorflow"]
+    ]
+    assert names == [
+        ("/device:GPU:0", 2, 2 * GIB),
+        ("/device:GPU:1", 2, 2 * GIB),
+        ("/device:GPU:2", 1, None),
+    ]
+    fits = [(one["gpu"], one["bytes"], one["fits"]) for one in answer["layers"]["memory"]]
+    assert fits == [(1, 56 * GIB, False), (2, 56 * GIB, True)]
+    text = gputop_map(frame, "1,2", *layers)[1]
+    assert "TensorFlow /device:GPU:1  -> GPU 2  2.00 GiB" in text
+    assert "0.4 of GPU 1 is 56.00 GiB, which is NOT free now" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--tf-visible-devices", "2"), "tf_error_range"),
+        (("--tf-visible-devices", "x"), "tf_error_parse"),
+        (("--tf-logical", "2:1024"), "tf_error_range"),
+    ],
+)
+def test_tensorflows_errors(options: tuple[str, str], error: str, gputop_map: Map) -> None:
+    status, text, _ = gputop_map(described("h100x4"), "1,2", "--json", *options)
+    assert json.loads(text)["layers"]["error"] == error
+    assert status == 1
+    assert "TensorFlow raises an error" in gputop_map(described("h100x4"), "1,2", *options)[1]
+
+
+def test_a_tensorflow_log(gputop_map: Map) -> None:
+    machine = {"gpus": [{"index": 5, "uuid": "GPU-a", "pci_bus_id": "00000000:05:00.0"}]}
+    status, text, _ = gputop_map(machine, "--tf-log", str(LOGS / "k40c.log"))
+    assert status == 0
+    assert "that of physical GPU 5" in text
+    assert "/device:GPU:0: 3 operations" in text
+    answer = json.loads(gputop_map(machine, "--tf-log", str(LOGS / "k40c.log"), "--json")[1])
+    assert answer["devices"] == [
+        {
+            "name": "/device:GPU:0",
+            "cuda_ordinal": 0,
+            "gpu": 5,
+            "uuid": "GPU-a",
+            "pci_bus_id": "0000:05:00.0",
+        }
+    ]
+    status, text, _ = gputop_map(machine, "--tf-log", str(LOGS / "xla_only.log"))
+    assert status == 1
+    assert "libcudart.so.10.0" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--unset", "0"), "--unset"),
+        (("0", "--driver", "new"), "--driver 'new'"),
+        (("0", "--tf-logical", "0"), "--tf-logical '0'"),
+        (("0", "--memory-fraction", "1.5"), "--memory-fraction 1.5"),
+        (("0", "--memory-fraction", "nan"), "--memory-fraction nan"),
+        (("--tf-log", "/no/such/file"), "'/no/such/file' cannot be read: No such file"),
+        (("--inventory", "/no/such/file"), "'/no/such/file' cannot be read: No such file"),
+        (("--inventory", "/"), "'/' cannot be read: Is a directory"),
+    ],
+)
+def test_usage_errors(arguments: tuple[str, ...], said: str, gputop_map: Map) -> None:
+    status, text, errors = gputop_map(described("h100x4"), *arguments)
+    assert (status, text) == (2, "")
+    assert said in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "truncated"),
+        ("hello", "malformed"),
+        ("[]", "Expected `object`"),
+        ("{}", "missing required field `gpus`"),
+        ('{"gpus": [{"uuid": "GPU-1"}]}', "missing required field `index`"),
+        ('{"gpus": [{"index": "0"}]}', "Expected `int`"),
+        ('{"gpus": [{"index": 0}, {"index": 0}]}', "same index"),
+        ('{"gpus": [{"index": 0}], "cuda_order": [1]}', "cuda_order"),
+        ('{"gpus": [], "host": 3}', "Expected `object`"),
+        ("[" * 100_000, "machine"),
+        (b"\xff\xfe", "machine"),
+    ],
+)
+def test_broken_inventories_are_named(text: str, said: str, gputop_map: Map) -> None:
+    status, _, errors = gputop_map(text, "0")
+    assert status == 2
+    assert "machine.json" in errors
+    assert said in errors
+    assert errors.count("\n") == 1
+
+
+def test_the_machine_itself(machine: MachineFactory) -> None:
+    simulated = machine("h200x8")
+    program = "import sys; from tests.test_map import main; sys.exit(main(sys.argv[1:]))"
+    done = simulated.run([sys.executable, "-c", program, "map", "--json", "3,1"])
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert [device["gpu"] for device in answer["devices"]] == [3, 1]
+    assert answer["devices"][0]["uuid"] == simulated.gpu(3)["uuid"]
+
+
+def test_it_starts_without_textual() -> None:
+    program = "import sys, gputop.commands_map; sys.exit('textual' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
