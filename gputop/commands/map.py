@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from gputop.commands import HELP
 from gputop.errors import DriverError, UsageError
 from gputop.export.mapping import Layers, log_json, log_text, mapping_json, mapping_text
 from gputop.model.advice import Advice, advise
@@ -29,7 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the sub-command; `run` takes what it parses."""
     parser = commands.add_parser(
         "map",
-        help="tell what a CUDA_VISIBLE_DEVICES means",
+        help=HELP["map"],
         description="Tell what a CUDA_VISIBLE_DEVICES means here or on another machine.",
         epilog="exit status: 0 something is visible, 1 nothing is, 2 usage",
     )
