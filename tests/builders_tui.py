@@ -1,8 +1,8 @@
 """Machines in few words, and the app on a screen of any size, for tests of the screen.
 
-    async with shown(frame_of(gpu_of(0), gpu_of(1))) as screen:
-        await screen.press("down")
-        assert "free" in screen.line_with("H200")
+async with shown(frame_of(gpu_of(0), gpu_of(1))) as screen:
+    await screen.press("down")
+    assert "free" in screen.line_with("H200")
 """
 
 from __future__ import annotations
@@ -190,7 +190,9 @@ class Screenful:
     def pids(self) -> list[int]:
         """Those of the process lines, in their order."""
         at = [line.split() for line in self.process_lines]
-        return [int(next(word for word in words if word.isdigit() and len(word) > 2)) for words in at]
+        return [
+            int(next(word for word in words if word.isdigit() and len(word) > 2)) for words in at
+        ]
 
     @property
     def selected(self) -> int | None:

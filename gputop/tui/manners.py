@@ -59,6 +59,9 @@ def repaint(app: App[Any]) -> None:
 class TerminalApp(App[ReturnType]):
     """An app that can be trusted with a terminal. Start it by `run`."""
 
+    encoding: str | None = None
+    """Of what is sent; None: of stderr. Characters that it has not are sent as `?`."""
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's filters, or under NO_COLOR the one that leaves no colour.
 
@@ -155,8 +158,9 @@ class TerminalDriver(LinuxDriver):
         stream = cast(TextIO, sys.__stderr__)
         self._output = TerminalOutput.open(stream.fileno())
         if self._output is not None:
+            encoding = getattr(app, "encoding", None) or stream.encoding
             self._file = io.TextIOWrapper(
-                io.BufferedWriter(self._output), stream.encoding, errors="replace", newline=""
+                io.BufferedWriter(self._output), encoding, errors="replace", newline=""
             )
 
     def write(self, data: str) -> None:
