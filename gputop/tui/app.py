@@ -208,11 +208,11 @@ class GputopApp(manners.TerminalApp[None]):
             self._main.show_frame(self._frame, self._history, self._interval, self._paused)
 
     def _show_problem(self, host: str, problem: Problem) -> None:
+        self._problem.show_problem(host, problem)
         if self._problem not in self.screen_stack:  # it may be under the help
             while self.screen is not self._main:
                 self.pop_screen()
             self.push_screen(self._problem)
-        self.call_later(self._problem.show_problem, host, problem)
 
     def _replace(self, source: Source) -> None:
         self._source.close()

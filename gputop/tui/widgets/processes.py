@@ -69,9 +69,10 @@ class ProcessTable(Table[ProcessRow]):
         self._arrange()
 
     def action_shift(self, direction: int) -> None:
-        """Scroll the command line sideways."""
+        """Scroll the command line sideways, until the end of the longest is in sight."""
         longest = max((len(self._command_of(row_)) for row_ in self._rows), default=0)
-        self._shift = min(max(0, self._shift + direction * _SHIFT), max(0, longest - 1))
+        seen = next((width for column, width in self._columns if column.id == "command"), 1)
+        self._shift = min(max(0, self._shift + direction * _SHIFT), max(0, longest - seen))
         self._fit()
         self.sync()
 
