@@ -23,6 +23,7 @@ from gputop.sources.local import LocalSource
 from gputop.sources.source import Source
 from gputop.tui import glyphs, manners, terminal, themes
 from gputop.tui.crash import report
+from gputop.tui.keys import KeysInTurn
 from gputop.tui.messages import FrameArrived, SourceEnded
 from gputop.tui.screens.help import HelpScreen
 from gputop.tui.screens.main import MainScreen
@@ -32,7 +33,7 @@ from gputop.tui.widgets.lines import Lines
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
 
-class GputopApp(manners.TerminalApp[None]):
+class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
     """Frames in, pictures out."""
 
     TITLE = "gputop"

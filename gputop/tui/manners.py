@@ -70,6 +70,11 @@ class TerminalApp(App[ReturnType]):
         """
         return [_NO_COLOR] if self.no_color else super().get_line_filters()
 
+    def on_resize(self) -> None:
+        """Draw every line again, even if the size is the same: a terminal that was small for a
+        moment has lost what did not fit."""
+        repaint(self)
+
     def action_repaint(self) -> None:
         """Draw every line again."""
         repaint(self)
@@ -170,6 +175,15 @@ class TerminalDriver(LinuxDriver):
             compositor.forget()
         else:
             writer.write(data)
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Of the terminal itself: COLUMNS and LINES, where exported, are those of an old one."""
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(self.fileno)
+            if size.columns and size.lines:
+                return size.columns, size.lines
+        size_: tuple[int, int] = super()._get_terminal_size()
+        return size_
 
     def start_application_mode(self) -> None:
         if self._output is not None:

@@ -114,7 +114,7 @@ class MainScreen(Screen[None]):
 
     def action_filter(self) -> None:
         """Edit the filter, below."""
-        self.query_one("#filter-line").add_class("-open")
+        self.query_one("#filter-line").display = True
         self.query_one("#keys").display = False
         self.query_one(FilterInput).focus()
 
@@ -124,7 +124,7 @@ class MainScreen(Screen[None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the filter, close the line."""
-        self.query_one("#filter-line").remove_class("-open")
+        self.query_one("#filter-line").display = False
         self.query_one("#keys").display = True
         self.set_focus(self.query_one(ProcessTable))
 
