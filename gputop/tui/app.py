@@ -57,7 +57,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
                 show=False),
         Binding("T", "next_theme", "Theme", tooltip="Another theme", id="app.theme", show=False),
         Binding("ctrl+l", "repaint", "Redraw", tooltip="Draw everything again", id="app.redraw",
-                show=False),
+                show=False, priority=True),
     ]  # fmt: skip
 
     def __init__(self, source: Source, settings: Settings) -> None:
@@ -81,7 +81,6 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self._main = MainScreen(
             environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
         )
-        self._problem = ProblemScreen()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The roles, for themes that do not know them."""
@@ -120,7 +119,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         if frame.problem is not None:
             self._show_problem(frame.host.name, frame.problem)
             return
-        if self.screen is self._problem:
+        if isinstance(self.screen, ProblemScreen):
             self.pop_screen()
         self._show()
 
@@ -183,7 +182,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every action of the keys, and the themes by name."""
-        of_screen = screen.BINDINGS if screen in (self._main, self._problem) else ()
+        of_screen = screen.BINDINGS if isinstance(screen, MainScreen | ProblemScreen) else ()
         for binding in (*self.BINDINGS, *of_screen):
             if isinstance(binding, Binding):
                 area = (binding.id or "").partition(".")[0]
@@ -209,11 +208,16 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
             self._main.show_frame(self._frame, self._history, self._interval, self._paused)
 
     def _show_problem(self, host: str, problem: Problem) -> None:
-        self._problem.show_problem(host, problem)
-        if self._problem not in self.screen_stack:  # it may be under the help
-            while self.screen is not self._main:
-                self.pop_screen()
-            self.push_screen(self._problem)
+        for screen in self.screen_stack:  # it may be under the help
+            if isinstance(screen, ProblemScreen):
+                screen.show_problem(host, problem)
+                return
+        while self.screen is not self._main:
+            self.pop_screen()
+        # A new one each time: the one before may still be on its way out.
+        fresh = ProblemScreen()
+        fresh.show_problem(host, problem)
+        self.push_screen(fresh)
 
     def _replace(self, source: Source) -> None:
         self._source.close()

@@ -167,7 +167,7 @@ async def test_the_palette_runs_an_action(words: str, holds: Callable[[Screenful
 
 async def test_the_palette_knows_every_action() -> None:
     async with shown(frame_of()) as screen:
-        screens: list[Screen[Any]] = [screen.app._main, screen.app._problem]
+        screens: list[Screen[Any]] = [screen.app._main, ProblemScreen()]
         for on in screens:
             titles = {command.title for command in screen.app.get_system_commands(on)}
             for binding in (*GputopApp.BINDINGS, *on.BINDINGS):

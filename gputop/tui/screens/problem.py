@@ -37,8 +37,7 @@ class ProblemScreen(Screen[None]):
     def show_problem(self, host: str, problem: Problem) -> None:
         """In words; the screen is left alone while they stay the same.
 
-        It may be called before the screen is made, and the screen is made again each time that
-        it is put on.
+        It may be called before the screen is made.
         """
         content = Content.assemble(*_parts(host, problem))
         if content != self._content:
