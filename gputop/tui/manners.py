@@ -41,7 +41,6 @@ _NO_COLOR = NoColor()
 
 def run(app: App[Any]) -> int:
     """Run the app on this terminal; its exit code, 128 + n if signal n ended it."""
-    compositor.install()
     app.driver_class = TerminalDriver
     # An animated page down sends 30 times the bytes, and reports of mouse movements flood a slow
     # line: neither is worth it where nothing needs a mouse.
@@ -61,6 +60,12 @@ class TerminalApp(App[ReturnType]):
 
     encoding: str | None = None
     """Of what is sent; None: of stderr. Characters that it has not are sent as `?`."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        # A screen makes its compositor when it is made, and an app may make screens at once. Of
+        # two kinds of compositor on one terminal, neither would know what the other painted.
+        compositor.install()
+        super().__init__(*arguments, **named)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's filters, or under NO_COLOR the one that leaves no colour.
