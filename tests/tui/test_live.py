@@ -58,6 +58,8 @@ def test_the_first_screen(scenario: str, size: tuple[int, int], machine: Machine
 def test_no_key_of_a_burst_is_lost(machine: MachineFactory) -> None:
     with running(machine("h200x8-200")) as terminal:
         terminal.wait_for("of 200")
+        terminal.send(b"p")  # rows that trade places would take the cursor with them
+        terminal.wait_for("PAUSED")
         terminal.send(b"j" * 150)
         terminal.wait_for("-150 of 200")
         terminal.send(b"k" * 300)

@@ -109,7 +109,8 @@ async def test_the_order_of_mixed_models_is_not_known() -> None:
 async def test_mig_is_not_guessed() -> None:
     async with shown(frame_of(gpu_of(0, mig_mode=True), gpu_of(1))) as screen:
         await screen.press("m", "0")
-        assert "unknown" in screen.text
+        assert "not documented" in screen.text
+        assert "cannot be told" in screen.text
         assert "MIG" in "\n".join(screen.mapping_lines)
         assert devices(screen) == {}
 

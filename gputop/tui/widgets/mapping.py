@@ -122,7 +122,8 @@ class MappingResult(Table[Line]):
             yield self._device(k, gpus[device.index], frame)
         if mapping.visible is None:
             yield [("  ", "text"), (self._unordered(mapping), "notice")]
-        if mapping.visible is None or mapping.certainty == "expected":
+        said = any(entry.message == mapping.because for entry in mapping.entries)
+        if not said and (mapping.visible is None or mapping.certainty == "expected"):
             yield [(f"  {self.glyphs.text(mapping.because)}", "quiet")]
         if mapping.visible == ():
             yield [("  no GPU is visible", "alarm")]

@@ -115,11 +115,11 @@ class MappingPane(Vertical):
         frame = self._frame
         if frame is None:
             return
-        devices = devices_of(frame)
-        asked = (self._value, self._order, devices)
+        devices, version = devices_of(frame), frame.driver_version
+        asked = (self._value, self._order, devices, version)
         if asked != self._asked:
             self._asked = asked
-            self._mapping = resolve(self._value, devices, order=self._order)
+            self._mapping = resolve(self._value, devices, order=self._order, driver_version=version)
             self._show_head()
         self.query_one(MappingLine).show_mapping(self._mapping, frame)
         self.query_one(MappingResult).show_mapping(self._mapping, frame)
