@@ -7,11 +7,14 @@ async with shown(frame_of(gpu_of(0), gpu_of(1))) as screen:
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from rich.segment import Segment
+from textual import events
+from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot
 
 from gputop.model.frame import Frame, Gpu, Host, Problem, Process
@@ -138,9 +141,20 @@ class Screenful:
         await self.pilot.pause()
 
     async def press(self, *keys: str) -> None:
-        """Type keys by their names."""
-        await self.pilot.press(*keys)
+        """Type keys by their names, all at once."""
+        for key in keys:
+            name = key if len(key) > 1 or key.isalnum() else _character_to_key(key)
+            character: str | None
+            try:
+                character = unicodedata.lookup(
+                    _get_unicode_name_from_key(REPLACED_KEYS.get(name, name))
+                )
+            except KeyError:
+                character = key if len(key) == 1 else None
+            self.app.post_message(events.Key(name, character))
         await self.pilot.pause()
+        while self.app._at_work and not self.app._exit:
+            await self.pilot.pause()
 
     async def type(self, text: str) -> None:
         """Type a text."""
@@ -217,6 +231,7 @@ async def shown(
     """The app on a screen of a size, with a frame."""
     source = Silence()
     app = GputopApp(source, Settings(theme=theme, interval=interval))
+    app.animation_level = "none"  # as `manners.run` has it
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         screen = Screenful(app, source, pilot)

@@ -9,6 +9,8 @@ dialog that is not made yet.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from textual import events
@@ -52,24 +54,25 @@ class KeysInTurn(App[ReturnType]):
         target = self.focused or self.screen
         await super().on_event(event)
         self.set_timer(_PATIENCE, lambda: self._done(turn))
-        self._follow(target, event, turn)
+        # Bindings are run when a key that nobody used has come up to the app. What they make
+        # happen may come up the same way, as a message of the widget; and a screen that is new
+        # has something to do first, such as to focus an editor.
+        self._climb(target, lambda: self._climb(target, lambda: self._settle(turn)))
 
-    def _follow(self, pump: MessagePump | None, event: events.Event, turn: int) -> None:
-        """Go after a key, up from the widget that got it, until somebody has used it.
-
-        Bindings are run at the top. What they ask for later is asked for before the next key is
-        taken, and so is what a new screen does first, such as to focus something.
-        """
-        on_its_way = pump is not None and pump is not self and not event._stop_propagation
-        if on_its_way and pump is not None:
+    def _climb(self, pump: MessagePump | None, then: Callable[[], None]) -> None:
+        """Call `then` when a widget and all above it have dealt with what they have now."""
+        while pump is not None and pump is not self:
             above = pump._parent
-            if pump.call_later(lambda: self._follow(above, event, turn)):
+            if pump.call_later(partial(self._climb, above, then)):
                 return
-        self.call_later(self._settle, turn)
+            pump = above
+        self.call_later(then)
 
     def _settle(self, turn: int) -> None:
-        if not self.screen.call_later(self.call_later, self._done, turn):
-            self.call_later(self._done, turn)
+        self._climb(self.screen, partial(self._finish, turn))
+
+    def _finish(self, turn: int) -> None:
+        self.call_later(self._done, turn)
 
     async def _done(self, turn: int) -> None:
         if turn == self._turn and self._at_work:

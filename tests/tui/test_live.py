@@ -371,6 +371,18 @@ def test_a_crash_is_a_line_and_a_file(machine: MachineFactory) -> None:
         os.unlink(path)
 
 
+def test_keys_typed_at_once_go_where_the_ones_before_them_lead(machine: MachineFactory) -> None:
+    with running(machine("h200x8"), size=(120, 40)) as terminal:
+        terminal.wait_for("train.py")
+        terminal.send(b"/eval\rjjcsjj\rm1,0\rp")
+        terminal.wait_for("PAUSED")
+        terminal.wait_for("filter: eval ")
+        terminal.wait_for("sort: CPU% ")
+        terminal.wait_for("CUDA_VISIBLE_DEVICES=1,0")
+        assert "▸" in terminal.text
+        assert "python" in line_of(terminal, "--shard")
+
+
 def test_dialogs_come_and_go(machine: MachineFactory) -> None:
     with running(machine("h200x8"), size=(120, 40)) as terminal:
         terminal.wait_for("train.py")
