@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +72,6 @@ def gone(pid: int, timeout: float = 10) -> bool:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
-    import select
 
     try:
         return bool(select.select([descriptor], [], [], timeout)[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import signal
 import subprocess
 import time
@@ -152,8 +153,6 @@ def test_the_driver_goes_and_comes_back_twice(machine: MachineFactory) -> None:
 def test_an_agent_that_is_killed_is_told_and_replaced(machine: MachineFactory) -> None:
     with running(machine("h200x8")) as terminal:
         terminal.wait_for("train.py")
-        import os
-
         for child in agents(terminal):
             os.kill(child, signal.SIGKILL)
         terminal.wait_for("The agent ended")
@@ -366,8 +365,6 @@ def test_a_crash_is_a_line_and_a_file(machine: MachineFactory) -> None:
         assert "in broken" in text
         assert "password of bob" not in last
         assert "secret = " not in text.replace('secret = "password', "")
-        import os
-
         os.unlink(path)
 
 
