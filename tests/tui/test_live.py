@@ -189,7 +189,8 @@ def test_nothing_of_a_hostile_process_drives_the_terminal(machine: MachineFactor
 
 @pytest.mark.parametrize("scenario", ["h200x8", "hostile"])
 def test_ascii_alone_under_lang_c(scenario: str, machine: MachineFactory) -> None:
-    env = {"LANG": "C", "CUDA_VISIBLE_DEVICES": "é,0"}
+    # Python under LANG=C sets LC_CTYPE for its children, this test's parents among them.
+    env = {"LANG": "C", "LC_CTYPE": None, "LC_ALL": None, "CUDA_VISIBLE_DEVICES": "é,0"}
     with running(machine(scenario), size=(120, 40), env=env) as terminal:
         terminal.wait_for("train.py")
         for keys, sign in (
