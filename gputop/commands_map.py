@@ -9,12 +9,14 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from gputop.agent.probe import Prober
 from gputop.errors import DriverError, UsageError
 from gputop.export.mapping import Layers, log_json, log_text, mapping_json, mapping_text
 from gputop.model.advice import Advice, advise
 from gputop.model.environ import NAME, ORDER, Environ
 from gputop.model.frameworks import FRAMEWORKS
 from gputop.model.inventory import Inventory, frame_inventory, read_inventory
+from gputop.model.probe import compare
 from gputop.model.process_advice import environ_advice
 from gputop.model.shell_line import parse_shell
 from gputop.model.text import MIB
@@ -49,12 +51,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="TensorFlow's logical devices on one visible GPU: 0:2048,2048")  # fmt: skip
     add("--memory-fraction", metavar="F", type=float, help="what this share of each GPU is")
     add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
+    add("--verify", action="store_true", help="ask the CUDA driver of this machine as well")
     add("--json", dest="map_json", action="store_true", help="print a line of JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises UsageError and DriverError."""
     layers = _layers(options)
+    if options.verify and options.inventory is not None:
+        raise UsageError("--verify asks this machine's driver: leave --inventory out")
     inventory = _inventory(options)
     if options.tf_log is not None:
         return _explain_log(options, inventory)
@@ -67,8 +72,11 @@ def run(options: argparse.Namespace) -> int:
         driver_version=options.driver or inventory.driver_version,
     )
     advice = (*said, *advise(answer, inventory.usage))
+    verdict = None
+    if options.verify:
+        verdict = compare(answer, Prober().ask(value, order, inventory), inventory.devices)
     form = mapping_json if options.map_json else mapping_text
-    _write(form(answer, inventory, advice, layers, options.framework))
+    _write(form(answer, inventory, advice, layers, options.framework, verdict))
     failed = answer.visible is not None and layers.selection(len(answer.visible)).ordinals is None
     return 1 if answer.count == 0 or failed else 0
 

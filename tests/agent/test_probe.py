@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -355,3 +357,47 @@ def test_a_gpu_whose_uuid_nvml_does_not_tell() -> None:
 def test_gpus_that_cuda_does_not_count(order: tuple[int, ...]) -> None:
     assert cuda_order(shown(*order), [gpu(0), gpu(1)]) == order
     assert cuda_order(Probed(problem="it hangs"), [gpu(0), gpu(1)]) is None
+
+
+# gputop map --verify
+
+
+def verified(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `gputop map --verify` with nothing of our own variables."""
+    code = "import sys; from tests.test_map import main; sys.exit(main(sys.argv[1:]))"
+    unset = ["env", "-u", NAME, "-u", ORDER]
+    return machine.run([*unset, sys.executable, "-c", code, "map", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ok", "reason"),
+    [
+        (["0,1", "--order", "PCI_BUS_ID"], True, "verified by the driver"),
+        (["0,0"], True, "verified by the driver"),
+        (["0"], False, "the driver says cuda:0 is GPU 2, gputop expected GPU 1"),
+        (["--unset"], False, "the driver says cuda:0 is GPU 2, gputop expected GPU 1 (and 1 more)"),
+    ],
+)
+def test_map(machine: MachineFactory, arguments: list[str], ok: bool, reason: str) -> None:
+    here = machine({**BOX, "cuda_order": [2, 0, 1]})
+    done = verified(here, *arguments, "--verify")
+    assert done.stdout.splitlines()[2] == reason
+    before, after = (verified(here, *arguments, "--json", *verify) for verify in ([], ["--verify"]))
+    assert after.returncode == before.returncode == done.returncode
+    told = json.loads(after.stdout)
+    assert told.pop("verified") == {"ok": ok, "reason": reason}
+    assert told == json.loads(before.stdout)
+
+
+def test_map_where_the_driver_fails(machine: MachineFactory) -> None:
+    here = machine(BOX)
+    here.fail("cuInit", 803)
+    told = json.loads(verified(here, "0", "--verify", "--json").stdout)["verified"]
+    reason = "the driver could not be asked: cuInit failed with CUDA error 803"
+    assert told == {"ok": None, "reason": reason}
+
+
+def test_map_of_another_machine(machine: MachineFactory) -> None:
+    done = verified(machine(BOX), "0", "--verify", "--inventory", "other.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "gputop: --verify asks this machine's driver: leave --inventory out\n"
