@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from gputop.agent.probe import Prober
 from gputop.commands import HELP
 from gputop.errors import DriverError, UsageError
 from gputop.export.mapping import Layers, log_json, log_text, mapping_json, mapping_text
@@ -17,6 +18,7 @@ from gputop.model.environ import NAME, ORDER, Environ
 from gputop.model.frameworks import FRAMEWORKS
 from gputop.model.inventory import Inventory, frame_inventory, read_inventory
 from gputop.model.mapping import Mapping
+from gputop.model.probe import compare
 from gputop.model.process_advice import environ_advice
 from gputop.model.process_mapping import process_mapping
 from gputop.model.shell_line import parse_shell
@@ -53,19 +55,27 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="TensorFlow's logical devices on one visible GPU: 0:2048,2048")  # fmt: skip
     add("--memory-fraction", metavar="F", type=float, help="what this share of each GPU is")
     add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
+    add("--verify", action="store_true", help="ask the CUDA driver of this machine as well")
     add("--json", dest="map_json", action="store_true", help="print a line of JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises UsageError and DriverError."""
     layers = _layers(options)
+    if options.verify and options.inventory is not None:
+        raise UsageError("--verify asks this machine's driver: leave --inventory out")
     inventory = _inventory(options)
     if options.tf_log is not None:
         return _explain_log(options, inventory)
     answer, said = _answer(options, inventory)
     advice = (*said, *advise(answer, inventory.usage))
+    verdict = None
+    if options.verify:
+        verdict = compare(
+            answer, Prober().ask(answer.value, answer.order, inventory), inventory.devices
+        )
     form = mapping_json if options.map_json else mapping_text
-    _write(form(answer, inventory, advice, layers, options.framework))
+    _write(form(answer, inventory, advice, layers, options.framework, verdict))
     failed = answer.visible is not None and layers.selection(len(answer.visible)).ordinals is None
     return 1 if answer.count == 0 or failed else 0
 
@@ -97,6 +107,8 @@ def _of_process(
     if options.value is not None or options.unset or options.order or options.inventory:
         raise UsageError("--pid asks about that process's own variables on this machine: give no "
                          "VALUE, --unset, --order or --inventory with it")  # fmt: skip
+    if options.verify:
+        raise UsageError("--verify asks for this shell's GPUs, which need not be those of --pid")
     environ = read_environ(pid)
     if environ.missing == "gone":
         raise UsageError(f"there is no process {pid} here")
