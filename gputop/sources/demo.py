@@ -108,6 +108,7 @@ class DemoSource:
         """The interval and a frame now; a demo has nothing else to ask for."""
         if isinstance(request, SetInterval):
             self._interval = clamp_interval(request.seconds)
+            self._wake.set()
         elif isinstance(request, Pause):
             self._paused = request.paused
             self._wake.set()
