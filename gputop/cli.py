@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import NoReturn
 
 from gputop import __version__
 from gputop.errors import DriverError, GputopError, UsageError
@@ -36,17 +37,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(_parser().parse_args(arguments))
     except GputopError as error:
-        print(f"gputop: {error}", file=sys.stderr)  # noqa: T201
+        _say(str(error))
         return error.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except KeyboardInterrupt:
         return 130
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, as for every other error."""
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="gputop",
         description="Who is on which GPU, and which GPU is cuda:0.",
         epilog=_EXAMPLES,
@@ -99,7 +105,8 @@ def _run(options: argparse.Namespace) -> int:
 
     reason = unfit_reason(os.environ)
     if reason is not None:
-        print(f"gputop: {reason}; this is one look as text", file=sys.stderr)  # noqa: T201
+        if os.isatty(1):  # who sends the output elsewhere wants text there
+            _say(f"{reason}; this is one look as text")
         return _once(options)
     return _screen(options)
 
@@ -120,7 +127,7 @@ def _json(options: argparse.Namespace) -> int:
         for frame in source.frames():
             if frame.problem is not None and not options.watch:
                 raise DriverError(str(frame.problem))
-            print(frame_json(frame), flush=True)  # noqa: T201
+            _write(frame_json(frame) + "\n", "utf-8")
     return 0
 
 
@@ -131,8 +138,7 @@ def _once(options: argparse.Namespace) -> int:
         for frame in source.frames():
             if frame.problem is not None:
                 raise DriverError(str(frame.problem))
-            sys.stdout.write(_encodable(table(frame)))
-            sys.stdout.flush()
+            _write(table(frame))
     return 0
 
 
@@ -158,7 +164,24 @@ def _source(options: argparse.Namespace, interval: float | None) -> Iterator[Sou
         yield source
 
 
-def _encodable(text: str) -> str:
-    """For a standard output that is not UTF-8."""
-    encoding = sys.stdout.encoding or "ascii"
-    return text.encode(encoding, "replace").decode(encoding)
+def _say(text: str) -> None:
+    """One line on standard error, if there is one: print() would take standard output instead."""
+    if sys.stderr is not None:
+        print(f"gputop: {text}", file=sys.stderr)  # noqa: T201
+
+
+def _write(text: str, encoding: str | None = None) -> None:
+    """Onto standard output, in its encoding unless told otherwise: JSON is UTF-8 anywhere.
+
+    BrokenPipeError if its reader is gone, GputopError for any other reason.
+    """
+    if sys.stdout is None:
+        raise GputopError("standard output is closed: there is nowhere to write to")
+    try:
+        sys.stdout.buffer.write(text.encode(encoding or sys.stdout.encoding, "replace"))
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries once more at its exit
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise GputopError(f"cannot write to standard output: {error.strerror}") from None

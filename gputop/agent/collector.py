@@ -89,6 +89,7 @@ class Collector:
             for reader in self._readers:
                 reader.end()
             self._driver, self._readers = None, []
+            self._opener.forget()
             return problem_of(9, "")
         if codes == {_NO_PERMISSION} and not any(reader.busy for reader in self._readers):
             return problem_of(_NO_PERMISSION, "")

@@ -20,6 +20,8 @@ from gputop.agent import sanity
 _NO_INSTANCE = 0xFFFFFFFF
 _FIRST_LOOK = 2.0
 """Seconds of samples taken at the first look, when there is no last timestamp."""
+_CLOCK_SKEW = 60.0
+"""Seconds that a sample may be ahead of our clock; more is garbage, or our clock was set back."""
 _SPARE = 32
 _GROWTHS = 4
 
@@ -95,9 +97,9 @@ class RunningLists:
         self._samples = _Buffer(_SAMPLE)
         self._since = 0
 
-    def running(self, handle: Any) -> tuple[Running, ...]:
+    def running(self, handle: Any, total: int | None) -> tuple[Running, ...]:
         """Every process, once per MIG instance: one that is in two lists holds its memory once,
-        so the largest figure counts, not the sum."""
+        so the largest figure counts, not the sum; one above `total` bytes is garbage."""
         if self._functions is None:
             self._functions = list(_functions())
         found: dict[tuple[int, int, int], list[Any]] = {}
@@ -108,7 +110,7 @@ class RunningLists:
                 gpu, compute = instance or (_NO_INSTANCE, _NO_INSTANCE)
                 entry = found.setdefault((pid, gpu, compute), [set(), None])
                 entry[0].add(letter)
-                if (known := sanity.memory(memory)) is not None:
+                if (known := sanity.memory(memory, total)) is not None:
                     entry[1] = max(known, entry[1] or 0)
         return tuple(
             Running(pid, _TYPES[frozenset(letters)], memory, _instance(gpu), _instance(compute))
@@ -135,10 +137,14 @@ class RunningLists:
         """By pid, the newest sample since the last look; who has none is not in it.
 
         A timestamp that did not move is an old sample again, and a figure over 100 is garbage
-        (drivers answer so for zombies).
+        (drivers answer so for zombies). One from the future would hide all samples after it.
         """
         function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetProcessUtilization")
-        since = self._since or int((time.time() - _FIRST_LOOK) * 1e6)
+        now = time.time()
+        latest = int((now + _CLOCK_SKEW) * 1e6)
+        if not 0 < self._since <= latest:
+            self._since = int((now - _FIRST_LOOK) * 1e6)
+        since = self._since
         stamp = ctypes.c_ulonglong(since)
         try:
             records = self._samples.fill(lambda count, array: function(handle, array, count, stamp))
@@ -148,11 +154,11 @@ class RunningLists:
             raise
         newest: dict[int, Utilization] = {}
         for pid, timestamp, sm, _memory, _encoder, _decoder in records:
-            if timestamp <= since or sm > 100:
+            if not since < timestamp <= latest or sm > 100:
                 continue
             if pid not in newest or newest[pid].timestamp < timestamp:
                 newest[pid] = Utilization(sm / 100, timestamp)
-        self._since = max((sample.timestamp for sample in newest.values()), default=self._since)
+        self._since = max((sample.timestamp for sample in newest.values()), default=since)
         return newest
 
 

@@ -6,6 +6,7 @@ at a time. Whatever a driver or a card lacks is asked once and then left alone.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,8 +19,8 @@ from gputop.model.text import printable
 
 T = TypeVar("T")
 
-_SLOW_EVERY = 10
-"""Cycles between two readings of what only an administrator changes."""
+_SLOW_CYCLES, _SLOW_SECONDS = 10, 10.0
+"""After so many cycles or seconds, what only an administrator changes is read again."""
 
 _ABSENT = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -34,7 +35,6 @@ _GPU_GONE = DRIVER_GONE | {
     pynvml.NVML_ERROR_GPU_IS_LOST,
     pynvml.NVML_ERROR_RESET_REQUIRED,
     pynvml.NVML_ERROR_GPU_NOT_FOUND,
-    pynvml.NVML_ERROR_INVALID_ARGUMENT,
 }
 """Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
 
@@ -105,6 +105,7 @@ class Device:
         self._absent: set[str] = set()
         self._fixed: dict[str, Any] = {}
         self._slow: dict[str, Any] = {}
+        self._slow_due = 0.0
         self._cycle = 0
         self._lists = RunningLists()
 
@@ -121,18 +122,27 @@ class Device:
         if self._handle is None:
             self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
             self._absent.clear()
+            self._lists = RunningLists()
             self._fixed = self._read_fixed()
-            self._cycle = 0
-        if self._cycle % _SLOW_EVERY == 0:
-            self._slow = self._read_slow()
+            self._slow_due = 0.0
         self._cycle += 1
+        if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due:
+            self._take_slow()
         values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
         values.update(self._read_fast())
         return Reading(
             values=values,
-            running=self._ask(self._lists.running) or (),
+            running=self._ask(self._lists.running, values.get("memory_total")) or (),
             utilization=self._ask(self._lists.utilization) or {},
         )
+
+    def _take_slow(self) -> None:
+        """A card whose MIG mode was switched supports other calls than before."""
+        before = self._slow.get("mig_mode")
+        self._slow = self._read_slow()
+        self._slow_due, self._cycle = time.monotonic() + _SLOW_SECONDS, 0
+        if self._slow["mig_mode"] != before:
+            self._absent.clear()
 
     def _read_fixed(self) -> dict[str, Any]:
         return {
@@ -219,7 +229,7 @@ class Device:
         text: str | None = self._ask(call)
         return None if text is None else printable(text, 96)
 
-    def _ask(self, call: Callable[..., T], *arguments: int) -> T | None:
+    def _ask(self, call: Callable[..., T], *arguments: int | None) -> T | None:
         """One call on this GPU; None where it has no answer. Raises if the GPU itself is gone."""
         name = f"{call.__name__} {arguments}" if arguments else call.__name__
         if name in self._absent:
@@ -229,6 +239,9 @@ class Device:
         except pynvml.NVMLError as error:
             if error.value in _GPU_GONE:
                 raise
+            if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT:
+                pynvml.nvmlDeviceGetIndex(self._handle)  # raises if it is the handle that is wrong
+                self._absent.add(name)
             if error.value in _ABSENT:
                 self._absent.add(name)
             return None

@@ -13,7 +13,7 @@ NO_GPU = -1
 _PROBLEMS: dict[int, Problem] = {
     12: Problem(
         kind="library_not_found",
-        message="libnvidia-ml.so.1 is not installed here",
+        message="the NVIDIA library libnvidia-ml.so.1 is not installed here",
         advice="install the NVIDIA driver; in a container, start it with the NVIDIA container "
         "toolkit (docker run --gpus all)",
     ),

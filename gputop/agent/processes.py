@@ -1,7 +1,8 @@
 """Facts of a process from /proc, cached by (pid, start time).
 
-`/proc/PID/stat` is read every tick, by hand: psutil needs ten times as long. What stays is read
-once: the owner and the command line; the latter again when the process renames itself.
+`/proc/PID/stat` is read every tick, by hand: psutil needs ten times as long. The owner and the
+command line are read at first sight, when the process renames itself, and now and then: what it
+executes next may have the same name, and only the beginning of a new title is one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from gputop.model.text import printable
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_FIELDS = 22
+"""Of /proc/PID/stat, from the state to the resident set."""
+_LOOK_AGAIN = 20
+"""Ticks between two looks at the command line of a process that kept its name."""
 _NAME_PATIENCE = 0.05
 """Seconds that a tick waits for the name of a new user; directory services can take many."""
 
@@ -90,6 +95,7 @@ class Processes:
         self._known: dict[int, _Known] = {}
         self._users = UserNames()
         self._wanted: frozenset[int] = frozenset()
+        self._tick = 0
         self._worker = Worker("processes", self._read)
 
     def read(self, pids: Iterable[int], patience: float) -> dict[int, ProcessFacts]:
@@ -103,6 +109,7 @@ class Processes:
 
     def _read(self) -> dict[int, ProcessFacts]:
         """In the thread. Who is not wanted any more is forgotten."""
+        self._tick += 1
         stats = {pid: stat for pid in self._wanted if (stat := _stat(pid)) is not None}
         self._known = {
             pid: self._update(pid, name, fields) for pid, (name, fields) in stats.items()
@@ -117,8 +124,8 @@ class Processes:
         known = self._known.get(pid)
         if known is None or known.start_ticks != start_ticks:
             return _Known(start_ticks, name, _uid(pid), _command(pid, name), cpu_ticks, now)
-        if known.name != name:
-            known.name, known.command = name, _command(pid, name)
+        if known.name != name or (self._tick + pid) % _LOOK_AGAIN == 0:
+            known.name, known.uid, known.command = name, _uid(pid), _command(pid, name)
         if now - known.seen >= 1 / _TICK:
             known.cpu = (cpu_ticks - known.cpu_ticks) / _TICK / (now - known.seen)
             known.cpu_ticks, known.seen = cpu_ticks, now
@@ -145,10 +152,22 @@ def _read(path: str) -> bytes | None:
 
 
 def _stat(pid: int) -> tuple[bytes, list[bytes]] | None:
-    """The name and the fields from the state on; the name may hold spaces and parentheses."""
-    line = _read(f"/proc/{pid}/stat")
-    head, found, tail = (line or b"").rpartition(b")")
-    return (head.partition(b"(")[2], tail.split()) if found else None
+    """The name and the fields from the state on; the name may hold spaces and parentheses.
+
+    Read without a file object, which costs as much again: this is most of a tick's work.
+    """
+    try:
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        line = os.read(descriptor, 4096)
+    except OSError:  # it ended meanwhile
+        return None
+    finally:
+        os.close(descriptor)
+    head, found, tail = line.rpartition(b")")
+    return (head.partition(b"(")[2], tail.split(None, _FIELDS)) if found else None
 
 
 def _uid(pid: int) -> int | None:

@@ -97,7 +97,7 @@ class _Schedule:
 
 def _listen(requests: queue.SimpleQueue[Request]) -> None:
     """Requests of standard input, until it ends and the agent with it."""
-    for line in sys.stdin.buffer:
+    for line in sys.stdin.buffer if sys.stdin else ():
         request = decode_request(line)
         if request is not None:
             requests.put(request)

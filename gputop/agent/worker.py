@@ -44,6 +44,10 @@ class Worker(Generic[T]):
         """Until idle or `deadline` (monotonic); whether it is idle."""
         return self._idle.wait(max(0.0, deadline - time.monotonic()))
 
+    def forget(self) -> None:
+        """As if it had not been asked yet. For an idle worker."""
+        self.latest, self.answered = None, None
+
     def end(self) -> None:
         """Let the thread go, as soon as its call comes back."""
         self._ended = True

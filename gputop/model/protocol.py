@@ -10,6 +10,7 @@ import msgspec
 
 from gputop.errors import SourceError
 from gputop.model.frame import SCHEMA, Frame
+from gputop.model.text import printable
 
 MIN_INTERVAL = 0.1
 MAX_INTERVAL = 60.0
@@ -50,16 +51,20 @@ _hello = msgspec.json.Decoder(Hello)
 _frame = msgspec.json.Decoder(Frame)
 _request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for a line that is no message: not JSON, not UTF-8, nested without end."""
+
 
 def decode_hello(line: bytes) -> Hello:
     """The first line of a stream; SourceError if it is none or of another schema."""
     try:
         hello = _hello.decode(line)
-    except msgspec.MsgspecError as error:
-        raise SourceError(f"the agent's first line is no greeting: {error}") from None
+    except _UNREADABLE as error:
+        raise SourceError(f"the agent's first line is no greeting: {_words(error)}") from None
     if hello.schema != SCHEMA:
+        version = printable(hello.version, 32)
         raise SourceError(
-            f"the agent (gputop {hello.version}) speaks schema {hello.schema}, this gputop "
+            f"the agent (gputop {version}) speaks schema {hello.schema}, this gputop "
             f"{SCHEMA}: install the same version on both sides"
         )
     return hello
@@ -69,16 +74,21 @@ def decode_frame(line: bytes) -> Frame:
     """A frame; SourceError if the line is none."""
     try:
         return _frame.decode(line)
-    except msgspec.MsgspecError as error:
-        raise SourceError(f"the agent sent a line that is no frame: {error}") from None
+    except _UNREADABLE as error:
+        raise SourceError(f"the agent sent a line that is no frame: {_words(error)}") from None
 
 
 def decode_request(line: bytes) -> Request | None:
     """A request; None for a line that is none: the agent serves on."""
     try:
         return _request.decode(line)
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return None
+
+
+def _words(error: Exception) -> str:
+    """An error's text may quote what was sent."""
+    return printable(str(error), 200)
 
 
 def clamp_interval(seconds: float) -> float:

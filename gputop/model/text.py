@@ -14,6 +14,8 @@ _INTERPRETER = re.compile(
 )
 _PATH = re.compile(r"[\w.+@~:=-]*(?:/+[\w.+@~:=-]+)+\Z")
 _TAKES_VALUE = {"-X", "-W", "-Q"}
+_CODE_AFTER_E = ("perl", "ruby", "node", "Rscript", "julia")
+"""Interpreters that take code after `-e`; the others do after `-c`."""
 
 
 def printable(text: str, limit: int = 4096) -> str:
@@ -103,22 +105,26 @@ def short_command(command: str | None) -> str:
     name = _base(program)
     if not _INTERPRETER.match(name):
         return " ".join((name, *rest))
-    script = _script(rest)
+    script = _script(rest, "e" if name.startswith(_CODE_AFTER_E) else "c")
     return " ".join(script) if script else " ".join((name, *rest))
 
 
-def _script(arguments: list[str]) -> list[str] | None:
-    """From the script on, of an interpreter's arguments; None where there is none."""
+def _script(arguments: list[str], code: str) -> list[str] | None:
+    """From the script on, of an interpreter's arguments; None where there is none.
+
+    `code` is the letter of the option before inline code; it may end a bundle, as in `-lc`.
+    """
     position = 0
     while position < len(arguments):
-        argument = arguments[position]
+        argument, *following = arguments[position : position + 2]
         if argument == "-m":
             return arguments[position + 1 :] or None
         if not argument.startswith("-"):
             return [_base(argument), *arguments[position + 1 :]]
-        if argument.startswith("-c") or argument in ("-", "-e"):
+        if argument == "-" or re.match(rf"-({code}|[A-Za-z]+{code}\Z)", argument):
             return None
-        position += 2 if argument in _TAKES_VALUE else 1
+        takes_value = argument in _TAKES_VALUE or "".join(following).isdecimal()
+        position += 2 if takes_value else 1
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -53,9 +54,8 @@ class LocalSource:
         """Send a request; nothing if the agent is gone, `frames` tells that."""
         if self._closed or self._agent.stdin is None:
             return
-        try:
-            self._agent.stdin.write(encode(request) + b"\n")
-            self._agent.stdin.flush()
+        try:  # past the file's buffer, which would keep what a dead agent does not take
+            os.write(self._agent.stdin.fileno(), encode(request) + b"\n")
         except (BrokenPipeError, ValueError):
             return
 
@@ -67,7 +67,10 @@ class LocalSource:
 
     def _last_words(self) -> str:
         """The last line that the agent wrote to its standard error, and its exit status."""
-        status = self._agent.wait()
+        try:
+            status = str(self._agent.wait(timeout=1))
+        except subprocess.TimeoutExpired:  # it closed its output, and the driver holds it
+            status = "unknown"
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         words = f": {printable(lines[-1], 200)}" if lines else ""

@@ -1,0 +1,1 @@
+"""The agent on simulated machines: a real process, driven over its pipe."""

@@ -1,0 +1,222 @@
+"""Which driver calls the agent makes, and what becomes of those that are not answered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.agent.driving import Agent, Json
+from tests.conftest import MachineFactory
+
+RICH: Json = {
+    "gpu": {
+        "name": "NVIDIA H200",
+        "uuid": "GPU-{i}",
+        "pci": {"bus_id": "00000000:{i:02X}:00.0"},
+        "memory": {"total": 1000, "used": 600, "reserved": 14},
+        "utilization": {"gpu": 70, "memory": 20},
+        "temperature": 50,
+        "power": {"usage": 300000, "limit": 650000, "enforced": 700000},
+        "clocks": {"sm": 1980, "memory": 3201},
+        "max_clocks": {"sm": 1990},
+        "fan": 30,
+        "pstate": 2,
+        "persistence_mode": 1,
+        "display_active": 0,
+        "compute_mode": 0,
+        "ecc": {"uncorrected": 3},
+        "mig": {"mode": 0, "pending": 0},
+        "compute": [{"pid": 4194305, "used": 100, "sm": 5}],
+    },
+    "gpus": 2,
+}
+"""GPUs that answer every call gputop makes. No process has that number."""
+
+STATIC = {
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetPciInfo_v3",
+    "nvmlDeviceGetMinorNumber",
+    "nvmlDeviceGetMaxClockInfo",
+}
+SELDOM = {
+    "nvmlDeviceGetEnforcedPowerLimit",
+    "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetDisplayActive",
+    "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetMigMode",
+}
+
+OPTIONAL: dict[str, set[str]] = {
+    "nvmlDeviceGetUUID": {"uuid"},
+    "nvmlDeviceGetName": {"name"},
+    "nvmlDeviceGetPciInfo*": {"pci_bus_id"},
+    "nvmlDeviceGetMinorNumber": {"minor"},
+    "nvmlDeviceGetMaxClockInfo": {"sm_clock_max"},
+    "nvmlDeviceGetMemoryInfo*": {
+        "memory_total",
+        "memory_used",
+        "memory_free",
+        "memory_reserved",
+    },
+    "nvmlDeviceGetUtilizationRates": {"utilization", "memory_utilization"},
+    "nvmlDeviceGetTemperature*": {"temperature"},
+    "nvmlDeviceGetPowerUsage": {"power"},
+    "nvmlDeviceGet[EP]*Limit": {"power_limit"},
+    "nvmlDeviceGetPowerManagementLimit": set(),
+    "nvmlDeviceGetClockInfo": {"sm_clock", "memory_clock"},
+    "nvmlDeviceGetPerformanceState": {"pstate"},
+    "nvmlDeviceGetFanSpeed": {"fan"},
+    "nvmlDeviceGetPersistenceMode": {"persistence_mode"},
+    "nvmlDeviceGetDisplayActive": {"display_active"},
+    "nvmlDeviceGetComputeMode": {"compute_mode"},
+    "nvmlDeviceGetTotalEccErrors": {"ecc_uncorrected"},
+    "nvmlDeviceGetMigMode": {"mig_mode"},
+    "nvmlDeviceGetProcessUtilization": set(),
+    "nvmlDeviceGetComputeRunningProcesses*": set(),
+    "nvmlDeviceGetGraphicsRunningProcesses*": set(),
+    "nvmlDeviceGetMPSComputeRunningProcesses*": set(),
+}
+"""Function pattern -> the fields that become null when it has no answer."""
+
+
+def without(function: str, index: int, whole: Json) -> Json:
+    """GPU `index` where that function has no answer, otherwise like the GPU that is whole."""
+    bus_id = f"00000000:{index:02X}:00.0"
+    own = {"index": index, "uuid": f"GPU-{index}", "minor": index, "pci_bus_id": bus_id}
+    return {**whole, **own, **dict.fromkeys(OPTIONAL[function])}
+
+
+@pytest.mark.parametrize("function", OPTIONAL)
+def test_a_call_that_is_not_supported_costs_only_its_own_fields(
+    function: str, machine: MachineFactory
+) -> None:
+    here = machine(RICH)
+    here.fail(function, "NOT_SUPPORTED", gpu=1)
+    with Agent(here) as agent:
+        for frame in (agent.line(), agent.refresh()):
+            whole, broken = frame["gpus"]
+            assert {field for field in whole if whole[field] is None} == {"stale_for", "error"}
+            assert broken == without(function, 1, whole)
+
+
+@pytest.mark.parametrize("error", ["UNKNOWN", "INVALID_ARGUMENT", "NO_PERMISSION", "TIMEOUT"])
+def test_a_call_that_fails_costs_only_its_own_fields(error: str, machine: MachineFactory) -> None:
+    """As many GPUs as calls: on each another one fails."""
+    here = machine({**RICH, "gpus": len(OPTIONAL) + 1})
+    for index, function in enumerate(OPTIONAL, start=1):
+        here.fail(function, error, gpu=index)
+    with Agent(here) as agent:
+        for frame in (agent.line(), agent.refresh()):
+            whole, *broken = frame["gpus"]
+            for index, function in enumerate(OPTIONAL, start=1):
+                assert broken[index - 1] == without(function, index, whole)
+
+
+def test_what_does_not_change_is_asked_once(machine: MachineFactory) -> None:
+    here = machine(RICH, log=True)
+    with Agent(here) as agent:
+        agent.line()
+        for _ in range(5):
+            agent.refresh()
+    calls = Counter(here.calls())
+    for gpu in (0, 1):
+        assert {calls[function, gpu] for function in STATIC | SELDOM} == {1}
+        assert calls["nvmlDeviceGetMemoryInfo_v2", gpu] == 6
+        assert calls["nvmlDeviceGetUtilizationRates", gpu] == 6
+        assert calls["nvmlDeviceGetMemoryInfo", gpu] == 0
+    assert calls["nvmlInitWithFlags", None] == 1
+    assert calls["nvmlSystemGetDriverVersion", None] == 1
+
+
+def test_what_an_administrator_changes_is_asked_now_and_then(machine: MachineFactory) -> None:
+    here = machine(RICH)
+    with Agent(here) as agent:
+        assert agent.line()["gpus"][0]["power_limit"] == 700.0
+        here.change(gpu=0, power={"enforced": 300000}, persistence_mode=0, compute_mode=2)
+        for _ in range(12):
+            gpu = agent.refresh()["gpus"][0]
+    assert gpu["power_limit"] == 300.0
+    assert gpu["persistence_mode"] is False
+    assert gpu["compute_mode"] == "prohibited"
+
+
+def test_not_supported_is_remembered(machine: MachineFactory) -> None:
+    here = machine("nothing-supported", log=True)
+    with Agent(here) as agent:
+        agent.line()
+        here.forget_calls()
+        agent.refresh()
+    assert here.calls() == []
+
+
+def test_not_found_is_remembered(machine: MachineFactory) -> None:
+    """Symbols that an old driver lacks are no calls at all; their older kin are made."""
+    here = machine("old-390", log=True)
+    with Agent(here) as agent:
+        agent.line()
+        agent.refresh()
+    called = Counter(function for function, _ in here.calls())
+    assert called["nvmlDeviceGetMemoryInfo"] == 4
+    assert called["nvmlDeviceGetTemperature"] == 4
+    assert called["nvmlDeviceGetComputeRunningProcesses"] == 4
+
+
+def test_other_errors_are_asked_again(machine: MachineFactory) -> None:
+    """NO_PERMISSION, a timeout, an unknown error may pass."""
+    here = machine(RICH)
+    here.fail("nvmlDeviceGetTemperature*", "TIMEOUT", gpu=0)
+    with Agent(here) as agent:
+        assert agent.line()["gpus"][0]["temperature"] is None
+        here.heal()
+        assert agent.refresh()["gpus"][0]["temperature"] is not None
+
+
+@pytest.mark.parametrize(
+    ("function", "field", "value"),
+    [
+        ("nvmlDeviceGetTemperatureV", "temperature", 50.0),
+        ("nvmlDeviceGetEnforcedPowerLimit", "power_limit", 650.0),
+        ("nvmlDeviceGetPciInfo_v3", "pci_bus_id", "00000000:00:00.0"),
+    ],
+)
+def test_the_older_call_is_made_where_the_newer_has_no_answer(
+    function: str, field: str, value: Any, machine: MachineFactory
+) -> None:
+    here = machine(RICH)
+    here.fail(function, "NOT_SUPPORTED")
+    with Agent(here) as agent:
+        assert agent.line()["gpus"][0][field] == value
+
+
+def test_memory_v1_counts_reserved_as_used(machine: MachineFactory) -> None:
+    here = machine(RICH)
+    here.fail("nvmlDeviceGetMemoryInfo_v2", "FUNCTION_NOT_FOUND", gpu=1)
+    with Agent(here) as agent:
+        new, old = agent.line()["gpus"]
+    memory = here.gpu(0)["memory"]
+    assert (new["memory_used"], new["memory_reserved"]) == (memory["used"], memory["reserved"])
+    memory = here.gpu(1)["memory"]
+    assert old["memory_used"] == memory["used"] + memory["reserved"]
+    assert old["memory_reserved"] is None
+    assert old["memory_total"] == old["memory_used"] + old["memory_free"]
+
+
+def test_a_wrong_handle_is_asked_for_again(machine: MachineFactory) -> None:
+    """INVALID_ARGUMENT of every call is about the handle."""
+    here = machine(RICH)
+    with Agent(here) as agent:
+        agent.line()
+        here.fail("*", "INVALID_ARGUMENT", gpu=0)
+        wrong, good = agent.refresh()["gpus"]
+        assert wrong["error"]
+        assert wrong["temperature"] is None
+        assert good["error"] is None
+        assert good["temperature"] is not None
+        here.heal()
+        back = agent.refresh()["gpus"][0]
+    assert back["error"] is None
+    assert back["temperature"] is not None

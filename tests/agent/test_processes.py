@@ -1,0 +1,281 @@
+"""Facts of real processes, and what becomes of those that are not here."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.agent.driving import Agent, Json, until
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+
+NOBODY = 4194305
+"""Beyond the greatest pid that Linux gives."""
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="starts processes of other users")
+
+WAITS = "import sys; sys.stdout.write('.'); sys.stdout.flush(); sys.stdin.readline(); "
+"""The start of a Python program that says one byte when it runs and goes on when told to."""
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    """A machine of one idle GPU."""
+    return machine({"gpu": {"uuid": "GPU-0"}})
+
+
+class Program:
+    """Python code in a process of its own, which is on GPU 0 of a machine."""
+
+    def __init__(self, here: Machine, code: str, **options: Any) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            **options,
+        )
+        self.wait()
+        here.change(gpu=0, compute=[{"pid": self.process.pid, "used": 1}])
+
+    def wait(self) -> None:
+        """Until it says a byte."""
+        assert self.process.stdout
+        assert self.process.stdout.read(1) == b"."
+
+    @property
+    def name(self) -> str:
+        """The kernel's short name of it."""
+        return Path(f"/proc/{self.process.pid}/comm").read_text().strip()
+
+    def go_on(self) -> None:
+        """Past its next readline."""
+        assert self.process.stdin
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture
+def program(here: Machine) -> Iterator[Any]:
+    """Start a Program; it is killed at the end."""
+    started: list[Program] = []
+
+    def start(code: str, **options: Any) -> Program:
+        started.append(Program(here, code, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
+
+
+def only(frame: Json) -> Json:
+    """The process of a frame that has one."""
+    [process] = frame["processes"]
+    assert isinstance(process, dict)
+    return process
+
+
+def test_facts_are_those_of_psutil(here: Machine, program: Any) -> None:
+    code = f"held = bytearray(64 << 20); held[::4096] = b'x' * len(held[::4096]); {WAITS}"
+    started = time.time()
+    pid = program(code).process.pid
+    with Agent(here) as agent:
+        told = only(agent.line())
+    known = psutil.Process(pid)
+    assert told["pid"] == pid
+    assert told["user"] == known.username() == getpass.getuser()
+    assert told["command"].startswith(f"{sys.executable} -c held = bytearray")
+    assert told["start_time"] == pytest.approx(known.create_time(), abs=1.1)
+    assert told["start_time"] == pytest.approx(started, abs=3)
+    assert told["parent"] == os.getpid()
+    assert told["state"] == "S"
+    assert told["rss"] == pytest.approx(known.memory_info().rss, abs=4 << 20)
+    assert told["rss"] > 64 << 20
+    assert told["cpu"] is None
+
+
+def test_start_times_tell_processes_apart(here: Machine) -> None:
+    """To the hundredth of a second, the same in every frame and for every agent."""
+    for name in ("one", "two"):
+        here.spawn(name, [name])
+        time.sleep(0.03)
+    seen = []
+    for _ in range(2):
+        with Agent(here) as agent:
+            for frame in (agent.line(), agent.refresh()):
+                seen.append([process["start_time"] for process in frame["processes"]])
+    assert len(set(map(tuple, seen))) == 1
+    one, two = seen[0]
+    assert 0.01 < two - one < 5
+
+
+def test_cpu_is_known_from_the_second_frame_on(here: Machine) -> None:
+    pids = [here.spawn("burn", ["burn"], manner="burn"), here.spawn("sleep", ["sleep"])]
+    burning = psutil.Process(pids[0])
+    with Agent(here, interval=0.5) as agent:
+        first = agent.line()
+        used, at = burning.cpu_times().user, time.monotonic()
+        second = agent.line()
+        share = (burning.cpu_times().user - used) / (time.monotonic() - at)
+    assert [process["cpu"] for process in first["processes"]] == [None, None]
+    cpu = {process["pid"]: process["cpu"] for process in second["processes"]}
+    assert cpu[pids[0]] == pytest.approx(share, abs=0.2)
+    assert cpu[pids[0]] > 0.3
+    assert cpu[pids[1]] < 0.1
+    state = {process["pid"]: process["state"] for process in second["processes"]}
+    assert state == {pids[0]: "R", pids[1]: "S"}
+
+
+def test_states(here: Machine, program: Any) -> None:
+    running = program(WAITS).process
+    with Agent(here) as agent:
+        assert only(agent.line())["state"] == "S"
+        running.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, running.pid, os.WSTOPPED | os.WNOWAIT)
+        assert only(agent.refresh())["state"] == "T"
+        running.kill()
+        os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+        zombie = only(agent.refresh())
+        assert zombie["state"] == "Z"
+        assert zombie["command"].startswith(sys.executable)
+    with Agent(here) as agent:
+        assert only(agent.line())["command"].startswith("[python")
+
+
+def test_another_program_in_the_same_process(here: Machine, program: Any) -> None:
+    """exec: the same number and start, another command."""
+    code = WAITS + "import os; os.execvp('sleep', ['sleep', '1000'])"
+    running = program(code)
+    with Agent(here) as agent:
+        before = only(agent.line())
+        running.go_on()
+        until(lambda: running.name == "sleep")
+        after = only(agent.refresh())
+    assert after["command"] == "sleep 1000"
+    assert after["start_time"] == before["start_time"]
+
+
+def test_another_command_line_under_the_same_name(here: Machine, program: Any) -> None:
+    """It is seen after a while: names are read every time, command lines now and then."""
+    again = "print(end='.', flush=True); input()"
+    running = program(
+        WAITS + f"import os; os.execv({sys.executable!r}, ['later', '-c', {again!r}])"
+    )
+    with Agent(here) as agent:
+        agent.line()
+        running.go_on()
+        running.wait()
+        told = {only(agent.refresh())["command"] for _ in range(30)}
+    assert f"later -c {again}" in told
+
+
+def test_a_process_that_names_itself(here: Machine, program: Any) -> None:
+    """prctl changes the short name alone; the command line stays what it is."""
+    rename = "import ctypes; ctypes.CDLL(None).prctl(15, b') R 1 (\\xff\\n', 0, 0, 0); "
+    pid = program(rename + WAITS).process.pid
+    with Agent(here) as agent:
+        told = only(agent.line())
+    assert told["command"].startswith(sys.executable)
+    assert told["parent"] == os.getpid()
+    assert told["start_time"] == pytest.approx(psutil.Process(pid).create_time(), abs=1.1)
+
+
+@ROOT
+@pytest.mark.parametrize("uid", [0, 65534, 54321])
+def test_users(uid: int, here: Machine) -> None:
+    """By name; by number where that has none."""
+    names = {user.pw_uid: user.pw_name for user in pwd.getpwall()}
+    with subprocess.Popen(["sleep", "1000"], user=uid) as sleeping, Agent(here) as agent:
+        here.change(gpu=0, compute=[{"pid": sleeping.pid}])
+        agent.line()
+        assert only(agent.refresh())["user"] == names.get(uid, str(uid))
+        sleeping.kill()
+
+
+@ROOT
+def test_a_process_that_becomes_another_user(here: Machine, program: Any) -> None:
+    """As those that a scheduler starts: first root's, then its user's, then the program."""
+    code = f"import os; {WAITS} os.setuid(65534); os.execv('/bin/sleep', ['sleep', '1000'])"
+    running = program(code)
+    with Agent(here) as agent:
+        assert only(agent.line())["user"] == "root"
+        running.go_on()
+        until(lambda: running.name == "sleep")
+        assert only(agent.refresh())["user"] == pwd.getpwuid(65534).pw_name
+
+
+def test_a_process_that_is_not_here(here: Machine) -> None:
+    """In another PID namespace, or gone: its row stays, with what the driver says."""
+    here.change(gpu=0, compute=[{"pid": NOBODY, "used": 5, "sm": 7}])
+    with Agent(here) as agent:
+        told = only(agent.line())
+    known = ("pid", "gpu_uuid", "type", "gpu_memory", "sm_utilization")
+    assert [told[field] for field in known] == [NOBODY, "GPU-0", "C", 5, 0.07]
+    assert {told[field] for field in told if field not in known} == {None}
+
+
+def test_a_process_that_ends_between_frames(here: Machine, program: Any) -> None:
+    running = program(WAITS).process
+    with Agent(here) as agent:
+        assert only(agent.line())["user"]
+        running.kill()
+        running.wait()
+        told = only(agent.refresh())
+    assert (told["user"], told["command"], told["start_time"]) == (None, None, None)
+    assert told["gpu_memory"] == 1
+
+
+@ROOT
+def test_a_number_that_is_used_again_is_another_process(here: Machine, program: Any) -> None:
+    first = program(WAITS).process
+    with Agent(here, interval=60) as agent:
+        before = only(agent.line())
+        agent.refresh()
+        first.kill()
+        first.wait()
+        after_start = _fork_as(first.pid)
+        try:
+            told = only(agent.refresh())
+        finally:
+            after_start.kill()
+            after_start.wait()
+    assert told["start_time"] > before["start_time"]
+    assert told["command"] == "sleep 999"
+    assert told["cpu"] is None
+
+
+def _fork_as(pid: int) -> subprocess.Popen[bytes]:
+    """A process of that number, which is free."""
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    for _ in range(50):
+        try:
+            last.write_text(str(pid - 1))
+        except OSError:
+            pytest.skip("process numbers cannot be chosen here")
+        process = subprocess.Popen(["sleep", "999"])
+        if process.pid == pid:
+            return process
+        process.kill()
+        process.wait()
+    pytest.skip("somebody else was always quicker")
+
+
+def test_a_process_that_the_agent_may_not_look_into(here: Machine) -> None:
+    """Process 1 shows its name and owner to everybody."""
+    here.change(gpu=0, compute=[{"pid": 1, "used": 1}])
+    with Agent(here) as agent:
+        told = only(agent.line())
+    assert told["user"] == psutil.Process(1).username()
+    assert told["command"]
+    assert told["parent"] == 0

@@ -1,0 +1,45 @@
+"""Frames for tests of what reads them: say only what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gputop.model.frame import Frame, Gpu, Host, Process
+
+GIB = 2**30
+
+
+def gpu(index: int = 0, **fields: Any) -> Gpu:
+    """A healthy, idle GPU."""
+    plain: dict[str, Any] = {
+        "uuid": f"GPU-{index}",
+        "name": "NVIDIA H200",
+        "memory_total": 140 * GIB,
+        "memory_used": 0,
+        "utilization": 0.0,
+    }
+    return Gpu(index=index, **{**plain, **fields})
+
+
+def process(pid: int, on: int | None = 0, **fields: Any) -> Process:
+    """A compute process of alice on a GPU."""
+    plain: dict[str, Any] = {
+        "gpu_uuid": None if on is None else f"GPU-{on}",
+        "start_time": 1000.0,
+        "user": "alice",
+        "command": "python train.py",
+    }
+    return Process(pid=pid, **{**plain, **fields})
+
+
+def frame(
+    gpus: Iterable[Gpu] = (), processes: Iterable[Process] = (), time: float = 2000.0
+) -> Frame:
+    """A frame of one machine; one GPU if none is given."""
+    return Frame(
+        host=Host(name="node", boot_id="boot"),
+        time=time,
+        gpus=tuple(gpus) or (gpu(),),
+        processes=tuple(processes),
+    )

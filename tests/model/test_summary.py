@@ -1,0 +1,66 @@
+"""Which GPUs are free, and who is on which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gputop.model.frame import Gpu, Process
+from gputop.model.summary import free_gpus, is_free, only_display, strangers, users
+from tests.builders import GIB, frame, gpu, process
+
+
+@pytest.mark.parametrize(
+    ("here", "processes", "free"),
+    [
+        (gpu(), [], True),
+        (gpu(memory_used=600 * 2**20), [], True),
+        (gpu(memory_used=GIB), [], False),
+        (gpu(memory_used=None), [], False),
+        (gpu(stale_for=3.0), [], False),
+        (gpu(error="GPU is lost"), [], False),
+        (gpu(), [process(1)], False),
+        (gpu(), [process(1, gpu_memory=0)], False),
+        (gpu(), [process(1, user=None)], False),
+        (gpu(), [process(1, type="C+G")], False),
+        (gpu(), [process(1, type="M+C")], False),
+        (gpu(memory_used=100), [process(1, type="G")], True),
+        (gpu(), [process(1, on=1)], True),
+        (gpu(utilization=None), [], True),
+    ],
+)
+def test_free(here: Gpu, processes: list[Process], free: bool) -> None:
+    now = frame([here, gpu(1, memory_used=GIB)], processes)
+    assert is_free(now, here) is free
+    assert free_gpus(now) == ([here] if free else [])
+
+
+def test_users_are_those_with_compute_processes_most_memory_first() -> None:
+    processes = [
+        process(1, user="bob", gpu_memory=5),
+        process(2, user="alice", gpu_memory=3),
+        process(3, on=1, user="alice", gpu_memory=4),
+        process(4, user="gdm", gpu_memory=90, type="G"),
+        process(5, user=None, gpu_memory=90),
+        process(6, on=1, user="zoe", gpu_memory=None),
+        process(7, on=1, user="carl", gpu_memory=0),
+    ]
+    now = frame([gpu(0), gpu(1)], processes)
+    assert users(now) == ["alice", "bob", "carl", "zoe"]
+    assert users(now, now.gpus[0]) == ["bob", "alice"]
+    assert users(now, now.gpus[1]) == ["alice", "carl", "zoe"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [({}, 0), ({"user": None}, 1), ({"user": None, "type": "G"}, 0), ({"user": None, "on": 1}, 0)],
+)
+def test_strangers(fields: dict[str, Any], count: int) -> None:
+    now = frame([gpu(0), gpu(1)], [process(1, **fields)])
+    assert strangers(now, now.gpus[0]) == count
+
+
+def test_only_display() -> None:
+    now = frame([gpu(0), gpu(1)], [process(1, type="G")])
+    assert [only_display(now, one) for one in now.gpus] == ["display", None]

@@ -1,0 +1,350 @@
+"""The agent at its pipe: what it says first, what it obeys, when it ends; and its reader."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gputop.errors import SourceError
+from gputop.model.frame import SCHEMA
+from gputop.model.protocol import (
+    Refresh,
+    SetInterval,
+    decode_frame,
+    decode_hello,
+    decode_request,
+)
+from gputop.sources.local import LocalSource
+from tests.agent.driving import COMMAND, Agent, Json, gone, until
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+
+ONE_GPU: Json = {"gpu": {"uuid": "GPU-{i}", "temperature": 40}}
+
+
+# What it says and obeys
+
+
+def test_the_first_line_tells_the_schema(machine: MachineFactory) -> None:
+    with Agent(machine(ONE_GPU)) as agent:
+        assert agent.hello["schema"] == SCHEMA
+        assert agent.hello["version"]
+        frame = agent.line()
+    assert frame["schema"] == SCHEMA
+    assert frame["interval"] == 60.0
+    assert frame["time"] == pytest.approx(time.time(), abs=5)
+
+
+def test_hello_comes_before_the_driver_answers(machine: MachineFactory) -> None:
+    with Agent(machine("init-hang")) as agent:
+        assert agent.hello["schema"] == SCHEMA
+
+
+def test_frames_come_at_their_interval(machine: MachineFactory) -> None:
+    with Agent(machine(ONE_GPU), interval=0.2) as agent:
+        times = [agent.line()["time"] for _ in range(6)]
+    assert 0.8 <= times[-1] - times[0] < 3
+    assert all(later > earlier for earlier, later in pairwise(times))
+
+
+def test_refresh_gives_one_frame_now(machine: MachineFactory) -> None:
+    here = machine(ONE_GPU)
+    with Agent(here) as agent:
+        agent.line()
+        here.change(gpu=0, temperature=77)
+        assert agent.refresh(within=5)["gpus"][0]["temperature"] == 77
+        with pytest.raises(TimeoutError):
+            agent.line(within=0.3)
+
+
+def test_a_new_interval_holds_at_once(machine: MachineFactory) -> None:
+    with Agent(machine(ONE_GPU)) as agent:
+        agent.line()
+        agent.ask("interval", seconds=0.1)
+        assert [agent.line(within=5)["interval"] for _ in range(3)] == [0.1] * 3
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(0, 0.1), (-5, 0.1), (1e300, 60.0), (0.25, 0.25)])
+def test_an_interval_is_brought_into_range(
+    asked: float, kept: float, machine: MachineFactory
+) -> None:
+    with Agent(machine(ONE_GPU)) as agent:
+        agent.line()
+        agent.ask("interval", seconds=asked)
+        assert agent.refresh()["interval"] == kept
+
+
+def test_pause_and_resume(machine: MachineFactory) -> None:
+    with Agent(machine(ONE_GPU), interval=0.1) as agent:
+        agent.line()
+        agent.ask("pause", paused=True)
+        with suppress(TimeoutError):
+            agent.line(within=0.4)  # what was under way may still come
+        with pytest.raises(TimeoutError):
+            agent.line(within=0.4)
+        agent.refresh()
+        with pytest.raises(TimeoutError):
+            agent.line(within=0.4)
+        agent.ask("pause", paused=False)
+        for _ in range(3):
+            agent.line()
+
+
+GARBAGE = (
+    b"",
+    b"refresh",
+    b"null",
+    b"[]",
+    b'{"request":"reboot"}',
+    b'{"request":"interval"}',
+    b'{"request":"interval","seconds":"fast"}',
+    b'{"request":"interval","seconds":NaN}',
+    b'{"request":"interval","seconds":1e999}',
+    b'{"request":"pause","paused":"yes"}',
+    b'{"request":"\xff\xfe"}',
+    b"\x00\xff\x1b[2J",
+    b'{"x":' + b"[" * 100_000,
+    b"x" * 1_000_000,
+)
+
+
+def test_lines_that_are_no_request_are_passed_over(machine: MachineFactory) -> None:
+    here = machine(ONE_GPU)
+    with Agent(here) as agent:
+        agent.line()
+        for number, garbage in enumerate(GARBAGE):
+            agent.send(garbage)
+            here.change(gpu=0, temperature=number)
+            frame = agent.refresh()
+            told = (frame["interval"], frame["gpus"][0]["temperature"])
+            assert told == (60.0, number), garbage[:40]
+        agent.close_stdin()
+        assert agent.process.wait(5) == 0
+
+
+def test_unknown_fields_of_a_request_are_passed_over() -> None:
+    """A newer reader may send more."""
+    assert decode_request(b'{"request":"refresh","why":"just so"}') == Refresh()
+
+
+# When it ends
+
+
+@pytest.fixture(params=["quick", "hangs in nvmlInit", "all GPUs hang"])
+def agent(request: pytest.FixtureRequest, machine: MachineFactory) -> Iterator[Agent]:
+    """An agent that was greeted, on drivers of all tempers."""
+    here = machine("init-hang" if "nvmlInit" in request.param else ONE_GPU)
+    with Agent(here, interval=0.2) as started:
+        started.line()
+        if "GPUs" in request.param:
+            here.hang(gpu="all", wakes=False)
+            while started.line()["gpus"][0]["stale_for"] is None:
+                pass
+        yield started
+
+
+def test_it_ends_when_asked(agent: Agent) -> None:
+    agent.ask("stop")
+    assert agent.process.wait(5) == 0
+
+
+def test_it_ends_with_its_standard_input(agent: Agent) -> None:
+    agent.close_stdin()
+    assert agent.process.wait(5) == 0
+
+
+def test_it_ends_when_nobody_reads(agent: Agent) -> None:
+    assert agent.process.stdout
+    agent.process.stdout.close()
+    assert agent.process.wait(5) == 0
+    assert agent.process.stderr
+    assert agent.process.stderr.read() == b""
+
+
+def test_ctrl_c_is_not_for_it(agent: Agent) -> None:
+    agent.process.send_signal(signal.SIGINT)
+    agent.refresh()
+    agent.line()
+    assert agent.process.poll() is None
+
+
+def test_it_starts_with_no_standard_input(machine: MachineFactory) -> None:
+    done = machine(ONE_GPU).run(["sh", "-c", 'exec "$@" <&-', "sh", *COMMAND], timeout=5)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+_READER = """
+import subprocess, sys, time
+agent = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+print(agent.pid, flush=True)
+for line in agent.stdout:
+    pass
+"""
+_STOPPED_READER = _READER.replace("for line in agent.stdout:\n    pass", "time.sleep(60)")
+
+
+@pytest.mark.parametrize("reader", [_READER, _STOPPED_READER], ids=["reads", "does not read"])
+@pytest.mark.parametrize("hangs", [False, True])
+def test_it_ends_when_its_reader_is_killed(
+    reader: str, hangs: bool, machine: MachineFactory
+) -> None:
+    """Frames of 200 processes fill a pipe that nobody reads: the agent is blocked in writing."""
+    many = [{"pid": 4194305 + n, "used": n} for n in range(1000)]
+    here = machine({"gpu": {"uuid": "GPU-{i}", "compute": many}, "gpus": 2}, log=True)
+    if hangs:
+        here.hang("nvmlDeviceGetTemperature*", gpu=1, wakes=False)
+    program = here.popen([sys.executable, "-c", reader, *COMMAND, "--interval", "0.1"])
+    assert program.stdout
+    pid = int(program.stdout.readline())
+    if reader is _STOPPED_READER:
+        until(lambda: _writes(pid), within=10)
+    else:
+        until(lambda: len(here.calls()) > 40)
+    program.kill()
+    program.wait()
+    until(lambda: gone(pid))
+
+
+def _writes(pid: int) -> bool:
+    """Whether the main thread waits in write(1, ...); where the kernel does not tell, its sleep
+    after so many frames is taken for it."""
+    try:
+        number, *arguments = Path(f"/proc/{pid}/syscall").read_text().split()
+    except OSError:
+        return psutil.Process(pid).cpu_times().user > 0.5
+    return number in ("1", "64") and arguments[0] == "0x1"
+
+
+# Its reader
+
+
+@pytest.fixture
+def source(machine: MachineFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSource]:
+    """The frames of a machine with one GPU, as gputop gets them."""
+    _settle_in(machine(ONE_GPU), monkeypatch)
+    with closing(LocalSource(0.1)) as made:
+        yield made
+
+
+def _settle_in(here: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in here.env.items():
+        monkeypatch.setenv(name, value)
+
+
+def _agent_of(parent: int) -> psutil.Process:
+    """Its only agent; those that have ended may not be reaped yet."""
+    [agent] = [
+        child
+        for child in psutil.Process(parent).children()
+        if child.status() != psutil.STATUS_ZOMBIE and COMMAND[1] in child.cmdline()
+    ]
+    return agent
+
+
+def test_a_source_gives_frames(source: LocalSource) -> None:
+    frames = source.frames()
+    assert next(frames).gpus[0].temperature == 40.0
+    source.request(SetInterval(0.5))
+    assert any(next(frames).interval == 0.5 for _ in range(10))
+
+
+def test_a_closed_source_ends_without_a_word(source: LocalSource) -> None:
+    frames = source.frames()
+    next(frames)
+    agent = _agent_of(os.getpid())
+    threading.Timer(0.05, source.close).start()
+    for _ in frames:
+        pass
+    source.close()
+    source.request(Refresh())
+    until(lambda: gone(agent.pid))
+
+
+def test_an_agent_that_dies_is_an_error(source: LocalSource) -> None:
+    frames = source.frames()
+    next(frames)
+    _agent_of(os.getpid()).kill()
+    with pytest.raises(SourceError, match=r"\Athe agent ended with status -9\Z"):
+        for _ in frames:
+            pass
+    source.request(Refresh())
+
+
+@pytest.mark.parametrize(
+    ("says", "error"),
+    [
+        ("raise RuntimeError('no\\x1b[2J')", "ended with status 1: RuntimeError: no\ufffd[2J"),
+        ("os.write(1, b'hello\\n')", "first line is no greeting: JSON is malformed"),
+        ('os.write(1, b\'{"schema":99,"version":"9.9"}\\n\')', "speaks schema 99"),
+        (f'os.write(1, b\'{{"schema":{SCHEMA},"version":"1"}}\\n[]\\n\')', "that is no frame"),
+        ("os.write(1, b'\\xff\\xfe\\n')", "no greeting"),
+        ("os.write(1, b'[' * 100000 + b'\\n')", "no greeting"),
+        ("os._exit(5)", "ended with status 5"),
+    ],
+)
+def test_what_an_agent_says_is_not_trusted(
+    says: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent is made to say it by a module that it imports."""
+    (tmp_path / "pynvml.py").write_text(f"import os\n{says}\nos._exit(0)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with closing(LocalSource(1.0)) as source, pytest.raises(SourceError) as raised:
+        list(source.frames())
+    assert error in str(raised.value)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 400
+
+
+def test_another_version_is_told_what_to_do() -> None:
+    hello = json.dumps({"schema": SCHEMA + 1, "version": "7.0\x1b[2J"}).encode()
+    with pytest.raises(SourceError) as raised:
+        decode_hello(hello)
+    text = str(raised.value)
+    assert f"speaks schema {SCHEMA + 1}, this gputop {SCHEMA}: install the same version" in text
+    assert text.isprintable()
+
+
+def test_errors_quote_nothing_harmful() -> None:
+    frame = {"host": {"name": "h"}, "time": 1, "problem": {"kind": "\x1b[2J" * 999}}
+    with pytest.raises(SourceError) as raised:
+        decode_frame(json.dumps(frame).encode())
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 400
+
+
+def test_a_newer_agent_may_say_more() -> None:
+    frame = {"host": {"name": "h", "x": 1}, "time": 1, "gpus": [{"index": 0, "y": []}], "z": {}}
+    assert decode_frame(json.dumps(frame).encode()).gpus[0].index == 0
+
+
+def test_the_agent_is_out_of_reach_of_the_terminals_signals(source: LocalSource) -> None:
+    """Ctrl-C goes to the whole foreground group; only the screen shall get it."""
+    next(source.frames())
+    assert os.getsid(_agent_of(os.getpid()).pid) != os.getsid(0)
+
+
+def test_serving_once(machine: MachineFactory) -> None:
+    here = machine(ONE_GPU)
+    done = subprocess.run(
+        [*COMMAND, "--once"],
+        env=here.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=10,
+    )
+    hello, frame = map(json.loads, done.stdout.splitlines())
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert hello["schema"] == SCHEMA
+    assert frame["interval"] is None

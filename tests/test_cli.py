@@ -1,0 +1,305 @@
+"""The command line: what is printed where, exit codes, imports, hostile surroundings."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import gputop
+from tests.agent.driving import Json, gone, until
+from tests.conftest import MachineFactory
+from tests.driver.machine import REPOSITORY
+
+GPUTOP = [sys.executable, "-m", "gputop"]
+LINE = " ".join(map(shlex.quote, GPUTOP))
+ONE_GPU: Json = {"gpu": {"name": "NVIDIA H200", "uuid": "GPU-0", "temperature": 40}}
+
+Done = subprocess.CompletedProcess[str]
+
+
+def run(*arguments: str, shell: str = "", env: dict[str, str] | None = None) -> Done:
+    """gputop with these arguments, or a line of bash, in this environment."""
+    command = ["bash", "-o", "pipefail", "-c", shell] if shell else [*GPUTOP, *arguments]
+    environment = {**(os.environ if env is None else env), "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("PYTHONUNBUFFERED", None)  # what is left in a buffer is written at the exit
+    return subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def complaint(done: Done, code: int) -> str:
+    """The one line on standard error of a run that ended with this code and printed nothing."""
+    assert done.stdout == ""
+    assert done.returncode == code
+    assert done.stderr.startswith("gputop: ")
+    assert done.stderr.endswith("\n")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+# Wrong arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--watch"], "--watch goes with --json"),
+        (["--once", "--watch"], "--watch goes with --json"),
+        (["--bad"], "--bad"),
+        (["--json", "--once"], "not allowed with"),
+        (["-i"], "expected one argument"),
+        (["--theme", "pink"], "'pink'"),
+        (["frobnicate"], "'frobnicate'"),
+        (["agent", "--bad"], "--bad"),
+        *(
+            (["-i", seconds], f"'{seconds}' is not a number of seconds from 0.1 to 60")
+            for seconds in ("0", "-1", "0.05", "61", "1e9", "nan", "inf", "fast", "")
+        ),
+    ],
+)
+def test_usage_errors(arguments: list[str], words: str) -> None:
+    assert words in complaint(run(*arguments), 2)
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout == f"gputop {gputop.__version__}\n"
+    done = run("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(word in done.stdout for word in ("--once", "--json", "--watch", "exit status"))
+
+
+# The driver cannot be read
+
+
+@pytest.mark.parametrize("form", ["--once", "--json"])
+@pytest.mark.parametrize(
+    ("scenario", "words"),
+    [
+        ("no-driver", "kernel driver is not loaded"),
+        ("mismatch", "different versions"),
+        ("no-permission", "no permission"),
+        ("no-gpu", "finds no GPU"),
+    ],
+)
+def test_problems(scenario: str, words: str, form: str, machine: MachineFactory) -> None:
+    done = machine({"base": scenario, "processes": None}).run([*GPUTOP, form])
+    assert words in complaint(done, 3)
+
+
+def test_a_driver_that_does_not_answer(machine: MachineFactory) -> None:
+    done = machine("init-hang").run([*GPUTOP, "--once"], timeout=15)
+    assert "has not answered for 5 s" in complaint(done, 3)
+
+
+def test_problems_are_frames_while_watching(machine: MachineFactory) -> None:
+    here = machine({"base": "no-driver", "processes": None})
+    done = run(shell=f"{LINE} --json --watch -i 0.1 | head -2", env=here.env)
+    assert [json.loads(line)["problem"]["kind"] for line in done.stdout.splitlines()] == [
+        "driver_not_loaded"
+    ] * 2
+
+
+@pytest.mark.parametrize("form", ["--once", "--json"])
+def test_an_agent_that_cannot_start(form: str, tmp_path: Path) -> None:
+    (tmp_path / "pynvml.py").write_text("import no_such_module")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+    done = subprocess.run(
+        [*GPUTOP, form], env=environment, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert "the agent ended with status 1: ModuleNotFoundError" in complaint(done, 4)
+
+
+# Streams
+
+
+def test_not_a_terminal(machine: MachineFactory) -> None:
+    """Then gputop alone is one look as text, without a word on a terminal that is not there."""
+    here = machine(ONE_GPU)
+    for line in (f"{LINE} | cat", f"{LINE} < /dev/null", f"{LINE} <&- | cat"):
+        done = run(shell=line, env=here.env)
+        assert done.returncode == 0
+        assert "NVIDIA H200" in done.stdout
+        assert done.stderr == ""
+
+
+def test_a_terminal_that_can_show_nothing(machine: MachineFactory) -> None:
+    here = machine(ONE_GPU)
+    outer, inner = pty.openpty()
+    with here.popen(
+        GPUTOP, env={**here.env, "TERM": "dumb"}, stdin=inner, stdout=inner, stderr=inner
+    ) as program:
+        os.close(inner)
+        assert program.wait(10) == 0
+    text = os.read(outer, 100_000).decode()
+    os.close(outer)
+    assert "TERM=dumb cannot move the cursor; this is one look as text" in text
+    assert "NVIDIA H200" in text
+
+
+def test_json_is_one_line(machine: MachineFactory) -> None:
+    done = machine(ONE_GPU).run([*GPUTOP, "--json"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    assert json.loads(done.stdout)["gpus"][0]["temperature"] == 40
+
+
+def test_a_reader_that_has_seen_enough(machine: MachineFactory) -> None:
+    here = machine(ONE_GPU)
+    line = f"{LINE} --json --watch -i 0.2 | head -2; echo ${{PIPESTATUS[0]}}"
+    done = run(shell=line, env=here.env)
+    *frames, status = done.stdout.splitlines()
+    assert [json.loads(frame)["interval"] for frame in frames] == [0.2, 0.2]
+    assert (status, done.stderr) == ("0", "")
+
+
+@pytest.mark.parametrize("form", ["--once", "--json"])
+def test_an_output_that_takes_nothing(form: str) -> None:
+    done = run(shell=f"{LINE} --demo {form} >/dev/full")
+    assert complaint(done, 1) == (
+        "gputop: cannot write to standard output: No space left on device\n"
+    )
+    done = run(shell=f"{LINE} --demo {form} >&-")
+    assert "standard output is closed" in complaint(done, 1)
+
+
+def test_errors_stay_off_standard_output() -> None:
+    done = run(shell=f"{LINE} --watch 2>&-")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+def test_demo_json_says_that_it_is_one() -> None:
+    done = run("--demo", "--json")
+    assert json.loads(done.stdout)["demo"] is True
+    done = run(shell=f"{LINE} --demo --json --watch -i 0.1 | head -3")
+    frames = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [frame["demo"] for frame in frames] == [True] * 3
+    assert frames[0]["time"] < frames[1]["time"] < frames[2]["time"]
+
+
+@pytest.mark.parametrize("scenario", ["quick", "hangs"])
+def test_ctrl_c(scenario: str, machine: MachineFactory) -> None:
+    """To the process, at any moment; nothing stays behind."""
+    here = machine(ONE_GPU)
+    if scenario == "hangs":
+        here.hang("nvmlDevice*", gpu=0, wakes=False)
+    options: Json = {"stderr": subprocess.PIPE, "start_new_session": True}
+    program = here.popen([*GPUTOP, "--json", "--watch", "-i", "0.2"], **options)
+    assert program.stdout
+    program.stdout.readline()
+    agents = _children(program.pid)
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=5)
+    assert (program.returncode, errors) == (130, "")
+    assert agents
+    for agent in agents:
+        until(partial(gone, agent))
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+# Surroundings
+
+
+TRAPS = ("psutil.py", "signal.py", "pynvml.py", "msgspec.py", "typing.py", "gputop/__init__.py")
+
+
+def trapped(directory: Path) -> Path:
+    """A directory of modules that leave a mark when they are imported."""
+    for name in TRAPS:
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"open({str(directory / 'MARK')!r}, 'a').write({name!r})\n")
+    return directory
+
+
+@pytest.mark.parametrize("form", ["--once", "--json"])
+def test_a_hostile_working_directory(form: str, machine: MachineFactory, tmp_path: Path) -> None:
+    """Nothing is imported from it, by gputop or its agent, when started as it is installed."""
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "gputop"
+    script.write_text("import sys\nfrom gputop.cli import main\nsys.exit(main())\n")
+    (tmp_path / "bin" / "gputop-place.py").write_text("")
+    (tmp_path / "trap").mkdir()
+    here = machine(ONE_GPU)
+    done = subprocess.run(
+        [sys.executable, str(script), form],
+        cwd=trapped(tmp_path / "trap"),
+        env=here.env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert "NVIDIA H200" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "trap" / "MARK").exists()
+
+
+def test_where_the_agent_looks_for_modules(tmp_path: Path) -> None:
+    """Neither in the working directory nor among gputop's own modules, by their short names."""
+    (tmp_path / "pynvml.py").write_text(
+        f"import sys\nopen({str(tmp_path / 'PATH')!r}, 'w').write('\\n'.join(sys.path))\n"
+    )
+    (tmp_path / "here").mkdir()
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+    command = [*GPUTOP, "--once"]
+    subprocess.run(
+        command,
+        cwd=tmp_path / "here",
+        env=environment,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    path = (tmp_path / "PATH").read_text().split("\n")
+    assert path[0] == str(tmp_path)
+    assert not {"", str(tmp_path / "here"), str(REPOSITORY / "gputop")} & set(path)
+
+
+def test_the_trap_works(tmp_path: Path) -> None:
+    """`python -m` looks into the working directory: Python's own rule."""
+    subprocess.run(
+        [sys.executable, "-c", "import psutil"], cwd=trapped(tmp_path), check=True, timeout=30
+    )
+    assert (tmp_path / "MARK").read_text() == "psutil.py"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept_out"),
+    [
+        ("--once", {"textual", "rich", "pynvml", "psutil", "gputop.tui", "asyncio"}),
+        ("--json", {"textual", "rich", "pynvml", "psutil", "gputop.tui", "asyncio"}),
+        ("--demo --once", {"textual", "rich", "pynvml", "psutil", "gputop.agent", "asyncio"}),
+        ("--demo --json", {"textual", "rich", "pynvml", "psutil", "gputop.agent", "asyncio"}),
+        ("agent --once", {"textual", "rich", "gputop.tui", "gputop.export", "asyncio"}),
+        ("--version", {"textual", "rich", "gputop.tui", "gputop.agent", "gputop.export"}),
+    ],
+)
+def test_what_is_imported(arguments: str, kept_out: set[str], machine: MachineFactory) -> None:
+    """A quick look starts quickly; python itself tells every import."""
+    here = machine(ONE_GPU)
+    here.env["PYTHONPROFILEIMPORTTIME"] = "1"
+    done = here.run([*GPUTOP, *arguments.split()])
+    assert done.returncode == 0
+    imported = set(re.findall(r"\| *([\w.]+)$", done.stderr, re.MULTILINE))
+    assert "gputop.cli" in imported
+    found = {name for name in imported if any(f"{name}.".startswith(f"{k}.") for k in kept_out)}
+    assert not found
