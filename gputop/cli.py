@@ -10,9 +10,12 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from importlib import import_module
+from types import ModuleType
 from typing import NoReturn
 
 from gputop import __version__
+from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL
 from gputop.settings import THEMES, Settings
@@ -27,6 +30,7 @@ examples:
   gputop --once                one look, as text
   gputop --json | jq '.gpus[] | select(.utilization == 0) | .index'
   gputop --json --watch -i 5   a line of JSON every 5 seconds
+  gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
 
 exit status: 0 done, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended
 """
@@ -35,7 +39,8 @@ exit status: 0 done, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent en
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; the exit status."""
     try:
-        return _run(_parser().parse_args(arguments))
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        return _run(_parser(words).parse_args(words))
     except GputopError as error:
         _say(str(error))
         return error.exit_code
@@ -51,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="gputop",
         description="Who is on which GPU, and which GPU is cuda:0.",
@@ -73,11 +78,20 @@ def _parser() -> argparse.ArgumentParser:
         help="what bars are drawn with (default: what the locale can show)",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"gputop {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="")
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="")
+    for name, summary in HELP.items():
+        if name in words:
+            _command(name).add_parser(commands)
+        else:
+            commands.add_parser(name, help=summary)
     agent = commands.add_parser("agent", description="Send frames to a gputop that reads them.")
     agent.add_argument("--interval", type=_seconds, default=_DEFAULTS.interval)
     agent.add_argument("--once", dest="agent_once", action="store_true")
     return parser
+
+
+def _command(name: str) -> ModuleType:
+    return import_module(f"gputop.commands.{name}")
 
 
 def _seconds(text: str) -> float:
@@ -95,6 +109,9 @@ def _seconds(text: str) -> float:
 def _run(options: argparse.Namespace) -> int:
     if options.command == "agent":
         return _agent(options)
+    if options.command is not None:
+        status: int = _command(options.command).run(options)
+        return status
     if options.watch and not options.json:
         raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
     if options.json:

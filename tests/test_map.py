@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gputop.commands_map import add_parser, run
+from gputop.commands.map import add_parser, run
 from gputop.errors import GputopError
 from gputop.model.frame import Frame, Gpu, Host, Process
 from gputop.model.protocol import encode
@@ -323,5 +323,5 @@ def test_the_machine_itself(machine: MachineFactory) -> None:
 
 
 def test_it_starts_without_textual() -> None:
-    program = "import sys, gputop.commands_map; sys.exit('textual' in sys.modules)"
+    program = "import sys, gputop.commands.map; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -11,6 +11,8 @@ hidden          gpu, uuid, mig_uuid, reason
 advice          id, severity (error, warning, info), message
 layers          only if asked for: tensorflow (name, gpu, uuid, mig_uuid, memory_limit in
                 bytes; null with an error and a message), memory (gpu, fraction, bytes, fits)
+verified        only if asked for: ok (whether the CUDA driver itself agrees; null: that cannot be
+                told), reason
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from gputop.model.frameworks import FRAMEWORKS, MAIN, device_name
 from gputop.model.inventory import Inventory
 from gputop.model.layers import Selection, claim, tf_logical_devices, tf_visible_device_list
 from gputop.model.mapping import Mapping as Answer
+from gputop.model.probe import Verdict
 from gputop.model.shell import export_line, uuid_export_line
 from gputop.model.text import GIB, MISSING, printable, short_name
 from gputop.model.tflog import TfLog, physical
@@ -60,8 +63,9 @@ def mapping_json(
     advice: Sequence[Advice],
     layers: Layers,
     framework: str | None = None,
+    verdict: Verdict | None = None,
 ) -> str:
-    """The answer as one line of JSON; `layers` is there only if they were asked for."""
+    """The answer as one line of JSON; `layers` and `verified` only if they were asked for."""
     stop = answer.stopped_at
     found: Json = {
         "value": answer.value,
@@ -77,6 +81,8 @@ def mapping_json(
     }
     if layers != Layers():
         found["layers"] = _layers(answer, inventory, layers)
+    if verdict is not None:
+        found["verified"] = msgspec.to_builtins(verdict)
     return json.dumps(found)
 
 
@@ -124,9 +130,11 @@ def mapping_text(
     advice: Sequence[Advice],
     layers: Layers,
     framework: str | None = None,
+    verdict: Verdict | None = None,
 ) -> str:
     """The answer for people, with a line end."""
-    lines = [*_head(answer), *_table(answer, inventory, framework)]
+    lines = [*_head(answer), *([verdict.reason] if verdict else [])]
+    lines += _table(answer, inventory, framework)
     if layers != Layers():
         lines += _layer_lines(_layers(answer, inventory, layers))
     lines += [

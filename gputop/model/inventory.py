@@ -36,6 +36,13 @@ class Inventory(msgspec.Struct, frozen=True):
     usage: dict[int, Usage] = {}
     """By NVML index."""
 
+    holders: dict[int, tuple[int, ...]] = {}
+    """By pid, the NVML indices of the GPUs on which the driver lists it with memory in use."""
+
+    def used_by(self, pid: int) -> tuple[int, ...]:
+        """Give the GPUs on which the driver sees a process compute."""
+        return self.holders.get(pid, ())
+
     def usage_of(self, device: Device) -> Usage:
         """Give what is taken of a device; nothing is known of a MIG device's share."""
         return Usage() if device.instance else self.usage.get(device.index, Usage())
@@ -86,7 +93,14 @@ class _Machine(msgspec.Struct):
 
 def frame_inventory(frame: Frame) -> Inventory:
     """Give the GPUs of a frame, and who is on them."""
-    return _with_users(msgspec.convert(msgspec.to_builtins(frame), _Machine).inventory(), frame)
+    found = msgspec.convert(msgspec.to_builtins(frame), _Machine).inventory()
+    index = {gpu.uuid: gpu.index for gpu in frame.gpus}
+    for process in frame.processes:
+        # A graphics context heeds no variable, and one of 0 bytes is a peer's access.
+        if process.type != "G" and process.gpu_memory != 0 and process.gpu_uuid in index:
+            places = found.holders.get(process.pid, ())
+            found.holders[process.pid] = (*places, index[process.gpu_uuid])
+    return _with_users(found, frame)
 
 
 def _with_users(found: Inventory, frame: Frame) -> Inventory:

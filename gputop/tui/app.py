@@ -13,7 +13,7 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from gputop.errors import SourceError
+from gputop.errors import GputopError, SourceError
 from gputop.model.frame import Frame, Problem
 from gputop.model.history import History
 from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL, Pause, Refresh, SetInterval
@@ -23,6 +23,7 @@ from gputop.sources.local import LocalSource
 from gputop.sources.source import Source
 from gputop.tui import glyphs, manners, terminal, themes
 from gputop.tui.crash import report
+from gputop.tui.keys import KeysInTurn
 from gputop.tui.messages import FrameArrived, SourceEnded
 from gputop.tui.screens.help import HelpScreen
 from gputop.tui.screens.main import MainScreen
@@ -32,7 +33,7 @@ from gputop.tui.widgets.lines import Lines
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
 
-class GputopApp(manners.TerminalApp[None]):
+class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
     """Frames in, pictures out."""
 
     TITLE = "gputop"
@@ -56,7 +57,7 @@ class GputopApp(manners.TerminalApp[None]):
                 show=False),
         Binding("T", "next_theme", "Theme", tooltip="Another theme", id="app.theme", show=False),
         Binding("ctrl+l", "repaint", "Redraw", tooltip="Draw everything again", id="app.redraw",
-                show=False),
+                show=False, priority=True),
     ]  # fmt: skip
 
     def __init__(self, source: Source, settings: Settings) -> None:
@@ -64,10 +65,15 @@ class GputopApp(manners.TerminalApp[None]):
         for theme in themes.THEMES:
             self.register_theme(theme)
         self.theme = _theme(settings.theme)
+        self.set_class(Lines.glyphs.name == "ascii", "-ascii")
+        self.crash: str | None = None
+        """What to say of an internal error, once the terminal is back."""
         self._source = source
         self._generation = 0
         self._interval = settings.interval
         self._paused = False
+        self._wanted = False
+        """Whether a frame was asked for in spite of the pause."""
         self._laid_out = False
         self._history = History()
         self._frame: Frame | None = None
@@ -75,7 +81,6 @@ class GputopApp(manners.TerminalApp[None]):
         self._main = MainScreen(
             environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
         )
-        self._problem = ProblemScreen()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The roles, for themes that do not know them."""
@@ -83,7 +88,8 @@ class GputopApp(manners.TerminalApp[None]):
 
     def _fatal_error(self) -> None:
         """Textual's answer to an exception that nobody caught, in a line instead of a page."""
-        self.panic(report(self._exception or RuntimeError("unknown")))
+        self.crash = report(self._exception or RuntimeError("unknown"))
+        self.panic()
 
     def get_default_screen(self) -> Screen[None]:
         """Frames are shown here."""
@@ -95,8 +101,9 @@ class GputopApp(manners.TerminalApp[None]):
 
     def on_frame_arrived(self, message: FrameArrived) -> None:
         """Show the frame, or why there is nothing to show."""
-        if message.source != self._generation or self._paused:
+        if message.source != self._generation or (self._paused and not self._wanted):
             return
+        self._wanted = False
         self._frame = message.frame
         self._history.append(message.frame)
         if self._laid_out:
@@ -112,7 +119,7 @@ class GputopApp(manners.TerminalApp[None]):
         if frame.problem is not None:
             self._show_problem(frame.host.name, frame.problem)
             return
-        if self.screen is self._problem:
+        if isinstance(self.screen, ProblemScreen):
             self.pop_screen()
         self._show()
 
@@ -125,14 +132,17 @@ class GputopApp(manners.TerminalApp[None]):
 
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
-        bindings = [*self.BINDINGS, *self._main.BINDINGS]
-        found = [binding for binding in bindings if isinstance(binding, Binding)]
-        self.push_screen(HelpScreen(found, Lines.glyphs))
+        everywhere = _bindings(self.BINDINGS, MainScreen.BINDINGS)
+        self.push_screen(HelpScreen(everywhere, _bindings(ProblemScreen.BINDINGS), Lines.glyphs))
 
     async def action_quit(self) -> None:
         """Leave at once, whatever hangs."""
-        self._source.close()
+        self.close_source()
         self.exit()
+
+    def close_source(self) -> None:
+        """End the source of now, which need not be the one that the app began with."""
+        self._source.close()
 
     def action_pause(self) -> None:
         """Stop, or go on."""
@@ -153,6 +163,7 @@ class GputopApp(manners.TerminalApp[None]):
 
     def action_refresh_now(self) -> None:
         """Ask for a frame."""
+        self._wanted = self._paused
         self._source.request(Refresh())
 
     def action_next_theme(self) -> None:
@@ -171,8 +182,9 @@ class GputopApp(manners.TerminalApp[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every action of the keys, and the themes by name."""
-        for binding in (*self.BINDINGS, *self._main.BINDINGS):
-            if isinstance(binding, Binding) and screen is self._main:
+        of_screen = screen.BINDINGS if isinstance(screen, MainScreen | ProblemScreen) else ()
+        for binding in (*self.BINDINGS, *of_screen):
+            if isinstance(binding, Binding):
                 area = (binding.id or "").partition(".")[0]
                 yield SystemCommand(
                     f"{area}: {binding.description.lower()}",
@@ -196,11 +208,16 @@ class GputopApp(manners.TerminalApp[None]):
             self._main.show_frame(self._frame, self._history, self._interval, self._paused)
 
     def _show_problem(self, host: str, problem: Problem) -> None:
-        if self.screen is not self._problem:
-            while self.screen is not self._main:
-                self.pop_screen()
-            self.push_screen(self._problem)
-        self.call_later(self._problem.show_problem, host, problem)
+        for screen in self.screen_stack:  # it may be under the help
+            if isinstance(screen, ProblemScreen):
+                screen.show_problem(host, problem)
+                return
+        while self.screen is not self._main:
+            self.pop_screen()
+        # A new one each time: the one before may still be on its way out.
+        fresh = ProblemScreen()
+        fresh.show_problem(host, problem)
+        self.push_screen(fresh)
 
     def _replace(self, source: Source) -> None:
         self._source.close()
@@ -224,6 +241,10 @@ class GputopApp(manners.TerminalApp[None]):
         threading.Thread(target=read, name="source", daemon=True).start()
 
 
+def _bindings(*groups: Iterable[BindingType]) -> list[Binding]:
+    return [binding for group in groups for binding in group if isinstance(binding, Binding)]
+
+
 def _theme(name: str) -> str:
     """The wanted theme, or the nearest one that the terminal's colours can show."""
     if name in ("dark", "light") and terminal.wants_ansi_theme(os.environ):
@@ -232,8 +253,19 @@ def _theme(name: str) -> str:
 
 
 def run(source: Source, settings: Settings) -> int:
-    """Show the frames of `source` until the user has seen enough; the exit status."""
+    """Show the frames of `source` until the user has seen enough; the exit status.
+
+    GputopError for an error of ours, when the terminal is as it was.
+    """
     override = None if settings.glyphs == "auto" else settings.glyphs
     encoding = getattr(sys.__stderr__, "encoding", None)
     Lines.glyphs = glyphs.choose(terminal.initial_environ(), encoding, override)
-    return manners.run(GputopApp(source, settings))
+    app = GputopApp(source, settings)
+    app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
+    try:
+        status = manners.run(app)
+    finally:
+        app.close_source()
+    if app.crash is not None:
+        raise GputopError(app.crash)
+    return status

@@ -9,19 +9,17 @@ import os
 import tempfile
 import traceback
 
-from rich.text import Text
-
 from gputop.model.text import printable
 
 
-def report(error: BaseException) -> Text:
+def report(error: BaseException) -> str:
     """Write the traceback, without variables, and say in a line where it is."""
     name = type(error).__name__
-    summary = f"gputop: internal error ({name}: {printable(str(error), 200)})"
+    summary = f"internal error ({name}: {printable(str(error), 200)})"
     try:
         descriptor, path = tempfile.mkstemp(prefix="gputop-crash-", suffix=".txt")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             traceback.print_exception(error, file=file)
     except OSError:
-        return Text(summary)
-    return Text(f"{summary}; please report it with {path}")
+        return summary
+    return f"{summary}; please report it with {path}"

@@ -41,7 +41,6 @@ _NO_COLOR = NoColor()
 
 def run(app: App[Any]) -> int:
     """Run the app on this terminal; its exit code, 128 + n if signal n ended it."""
-    compositor.install()
     app.driver_class = TerminalDriver
     # An animated page down sends 30 times the bytes, and reports of mouse movements flood a slow
     # line: neither is worth it where nothing needs a mouse.
@@ -59,6 +58,15 @@ def repaint(app: App[Any]) -> None:
 class TerminalApp(App[ReturnType]):
     """An app that can be trusted with a terminal. Start it by `run`."""
 
+    encoding: str | None = None
+    """Of what is sent; None: of stderr. Characters that it has not are sent as `?`."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        # A screen makes its compositor when it is made, and an app may make screens at once. Of
+        # two kinds of compositor on one terminal, neither would know what the other painted.
+        compositor.install()
+        super().__init__(*arguments, **named)
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's filters, or under NO_COLOR the one that leaves no colour.
 
@@ -66,6 +74,11 @@ class TerminalApp(App[ReturnType]):
         an ANSI theme that is set later into black on black.
         """
         return [_NO_COLOR] if self.no_color else super().get_line_filters()
+
+    def on_resize(self) -> None:
+        """Draw every line again, even if the size is the same: a terminal that was small for a
+        moment has lost what did not fit."""
+        repaint(self)
 
     def action_repaint(self) -> None:
         """Draw every line again."""
@@ -155,8 +168,9 @@ class TerminalDriver(LinuxDriver):
         stream = cast(TextIO, sys.__stderr__)
         self._output = TerminalOutput.open(stream.fileno())
         if self._output is not None:
+            encoding = getattr(app, "encoding", None) or stream.encoding
             self._file = io.TextIOWrapper(
-                io.BufferedWriter(self._output), stream.encoding, errors="replace", newline=""
+                io.BufferedWriter(self._output), encoding, errors="replace", newline=""
             )
 
     def write(self, data: str) -> None:
@@ -166,6 +180,15 @@ class TerminalDriver(LinuxDriver):
             compositor.forget()
         else:
             writer.write(data)
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Of the terminal itself: COLUMNS and LINES, where exported, are those of an old one."""
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(self.fileno)
+            if size.columns and size.lines:
+                return size.columns, size.lines
+        size_: tuple[int, int] = super()._get_terminal_size()
+        return size_
 
     def start_application_mode(self) -> None:
         if self._output is not None:

@@ -16,6 +16,7 @@ from pathlib import Path
 ERAS = (390, 450, 535, 580)
 SOURCES = Path(__file__).parent
 LIBRARY = ("scenario.c", "call.c", "system.c", "device.c", "process.c")
+CUDA = ("scenario.c", "call.c", "cuda.c")
 FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
 
 
@@ -26,12 +27,14 @@ class BuildError(RuntimeError):
 def library(directory: Path | None = None, era: int = 580) -> Path:
     """Path of `libnvidia-ml.so.1` as drivers of that era had it, built if need be.
 
+    `libcuda.so.1` stands beside it.
     directory: where results are kept; the user's cache under the temporary directory if None.
     Raises BuildError when there is no compiler, when it fails, and for an unknown era.
     """
     if era not in ERAS:
         raise BuildError(f"no driver era {era}; there are {', '.join(map(str, ERAS))}")
     options = (f"-DERA={era}", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
+    _built(directory, f"{era}/libcuda.so.1", CUDA, options, ("-lm",))
     return _built(directory, f"{era}/libnvidia-ml.so.1", LIBRARY, options, ("-lm",))
 
 

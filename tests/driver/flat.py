@@ -46,6 +46,8 @@ def _lines(scenario: Scenario, pids: Mapping[str, int], start: float) -> Iterato
     for key in _MACHINE:
         if scenario[key] is not None:
             yield f"value {key} {_value(scenario[key])}"
+    if scenario["cuda_order"] is not None:
+        yield f"value cuda_order {_value(','.join(map(str, scenario['cuda_order'])))}"
     for gpu in scenario["gpus"]:
         yield "gpu"
         yield from _gpu(gpu, pids)

@@ -6,6 +6,8 @@
       "era": 580,                    which symbols the library has: 390, 450, 535 or 580
       "init": {"error": "DRIVER_NOT_LOADED"},       a call override for nvmlInit*
       "latency_ms": 0.2,             of every call; "serialize": true makes calls wait in turn
+      "cuda_order": [2, 0, 1],       how CUDA counts the GPUs unless by PCI bus id; who is not in it
+                                     is not counted (null: as they stand in "gpus")
       "frozen_at": 12.5,             moving values stand at that second of the scenario
       "gpu": {...},                  what all GPUs have
       "gpus": 8,                     or a list; an entry merges over "gpu", "count" repeats it
@@ -15,7 +17,8 @@
 
 A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
 
-    name, uuid, serial, vbios        texts; "{i}" or "{i:02x}" in any text is the GPU's index
+    name, uuid, cuda_uuid (where CUDA's differs: this stands for a MIG device), serial, vbios
+                                     texts; "{i}" or "{i:02x}" in any text is the GPU's index
     index, minor                     the index, unless given
     pci             bus_id, device_id, subsystem_id
     memory, bar1    total, used, and reserved of memory       (bytes)
@@ -56,7 +59,8 @@ a word is that number. Words are bytes through os.fsencode: "\\udcff" is the byt
 A call override: {"function": "nvmlDeviceGetPower*" or a list ("*" if absent), "gpu": 3 or "all"
 (absent: machine calls too), "error": name or number, "ms": latency, "hang": true (for ever) or
 "while" (as long as this override applies), "after", "until": seconds since the start}. The first
-that applies is the one that counts.
+that applies is the one that counts. CUDA's functions (cuInit, ...) have CUDA's error numbers;
+-11 there: the program dies of signal 11.
 """
 
 import copy
@@ -80,6 +84,7 @@ _DEFAULT: Scenario = {
     "latency_ms": 0,
     "serialize": False,
     "frozen_at": None,
+    "cuda_order": None,
     "gpus": 1,
     "processes": {},
     "calls": [],

@@ -17,8 +17,11 @@ from gputop.tui.glyphs import Glyphs
 
 _MOVING = (
     ("up down j k", "select a row; the cursor stays on its process"),
-    ("PgUp PgDn Home End", "by screenfuls, to the ends"),
+    ("PgUp PgDn ^B ^F", "by screenfuls"),
+    ("Home End g G", "to the first row, to the last"),
     ("Tab", "to the next pane"),
+    ("Enter", "leave the filter or the value, and keep what was typed"),
+    ("^P", "every action by name"),
 )
 
 
@@ -31,9 +34,12 @@ class HelpScreen(ModalScreen[None]):
         Binding("k", "up", "Up", id="help.up", show=False),
     ]
 
-    def __init__(self, bindings: Iterable[Binding], glyphs: Glyphs) -> None:
+    def __init__(
+        self, bindings: Iterable[Binding], of_problem: Iterable[Binding], glyphs: Glyphs
+    ) -> None:
         super().__init__()
         self._described = list(bindings)
+        self._of_problem = list(of_problem)
         self._glyphs = glyphs
 
     def compose(self) -> ComposeResult:
@@ -58,6 +64,9 @@ class HelpScreen(ModalScreen[None]):
         for keys, text in _MOVING:
             yield from _line(keys, text)
         for binding in self._described:
+            yield from _line(_names(binding), binding.tooltip or binding.description)
+        yield ("\nWithout a driver\n", "bold")
+        for binding in self._of_problem:
             yield from _line(_names(binding), binding.tooltip or binding.description)
         yield ("\nSigns\n", "bold")
         yield from self._signs()

@@ -15,12 +15,13 @@ from gputop.model.history import History
 from gputop.model.metrics import PROCESS
 from gputop.tui.screens.sort import SortScreen
 from gputop.tui.widgets.bars import Heading, KeyLine
+from gputop.tui.widgets.editor import Editor
 from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.mappingpane import MappingPane
 from gputop.tui.widgets.processes import ProcessTable
 
 _SHORT = 34
-"""Lines under which the mapping is one line until it is asked for."""
+"""Lines under which the mapping of many GPUs is one line until it is asked for."""
 _TINY = 14
 """Lines under which it is not shown until then."""
 _WANTED_PROCESSES = 8
@@ -36,7 +37,7 @@ def _key(
     )  # fmt: skip
 
 
-class FilterInput(Input):
+class FilterInput(Editor):
     """The filter, edited in the bottom line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -85,12 +86,11 @@ class MainScreen(Screen[None]):
         yield MappingPane(*self._start, id="mapping")
         with Horizontal(id="filter-line"):
             yield KeyLine([("/", "filter")], id="filter-label")
-            yield FilterInput(compact=True, select_on_focus=False, max_length=256, id="filter")
+            yield FilterInput("", most=1024, id="filter")
         yield KeyLine(self._shown_keys(), id="keys")
 
     def on_mount(self) -> None:
-        """A cursor that does not blink costs nothing."""
-        self.query_one(FilterInput).cursor_blink = False
+        """Share the lines before the first frame."""
         self._lay_out()
 
     def show_frame(self, frame: Frame, history: History, interval: float, paused: bool) -> None:
@@ -104,13 +104,17 @@ class MainScreen(Screen[None]):
         self.query_one(ProcessTable).show_frame(frame)
         self.query_one(MappingPane).show_frame(frame)
 
+    def on_table_scrolled(self) -> None:
+        """Say so where not all GPUs are in sight."""
+        self.query_one(ProcessTable).say_above(self.query_one(GpuPane).hidden)
+
     def on_resize(self) -> None:
         """Another size: other shares."""
         self._lay_out()
 
     def action_filter(self) -> None:
         """Edit the filter, below."""
-        self.query_one("#filter-line").add_class("-open")
+        self.query_one("#filter-line").display = True
         self.query_one("#keys").display = False
         self.query_one(FilterInput).focus()
 
@@ -120,7 +124,7 @@ class MainScreen(Screen[None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the filter, close the line."""
-        self.query_one("#filter-line").remove_class("-open")
+        self.query_one("#filter-line").display = False
         self.query_one("#keys").display = True
         self.set_focus(self.query_one(ProcessTable))
 
@@ -148,7 +152,7 @@ class MainScreen(Screen[None]):
 
     def action_mapping(self) -> None:
         """Open the pane if it is a line, and edit."""
-        self._mapping_open = self.size.height < _SHORT
+        self._mapping_open = self._short
         self._lay_out()
         self.query_one(MappingPane).edit()
 
@@ -186,17 +190,29 @@ class MainScreen(Screen[None]):
             if isinstance(binding, Binding) and binding.show
         ]
 
+    @property
+    def _count(self) -> int:
+        return len(self._frame.gpus) if self._frame else 1
+
+    @property
+    def _needed(self) -> int:
+        """Lines for all panes: two at the ends, GPUs with labels, processes, mapping."""
+        return 2 + (self._count + 1) + (_WANTED_PROCESSES + 2) + (min(self._count, 8) + 3)
+
+    @property
+    def _short(self) -> bool:
+        return self.size.height < min(_SHORT, self._needed)
+
     def _lay_out(self) -> None:
         """Share the lines: GPUs first, but never so many that no process is left to see."""
-        height = self.size.height
-        short = height < _SHORT
-        count = len(self._frame.gpus) if self._frame else 1
+        height, count, short = self.size.height, self._count, self._short
         pane, mapping = self.query_one(GpuPane), self.query_one(MappingPane)
         pane.head_lines = 0 if short else 1
         closed = short and not self._mapping_open
         mapping.set_class(closed, "-line")
         mapping.display = not closed or height >= _TINY
-        mapping_lines = min(count, 8) + 3 if not closed else int(height >= _TINY)
+        spare = min(2, max(0, height - self._needed))  # for reasons, and for what is hidden
+        mapping_lines = min(count, 8) + 3 + spare if not closed else int(height >= _TINY)
         if short and not closed:
             mapping_lines = min(mapping_lines, max(4, height // 3))
         self.query_one("#mapping-result").styles.height = max(1, mapping_lines - 1)

@@ -26,20 +26,24 @@ class ProblemScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: Content | None = None
+        self._content = Content()
 
     def compose(self) -> ComposeResult:
         """Text in the middle, the keys below."""
         with VerticalScroll():
-            yield Static(id="problem")
+            yield Static(self._content, id="problem")
         yield KeyLine([("r", "try again"), ("d", "demo"), ("?", "help"), ("q", "quit")])
 
     def show_problem(self, host: str, problem: Problem) -> None:
-        """In words; the screen is left alone while they stay the same."""
+        """In words; the screen is left alone while they stay the same.
+
+        It may be called before the screen is made.
+        """
         content = Content.assemble(*_parts(host, problem))
-        if content != self._shown:
-            self._shown = content
-            self.query_one("#problem", Static).update(content)
+        if content != self._content:
+            self._content = content
+            for text in self.query("#problem").results(Static):
+                text.update(content)
 
 
 def _parts(host: str, problem: Problem) -> Iterator[tuple[str, str] | str]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from gputop.model import summary
 from gputop.model.frame import Frame
 from gputop.model.text import MISSING, percent, size
-from gputop.tui.widgets.lines import Lines, Piece, spread
+from gputop.tui.widgets.columns import cut
+from gputop.tui.widgets.lines import Lines, Piece, spread, width_of
 
 
 class Heading(Lines):
@@ -41,8 +42,9 @@ class Heading(Lines):
             wide = self.size.width >= 110
             left.append(("DEMO, an invented machine" if wide else "DEMO", "notice"))
         else:
-            left.append((self.glyphs.text(frame.host.name), "text"))
-        room = self.size.width - sum(len(text) for text, _ in (*left, *right)) - 1
+            host = self.glyphs.text(frame.host.name)
+            left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
+        room = self.size.width - width_of([*left, *right]) - 1
         for fact, role in self._facts(frame):
             text = f" {self.glyphs.separator} {fact}"
             if len(text) > room:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 
-from gputop.tui.widgets.lines import Piece
+from gputop.tui.widgets.lines import Piece, width_of
 
 R = TypeVar("R")
 
@@ -94,9 +94,16 @@ def heading(fitted: Fitted[R], gap: int, marked: str | None = None, mark: str = 
     return pieces
 
 
+def cut(text: str, width: int, ellipsis: str) -> str:
+    """At most `width` cells of a text."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - cell_len(ellipsis))) + ellipsis
+
+
 def sized(pieces: Sequence[Piece], width: int, ellipsis: str, left: bool) -> list[Piece]:
     """Cut or pad to `width` cells; what is cut ends in an ellipsis."""
-    length = sum(cell_len(text) for text, _ in pieces)
+    length = width_of(pieces)
     if length <= width:
         padding = (" " * (width - length), "text")
         return [*pieces, padding] if left else [padding, *pieces]

@@ -46,6 +46,14 @@ class GpuPane(Table[Gpu]):
         self._fit()
         super().on_resize()
 
+    @property
+    def hidden(self) -> str:
+        """Which GPUs are in sight, where not all of them are."""
+        first, last, total = self.span
+        if last - first + 1 >= total:
+            return ""
+        return f"GPU {self._rows[first - 1].index}-{self._rows[last - 1].index} of {total}"
+
     def head(self, y: int) -> Iterable[Piece]:
         """The labels."""
         return [(" ", "quiet"), *heading(self._columns, self._gap)]
@@ -88,7 +96,7 @@ class GpuPane(Table[Gpu]):
         name = min(_MAX_NAME, max(4, name))
         columns = [
             Column("index", "GPU", 3, 3, 0, self._plain("index")),
-            Column("name", "NAME", min(name, 8), name, 4, self._product, left=True),
+            Column("name", "NAME", min(name, 14), name, 4, self._product, left=True),
             Column("bar", "MEM", 8, 24, 5, self._memory_bar, left=True),
             Column("memory", "GiB", 11, 11, 3, self._memory),
             Column("share", "%", 4, 4, 10, self._memory_share),
@@ -99,7 +107,7 @@ class GpuPane(Table[Gpu]):
             Column("power", "POWER", 5, 8, 4, self._power),
             Column("clock", "CLOCK", 5, 5, 8, self._plain("sm_clock")),
             Column("pstate", "PERF", 4, 4, 7, self._plain("pstate")),
-            Column("who", "WHO", 8, 14, 3, self._who, left=True),
+            Column("who", "WHO", 10, 20, 3, self._who, left=True),
         ]
         if any(gpu.fan is not None for gpu in gpus):
             columns.insert(-1, Column("fan", "FAN%", 4, 4, 7, self._plain("fan")))
@@ -187,7 +195,7 @@ class GpuPane(Table[Gpu]):
             return [("free", "good")]
         if gpu.memory_used is None or gpu.stale_for is not None:
             return [(self.glyphs.not_available, "quiet")]
-        return [(summary.only_display(frame, gpu) or "no process listed", "quiet")]
+        return [(summary.only_display(frame, gpu) or "no process", "quiet")]
 
 
 def _used_share(gpu: Gpu) -> float | None:

@@ -84,8 +84,9 @@ class Lines(Widget):
         super().notify_style_update()
 
     def on_resize(self) -> None:
-        """Another width: no line is what it was."""
+        """Another width: no line is what it was, also while no frame comes."""
         self._painted.clear()
+        self.refresh()
 
     def _segments(self, y: int) -> list[Segment]:
         """Neighbours of one role are one segment: fewer to send and to compare."""
@@ -98,12 +99,16 @@ class Lines(Widget):
         return [Segment(text, self.role_style(role)) for text, role in merged]
 
 
+def width_of(pieces: Iterable[Piece]) -> int:
+    """How many cells pieces take."""
+    return sum(cell_len(text) for text, _ in pieces)
+
+
 def spread(
     left: Sequence[Piece], right: Sequence[Piece], width: int, fill: str = " "
 ) -> list[Piece]:
     """Pieces at both ends of a line; what is at the right gives way if there is no room."""
-    taken = sum(cell_len(text) for text, _ in left)
-    wanted = sum(cell_len(text) for text, _ in right)
+    taken, wanted = width_of(left), width_of(right)
     if taken + wanted > width:
         return [*left, (fill * max(0, width - taken), "quiet")]
     return [*left, (fill * (width - taken - wanted), "quiet"), *right]

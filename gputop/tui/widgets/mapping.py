@@ -15,11 +15,13 @@ from gputop.model.visibility import (
     normalize_bus_id,
     resolve,
 )
-from gputop.tui.widgets.columns import sized
-from gputop.tui.widgets.lines import Lines, Piece, spread
+from gputop.tui.widgets.columns import cut, sized
+from gputop.tui.widgets.lines import Lines, Piece, spread, width_of
 from gputop.tui.widgets.table import Table
 
 _LITTLE_FREE = 0.05
+_WIDE = 100
+"""Cells from which there is room for bus ids."""
 _CERTAINTY_ROLES = {"exact": "good", "expected": "text", "predicted": "notice", "unknown": "alarm"}
 Line = list[Piece]
 
@@ -69,11 +71,13 @@ class MappingLine(Lines):
     def pieces(self, y: int) -> Iterable[Piece]:
         """The rule with variable, devices and certainty."""
         line, mapping = self.glyphs.rule, self._mapping
-        text, role = certainty(mapping)
-        left: Line = [(f"{line} ", "track"), (self.glyphs.text(variable(mapping)), "heading")]
-        left.append((f" {line * 2} ", "track"))
-        right: Line = [(f" {line * 2} ", "track"), (text, role), (f" {line}", "track")]
-        room = self.size.width - sum(len(t) for t, _ in (*left, *right))
+        name = cut(self.glyphs.text(variable(mapping)), self.size.width // 2, self.glyphs.ellipsis)
+        left: Line = [(f"{line} ", "track"), (name, "heading"), (f" {line * 2} ", "track")]
+        if mapping.order is not None:
+            order = self.glyphs.text(printable(mapping.order, 14))
+            left += [(order, "text"), (f" {line * 2} ", "track")]
+        right: Line = [(f" {line * 2} ", "track"), certainty(mapping), (f" {line}", "track")]
+        room = self.size.width - width_of([*left, *right])
         names = sized(list(self._names()), max(0, room), self.glyphs.ellipsis, left=True)
         return spread([*left, *names], right, self.size.width, line)
 
@@ -118,7 +122,8 @@ class MappingResult(Table[Line]):
             yield self._device(k, gpus[device.index], frame)
         if mapping.visible is None:
             yield [("  ", "text"), (self._unordered(mapping), "notice")]
-        if mapping.visible is None or mapping.certainty == "expected":
+        said = any(entry.message == mapping.because for entry in mapping.entries)
+        if not said and (mapping.visible is None or mapping.certainty == "expected"):
             yield [(f"  {self.glyphs.text(mapping.because)}", "quiet")]
         if mapping.visible == ():
             yield [("  no GPU is visible", "alarm")]
@@ -133,10 +138,11 @@ class MappingResult(Table[Line]):
         torch, tensorflow = (device_name(framework, k) for framework in MAIN)
         place = normalize_bus_id(gpu.pci_bus_id)
         bus = "-" if place is None else f"{place[0]:04x}:{place[1]:02x}:{place[2]:02x}.0"
+        bus = f"{bus}  " if self.size.width >= _WIDE else ""
         line: Line = [
             (f"  {torch:<8} {tensorflow:<15} ", "heading"),
             (f"{self.glyphs.to}  ", "quiet"),
-            (f"GPU {gpu.index:<2} {self.glyphs.text(short_name(gpu.name))}  {bus}  ", "text"),
+            (f"GPU {gpu.index:<2} {self.glyphs.text(short_name(gpu.name))}  {bus}", "text"),
         ]
         if gpu.memory_free is None:
             return [*line, ("free memory is not known", "quiet")]

@@ -11,9 +11,9 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from gputop.model.frame import Frame
-from gputop.model.text import printable
 from gputop.model.visibility import FASTEST_FIRST, PCI_BUS_ID, Mapping, resolve
-from gputop.tui.widgets.lines import Lines, Piece
+from gputop.tui.widgets.editor import Editor, harmless
+from gputop.tui.widgets.lines import Lines, Piece, width_of
 from gputop.tui.widgets.mapping import (
     MappingLine,
     MappingResult,
@@ -23,6 +23,8 @@ from gputop.tui.widgets.mapping import (
 )
 
 _ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
+_LEAST_EDITOR = 24
+"""Cells of the editor without which the order is left out."""
 
 
 class _Label(Lines):
@@ -30,7 +32,7 @@ class _Label(Lines):
 
     def show(self, pieces: list[Piece]) -> None:
         self._pieces = pieces
-        self.styles.width = sum(len(text) for text, _ in pieces)
+        self.styles.width = width_of(pieces)
         self._painted.clear()
         self.refresh()
 
@@ -40,7 +42,7 @@ class _Label(Lines):
         return self._pieces
 
 
-class ValueInput(Input):
+class ValueInput(Editor):
     """The value of CUDA_VISIBLE_DEVICES. Empty is a value too: it hides every GPU."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,20 +64,13 @@ class MappingPane(Vertical):
         """Head with the editor, result; or the line."""
         with Horizontal(id="mapping-head"):
             yield _Label(id="mapping-name")
-            yield ValueInput(
-                self._value or "",
-                compact=True,
-                select_on_focus=False,
-                max_length=4096,
-                id="mapping-value",
-            )
+            yield ValueInput(self._value or "", most=4096, id="mapping-value")
             yield _Label(id="mapping-state")
         yield MappingResult(id="mapping-result")
         yield MappingLine(id="mapping-line")
 
     def on_mount(self) -> None:
-        """A cursor that does not blink costs nothing."""
-        self.query_one(ValueInput).cursor_blink = False
+        """The head is there before the first frame."""
         self._show_head()
 
     @property
@@ -108,8 +103,11 @@ class MappingPane(Vertical):
         self._update()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Every key gives an answer."""
+        """Every key gives an answer. The first event is no key: it tells of the value at the
+        start, which may hold what the editor does not."""
         event.stop()
+        if self._value is not None and event.value == harmless(self._value):
+            return
         self._value = event.value
         self._update()
 
@@ -117,11 +115,11 @@ class MappingPane(Vertical):
         frame = self._frame
         if frame is None:
             return
-        devices = devices_of(frame)
-        asked = (self._value, self._order, devices)
+        devices, version = devices_of(frame), frame.driver_version
+        asked = (self._value, self._order, devices, version)
         if asked != self._asked:
             self._asked = asked
-            self._mapping = resolve(self._value, devices, order=self._order)
+            self._mapping = resolve(self._value, devices, order=self._order, driver_version=version)
             self._show_head()
         self.query_one(MappingLine).show_mapping(self._mapping, frame)
         self.query_one(MappingResult).show_mapping(self._mapping, frame)
@@ -132,19 +130,14 @@ class MappingPane(Vertical):
         name = (
             "CUDA_VISIBLE_DEVICES is unset " if mapping.value is None else "CUDA_VISIBLE_DEVICES="
         )
-        self.query_one("#mapping-name", _Label).show(
-            [
-                (f"{rule} ", "track"),
-                ("Mapping ", "heading"),
-                (f"{rule * 2} ", "track"),
-                (name, "text"),
-            ]
-        )
-        word, role = certainty(mapping)
-        order = result.glyphs.text(printable(order_text(mapping), 64))
-        short = self.size.width < 100
-        state: list[Piece] = [] if short else [(f" {rule * 2} ", "track"), (order, "text")]
-        state += [(f" {rule * 2} ", "track"), (word, role), (f" {rule}", "track")]
+        label: list[Piece] = [(f"{rule} ", "track"), ("Mapping ", "heading")]
+        label += [(f"{rule * 2} ", "track"), (name, "text")]
+        self.query_one("#mapping-name", _Label).show(label)
+        order = result.glyphs.text(order_text(mapping))
+        ordered: list[Piece] = [(f" {rule * 2} ", "track"), (order, "text")]
+        state: list[Piece] = [(f" {rule * 2} ", "track"), certainty(mapping), (f" {rule}", "track")]
+        if width_of([*label, *ordered, *state]) + _LEAST_EDITOR <= self.size.width:
+            state = [*ordered, *state]
         self.query_one("#mapping-state", _Label).show(state)
 
     def on_resize(self) -> None:

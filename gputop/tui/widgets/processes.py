@@ -9,7 +9,7 @@ from gputop.model.frame import Frame
 from gputop.model.metrics import PROCESS, ProcessRow
 from gputop.model.text import MISSING
 from gputop.tui.themes import user_role
-from gputop.tui.widgets.columns import Column, fit, heading, row
+from gputop.tui.widgets.columns import Column, cut, fit, heading, row
 from gputop.tui.widgets.lines import Piece, spread
 from gputop.tui.widgets.table import Table
 
@@ -38,10 +38,17 @@ class ProcessTable(Table[ProcessRow]):
         self.descending = True
         self.filter = ""
         self.full_command = False
+        self.above = ""
+        """What the rule says of the pane above it."""
         self._shift = 0
         self._frame: Frame | None = None
         self._total = 0
         self._columns: list[tuple[Column[ProcessRow], int]] = []
+
+    def say_above(self, text: str) -> None:
+        """Say something of the pane above, in the rule between the two."""
+        self.above = text
+        self.sync()
 
     def show_frame(self, frame: Frame) -> None:
         """Another frame."""
@@ -62,15 +69,18 @@ class ProcessTable(Table[ProcessRow]):
         self._arrange()
 
     def action_shift(self, direction: int) -> None:
-        """Scroll the command line sideways."""
+        """Scroll the command line sideways, until the end of the longest is in sight."""
         longest = max((len(self._command_of(row_)) for row_ in self._rows), default=0)
-        self._shift = min(max(0, self._shift + direction * _SHIFT), max(0, longest - 1))
+        seen = next((width for column, width in self._columns if column.id == "command"), 1)
+        self._shift = min(max(0, self._shift + direction * _SHIFT), max(0, longest - seen))
+        self._fit()
         self.sync()
 
     def action_toggle_command(self) -> None:
         """The script first, or the whole line."""
         self.full_command = not self.full_command
         self._shift = 0
+        self._fit()
         self.sync()
 
     def on_resize(self) -> None:
@@ -92,6 +102,13 @@ class ProcessTable(Table[ProcessRow]):
         lead = self.glyphs.cursor if selected else " "
         return [(lead, role or "text"), *pieces]
 
+    def empty(self) -> Iterable[Piece]:
+        """Why there is no row."""
+        if self._frame is None:
+            return ()
+        fits_none = "no process fits the filter; Esc drops it"
+        return [(f"  {fits_none if self._total else 'no process is on a GPU'}", "quiet")]
+
     @property
     def _gap(self) -> int:
         return 2 if self.size.width >= 110 else 1
@@ -103,9 +120,13 @@ class ProcessTable(Table[ProcessRow]):
         place = f"{first}-{last} of {count}" if last - first + 1 < shown else count
         label = PROCESS[self.sort_id].label
         mark = self.glyphs.descending if self.descending else self.glyphs.ascending
-        left: list[Piece] = [(f"{line} ", "track"), ("Processes ", "heading")]
+        left: list[Piece] = [(f"{line} ", "track")]
+        if self.above:
+            left += [(f"{self.above} ", "notice"), (f"{line * 2} ", "track")]
+        left.append(("Processes ", "heading"))
         if self.filter:
-            filter_text = self.glyphs.text(self.filter)
+            most = max(8, self.size.width // 3)
+            filter_text = cut(self.glyphs.text(self.filter), most, self.glyphs.ellipsis)
             left += [(f"{line * 2} ", "track"), (f"filter: {filter_text} ", "notice")]
         right: list[Piece] = [
             (f" sort: {label} {mark} ", "quiet"),
@@ -144,12 +165,14 @@ class ProcessTable(Table[ProcessRow]):
     def _column(self, metric_id: str, width: int) -> Column[ProcessRow]:
         metric = PROCESS[metric_id]
         draw: Callable[[ProcessRow, int], Sequence[Piece]]
+        label = metric.label
         if metric_id == "command":
             least, most, draw = _LEAST_COMMAND, _LEAST_COMMAND, self._command
+            label += f" from {self._shift}" if self._shift else ""
         else:
             least = most = max(width, len(metric.label) + (metric_id == self.sort_id))
             draw = self._user if metric_id == "user" else self._plain(metric_id)
-        return Column(metric_id, metric.label, least, most, _RANKS[metric_id], draw, metric.left)
+        return Column(metric_id, label, least, most, _RANKS[metric_id], draw, metric.left)
 
     def _plain(self, metric_id: str) -> Callable[[ProcessRow, int], Sequence[Piece]]:
         metric = PROCESS[metric_id]

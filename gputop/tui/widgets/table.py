@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from textual.binding import Binding, BindingType
+from textual.message import Message
 
 from gputop.tui.widgets.lines import Lines, Piece
 
@@ -29,11 +30,16 @@ class Table(Lines, Generic[R], can_focus=True):
 
     head_lines = 1
 
+    class Scrolled(Message):
+        """Other rows are in sight."""
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._rows: Sequence[R] = ()
         self._keys: list[Hashable] = []
         self._cursor: Hashable | None = None
+        """The key of the selected row, which may not be among the rows of now."""
+        self._in_sight = False
         self._place = 0
         self._top = 0
 
@@ -45,10 +51,14 @@ class Table(Lines, Generic[R], can_focus=True):
         """The content of a row."""
         raise NotImplementedError
 
+    def empty(self) -> Iterable[Piece]:
+        """The content of the first line where there is no row."""
+        return ()
+
     @property
     def selected(self) -> R | None:
         """The row under the cursor."""
-        return None if self._cursor is None else self._rows[self._place]
+        return self._rows[self._place] if self._in_sight else None
 
     @property
     def room(self) -> int:
@@ -62,17 +72,13 @@ class Table(Lines, Generic[R], can_focus=True):
         return min(self._top + 1, total), min(self._top + self.room, total), total
 
     def show(self, rows: Sequence[R], keys: list[Hashable]) -> None:
-        """Other rows. The cursor stays on its row; when that is gone, it goes to the one that
-        took its place."""
+        """Other rows. The cursor stays on its row, and never goes to another by itself: while its
+        row is gone nothing is selected, and the next key goes on from where it was."""
         self._rows, self._keys = rows, keys
         if self._cursor is not None:
-            places = {key: place for place, key in enumerate(keys)}
-            if self._cursor in places:
-                self._select(places[self._cursor])
-            elif keys:
-                self._select(min(self._place, len(keys) - 1))
-            else:
-                self._cursor = None
+            self._in_sight = self._cursor in keys
+            if self._in_sight:
+                self._select(keys.index(self._cursor))
         self._go_to(self._top)
         self.sync()
 
@@ -82,28 +88,27 @@ class Table(Lines, Generic[R], can_focus=True):
             return self.head(y)
         place = self._top + y - self.head_lines
         if place >= len(self._rows):
-            return ()
-        selected = self._cursor is not None and place == self._place
-        return self.row_pieces(self._rows[place], selected)
+            return self.empty() if place == 0 else ()
+        return self.row_pieces(self._rows[place], self._in_sight and place == self._place)
 
     def on_resize(self) -> None:
         """Keep the cursor in sight."""
         super().on_resize()
-        if self._cursor is not None:
+        if self._in_sight:
             self._select(self._place)
         self._go_to(self._top)
+        self.post_message(self.Scrolled())
 
     def action_move(self, step: int) -> None:
         """To a neighbour; the first key selects the first visible row."""
         if self._rows:
-            self._select(self._place + step if self._cursor is not None else self._top)
+            self._select(self._start + step if self._in_sight else self._start)
             self.sync()
 
     def action_page(self, step: int) -> None:
         """A screenful up or down."""
         if self._rows:
-            start = self._place if self._cursor is not None else self._top
-            self._select(start + step * max(1, self.room - 1))
+            self._select(self._start + step * max(1, self.room - 1))
             self.sync()
 
     def action_end(self, last: int) -> None:
@@ -113,19 +118,26 @@ class Table(Lines, Generic[R], can_focus=True):
             self.sync()
 
     def deselect(self) -> bool:
-        """Take the cursor away; whether there was one."""
-        if self._cursor is None:
-            return False
-        self._cursor = None
+        """Take the cursor away; whether one was in sight."""
+        was_in_sight = self._in_sight
+        self._cursor, self._in_sight = None, False
         self.sync()
-        return True
+        return was_in_sight
+
+    @property
+    def _start(self) -> int:
+        """Where a key moves from."""
+        return self._top if self._cursor is None else self._place
 
     def _select(self, place: int) -> None:
         self._place = min(max(0, place), len(self._keys) - 1)
-        self._cursor = self._keys[self._place]
+        self._cursor, self._in_sight = self._keys[self._place], True
         if self.room and not self._top <= self._place < self._top + self.room:
             below = self._place >= self._top + self.room
             self._go_to(self._place - self.room + 1 if below else self._place)
 
     def _go_to(self, top: int) -> None:
+        before = self._top
         self._top = min(max(0, top), max(0, len(self._rows) - self.room))
+        if self._top != before:
+            self.post_message(self.Scrolled())

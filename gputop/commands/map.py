@@ -9,13 +9,18 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from gputop.agent.probe import Prober
+from gputop.commands import HELP
 from gputop.errors import DriverError, UsageError
 from gputop.export.mapping import Layers, log_json, log_text, mapping_json, mapping_text
 from gputop.model.advice import Advice, advise
 from gputop.model.environ import NAME, ORDER, Environ
 from gputop.model.frameworks import FRAMEWORKS
 from gputop.model.inventory import Inventory, frame_inventory, read_inventory
+from gputop.model.mapping import Mapping
+from gputop.model.probe import compare
 from gputop.model.process_advice import environ_advice
+from gputop.model.process_mapping import process_mapping
 from gputop.model.shell_line import parse_shell
 from gputop.model.text import MIB
 from gputop.model.tflog import explain, read_tf_log
@@ -29,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the sub-command; `run` takes what it parses."""
     parser = commands.add_parser(
         "map",
-        help="tell what a CUDA_VISIBLE_DEVICES means",
+        help=HELP["map"],
         description="Tell what a CUDA_VISIBLE_DEVICES means here or on another machine.",
         epilog="exit status: 0 something is visible, 1 nothing is, 2 usage",
     )
@@ -37,6 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser._negative_number_matcher = re.compile(r"-[0-9]")
     add = parser.add_argument
     add("value", nargs="?", metavar="VALUE", help="a value or a shell line (default: your own)")
+    add("--pid", type=int, metavar="PID", help="what a running process was started with")
     add("--unset", action="store_true", help="as if CUDA_VISIBLE_DEVICES were not set")
     add("--order", metavar="ORDER", help="CUDA_DEVICE_ORDER")
     add(
@@ -49,28 +55,71 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="TensorFlow's logical devices on one visible GPU: 0:2048,2048")  # fmt: skip
     add("--memory-fraction", metavar="F", type=float, help="what this share of each GPU is")
     add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
+    add("--verify", action="store_true", help="ask the CUDA driver of this machine as well")
     add("--json", dest="map_json", action="store_true", help="print a line of JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises UsageError and DriverError."""
     layers = _layers(options)
+    if options.verify and options.inventory is not None:
+        raise UsageError("--verify asks this machine's driver: leave --inventory out")
     inventory = _inventory(options)
     if options.tf_log is not None:
         return _explain_log(options, inventory)
+    answer, said = _answer(options, inventory)
+    advice = (*said, *advise(answer, inventory.usage))
+    verdict = None
+    if options.verify:
+        verdict = compare(
+            answer, Prober().ask(answer.value, answer.order, inventory), inventory.devices
+        )
+    form = mapping_json if options.map_json else mapping_text
+    _write(form(answer, inventory, advice, layers, options.framework, verdict))
+    failed = answer.visible is not None and layers.selection(len(answer.visible)).ordinals is None
+    return 1 if answer.count == 0 or failed else 0
+
+
+def _answer(
+    options: argparse.Namespace, inventory: Inventory
+) -> tuple[Mapping, tuple[Advice, ...]]:
+    """The mapping that is asked for, and what is to be said about its variables."""
+    driver_version = options.driver or inventory.driver_version
+    if options.pid is not None:
+        return _of_process(options, inventory, driver_version)
     value, order, said = _variables(options)
     answer = resolve(
         value,
         inventory.devices,
         order=order,
         cuda_order=inventory.cuda_order,
-        driver_version=options.driver or inventory.driver_version,
+        driver_version=driver_version,
     )
-    advice = (*said, *advise(answer, inventory.usage))
-    form = mapping_json if options.map_json else mapping_text
-    _write(form(answer, inventory, advice, layers, options.framework))
-    failed = answer.visible is not None and layers.selection(len(answer.visible)).ordinals is None
-    return 1 if answer.count == 0 or failed else 0
+    return answer, said
+
+
+def _of_process(
+    options: argparse.Namespace, inventory: Inventory, driver_version: str | None
+) -> tuple[Mapping, tuple[Advice, ...]]:
+    from gputop.agent.surroundings import device_minors, in_container, read_environ
+
+    pid = options.pid
+    if options.value is not None or options.unset or options.order or options.inventory:
+        raise UsageError("--pid asks about that process's own variables on this machine: give no "
+                         "VALUE, --unset, --order or --inventory with it")  # fmt: skip
+    if options.verify:
+        raise UsageError("--verify asks for this shell's GPUs, which need not be those of --pid")
+    environ = read_environ(pid)
+    if environ.missing == "gone":
+        raise UsageError(f"there is no process {pid} here")
+    return process_mapping(
+        environ,
+        inventory.devices,
+        device_minors(pid),
+        inventory.used_by(pid),
+        driver_version=driver_version,
+        in_container=in_container(pid),
+    )
 
 
 def _variables(options: argparse.Namespace) -> tuple[str | None, str | None, tuple[Advice, ...]]:

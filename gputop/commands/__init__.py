@@ -1,0 +1,11 @@
+"""The sub-commands, a module each: `add_parser` declares the options, `run` does the work.
+
+A module is imported only when its command is given: the others need not wait for it.
+"""
+
+from __future__ import annotations
+
+HELP = {
+    "map": "tell what a CUDA_VISIBLE_DEVICES means",
+}
+"""Every command with its line in `gputop --help`."""

@@ -1,0 +1,80 @@
+"""Keys in turn: each takes effect before the next is looked at, however fast they come.
+
+Textual hands a key to the widget that has the focus when the key arrives, and runs bindings later,
+when the key has come back up to the app. Of what is typed at once, as over a slow line, keys that
+follow `/` would so go to the table instead of the filter, and those that follow `s` would meet a
+dialog that is not made yet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from textual import events
+from textual.app import App, ReturnType
+from textual.message_pump import MessagePump
+
+_PATIENCE = 0.25
+"""Seconds after which a key that got lost in a closing screen no longer holds up the next."""
+_NOT_YET = 0.005
+
+
+class KeysInTurn(App[ReturnType]):
+    """An app that takes one key at a time."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._waiting: deque[events.Event] = deque()
+        self._turn = 0
+        """Counts keys, so that what is said of an old one is not taken for the present one."""
+        self._at_work = False
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pastes from the terminal wait for their turn; all else goes its way."""
+        if not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        self._waiting.append(event)
+        if not self._at_work:
+            await self._take()
+
+    async def _take(self) -> None:
+        """The next key, when there is a screen for it."""
+        self._at_work = bool(self._waiting)
+        if not self._waiting:
+            return
+        if not self.screen.is_mounted:
+            self.set_timer(_NOT_YET, self._take)
+            return
+        self._turn += 1
+        turn, event = self._turn, self._waiting.popleft()
+        target = self.focused or self.screen
+        await super().on_event(event)
+        self.set_timer(_PATIENCE, lambda: self._done(turn))
+        # Bindings are run when a key that nobody used has come up to the app. What they make
+        # happen may come up the same way, as a message of the widget; and a screen that is new
+        # has something to do first, such as to focus an editor.
+        self._climb(target, lambda: self._climb(target, lambda: self._settle(turn)))
+
+    def _climb(self, pump: MessagePump | None, then: Callable[[], None]) -> None:
+        """Call `then` when a widget and all above it have dealt with what they have now."""
+        while pump is not None and pump is not self:
+            above = pump._parent
+            if pump.call_later(partial(self._climb, above, then)):
+                return
+            pump = above
+        self.call_later(then)
+
+    def _settle(self, turn: int) -> None:
+        self._climb(self.screen, partial(self._finish, turn))
+
+    def _finish(self, turn: int) -> None:
+        self.call_later(self._done, turn)
+
+    async def _done(self, turn: int) -> None:
+        if turn == self._turn and self._at_work:
+            self._turn += 1
+            await self._take()

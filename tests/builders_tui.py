@@ -1,0 +1,240 @@
+"""Machines in few words, and the app on a screen of any size, for tests of the screen.
+
+async with shown(frame_of(gpu_of(0), gpu_of(1))) as screen:
+    await screen.press("down")
+    assert "free" in screen.line_with("H200")
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rich.segment import Segment
+from textual import events
+from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
+from textual.pilot import Pilot
+
+from gputop.model.frame import Frame, Gpu, Host, Problem, Process
+from gputop.model.protocol import Request
+from gputop.settings import Settings
+from gputop.tui.app import GputopApp
+from gputop.tui.messages import FrameArrived, SourceEnded
+from gputop.tui.widgets.gpus import GpuPane
+from gputop.tui.widgets.mapping import MappingResult
+from gputop.tui.widgets.mappingpane import MappingPane
+from gputop.tui.widgets.processes import ProcessTable
+
+GIB = 1024**3
+NOON = 1_750_000_000.0
+
+
+def uuid_of(index: int) -> str:
+    """Of the GPU at an index."""
+    return f"GPU-{index:08x}-0000-0000-0000-000000000000"
+
+
+def gpu_of(index: int, **values: Any) -> Gpu:
+    """An H200 that does nothing, and nobody on it."""
+    usual: dict[str, Any] = {
+        "index": index,
+        "uuid": uuid_of(index),
+        "name": "NVIDIA H200",
+        "pci_bus_id": f"00000000:{index + 1:02X}:00.0",
+        "minor": index,
+        "memory_total": 140 * GIB,
+        "memory_used": GIB // 2,
+        "memory_free": 139 * GIB,
+        "utilization": 0.0,
+        "temperature": 40.0,
+        "power": 75.0,
+        "power_limit": 700.0,
+        "sm_clock": 345_000_000,
+        "pstate": 0,
+        "mig_mode": False,
+    }
+    return Gpu(**{**usual, **values})
+
+
+def silent_gpu(index: int, **values: Any) -> Gpu:
+    """A GPU of which nothing is known."""
+    return Gpu(index=index, **values)
+
+
+def process_of(pid: int, gpu: int = 0, **values: Any) -> Process:
+    """alice's train.py with 10 GiB."""
+    usual: dict[str, Any] = {
+        "pid": pid,
+        "start_time": NOON - 60,
+        "gpu_uuid": uuid_of(gpu),
+        "gpu_memory": 10 * GIB,
+        "sm_utilization": 0.5,
+        "user": "alice",
+        "command": f"python train.py --seed {pid}",
+        "cpu": 1.0,
+        "rss": GIB,
+        "state": "R",
+    }
+    return Process(**{**usual, **values})
+
+
+def frame_of(*parts: Gpu | Process, **values: Any) -> Frame:
+    """A machine of these GPUs (or two idle ones) and processes."""
+    gpus = tuple(part for part in parts if isinstance(part, Gpu))
+    usual: dict[str, Any] = {
+        "host": Host(name="node", boot_id="boot"),
+        "time": NOON,
+        "driver_version": "580.95.05",
+        "cuda_version": "13.0",
+        "gpus": gpus or (gpu_of(0), gpu_of(1)),
+        "processes": tuple(part for part in parts if isinstance(part, Process)),
+    }
+    return Frame(**{**usual, **values})
+
+
+class Silence:
+    """A source that sends nothing and keeps what it is asked for."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.closed = False
+
+    def frames(self) -> Iterator[Frame]:
+        """None."""
+        return iter(())
+
+    def request(self, request: Request) -> None:
+        """Keep it."""
+        self.requests.append(request)
+
+    def close(self) -> None:
+        """Keep that, too."""
+        self.closed = True
+
+
+class Screenful:
+    """The app, what it shows, and what can be done to it."""
+
+    def __init__(self, app: GputopApp, source: Silence, pilot: Pilot[None]) -> None:
+        self.app, self.source, self.pilot = app, source, pilot
+        self.table = app._main.query_one(ProcessTable)
+        self.gpus = app._main.query_one(GpuPane)
+        self.pane = app._main.query_one(MappingPane)
+        self.result = app._main.query_one(MappingResult)
+
+    async def show(self, *frames: Frame) -> None:
+        """Let frames arrive."""
+        for frame in frames:
+            self.app.post_message(FrameArrived(self.app._generation, frame))
+            await self.pilot.pause()
+
+    async def show_problem(self, kind: Any, **values: Any) -> None:
+        """Let a frame without GPUs arrive."""
+        problem = Problem(kind=kind, message=f"trouble {kind}", advice="do this", **values)
+        await self.show(Frame(host=Host(name="node"), time=NOON, problem=problem))
+
+    async def end(self, reason: str) -> None:
+        """Let the source break."""
+        self.app.post_message(SourceEnded(self.app._generation, reason))
+        await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        """Type keys by their names, all at once."""
+        for key in keys:
+            name = key if len(key) > 1 or key.isalnum() else _character_to_key(key)
+            character: str | None
+            try:
+                character = unicodedata.lookup(
+                    _get_unicode_name_from_key(REPLACED_KEYS.get(name, name))
+                )
+            except KeyError:
+                character = key if len(key) == 1 else None
+            self.app.post_message(events.Key(name, character))
+        await self.pilot.pause()
+        while self.app._at_work and not self.app._exit:
+            await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        """Type a text."""
+        names = {",": "comma", "-": "minus", ":": "colon", ".": "full_stop", " ": "space"}
+        await self.press(*(names.get(character, character) for character in text))
+
+    async def resize(self, width: int, height: int) -> None:
+        """Another size of the terminal."""
+        await self.pilot.resize_terminal(width, height)
+        await self.pilot.pause()
+
+    @property
+    def segments(self) -> list[list[Segment]]:
+        """Each line as it would be sent."""
+        return [list(strip) for strip in self.app.screen._compositor.render_strips()]
+
+    @property
+    def lines(self) -> list[str]:
+        """The text of the screen."""
+        return ["".join(segment.text for segment in line) for line in self.segments]
+
+    @property
+    def text(self) -> str:
+        """The screen in one text, without trailing blanks."""
+        return "\n".join(line.rstrip() for line in self.lines)
+
+    def line_with(self, text: str) -> str:
+        """The first line that has a text."""
+        for line in self.lines:
+            if text in line:
+                return line.rstrip()
+        raise AssertionError(f"no {text!r} on the screen:\n{self.text}")
+
+    def gpu_line(self, index: int) -> str:
+        """The line of a GPU, by its place in the pane."""
+        top = self.gpus.region.y + self.gpus.head_lines
+        return self.lines[top + index].rstrip()
+
+    @property
+    def process_lines(self) -> list[str]:
+        """The lines of the process table, without its heads and without empty ones."""
+        region = self.table.region
+        found = self.lines[region.y + self.table.head_lines : region.bottom]
+        return [line.rstrip() for line in found if line.strip()]
+
+    @property
+    def pids(self) -> list[int]:
+        """Those of the process lines, in their order."""
+        at = [line.split() for line in self.process_lines]
+        return [
+            int(next(word for word in words if word.isdigit() and len(word) > 2)) for words in at
+        ]
+
+    @property
+    def selected(self) -> int | None:
+        """The pid under the cursor."""
+        row = self.table.selected
+        return None if row is None else row.process.pid
+
+    @property
+    def mapping_lines(self) -> list[str]:
+        """The lines of the mapping's answer."""
+        region = self.result.region
+        return [line.strip() for line in self.lines[region.y : region.bottom] if line.strip()]
+
+
+@asynccontextmanager
+async def shown(
+    frame: Frame | None = None,
+    size: tuple[int, int] = (120, 40),
+    theme: str = "ansi-dark",
+    interval: float = 1.0,
+) -> AsyncIterator[Screenful]:
+    """The app on a screen of a size, with a frame."""
+    source = Silence()
+    app = GputopApp(source, Settings(theme=theme, interval=interval))
+    app.animation_level = "none"  # as `manners.run` has it
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        screen = Screenful(app, source, pilot)
+        if frame is not None:
+            await screen.show(frame)
+        yield screen

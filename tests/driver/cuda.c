@@ -1,0 +1,209 @@
+/* A simulated libcuda.so.1: which GPUs CUDA counts, in which order, and what hides them.
+ *
+ * Call overrides work on it by the functions' names; their errors are CUDA's numbers, and with a
+ * negative one the program dies of that signal. cuDeviceGetUuid_v2 came with CUDA 11.4 (470).
+ * What this makes of CUDA_VISIBLE_DEVICES is written from the guide alone, not from gputop.
+ */
+#include "machine.h"
+
+#include <ctype.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    CUDA_SUCCESS = 0,
+    CUDA_ERROR_INVALID_VALUE = 1,
+    CUDA_ERROR_NOT_INITIALIZED = 3,
+    CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_INVALID_DEVICE = 101,
+};
+
+#define MAX_DEVICES 64
+struct devices { int gpu[MAX_DEVICES], count; };
+
+static struct devices visible;
+static int ready;
+
+static const char *text_of(const struct scenario *scenario, int gpu, const char *key)
+{
+    const struct value *value = table_find(&scenario->gpu[gpu].values, key);
+    return value && value->text ? value->text : "";
+}
+
+/* What cuDeviceGetUuid_v2 tells: of a GPU that stands for a MIG device, that device's. */
+static const char *own_uuid(const struct scenario *scenario, int gpu)
+{
+    const char *own = text_of(scenario, gpu, "cuda_uuid");
+    return *own ? own : text_of(scenario, gpu, "uuid");
+}
+
+/* The scenario's own order, and GPUs missing there are not counted; else as they stand there. */
+static void listed(const struct scenario *scenario, struct devices *all)
+{
+    const struct value *order = table_find(&scenario->values, "cuda_order");
+    if (order == NULL) {
+        for (int gpu = 0; gpu < scenario->gpus; gpu++) all->gpu[all->count++] = gpu;
+        return;
+    }
+    char *copy = strdup(order->text), *rest = copy, *number;
+    while ((number = strsep(&rest, ",")) != NULL) {
+        int gpu = atoi(number);
+        if (*number && gpu >= 0 && gpu < scenario->gpus) all->gpu[all->count++] = gpu;
+    }
+    free(copy);
+}
+
+static struct devices counted(const struct scenario *scenario)
+{
+    const char *order = getenv("CUDA_DEVICE_ORDER");
+    struct devices all = {{0}, 0};
+    listed(scenario, &all);
+    if (order == NULL || strcmp(order, "PCI_BUS_ID") != 0) return all;
+    for (int i = 1; i < all.count; i++)
+        for (int k = i; k > 0; k--) {
+            int left = all.gpu[k - 1], right = all.gpu[k];
+            if (strcasecmp(text_of(scenario, left, "pci.bus_id"),
+                           text_of(scenario, right, "pci.bus_id")) <= 0) break;
+            all.gpu[k - 1] = right;
+            all.gpu[k] = left;
+        }
+    return all;
+}
+
+/* The place in `all` that an entry of the list names, or -1. */
+static int place_of(const struct scenario *scenario, const struct devices *all, const char *entry,
+                    const char *kind)
+{
+    if (kind == NULL) {
+        char *end;
+        long number = strtol(entry, &end, 10);
+        return end == entry || number < 0 || number >= all->count ? -1 : (int)number;
+    }
+    if (strncmp(entry, kind, 4) != 0) return -1;
+    int found = -1;
+    for (int i = 0; i < all->count; i++) {
+        if (strncmp(own_uuid(scenario, all->gpu[i]), entry, strlen(entry)) != 0) continue;
+        if (found >= 0) return -1;
+        found = i;
+    }
+    return found;
+}
+
+static struct devices masked(const struct scenario *scenario, const char *value)
+{
+    struct devices all = counted(scenario), none = {{0}, 0}, chosen = none;
+    int taken[MAX_DEVICES] = {0};
+    if (value == NULL) return all;
+    char *copy = strdup(value), *rest = copy, *entry;
+    const char *kind = !strncmp(value, "GPU-", 4) ? "GPU-" : !strncmp(value, "MIG-", 4) ? "MIG-" : NULL;
+    while ((entry = strsep(&rest, ",")) != NULL) {
+        int place = place_of(scenario, &all, entry, kind);
+        if (place < 0) break;
+        if (taken[place]++) {
+            chosen = none;
+            break;
+        }
+        chosen.gpu[chosen.count++] = all.gpu[place];
+    }
+    free(copy);
+    return chosen;
+}
+
+static int begin(struct call *call, const char *function, int gpu)
+{
+    int status = call_begin(call, function, gpu);
+    if (status < 0) {
+        signal(-status, SIG_DFL);
+        raise(-status);
+    }
+    return status;
+}
+
+API int cuInit(unsigned flags)
+{
+    struct call call;
+    driver_initialized(+1);
+    int status = begin(&call, __func__, NO_GPU);
+    if (status != CUDA_SUCCESS) return status;
+    if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!ready) visible = masked(call.scenario, getenv("CUDA_VISIBLE_DEVICES"));
+    if (visible.count == 0) return CUDA_ERROR_NO_DEVICE;
+    ready = 1;
+    return CUDA_SUCCESS;
+}
+
+API int cuDeviceGetCount(int *count)
+{
+    struct call call;
+    if (!ready) return CUDA_ERROR_NOT_INITIALIZED;
+    *count = visible.count;
+    return begin(&call, __func__, NO_GPU);
+}
+
+API int cuDeviceGet(int *device, int ordinal)
+{
+    struct call call;
+    if (!ready) return CUDA_ERROR_NOT_INITIALIZED;
+    if (ordinal < 0 || ordinal >= visible.count) return CUDA_ERROR_INVALID_DEVICE;
+    *device = ordinal;
+    return begin(&call, __func__, visible.gpu[ordinal]);
+}
+
+/* What every question about a device starts with. */
+#define BEGIN_CUDA(device)                                                          \
+    struct call call;                                                               \
+    do {                                                                            \
+        if (!ready) return CUDA_ERROR_NOT_INITIALIZED;                              \
+        if ((device) < 0 || (device) >= visible.count) return CUDA_ERROR_INVALID_DEVICE; \
+        int status = begin(&call, __func__, visible.gpu[device]);                   \
+        if (status != CUDA_SUCCESS) return status;                                  \
+    } while (0)
+
+/* Sixteen bytes of the digits after `GPU-` or `MIG-`; no text, and NULs are bytes like others. */
+static int bytes_of(const char *uuid, unsigned char *out)
+{
+    memset(out, 0, 16);
+    if (strlen(uuid) > 4) uuid += 4;
+    for (int i = 0; i < 16; i++) {
+        unsigned byte;
+        if (*uuid == '-') uuid++;
+        if (!isxdigit((unsigned char)uuid[0]) || sscanf(uuid, "%2x", &byte) != 1) break;
+        out[i] = (unsigned char)byte;
+        uuid += 2;
+    }
+    return CUDA_SUCCESS;
+}
+
+API int cuDeviceGetUuid(unsigned char *uuid, int device)
+{
+    BEGIN_CUDA(device);
+    return bytes_of(text_of(call.scenario, call.gpu_index, "uuid"), uuid);
+}
+
+#if ERA >= 535
+API int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
+{
+    BEGIN_CUDA(device);
+    return bytes_of(own_uuid(call.scenario, call.gpu_index), uuid);
+}
+#endif
+
+/* With CUDA's own domain of four digits, where NVML's has eight. */
+API int cuDeviceGetPCIBusId(char *text, int size, int device)
+{
+    unsigned domain = 0, bus = 0, number = 0;
+    BEGIN_CUDA(device);
+    sscanf(text_of(call.scenario, call.gpu_index, "pci.bus_id"), "%x:%x:%x", &domain, &bus, &number);
+    snprintf(text, (size_t)size, "%04x:%02x:%02x.0", domain, bus, number);
+    return CUDA_SUCCESS;
+}
+
+API int cuDeviceGetName(char *text, int size, int device)
+{
+    BEGIN_CUDA(device);
+    snprintf(text, (size_t)size, "%s", text_of(call.scenario, call.gpu_index, "name"));
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,222 @@
+"""The mapping pane: what CUDA_VISIBLE_DEVICES means, at every key."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from textual import events
+
+from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, process_of, shown, uuid_of
+
+FOUR = tuple(gpu_of(index) for index in range(4))
+MIXED = (gpu_of(0), gpu_of(1, name="NVIDIA A100-SXM4-80GB"))
+
+
+def devices(screen: Screenful) -> dict[str, int]:
+    """cuda:k -> GPU, as it stands on the screen."""
+    found = {}
+    for line in screen.mapping_lines:
+        if line.startswith("cuda:"):
+            words = line.split()
+            found[words[0]] = int(words[words.index("GPU") + 1])
+    return found
+
+
+async def test_every_key_gives_an_answer() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m")
+        seen = []
+        for key in ("2", "comma", "1", "comma", "1", "backspace"):
+            await screen.press(key)
+            seen.append(devices(screen))
+        two_one = {"cuda:0": 2, "cuda:1": 1}
+        assert seen == [{"cuda:0": 2}, {"cuda:0": 2}, two_one, two_one, {}, two_one]
+        assert "/device:GPU:1" in screen.text
+
+
+async def test_unset_is_not_empty() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        assert "CUDA_VISIBLE_DEVICES is unset" in screen.text
+        assert len(devices(screen)) == 4
+        assert "unset CUDA_VISIBLE_DEVICES" in screen.mapping_lines
+        await screen.press("m", "1", "backspace")
+        assert "CUDA_VISIBLE_DEVICES is unset" not in screen.text
+        assert devices(screen) == {}
+        assert "no GPU is visible" in screen.mapping_lines
+        assert "export CUDA_VISIBLE_DEVICES=''" in screen.mapping_lines
+        await screen.press("enter", "U")
+        assert "CUDA_VISIBLE_DEVICES is unset" in screen.text
+        assert len(devices(screen)) == 4
+
+
+async def test_the_order_goes_round() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        seen = []
+        for _ in range(4):
+            seen.append(screen.pane.mapping.order)
+            assert f"CUDA_DEVICE_ORDER{f'={seen[-1]}' if seen[-1] else ' is unset'}" in screen.text
+            await screen.press("o")
+        assert seen == [None, "PCI_BUS_ID", "FASTEST_FIRST", None]
+
+
+@pytest.mark.parametrize(
+    ("typed", "visible", "reason"),
+    [
+        ("0,9,1", [0], "out of range"),
+        ("1,-1,0", [1], "is negative"),
+        ("1,1", [], "names the GPU of entry 1 again"),
+        ("0,,1", [0], "is empty"),
+        ("0,x", [0], "is not a number"),
+        ("GPU-00000003,1", [3], "does not start with GPU-"),
+        ("GPU-", [], "start of several UUIDs"),
+        ("GPU-77", [], "UUID of no GPU"),
+    ],
+)
+async def test_what_is_dropped_and_why(typed: str, visible: list[int], reason: str) -> None:
+    async with shown(frame_of(*FOUR), size=(200, 50)) as screen:
+        await screen.press("m")
+        await screen.type(typed)
+        assert list(devices(screen).values()) == visible
+        assert any(reason in line and line.startswith("!") for line in screen.mapping_lines)
+        assert any(line.startswith("hidden: GPU ") for line in screen.mapping_lines)
+        assert screen.mapping_lines[-1] == f"export CUDA_VISIBLE_DEVICES={shlex.quote(typed)}"
+
+
+async def test_what_is_not_documented_says_so() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m")
+        await screen.type("GPU-")
+        assert "not documented" in screen.text
+        await screen.press(*["backspace"] * 4, "1")
+        assert "not documented" not in screen.text
+
+
+async def test_the_order_of_mixed_models_is_not_known() -> None:
+    async with shown(frame_of(*MIXED)) as screen:
+        assert "which is cuda:0 cannot be told" in screen.text
+        assert devices(screen) == {}
+        await screen.press("m", "1")
+        assert "1 GPU is visible" in screen.text
+        assert devices(screen) == {}
+        await screen.press("enter", "o")
+        assert devices(screen) == {"cuda:0": 1}
+        assert "exact" in screen.text
+        line = "export CUDA_VISIBLE_DEVICES=1 CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        assert line in screen.mapping_lines
+
+
+async def test_mig_is_not_guessed() -> None:
+    async with shown(frame_of(gpu_of(0, mig_mode=True), gpu_of(1))) as screen:
+        await screen.press("m", "0")
+        assert "not documented" in screen.text
+        assert "cannot be told" in screen.text
+        assert "MIG" in "\n".join(screen.mapping_lines)
+        assert devices(screen) == {}
+
+
+async def test_a_full_gpu_is_a_warning() -> None:
+    full = gpu_of(1, memory_used=139 * GIB, memory_free=GIB)
+    frame = frame_of(gpu_of(0), full, process_of(100, gpu=1, user="bob"))
+    async with shown(frame) as screen:
+        assert "! full: used by bob" in screen.line_with("cuda:1")
+        assert "full" not in screen.line_with("cuda:0")
+        assert "139 GiB free" in screen.line_with("cuda:0")
+        await screen.show(frame_of(gpu_of(0), gpu_of(1, memory_free=None)))
+        assert "free memory is not known" in screen.line_with("cuda:1")
+
+
+@pytest.mark.parametrize(
+    ("value", "order", "expected"),
+    [
+        ("1,0", "PCI_BUS_ID", {"cuda:0": 1, "cuda:1": 0}),
+        ("", None, {}),
+        (uuid_of(3), None, {"cuda:0": 3}),
+        (None, None, {f"cuda:{k}": k for k in range(4)}),
+    ],
+)
+async def test_it_starts_with_the_environment(
+    value: str | None,
+    order: str | None,
+    expected: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, set_to in (("CUDA_VISIBLE_DEVICES", value), ("CUDA_DEVICE_ORDER", order)):
+        if set_to is not None:
+            monkeypatch.setenv(name, set_to)
+    async with shown(frame_of(*FOUR)) as screen:
+        assert devices(screen) == expected
+        assert (screen.pane.mapping.value, screen.pane.mapping.order) == (value, order)
+
+
+async def test_a_hostile_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    value, order = "0,\x1b]0;x\x07\u202e[/]\udcff", "\x1b[2J" + "o" * 300
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+    async with shown(frame_of(*FOUR)) as screen:
+        for size in ((200, 50), (120, 40), (80, 24), (40, 10)):
+            await screen.resize(*size)
+            assert all(c.isprintable() for line in screen.lines for c in line)
+        assert screen.pane.mapping.value == value
+        await screen.resize(200, 50)
+        assert "\\x1b]0;x\\x07" in screen.mapping_lines[-1]
+        await screen.press("m", "1")
+        assert screen.pane.mapping.value == "0,\ufffd]0;x\ufffd\ufffd[/]\ufffd1"
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b[2J\x1b]0;x\x07", "\u202e\u200b", "[/] [bold", "\x9b31m", "0,\t1", "訓練" * 200]
+)
+async def test_a_hostile_paste(text: str) -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m")
+        assert screen.app.focused is not None
+        screen.app.focused.post_message(events.Paste(text))
+        await screen.pilot.pause()
+        assert screen.pane.mapping.value
+        assert all(c.isprintable() for line in screen.lines for c in line)
+
+
+@pytest.mark.parametrize("entry", ["0,", "9,", "GPU-", "x", "-"])
+async def test_a_very_long_value(entry: str) -> None:
+    eight = [gpu_of(index) for index in range(8)]
+    async with shown(frame_of(*eight), size=(80, 24)) as screen:
+        await screen.press("m")
+        assert screen.app.focused is not None
+        screen.app.focused.post_message(events.Paste((entry * 4096)[:4096]))
+        await screen.press("1")
+        assert len(screen.pane.mapping.value or "") == 4096
+        await screen.press("backspace", "1", "escape")
+        assert "─ CUDA_VISIBLE_DEVICES=" in screen.lines[-2]
+        assert screen.lines[-2].rstrip().endswith(" ─")
+
+
+async def test_one_line_on_a_short_terminal() -> None:
+    full = gpu_of(1, memory_used=139 * GIB, memory_free=GIB)
+    frame = frame_of(full, *(gpu_of(index) for index in (0, *range(2, 8))))
+    async with shown(frame, size=(80, 24)) as screen:
+        await screen.press("m")
+        assert "export" not in screen.lines[-2]
+        await screen.type("1,0")
+        assert devices(screen) == {"cuda:0": 1, "cuda:1": 0}
+        assert "full" in screen.line_with("cuda:0")
+        await screen.press("escape")
+        line = screen.lines[-2]
+        assert line.startswith("─ CUDA_VISIBLE_DEVICES=1,0 ── cuda:0=GPU 1 (full)  cuda:1=GPU 0")
+        assert line.rstrip().endswith("expected ─")
+        await screen.press("o")
+        assert "── PCI_BUS_ID ──" in screen.lines[-2]
+        assert "exact" in screen.lines[-2]
+        await screen.press("U")
+        assert "CUDA_VISIBLE_DEVICES is unset" in screen.lines[-2]
+
+
+async def test_the_answer_follows_the_machine() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m")
+        await screen.type("3")
+        await screen.show(frame_of(*FOUR[:2]))
+        assert devices(screen) == {}
+        assert "out of range" in screen.text
+        await screen.show(frame_of(*FOUR))
+        assert devices(screen) == {"cuda:0": 3}

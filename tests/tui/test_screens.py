@@ -1,0 +1,397 @@
+"""The app around the panes: keys that reach the source, help, palette, themes, trouble, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.color import Color
+from rich.segment import Segment
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widgets import Input
+
+from gputop.model.frame import Frame, Host, PciCard
+from gputop.model.protocol import Pause, Refresh, SetInterval
+from gputop.settings import THEMES
+from gputop.tui.app import GputopApp
+from gputop.tui.glyphs import ASCII
+from gputop.tui.screens.main import MainScreen
+from gputop.tui.screens.problem import ProblemScreen
+from gputop.tui.themes import ROLES
+from gputop.tui.widgets.lines import Lines
+from tests.builders_tui import Screenful, frame_of, gpu_of, process_of, shown, silent_gpu
+
+HOSTILE = "[/] [bold]x[/bold] [@click=app.quit]y[/] $primary \\"
+BINDINGS = [
+    binding
+    for owner in (GputopApp, MainScreen, ProblemScreen)
+    for binding in owner.BINDINGS
+    if isinstance(binding, Binding)
+]
+KINDS = (
+    "library_not_found", "driver_not_loaded", "version_mismatch", "no_permission", "no_gpu",
+    "not_answering", "error",
+)  # fmt: skip
+
+
+# --- keys that reach the source ----------------------------------------------------------------
+
+
+async def test_the_interval_goes_to_the_source_and_to_the_heading() -> None:
+    async with shown(frame_of()) as screen:
+        shown_, asked = [], []
+        for key in (*["plus"] * 7, *["minus"] * 10):
+            await screen.press(key)
+            asked.append(screen.source.requests.pop())
+            shown_.append(screen.lines[0].split()[-1])
+        up, down = [2, 5, 10, 30, 60, 60, 60], [30, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.1, 0.1]
+        assert asked == [SetInterval(seconds) for seconds in (*up, *down)]
+        assert shown_ == [f"{seconds:g}s" for seconds in (*up, *down)]
+
+
+async def test_a_pause_holds_what_is_shown() -> None:
+    async with shown(frame_of(process_of(100))) as screen:
+        await screen.press("p")
+        assert "PAUSED" in screen.lines[0]
+        await screen.show(frame_of(process_of(200)))
+        assert screen.pids == [100]
+        await screen.press("p")
+        assert "PAUSED" not in screen.lines[0]
+        await screen.show(frame_of(process_of(300)))
+        assert screen.pids == [300]
+        assert screen.source.requests == [Pause(True), Pause(False)]
+
+
+async def test_one_look_in_spite_of_the_pause() -> None:
+    async with shown(frame_of(process_of(100))) as screen:
+        await screen.press("p", "r")
+        assert screen.source.requests == [Pause(True), Refresh()]
+        await screen.show(frame_of(process_of(200)), frame_of(process_of(300)))
+        assert screen.pids == [200]
+        assert "PAUSED" in screen.lines[0]
+
+
+async def test_keys_work_while_paused() -> None:
+    async with shown(frame_of(process_of(100), process_of(200, user="bob"))) as screen:
+        await screen.press("p", "j", "slash", "b", "o", "b", "enter", "m", "1")
+        assert screen.pids == [200]
+        assert screen.pane.mapping.value == "1"
+
+
+async def test_another_size_while_paused() -> None:
+    async with shown(frame_of(process_of(100)), size=(200, 50)) as screen:
+        await screen.press("p")
+        for size in ((80, 24), (40, 10), (200, 50)):
+            await screen.resize(*size)
+            assert screen.lines[0].rstrip().endswith("1s")
+            assert screen.gpu_line(0).rstrip().endswith("alice")
+            (line,) = screen.process_lines
+            assert len(line) <= size[0]
+            assert line.endswith("…" if size[0] < 80 else "train.py --seed 100")
+
+
+@pytest.mark.parametrize("key", ["q", "f10", "ctrl+c"])
+async def test_quit_closes_the_source(key: str) -> None:
+    async with shown(frame_of()) as screen:
+        await screen.press(key)
+        assert screen.source.closed
+        assert not screen.app.is_running or screen.app._exit
+
+
+async def test_ctrl_c_quits_from_an_editor_and_q_is_typed() -> None:
+    async with shown(frame_of()) as screen:
+        await screen.press("slash", "q")
+        assert not screen.source.closed
+        assert screen.table.filter == "q"
+        await screen.press("ctrl+c")
+        assert screen.source.closed
+
+
+# --- help and palette --------------------------------------------------------------------------
+
+
+async def test_help_lists_every_binding() -> None:
+    async with shown(frame_of(), size=(120, 140)) as screen:
+        await screen.press("question_mark")
+        text = screen.text
+        await screen.press("end")
+        text += screen.text
+        for binding in BINDINGS:
+            assert binding.tooltip
+            assert binding.tooltip in text
+        for label in ("GPU-MEM", "SM%", "COMMAND", "PERF", "not in /proc", "stale"):
+            assert label in text
+        await screen.press("escape")
+        assert "Signs" not in screen.text
+
+
+async def test_every_binding_has_an_id_of_its_own() -> None:
+    ids = [binding.id for binding in BINDINGS]
+    assert None not in ids
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 10)])
+async def test_help_scrolls(size: tuple[int, int]) -> None:
+    async with shown(frame_of(), size=size) as screen:
+        await screen.press("question_mark")
+        before = screen.text
+        await screen.press("j", "j")
+        assert screen.text != before
+        await screen.press("k", "k")
+        assert screen.text == before
+        await screen.press("end")
+        assert "command" in screen.text.lower()
+
+
+@pytest.mark.parametrize(
+    ("words", "holds"),
+    [
+        ("pause", lambda screen: "PAUSED" in screen.text),
+        ("invert", lambda screen: not screen.table.descending),
+        ("theme: light", lambda screen: screen.app.theme == "light"),
+        ("sort", lambda screen: "Sort by" in screen.text),
+        ("unset", lambda screen: screen.pane.mapping.value is None),
+    ],
+)
+async def test_the_palette_runs_an_action(words: str, holds: Callable[[Screenful], bool]) -> None:
+    async with shown(frame_of()) as screen:
+        await screen.press("ctrl+p")
+        await screen.type(words)
+        await screen.app.workers.wait_for_complete()
+        await screen.press("enter")
+        assert holds(screen), screen.text
+
+
+async def test_the_palette_knows_every_action() -> None:
+    async with shown(frame_of()) as screen:
+        screens: list[Screen[Any]] = [screen.app._main, ProblemScreen()]
+        for on in screens:
+            titles = {command.title for command in screen.app.get_system_commands(on)}
+            for binding in (*GputopApp.BINDINGS, *on.BINDINGS):
+                assert isinstance(binding, Binding)
+                assert any(binding.description.lower() in title for title in titles)
+
+
+# --- themes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_every_role_can_be_seen(theme: str) -> None:
+    async with shown(frame_of(), theme=theme) as screen:
+        background = screen.table.rich_style.bgcolor
+        for role in (*ROLES, "text"):
+            style = screen.table.role_style(role)
+            assert style.color is not None
+            if style.color.is_default:  # the terminal's own, which its owner can read
+                continue
+            assert style.color != background, role
+            if theme in ("dark", "light"):
+                assert background is not None
+                least = 1.2 if role == "track" else 3
+                assert _contrast(style.color, background) > least, role
+        assert screen.table.role_style("cursor").reverse
+
+
+def _contrast(one: Color, other: Color) -> float:
+    """As WCAG 2 counts it."""
+
+    def luminance(colour: Color) -> float:
+        parts = [part / 255 for part in colour.get_truecolor()]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+async def test_switching_the_theme_repaints_all() -> None:
+    frame = frame_of(gpu_of(0), process_of(100))
+    async with shown(frame, theme="dark") as screen:
+        await screen.press("p", "j")
+        for _ in THEMES:
+            await screen.press("T")
+            switched = screen.segments
+            async with shown(frame, theme=screen.app.theme) as fresh:
+                await fresh.press("p", "j")
+                assert _looks(switched) == _looks(fresh.segments), screen.app.theme
+        assert screen.app.theme == "dark"
+
+
+def _looks(lines: list[list[Segment]]) -> list[list[tuple[str, object]]]:
+    """Text and colours; neighbours of one look are one."""
+    found: list[list[tuple[str, object]]] = []
+    for line in lines:
+        found.append([])
+        for text, style, _ in line:
+            look = style and (style.color, style.bgcolor, style.bold, style.dim, style.reverse)
+            if found[-1] and found[-1][-1][1] == look:
+                found[-1][-1] = (found[-1][-1][0] + text, look)
+            else:
+                found[-1].append((text, look))
+    return found
+
+
+# --- trouble -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_problem_is_told_with_what_to_do(kind: str) -> None:
+    card = PciCard(bus_id="0000:17:00.0", device_id="2335")
+    async with shown() as screen:
+        await screen.show_problem(kind, cards=(card,))
+        assert f"Trouble {kind}." in screen.text
+        assert "Do this." in screen.text
+        assert "0000:17:00.0 (10de:2335, no driver)" in screen.text
+        assert "r try again" in screen.text
+        assert "looks again" in screen.text
+        await screen.show(frame_of(process_of(100)))
+        assert screen.pids == [100]
+        assert "Trouble" not in screen.text
+
+
+async def test_a_problem_comes_and_goes_under_whatever_is_open() -> None:
+    async with shown(frame_of(process_of(100))) as screen:
+        for keys in (("s",), ("question_mark",), ("ctrl+p",), ("slash", "a"), ("m", "1")):
+            await screen.press(*keys)
+            await screen.show_problem("driver_not_loaded")
+            assert "Trouble" in screen.text, keys
+            await screen.show(frame_of(process_of(100)))
+            assert "train.py" in screen.text, keys
+            await screen.press("escape", "escape", "escape")
+
+
+async def test_help_stays_open_over_a_problem() -> None:
+    async with shown() as screen:
+        await screen.show_problem("no_gpu")
+        await screen.press("question_mark")
+        await screen.show_problem("no_gpu")
+        assert "Signs" in screen.text
+        await screen.show(frame_of(process_of(100)))
+        await screen.press("escape")
+        await screen.show(frame_of(process_of(100)))
+        assert screen.pids == [100]
+
+
+async def test_the_demo_is_a_key_away_from_trouble() -> None:
+    async with shown() as screen:
+        await screen.show_problem("library_not_found")
+        await screen.press("d")
+        while "DEMO" not in screen.text:
+            await screen.pilot.pause(0.01)
+        assert screen.source.closed
+        assert "train.py" in screen.text
+        await screen.press("q")
+
+
+async def test_an_agent_that_ended_is_told() -> None:
+    async with shown(frame_of(process_of(100))) as screen:
+        await screen.end("the agent ended with status -9: killed [/] \\")
+        assert "The agent ended with status -9: killed [/] \\" in screen.text
+        assert "Press r to start it again" in screen.text
+        assert "looks again" not in screen.text
+
+
+# --- sizes -------------------------------------------------------------------------------------
+
+
+def crowd() -> Frame:
+    gpus = [gpu_of(index) for index in range(8)]
+    gpus[3], gpus[4] = silent_gpu(3, stale_for=9.0), gpu_of(4, error="GPU is lost")
+    processes = [process_of(100 + n, gpu=n % 8, user=f"user{n % 7}") for n in range(60)]
+    return frame_of(*gpus, *processes)
+
+
+async def test_no_size_is_refused() -> None:
+    sizes = [(w, h) for w in (1, 2, 20, 40, 80, 300) for h in (1, 2, 10, 24, 100)]
+    async with shown(crowd(), size=(40, 10)) as screen:
+        for keys in (
+            (),
+            ("m", "1", "comma"),
+            ("escape", "slash", "a"),
+            ("enter", "shift+tab", "j"),
+        ):
+            await screen.press(*keys)
+            for size in sizes[:: 1 if not keys else 5]:
+                await screen.resize(*size)
+                assert [len(line) for line in screen.lines] == [size[0]] * size[1]
+        await screen.resize(80, 24)
+        assert "gputop" in screen.lines[0]
+
+
+@pytest.mark.parametrize("keys", [("s",), ("question_mark",), ("ctrl+p",)])
+async def test_dialogs_survive_every_size(keys: tuple[str, ...]) -> None:
+    async with shown(crowd()) as screen:
+        await screen.press(*keys)
+        for size in ((1, 1), (40, 10), (300, 100), (20, 5), (80, 24)):
+            await screen.resize(*size)
+        await screen.press("escape")
+        assert "gputop" in screen.lines[0]
+
+
+async def test_forty_columns_say_something() -> None:
+    async with shown(crowd(), size=(40, 10)) as screen:
+        assert "0.5/140G" in screen.text
+        assert "train.py" in screen.text
+        assert "? help" in screen.text
+
+
+# --- text of others ----------------------------------------------------------------------------
+
+
+async def test_no_text_is_taken_for_markup() -> None:
+    gpu = gpu_of(0, name=HOSTILE)
+    frame = frame_of(
+        gpu,
+        silent_gpu(1, error=HOSTILE),
+        process_of(100, user=HOSTILE, command=HOSTILE),
+        host=Host(name=HOSTILE),
+        driver_version="[/]",
+    )
+    async with shown(frame, size=(200, 50)) as screen:
+        assert screen.text.count("[/] [bold]x") >= 4
+        assert screen.process_lines[0].endswith(HOSTILE)
+        await screen.press("slash")
+        for character in "[/]":
+            assert isinstance(screen.app.focused, Input)
+            screen.app.focused.insert_text_at_cursor(character)
+        await screen.pilot.pause()
+        assert "filter: [/]" in screen.text
+        await screen.press("enter", "m")
+        assert isinstance(screen.app.focused, Input)
+        screen.app.focused.insert_text_at_cursor(HOSTILE)
+        await screen.pilot.pause()
+        assert HOSTILE in screen.line_with("export CUDA_VISIBLE_DEVICES")
+        await screen.show_problem("error", cards=(PciCard(bus_id=HOSTILE, device_id="[/]"),))
+        assert HOSTILE in screen.text
+
+
+# --- ASCII -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ascii_glyphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lines, "glyphs", ASCII)
+
+
+@pytest.mark.usefixtures("ascii_glyphs")
+async def test_every_screen_in_ascii() -> None:
+    named = frame_of(gpu_of(0), process_of(100, user="zoë", command="訓練.py"), host=Host(name="é"))
+    async with shown(named, size=(80, 24)) as screen:
+        assert "????.py" in screen.text
+        for keys in (
+            (),
+            ("j",),
+            ("m", "9"),
+            ("escape", "slash", "x"),
+            ("escape", "s"),
+            ("escape", "question_mark"),
+        ):
+            await screen.press(*keys)
+            odd = {c for line in screen.lines for c in line if not c.isascii()}
+            assert odd == set(), keys
+        await screen.press("escape")
+        await screen.show_problem("no_gpu")
+        assert screen.text.isascii()
