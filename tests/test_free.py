@@ -1,0 +1,241 @@
+"""`gputop free`, through a command line of its own, on simulated machines."""
+
+import argparse
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from gputop.commands_free import add_parser, run
+from gputop.errors import GputopError, UsageError
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+
+Done = subprocess.CompletedProcess[str]
+Free = Callable[..., Done]
+QUICK = ("--window", "0.2")
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def main(arguments: list[str]) -> int:
+    """As the program's own: errors are one line, and an exit status."""
+    parser: argparse.ArgumentParser = Parser(prog="gputop")
+    add_parser(parser.add_subparsers(dest="command"))
+    try:
+        return run(parser.parse_args(arguments))
+    except GputopError as error:
+        print(f"gputop: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def command(*arguments: str) -> list[str]:
+    program = "import sys; from tests.test_free import main; sys.exit(main(sys.argv[1:]))"
+    return [sys.executable, "-c", program, "free", *QUICK, *arguments]
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def h200x8(machine: MachineFactory) -> Machine:
+    return machine("h200x8")
+
+
+def free(machine: Machine, *arguments: str, **variables: str) -> Done:
+    machine.env.update(variables)
+    return machine.run(command(*arguments))
+
+
+def uuids(machine: Machine, *indices: int) -> str:
+    return ",".join(machine.gpu(index)["uuid"] for index in indices)
+
+
+def test_the_value_alone_is_on_stdout(h200x8: Machine) -> None:
+    done = free(h200x8)
+    assert (done.returncode, done.stdout, done.stderr) == (0, uuids(h200x8, 2) + "\n", "")
+    assert free(h200x8, "-n", "2").stdout == uuids(h200x8, 2, 6) + "\n"
+    assert free(h200x8, "--exclude", f"2,{uuids(h200x8, 0)[:9]}").stdout == uuids(h200x8, 6) + "\n"
+
+
+def test_a_shell_can_use_it(h200x8: Machine) -> None:
+    words = " ".join(f"'{word}'" for word in command("-n", "2", "--format", "export"))
+    script = f'eval "$({words})"; echo $CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES'
+    assert h200x8.run(["sh", "-c", script]).stdout == "PCI_BUS_ID 2,6\n"
+
+
+def test_indices(h200x8: Machine) -> None:
+    done = free(h200x8, "--format", "index")
+    assert done.stdout == uuids(h200x8, 2) + "\n"
+    assert done.stderr.startswith("gputop: UUIDs in place of indices")
+    done = free(h200x8, "--format", "index", CUDA_DEVICE_ORDER="PCI_BUS_ID")
+    assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+def test_not_enough(h200x8: Machine) -> None:
+    done = free(h200x8, "-n", "3")
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert len(lines) == 9
+    assert lines[0].startswith("gputop: GPU 0 H200: processes of ")
+    assert lines[2] == "gputop: GPU 2 H200: free"
+    assert lines[8] == "gputop: not enough GPUs: 2 free, 3 asked for"
+
+
+def test_shared(h200x8: Machine) -> None:
+    done = free(h200x8, "-n", "4", "--min-free", "60GiB", "--shared", "--format", "export")
+    assert done.stdout.endswith("CUDA_VISIBLE_DEVICES=2,5,6,7\n")
+
+
+def test_the_callers_own_variable(h200x8: Machine) -> None:
+    done = free(h200x8, CUDA_VISIBLE_DEVICES="5,6")
+    assert done.stdout == uuids(h200x8, 6) + "\n"
+    assert "your own CUDA_VISIBLE_DEVICES='5,6' leaves GPU 5, GPU 6" in done.stderr
+
+
+def test_json(h200x8: Machine) -> None:
+    answer: dict[str, Any] = json.loads(free(h200x8, "--json", "--exclude", "2").stdout)
+    assert list(answer) == ["value", "gpus", "refused", "notes"]
+    assert answer["value"] == uuids(h200x8, 6)
+    assert [one["gpu"] for one in answer["gpus"]] == [6]
+    assert answer["refused"][2]["reason"] == "it is excluded"
+    done = free(h200x8, "--json", "-n", "3")
+    assert (done.returncode, json.loads(done.stdout)["value"]) == (1, None)
+
+
+def test_mig_is_not_offered(machine: MachineFactory) -> None:
+    done = free(machine("mig-processes"), "--wait")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("it is in MIG mode") == 2
+
+
+def test_it_waits_for_a_process_to_end(h200x8: Machine) -> None:
+    waiting = h200x8.popen(command("-n", "3", "--wait"), stderr=subprocess.PIPE)
+    assert waiting.stderr is not None
+    assert waiting.stderr.readline() == "gputop: waiting: 2 free, 3 asked for\n"
+    h200x8.kill("notebook")
+    out, errors = waiting.communicate(timeout=30)
+    assert (waiting.returncode, out, errors) == (0, uuids(h200x8, 1, 2, 6) + "\n", "")
+
+
+def test_it_gives_up(h200x8: Machine) -> None:
+    done = free(h200x8, "-n", "3", "--wait", "0.6s")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "waiting" in done.stderr
+    # What cannot come true is not waited for.
+    assert free(h200x8, "-n", "9", "--wait").returncode == 1
+    assert free(h200x8, "--min-free", "200G", "--wait").returncode == 1
+
+
+def test_an_interrupt(h200x8: Machine) -> None:
+    waiting = h200x8.popen(command("-n", "3", "--wait"), stderr=subprocess.PIPE)
+    assert waiting.stderr is not None
+    waiting.stderr.readline()
+    children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children").read_text().split()
+    agent = os.pidfd_open(int(children[0]))
+    waiting.send_signal(signal.SIGINT)
+    out, errors = waiting.communicate(timeout=30)
+    assert (waiting.returncode, out, errors) == (130, "", "")
+    assert select.select([agent], [], [], 10)[0] == [agent]
+    os.close(agent)
+
+
+def test_a_driver_problem(machine: MachineFactory) -> None:
+    done = free(machine("no-driver"), "--wait")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "kernel driver is not loaded" in done.stderr
+
+
+def test_a_driver_that_wakes_up_late(h200x8: Machine) -> None:
+    h200x8.slow("nvmlInit*", ms=1500)
+    assert free(h200x8).stdout == uuids(h200x8, 2) + "\n"
+
+
+def test_a_lost_gpu(h200x8: Machine) -> None:
+    h200x8.fail("*", "GPU_IS_LOST", gpu=2)
+    assert free(h200x8).stdout == uuids(h200x8, 6) + "\n"
+    assert "GPU 2 -: the driver says: " in free(h200x8, "-n", "3").stderr
+
+
+def test_a_gpu_that_hangs(h200x8: Machine) -> None:
+    h200x8.hang(gpu=2)
+    assert free(h200x8).stdout == uuids(h200x8, 6) + "\n"
+
+
+def test_nowhere_to_write(h200x8: Machine) -> None:
+    with open("/dev/full", "w") as full:
+        program = h200x8.popen(command(), stdout=full, stderr=subprocess.PIPE)
+        _, errors = program.communicate(timeout=30)
+    assert program.returncode == 1
+    assert errors.startswith("gputop: cannot write to standard output: No space left")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-n", "0"), "-n 0 is no number of GPUs"),
+        (("-n", "x"), "invalid int value: 'x'"),
+        (("--shared",), "--shared goes with --min-free"),
+        (("--min-free", "20Q"), "'20Q' is not a size"),
+        (("--min-free", "-1"), "'-1' is not a size"),
+        (("--max-util", "101"), "'101' is not a percentage"),
+        (("--max-util", "nan"), "'nan' is not a percentage"),
+        (("--wait", "soon"), "'soon' is not a time"),
+        (("--window", "61"), "'61' is not a number of seconds"),
+        (("--format", "x"), "invalid choice: 'x'"),
+    ],
+)
+def test_usage(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["free", *arguments]) == 2
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert said in errors
+    assert errors.count("\n") == 1
+
+
+def test_an_exclusion_that_names_nothing(h200x8: Machine) -> None:
+    done = free(h200x8, "--exclude", "2,8")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "gputop: --exclude '8' names no GPU here: nvidia-smi -L lists them\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "value"),
+    [
+        ("--min-free", "20GiB", 20 * 2**30),
+        ("--min-free", "20G", 20 * 2**30),
+        ("--min-free", "1.5 gb", 3 * 2**29),
+        ("--min-free", "500MiB", 500 * 2**20),
+        ("--min-free", "4096", 4096),
+        ("--max-util", "20%", 20),
+        ("--wait", "90", 90),
+        ("--wait", "10m", 600),
+        ("--wait", "2h", 7200),
+        ("--window", "0", 0),
+    ],
+)
+def test_quantities(option: str, text: str, value: float) -> None:
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    options = parser.parse_args(["free", option, text])
+    assert getattr(options, option[2:].replace("-", "_")) == value
+
+
+def test_it_starts_without_textual() -> None:
+    program = "import sys, gputop.commands_free; sys.exit('textual' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
