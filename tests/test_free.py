@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from gputop.commands_free import add_parser, run
+from gputop.commands.free import add_parser, run
 from gputop.errors import GputopError, UsageError
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -237,5 +237,5 @@ def test_quantities(option: str, text: str, value: float) -> None:
 
 
 def test_it_starts_without_textual() -> None:
-    program = "import sys, gputop.commands_free; sys.exit('textual' in sys.modules)"
+    program = "import sys, gputop.commands.free; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -6,6 +6,7 @@ A module is imported only when its command is given: the others need not wait fo
 from __future__ import annotations
 
 HELP = {
+    "free": "pick GPUs for a new job",
     "map": "tell what a CUDA_VISIBLE_DEVICES means",
 }
 """Every command with its line in `gputop --help`."""

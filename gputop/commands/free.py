@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
+from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.choice import Choice, Value, Wanted, choose, value_for
 from gputop.model.enumeration import PCI_BUS_ID
@@ -56,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the sub-command; `run` takes what it parses."""
     parser = commands.add_parser(
         "free",
-        help="pick GPUs for a new job",
+        help=HELP["free"],
         description="Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them:"
         " CUDA_VISIBLE_DEVICES=$(gputop free -n 2 --min-free 20GiB) python train.py",
         epilog="exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty"
