@@ -123,9 +123,11 @@ class Processes:
         now = time.monotonic()
         known = self._known.get(pid)
         if known is None or known.start_ticks != start_ticks:
-            return _Known(start_ticks, name, _uid(pid), _command(pid, name), cpu_ticks, now)
+            command = _command(pid) or _bracketed(name)
+            return _Known(start_ticks, name, _uid(pid), command, cpu_ticks, now)
         if known.name != name or (self._tick + pid) % _LOOK_AGAIN == 0:
-            known.name, known.uid, known.command = name, _uid(pid), _command(pid, name)
+            known.name, known.uid = name, _uid(pid)
+            known.command = _command(pid) or known.command  # a zombie keeps what it was
         if now - known.seen >= 1 / _TICK:
             known.cpu = (cpu_ticks - known.cpu_ticks) / _TICK / (now - known.seen)
             known.cpu_ticks, known.seen = cpu_ticks, now
@@ -178,9 +180,14 @@ def _uid(pid: int) -> int | None:
     return None
 
 
-def _command(pid: int, name: bytes) -> str | None:
-    """The command line, its arguments joined by spaces; a zombie's name in brackets."""
+def _command(pid: int) -> str | None:
+    """The command line, its arguments joined by spaces; None of a zombie or a kernel thread."""
     line = (_read(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
     if not line.strip():
-        return printable(f"[{name.decode('utf-8', 'replace')}]")
+        return None
     return printable(line.replace(b"\0", b" ").decode("utf-8", "replace"))
+
+
+def _bracketed(name: bytes) -> str:
+    """What is shown of a process without a command line, as ps does."""
+    return printable(f"[{name.decode('utf-8', 'replace')}]")
