@@ -141,7 +141,7 @@ def test_short_name(name: str | None, text: str) -> None:
         ("python train.py", "train.py"),
         ("python train.py --lr 3e-4", "train.py --lr 3e-4"),
         ("/usr/bin/python3 -u train.py --lr 1", "train.py --lr 1"),
-        ("/home/bob/.venv/bin/python3.11 /home/bob/work/train.py", "train.py"),
+        ("/home/bob/.venv/bin/python3.11 /home/bob/jobs/train.py", "train.py"),
         ("python3.11 -W ignore -X dev train.py x", "train.py x"),
         ("python -Wignore train.py", "train.py"),
         ("python -u -m pkg --flag", "pkg --flag"),
