@@ -33,7 +33,7 @@ examples:
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
 
-exit status: 0 done, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended
+exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended
 """
 
 

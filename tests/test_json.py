@@ -127,6 +127,7 @@ def expected_gpu(index: int, gpu: Json, era: int) -> Json:
         "uuid": gpu["uuid"],
         "name": gpu["name"],
         "pci_bus_id": gpu["pci"]["bus_id"],
+        "processes_known": gpu.get("compute") is not None,
         "stale_for": None,
         "error": None,
     }
@@ -310,6 +311,12 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
     frame = look(machine("h200x8"))
     assert set(frame) == {*FRAME_FIELDS, "interval", "problem", "demo"}
     more = "minor sm_clock_max persistence_mode display_active compute_mode ecc_uncorrected"
-    assert set(frame["gpus"][0]) == {*GPU_FIELDS, *more.split(), "mig_mode", "error"}
+    assert set(frame["gpus"][0]) == {
+        *GPU_FIELDS,
+        *more.split(),
+        "mig_mode",
+        "processes_known",
+        "error",
+    }
     more = "gpu_instance compute_instance state parent"
     assert set(frame["processes"][0]) == {*PROCESS_FIELDS, *more.split()}

@@ -96,6 +96,8 @@ class RunningLists:
         self._absent: set[str] = set()
         self._samples = _Buffer(_SAMPLE)
         self._since = 0
+        self.known = False
+        """Whether the driver gave the list of compute processes at the last look."""
 
     def running(self, handle: Any, total: int | None) -> tuple[Running, ...]:
         """Every process, once per MIG instance: one that is in two lists holds its memory once,
@@ -103,10 +105,11 @@ class RunningLists:
         if self._functions is None:
             self._functions = list(_functions())
         found: dict[tuple[int, int, int], list[Any]] = {}
+        self.known = False
         for letter, function, buffer in self._functions:
-            if letter in self._absent:
-                continue
-            for pid, memory, *instance in self._list(letter, function, buffer, handle):
+            records = self._list(letter, function, buffer, handle)
+            self.known |= letter == "C" and records is not None
+            for pid, memory, *instance in records or ():
                 gpu, compute = instance or (_NO_INSTANCE, _NO_INSTANCE)
                 entry = found.setdefault((pid, gpu, compute), [set(), None])
                 entry[0].add(letter)
@@ -119,7 +122,10 @@ class RunningLists:
 
     def _list(
         self, letter: str, function: Any, buffer: _Buffer, handle: Any
-    ) -> Iterator[tuple[int, ...]]:
+    ) -> Iterator[tuple[int, ...]] | None:
+        """The records of one list; None where the driver does not give it."""
+        if letter in self._absent:
+            return None
         try:
             return buffer.fill(lambda count, array: function(handle, count, array))
         except pynvml.NVMLError as error:
@@ -131,7 +137,7 @@ class RunningLists:
                 pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
             ):
                 raise
-            return iter(())
+            return None
 
     def utilization(self, handle: Any) -> dict[int, Utilization]:
         """By pid, the newest sample since the last look; who has none is not in it.

@@ -130,9 +130,11 @@ class Device:
             self._take_slow()
         values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
         values.update(self._read_fast())
+        running = self._ask(self._lists.running, values.get("memory_total")) or ()
+        values["processes_known"] = self._lists.known
         return Reading(
             values=values,
-            running=self._ask(self._lists.running, values.get("memory_total")) or (),
+            running=running,
             utilization=self._ask(self._lists.utilization) or {},
         )
 

@@ -80,7 +80,9 @@ def _state(gpu: Gpu) -> str:
 def _process_table(frame: Frame) -> str:
     found = query.rows(frame)
     if not found:
-        return "no process on any GPU"
+        if all(gpu.processes_known is not False for gpu in frame.gpus):
+            return "no process on any GPU"
+        return "the driver does not list the processes here"
     columns: list[tuple[str, bool, Callable[[ProcessRow], str]]] = [
         (metric.label, metric.left, metric.text) for metric in PROCESS.values()
     ]

@@ -200,11 +200,16 @@ def _not_now(frame: Frame, gpu: Gpu, peak: float | None, wanted: Wanted) -> str 
     exclusive = (gpu.compute_mode or "").startswith("exclusive")
     mode = ", and its compute mode is exclusive" if exclusive else ""
     least, limit = wanted.min_free, wanted.max_utilization
+    unlisted = gpu.processes_known is False and not wanted.shared
     doubtful = gpu.stale_for is not None or gpu.uuid is None
     seized = least is None and not is_free(frame, gpu)
     return _first(
         (gpu.error, f"the driver says: {printable(gpu.error or '', 200)}"),
         (doubtful, "it does not answer"),
+        (
+            unlisted,
+            "the driver does not say who is on it",
+        ),
         (who and (exclusive or not wanted.shared), f"processes of {', '.join(who)}{mode}"),
         (seized and used is None, "how much of its memory is in use is not known"),
         (seized, f"{size(used)} in use, by nobody who can be seen from here"),

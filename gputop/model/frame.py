@@ -91,6 +91,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """Volatile, all of the GPU; None where ECC is off or absent."""
     mig_mode: bool | None = None
 
+    processes_known: bool | None = None
+    """False where the driver does not list compute processes (WSL, no permission): that none is
+    listed then says nothing."""
+
     stale_for: float | None = None
     """Age of the values when the GPU did not answer in this cycle; None while it answers."""
     error: str | None = None

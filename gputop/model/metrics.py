@@ -96,6 +96,7 @@ GPU: dict[str, Metric[Gpu]] = {
             "ecc_uncorrected", "ECC", "", str, "uncorrected memory errors since the driver loaded"
         ),
         _gpu("mig_mode", "MIG", "", _yes, "the card is partitioned"),
+        _gpu("processes_known", "LISTED", "", _yes, "the driver lists the compute processes"),
         _gpu("stale_for", "AGE", "s", duration, "age of the values while the GPU does not answer"),
         _gpu("error", "ERROR", "", str, "what the driver says instead of values"),
     )

@@ -174,6 +174,7 @@ def _gpu(index: int, now: float, processes: tuple[Process, ...]) -> Gpu:
         compute_mode="default",
         ecc_uncorrected=0,
         mig_mode=False,
+        processes_known=True,
     )
 
 

@@ -87,7 +87,8 @@ def without(function: str, index: int, whole: Json) -> Json:
     """GPU `index` where that function has no answer, otherwise like the GPU that is whole."""
     bus_id = f"00000000:{index:02X}:00.0"
     own = {"index": index, "uuid": f"GPU-{index}", "minor": index, "pci_bus_id": bus_id}
-    return {**whole, **own, **dict.fromkeys(OPTIONAL[function])}
+    known = {"processes_known": not function.startswith("nvmlDeviceGetComputeRunning")}
+    return {**whole, **own, **known, **dict.fromkeys(OPTIONAL[function])}
 
 
 @pytest.mark.parametrize("function", OPTIONAL)

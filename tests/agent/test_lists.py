@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
+from gputop.model.frame import Frame
+from gputop.model.summary import free_gpus
 from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
 
@@ -24,6 +28,22 @@ def rows(frame: Json, *fields: str) -> list[tuple[Any, ...]]:
 
 
 # Lists
+
+
+@pytest.mark.parametrize("error", ["NOT_SUPPORTED", "NO_PERMISSION"])
+def test_a_gpu_without_a_list_of_processes_is_not_free(error: str, machine: MachineFactory) -> None:
+    """That nobody is listed says nothing then: as under WSL."""
+    here = machine({**scenario(memory={"total": 2**34, "used": MIB, "reserved": 0}), "gpus": 2})
+    here.fail("nvmlDeviceGetComputeRunningProcesses*", error, gpu=1)
+    with Agent(here) as agent:
+        for frame in (agent.line(), agent.refresh()):
+            assert [gpu["processes_known"] for gpu in frame["gpus"]] == [True, False]
+            known = msgspec.convert(frame, Frame)
+            assert [gpu.index for gpu in free_gpus(known)] == [0]
+    done = here.run([sys.executable, "-m", "gputop", "free", "-n", "2", "--max-util", "100"])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "GPU 1" in done.stderr
+    assert "the driver does not say who is on it" in done.stderr
 
 
 @pytest.mark.parametrize("era", [390, 450, 535, 580])

@@ -191,6 +191,8 @@ class GpuPane(Table[Gpu]):
             pieces.append((f"{' ' if pieces else ''}{unseen} not in /proc", "notice"))
         if pieces:
             return pieces
+        if gpu.processes_known is False:
+            return [("processes not listed", "notice")]
         if summary.is_free(frame, gpu):
             return [("free", "good")]
         if gpu.memory_used is None or gpu.stale_for is not None:

@@ -106,8 +106,11 @@ class ProcessTable(Table[ProcessRow]):
         """Why there is no row."""
         if self._frame is None:
             return ()
-        fits_none = "no process fits the filter; Esc drops it"
-        return [(f"  {fits_none if self._total else 'no process is on a GPU'}", "quiet")]
+        if self._total:
+            return [("  no process fits the filter; Esc drops it", "quiet")]
+        if any(gpu.processes_known is False for gpu in self._frame.gpus):
+            return [("  the driver does not list the processes here", "notice")]
+        return [("  no process is on a GPU", "quiet")]
 
     @property
     def _gap(self) -> int:
