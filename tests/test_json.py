@@ -309,14 +309,17 @@ def test_json_is_utf8_whatever_the_locale_says(encoding: str, machine: MachineFa
 def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFactory) -> None:
     """A new key needs a word in model/frame.py and here."""
     frame = look(machine("h200x8"))
-    assert set(frame) == {*FRAME_FIELDS, "interval", "problem", "demo"}
+    assert set(frame) == {*FRAME_FIELDS, "interval", "probed", "problem", "demo"}
     more = "minor sm_clock_max persistence_mode display_active compute_mode ecc_uncorrected"
     assert set(frame["gpus"][0]) == {
         *GPU_FIELDS,
         *more.split(),
         "mig_mode",
+        "mig",
+        "cores",
+        "sm",
         "processes_known",
         "error",
     }
-    more = "gpu_instance compute_instance state parent"
+    more = "gpu_instance compute_instance state parent surroundings"
     assert set(frame["processes"][0]) == {*PROCESS_FIELDS, *more.split()}

@@ -8,14 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gputop.model.frame import Frame, Gpu, Host, PciCard, Problem, Process
+from gputop.model.environ import Descendant, Environ, Surroundings
+from gputop.model.frame import Frame, Gpu, Host, MigDevice, PciCard, Problem, Process
+from gputop.model.probe import Probed, ProbedDevice
 from gputop.tui.app import GputopApp
 from gputop.tui.screens.main import MainScreen
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("struct", [Frame, Host, Gpu, Process, Problem, PciCard])
+JSON = [Frame, Host, Gpu, MigDevice, Process, Surroundings, Environ, Descendant, Problem, PciCard,
+        Probed, ProbedDevice]  # fmt: skip
+
+
+@pytest.mark.parametrize("struct", JSON)
 def test_every_field_of_the_json_is_documented(struct: type[msgspec.Struct]) -> None:
     missing = [field for field in struct.__struct_fields__ if f"`{field}`" not in README]
     assert missing == []

@@ -12,7 +12,7 @@ from pathlib import Path
 from gputop.agent.probe import Prober
 from gputop.commands import HELP
 from gputop.errors import DriverError, UsageError
-from gputop.export.mapping import Layers, log_json, log_text, mapping_json, mapping_text
+from gputop.export.mapping import log_json, log_text, mapping_json, mapping_text
 from gputop.model.advice import Advice, advise
 from gputop.model.environ import NAME, ORDER, Environ
 from gputop.model.frameworks import FRAMEWORKS
@@ -21,13 +21,11 @@ from gputop.model.mapping import Mapping
 from gputop.model.probe import compare
 from gputop.model.process_advice import environ_advice
 from gputop.model.process_mapping import process_mapping
+from gputop.model.selections import read_layers
 from gputop.model.shell_line import parse_shell
-from gputop.model.text import MIB
 from gputop.model.tflog import explain, read_tf_log
 from gputop.model.visibility import resolve
 from gputop.sources.local import LocalSource
-
-_LOGICAL = re.compile(r"([0-9]{1,4}):([0-9]{1,9}(?:,[0-9]{1,9})*)", re.ASCII)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,7 +59,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises UsageError and DriverError."""
-    layers = _layers(options)
+    layers = read_layers(options.tf_visible_devices, options.tf_logical, options.memory_fraction)
     if options.verify and options.inventory is not None:
         raise UsageError("--verify asks this machine's driver: leave --inventory out")
     inventory = _inventory(options)
@@ -152,19 +150,6 @@ def _inventory(options: argparse.Namespace) -> Inventory:
                 raise DriverError(str(frame.problem))
             return frame_inventory(frame)
     return Inventory(())
-
-
-def _layers(options: argparse.Namespace) -> Layers:
-    fraction = options.memory_fraction
-    if fraction is not None and not 0 < fraction <= 1:
-        raise UsageError(f"--memory-fraction {fraction:g} is not above 0 and at most 1")
-    logical = {}
-    for text in options.tf_logical:
-        match = _LOGICAL.fullmatch(text)
-        if match is None:
-            raise UsageError(f"--tf-logical {text!r} is not GPU:MIB,MIB: write it as 0:2048,2048")
-        logical[int(match[1])] = tuple(int(size) * MIB for size in match[2].split(","))
-    return Layers(options.tf_visible_devices, logical, fraction)
 
 
 def _explain_log(options: argparse.Namespace, inventory: Inventory) -> int:

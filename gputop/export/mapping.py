@@ -18,7 +18,7 @@ verified        only if asked for: ok (whether the CUDA driver itself agrees; nu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -27,34 +27,14 @@ from gputop.model.advice import Advice
 from gputop.model.enumeration import Device, normalize_bus_id
 from gputop.model.frameworks import FRAMEWORKS, MAIN, device_name
 from gputop.model.inventory import Inventory
-from gputop.model.layers import Selection, claim, tf_logical_devices, tf_visible_device_list
 from gputop.model.mapping import Mapping as Answer
 from gputop.model.probe import Verdict
+from gputop.model.selections import Layers, identity, layer_lines, layers_json
 from gputop.model.shell import export_line, uuid_export_line
 from gputop.model.text import GIB, MISSING, printable, short_name
 from gputop.model.tflog import TfLog, physical
 
 Json = dict[str, Any]
-
-
-class Layers(msgspec.Struct, frozen=True):
-    """What a program selects after CUDA; all None or empty: nothing."""
-
-    tf_visible: str | None = None
-    tf_logical: Mapping[int, Sequence[int]] = {}
-    """Memory limits in bytes, by CUDA ordinal."""
-    fraction: float | None = None
-
-    def selection(self, count: int) -> Selection:
-        """TensorFlow's GPUs among `count` visible ones."""
-        found = tf_visible_device_list(self.tf_visible or "", count)
-        absent = [k for k in self.tf_logical if k not in (found.ordinals or ())]
-        if found.ordinals is None or not absent:
-            return found
-        message = (
-            f"logical devices are configured on GPU {absent[0]}, which TensorFlow does not see"
-        )
-        return Selection(None, "tf_error_range", message)
 
 
 def mapping_json(
@@ -76,11 +56,11 @@ def mapping_json(
         "set": _each(answer.visible_set, lambda _, d: d.mig_uuid if d.instance else d.index),
         "stopped_at": stop
         and {"position": stop.position, "entry": stop.entry, "reason": stop.reason},
-        "hidden": [{**_identity(h.device), "reason": h.reason} for h in answer.hidden],
+        "hidden": [{**identity(h.device), "reason": h.reason} for h in answer.hidden],
         "advice": [msgspec.to_builtins(one) for one in advice],
     }
     if layers != Layers():
-        found["layers"] = _layers(answer, inventory, layers)
+        found["layers"] = layers_json(answer, inventory, layers)
     if verdict is not None:
         found["verified"] = msgspec.to_builtins(verdict)
     return json.dumps(found)
@@ -90,38 +70,11 @@ def _each(devices: Sequence[Device] | None, show: Any) -> list[Any] | None:
     return None if devices is None else [show(k, device) for k, device in enumerate(devices)]
 
 
-def _identity(device: Device) -> Json:
-    return {"gpu": device.index, "uuid": device.uuid, "mig_uuid": device.mig_uuid}
-
-
 def _device(k: int, device: Device, framework: str | None) -> Json:
     ids = [framework] if framework else [one.id for one in FRAMEWORKS]
     names = {id_: device_name(id_, k) for id_ in ids}
-    place = {"logical": k, **_identity(device), "pci_bus_id": device.pci_bus_id}
+    place = {"logical": k, **identity(device), "pci_bus_id": device.pci_bus_id}
     return {**place, "names": names}
-
-
-def _layers(answer: Answer, inventory: Inventory, layers: Layers) -> Json:
-    """TensorFlow's devices (null with an error) and what the fraction is of each."""
-    if answer.visible is None:
-        message = "which GPU is which cannot be told"
-        return {"tensorflow": None, "error": "unknown", "message": message, "memory": []}
-    visible = answer.visible
-    selection = layers.selection(len(visible))
-    tensorflow = None
-    if selection.ordinals is not None:
-        tensorflow = [
-            {"name": one.name, **_identity(visible[one.ordinal]), "memory_limit": one.memory_limit}
-            for one in tf_logical_devices(selection.ordinals, layers.tf_logical)
-        ]
-    memory = []
-    for device in visible if layers.fraction is not None else ():
-        usage = inventory.usage_of(device)
-        part = claim(layers.fraction or 0, usage.memory_total, usage.memory_free)
-        size = {"bytes": part and part.size, "fits": part and part.fits}
-        memory.append({"gpu": device.index, "fraction": layers.fraction, **size})
-    error = {"error": selection.error, "message": selection.message or None}
-    return {"tensorflow": tensorflow, **error, "memory": memory}
 
 
 def mapping_text(
@@ -136,7 +89,7 @@ def mapping_text(
     lines = [*_head(answer), *([verdict.reason] if verdict else [])]
     lines += _table(answer, inventory, framework)
     if layers != Layers():
-        lines += _layer_lines(_layers(answer, inventory, layers))
+        lines += layer_lines(answer, inventory, layers)
     lines += [
         e.message for e in answer.entries if e.outcome in ("stopped", "duplicate", "unresolved")
     ]
@@ -178,27 +131,6 @@ def _table(answer: Answer, inventory: Inventory, framework: str | None) -> Itera
         free = inventory.usage_of(device).memory_free
         room = "" if free is None else f"  {free / GIB:.1f} GiB free"
         yield f"  {names} -> {device.label}  {short_name(device.name)}  {bus}{room}"
-
-
-def _layer_lines(found: Json) -> Iterator[str]:
-    if found["error"]:
-        raises = "" if found["error"] == "unknown" else " raises an error"
-        yield f"TensorFlow{raises}: {found['message']}"
-    for one in found["tensorflow"] or ():
-        limit = "" if one["memory_limit"] is None else f"  {one['memory_limit'] / GIB:.2f} GiB"
-        yield f"  TensorFlow {one['name']:<14} -> {_label(one)}{limit}"
-    for one in found["memory"]:
-        if one["bytes"] is None:
-            yield f"  GPU {one['gpu']}: its memory is not known"
-            continue
-        fits = {None: "", True: ", which is free now", False: ", which is NOT free now"}[
-            one["fits"]
-        ]
-        yield f"  {one['fraction']:g} of GPU {one['gpu']} is {one['bytes'] / GIB:.2f} GiB{fits}"
-
-
-def _label(one: Json) -> str:
-    return str(one["mig_uuid"] or f"GPU {one['gpu']}")
 
 
 def advice_lines(advice: Sequence[Advice]) -> list[str]:

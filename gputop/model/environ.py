@@ -40,10 +40,10 @@ class Variable(msgspec.Struct, frozen=True):
     """Bytes that are not UTF-8 are lone surrogates (PEP 383)."""
 
 
-class Environ(msgspec.Struct, frozen=True):
+class Environ(msgspec.Struct, frozen=True, omit_defaults=True):
     """The variables of a process."""
 
-    variables: dict[str, str]
+    variables: dict[str, str] = {}
     missing: State = "unset"
     """What a variable is that is not among them."""
 
@@ -58,6 +58,27 @@ class Environ(msgspec.Struct, frozen=True):
     def misspelt(self) -> tuple[str, ...]:
         """Names that were meant to be CUDA_VISIBLE_DEVICES."""
         return tuple(name for name in self.variables if is_misspelt(name))
+
+
+class Descendant(msgspec.Struct, frozen=True):
+    """A process that a GPU process started, directly or not, with other variables than its own."""
+
+    pid: int
+    environ: Environ
+
+
+class Surroundings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What decides which GPUs a process sees and what it calls them, as /proc tells it."""
+
+    environ: Environ = Environ()
+    """Only the variables that `matters` says matter."""
+    minors: tuple[int, ...] | None = None
+    """The N of the /dev/nvidiaN that it sees, rising; None: not known, or that says nothing."""
+    in_container: bool = False
+    frameworks: tuple[str, ...] = ()
+    """Ids (`model.frameworks`) of the libraries that it has loaded; empty: none, or not known."""
+    descendant: Descendant | None = None
+    """The one whose variables tell what its own are by now; None where there is none."""
 
 
 def parse_environ(block: bytes) -> Environ:

@@ -11,6 +11,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gputop.model.environ import Surroundings
+from gputop.model.probe import Probed
+
 SCHEMA = 1
 """Raised when a field changes its meaning or goes away; new fields do not raise it."""
 
@@ -45,6 +48,19 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     cpu_count: int | None = None
     memory_total: int | None = None
     memory_used: int | None = None
+
+
+class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A compute instance of a GPU in MIG mode."""
+
+    uuid: str | None = None
+    """As `nvidia-smi -L` prints it, with its MIG-."""
+    gi: int
+    """Id of the GPU instance."""
+    ci: int
+    """Id of the compute instance within it."""
+    profile: str | None = None
+    """As `2g.20gb`."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +106,12 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     ecc_uncorrected: int | None = None
     """Volatile, all of the GPU; None where ECC is off or absent."""
     mig_mode: bool | None = None
+    mig: tuple[MigDevice, ...] | None = None
+    """In NVML's order; empty where MIG mode is on without any, None where they are not known."""
+    cores: int | None = None
+    """CUDA cores."""
+    sm: int | None = None
+    """Streaming multiprocessors."""
 
     processes_known: bool | None = None
     """False where the driver does not list compute processes (WSL, no permission): that none is
@@ -128,6 +150,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     """The letter of /proc/PID/stat: R, S, D, Z, T, ..."""
     parent: int | None = None
+    surroundings: Surroundings | None = None
+    """What decides which GPUs it sees; None until that has been looked at."""
 
 
 class PciCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +194,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
     problem: Problem | None = None
+    probed: tuple[Probed, ...] = ()
+    """What the CUDA driver answered, to those who had it asked; for the GPUs of this frame."""
     demo: bool = False
     """True for an invented machine."""
 

@@ -9,13 +9,14 @@ A file is the output of `gputop --json`, or an object with `gpus` (`index`, `nam
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from gputop.errors import UsageError
 from gputop.model.enumeration import Device, MigInstance
-from gputop.model.frame import Frame
+from gputop.model.frame import Frame, Gpu
 from gputop.model.summary import users
 
 
@@ -36,11 +37,11 @@ class Inventory(msgspec.Struct, frozen=True):
     usage: dict[int, Usage] = {}
     """By NVML index."""
 
-    holders: dict[int, tuple[int, ...]] = {}
-    """By pid, the NVML indices of the GPUs on which the driver lists it with memory in use."""
+    holders: dict[int, tuple[Device, ...]] = {}
+    """By pid, the GPUs and MIG devices on which the driver lists it with memory in use."""
 
-    def used_by(self, pid: int) -> tuple[int, ...]:
-        """Give the GPUs on which the driver sees a process compute."""
+    def used_by(self, pid: int) -> tuple[Device, ...]:
+        """Give the devices on which the driver sees a process compute."""
         return self.holders.get(pid, ())
 
     def usage_of(self, device: Device) -> Usage:
@@ -65,19 +66,24 @@ class _Gpu(msgspec.Struct):
     memory_total: int | None = None
     memory_free: int | None = None
 
-    def device(self) -> Device:
-        return Device(
-            index=self.index,
-            uuid=self.uuid,
-            pci_bus_id=self.pci_bus_id,
-            name=self.name,
-            mig_enabled=bool(self.mig_enabled or self.mig_mode or self.mig),
-            mig=self.mig,
-            cores=self.cores,
-            sms=self.sm,
-            sm_clock=self.sm_clock_max,
-            minor=self.minor,
-        )
+
+def _device(gpu: Gpu | _Gpu) -> Device:
+    mig = None
+    if gpu.mig is not None:
+        mig = tuple(MigInstance(one.uuid, one.gi, one.ci, one.profile) for one in gpu.mig)
+    enabled = isinstance(gpu, _Gpu) and gpu.mig_enabled
+    return Device(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        pci_bus_id=gpu.pci_bus_id,
+        name=gpu.name,
+        mig_enabled=bool(enabled or gpu.mig_mode or gpu.mig),
+        mig=mig,
+        cores=gpu.cores,
+        sms=gpu.sm,
+        sm_clock=gpu.sm_clock_max,
+        minor=gpu.minor,
+    )
 
 
 class _Machine(msgspec.Struct):
@@ -86,21 +92,21 @@ class _Machine(msgspec.Struct):
     cuda_order: tuple[int, ...] | None = None
 
     def inventory(self) -> Inventory:
-        devices = tuple(gpu.device() for gpu in self.gpus)
+        devices = tuple(_device(gpu) for gpu in self.gpus)
         usage = {gpu.index: Usage(gpu.memory_total, gpu.memory_free) for gpu in self.gpus}
         return Inventory(devices, self.driver_version, self.cuda_order, usage)
 
 
+def frame_devices(frame: Frame) -> tuple[Device, ...]:
+    """Give the GPUs of a frame as the resolver wants them."""
+    return tuple(_device(gpu) for gpu in frame.gpus)
+
+
 def frame_inventory(frame: Frame) -> Inventory:
     """Give the GPUs of a frame, and who is on them."""
-    found = msgspec.convert(msgspec.to_builtins(frame), _Machine).inventory()
-    index = {gpu.uuid: gpu.index for gpu in frame.gpus}
-    for process in frame.processes:
-        # A graphics context heeds no variable, and one of 0 bytes is a peer's access.
-        if process.type != "G" and process.gpu_memory != 0 and process.gpu_uuid in index:
-            places = found.holders.get(process.pid, ())
-            found.holders[process.pid] = (*places, index[process.gpu_uuid])
-    return _with_users(found, frame)
+    devices = frame_devices(frame)
+    usage = {gpu.index: Usage(gpu.memory_total, gpu.memory_free) for gpu in frame.gpus}
+    return _with_users(Inventory(devices, frame.driver_version, None, usage), frame)
 
 
 def _with_users(found: Inventory, frame: Frame) -> Inventory:
@@ -108,7 +114,32 @@ def _with_users(found: Inventory, frame: Frame) -> Inventory:
         usage = found.usage[gpu.index]
         who = tuple(users(frame, gpu))
         found.usage[gpu.index] = msgspec.structs.replace(usage, users=who)
+    found.holders.update(holders(frame, found.devices))
     return found
+
+
+def holders(frame: Frame, devices: Sequence[Device]) -> dict[int, tuple[Device, ...]]:
+    """Give by pid the devices on which the driver lists it with memory in use.
+
+    A graphics context heeds no variable, and an entry of 0 bytes is a peer's access.
+    """
+    parts = {place_of(part): part for device in devices for part in device.parts()}
+    by_uuid = {device.uuid: device for device in devices}
+    found: dict[int, list[Device]] = {}
+    for process in frame.processes:
+        gpu = by_uuid.get(process.gpu_uuid)
+        if gpu is None or process.type == "G" or process.gpu_memory == 0:
+            continue
+        place = (gpu.index, process.gpu_instance, process.compute_instance)
+        found.setdefault(process.pid, []).append(parts.get(place, gpu))
+    return {pid: tuple(held) for pid, held in found.items()}
+
+
+def place_of(device: Device) -> tuple[int, int | None, int | None]:
+    """Give NVML index, GPU instance, compute instance."""
+    if device.instance is None:
+        return device.index, None, None
+    return device.index, device.instance.gi, device.instance.ci
 
 
 def read_inventory(text: str | bytes, path: str) -> Inventory:

@@ -26,6 +26,10 @@ class Probed(msgspec.Struct, frozen=True):
     devices: tuple[ProbedDevice, ...] | None = None
     """The k-th is cuda:k; None: the driver did not tell, and `problem` is why."""
     problem: str | None = None
+    value: str | None = None
+    """The CUDA_VISIBLE_DEVICES that it was asked about; None: unset."""
+    order: str | None = None
+    """CUDA_DEVICE_ORDER, likewise."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -73,6 +77,20 @@ def cuda_order(probed: Probed, devices: Sequence[Device]) -> tuple[int, ...] | N
         return None
     found = [[d.index for d in devices if _is(d, one)] for one in probed.devices]
     return tuple(one[0] for one in found) if all(len(one) == 1 for one in found) else None
+
+
+def answer_to(answers: Sequence[Probed], value: str | None, order: str | None) -> Probed | None:
+    """The driver's answer to these variables among those of a frame; None: it was not asked."""
+    return next((one for one in answers if (one.value, one.order) == (value, order)), None)
+
+
+def probed_order(
+    answers: Sequence[Probed], order: str | None, devices: Sequence[Device]
+) -> tuple[int, ...] | None:
+    """The order that the driver gave under CUDA_DEVICE_ORDER=`order`; None where it was not asked
+    with CUDA_VISIBLE_DEVICES unset, or its answer gives none."""
+    found = answer_to(answers, None, order)
+    return None if found is None else cuda_order(found, devices)
 
 
 def _label(found: ProbedDevice, known: Sequence[Device]) -> str:

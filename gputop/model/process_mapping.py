@@ -26,7 +26,7 @@ def process_mapping(
     environ: Environ,
     devices: Sequence[Device],
     minors: Collection[int] | None,
-    used: Collection[int],
+    used: Collection[Device],
     *,
     driver_version: str | None = None,
     in_container: bool = False,
@@ -48,7 +48,7 @@ def process_mapping(
         outside = [device for device in devices if device not in reachable]
         hidden = tuple(Hidden(device, f"not among {inside.because}") for device in outside)
         mapping = msgspec.structs.replace(mapping, hidden=(*mapping.hidden, *hidden))
-    evidence = tuple(evidence_advice(mapping, used))
+    evidence = tuple(evidence_advice(mapping, [device.index for device in used]))
     advice = (*said, *container_advice(mapping, devices), *evidence)
     if any(one.id == "env-contradicted" for one in evidence):
         return _unknown(value, order, "the driver sees it on a GPU that its variables hide"), advice

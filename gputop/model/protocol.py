@@ -40,11 +40,18 @@ class Pause(msgspec.Struct, frozen=True, tag_field="request", tag="pause"):
     paused: bool
 
 
+class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):
+    """Ask the CUDA driver what the variables mean (None: unset); the answer is in later frames."""
+
+    value: str | None
+    order: str | None
+
+
 class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
     """End."""
 
 
-Request = SetInterval | Refresh | Pause | Stop
+Request = SetInterval | Refresh | Pause | Probe | Stop
 
 encode = msgspec.json.Encoder().encode
 _hello = msgspec.json.Decoder(Hello)

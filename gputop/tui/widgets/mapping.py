@@ -9,7 +9,6 @@ from gputop.model.frame import Frame, Gpu
 from gputop.model.frameworks import MAIN, device_name
 from gputop.model.text import GIB, printable, short_name, three_digits
 from gputop.model.visibility import (
-    Device,
     Mapping,
     export_line,
     normalize_bus_id,
@@ -24,14 +23,6 @@ _WIDE = 100
 """Cells from which there is room for bus ids."""
 _CERTAINTY_ROLES = {"exact": "good", "expected": "text", "predicted": "notice", "unknown": "alarm"}
 Line = list[Piece]
-
-
-def devices_of(frame: Frame) -> tuple[Device, ...]:
-    """The GPUs of a frame, as the resolver wants them."""
-    return tuple(
-        Device(gpu.index, gpu.uuid, gpu.pci_bus_id, gpu.name, bool(gpu.mig_mode))
-        for gpu in frame.gpus
-    )
 
 
 def certainty(mapping: Mapping) -> Piece:

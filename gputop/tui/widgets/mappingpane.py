@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from gputop.model.frame import Frame
+from gputop.model.inventory import frame_devices
 from gputop.model.visibility import FASTEST_FIRST, PCI_BUS_ID, Mapping, resolve
 from gputop.tui.widgets.editor import Editor, harmless
 from gputop.tui.widgets.lines import Lines, Piece, width_of
@@ -18,7 +19,6 @@ from gputop.tui.widgets.mapping import (
     MappingLine,
     MappingResult,
     certainty,
-    devices_of,
     order_text,
 )
 
@@ -115,7 +115,7 @@ class MappingPane(Vertical):
         frame = self._frame
         if frame is None:
             return
-        devices, version = devices_of(frame), frame.driver_version
+        devices, version = frame_devices(frame), frame.driver_version
         asked = (self._value, self._order, devices, version)
         if asked != self._asked:
             self._asked = asked
