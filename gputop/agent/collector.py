@@ -21,7 +21,9 @@ from gputop.agent.nvml import (
 )
 from gputop.agent.problems import NO_GPU, not_answering, problem_of
 from gputop.agent.processes import Processes, ProcessFacts
+from gputop.agent.surroundings import Key, Surveyor
 from gputop.agent.worker import Worker, ask_all
+from gputop.model.environ import Surroundings
 from gputop.model.frame import Frame, Gpu, Problem, Process
 
 _RETRY = 5.0
@@ -29,6 +31,8 @@ _RETRY = 5.0
 _SETTLE = 0.1
 """Seconds between two looks at the CPU time of processes, where one frame is all there is."""
 _NO_PERMISSION = 4
+_SURVEY_PATIENCE = 0.02
+"""Seconds that a tick waits for the surroundings of new processes; they may come with the next."""
 
 
 class Collector:
@@ -40,6 +44,7 @@ class Collector:
         self._readers: list[Worker[Reading]] = []
         self._host = HostFacts()
         self._processes = Processes()
+        self._surveyor = Surveyor()
 
     def collect(self, interval: float | None, patience: float, settle: bool = False) -> Frame:
         """A Frame after at most `patience` seconds for the driver; None where it is silent.
@@ -108,12 +113,17 @@ class Collector:
         if settle and facts:
             time.sleep(_SETTLE)
             facts = self._processes.read(pids, patience)
+        computing = {run.pid for _, _, r in readings if r for run in r.running if run.type != "G"}
+        around = self._surveyor.read(
+            frozenset((pid, facts[pid].start_time) for pid in computing & facts.keys()),
+            patience if settle else _SURVEY_PATIENCE,
+        )
         gpus = tuple(_gpu(index, reader, reading) for index, reader, reading in readings)
         processes = tuple(
             process
             for _, _, reading in readings
             if reading
-            for process in _processes_of(reading, facts)
+            for process in _processes_of(reading, facts, around)
         )
         return gpus, processes
 
@@ -138,7 +148,9 @@ def _gpu(index: int, reader: Worker[Reading], reading: Reading | None) -> Gpu:
     return Gpu(**reading.values, stale_for=stale_for, error=reading.error)
 
 
-def _processes_of(reading: Reading, facts: dict[int, ProcessFacts]) -> list[Process]:
+def _processes_of(
+    reading: Reading, facts: dict[int, ProcessFacts], around: dict[Key, Surroundings]
+) -> list[Process]:
     uuid: str | None = reading.values.get("uuid")
     found = []
     for run in reading.running:
@@ -146,6 +158,7 @@ def _processes_of(reading: Reading, facts: dict[int, ProcessFacts]) -> list[Proc
         known: dict[str, Any] = {}
         if (fact := facts.get(run.pid)) is not None:
             known = {name: getattr(fact, name) for name in _FACTS}
+            known["surroundings"] = around.get((run.pid, fact.start_time))
         found.append(
             Process(
                 pid=run.pid,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gputop.model.frame import Gpu, Process
+from gputop.model.logical_names import LogicalNames
 from gputop.model.text import MISSING, duration, percent, short_command, short_name, size
 
 S = TypeVar("S")
@@ -22,6 +23,19 @@ class ProcessRow(NamedTuple):
     process: Process
     gpu: Gpu | None
     age: float | None
+    names: LogicalNames | None = None
+    """What the processes of the frame call their GPUs."""
+
+    @property
+    def cuda(self) -> str | None:
+        """What this one calls this GPU; None where there is nothing to call."""
+        return None if self.names is None else self.names.name(self.process)
+
+    @property
+    def misspelt(self) -> str | None:
+        """A variable of its that was meant to be CUDA_VISIBLE_DEVICES."""
+        around = self.process.surroundings
+        return next(iter(around.environ.misspelt), None) if around else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +147,15 @@ PROCESS: dict[str, Metric[ProcessRow]] = {
             _place,
             _show_place,
             width=3,
+        ),
+        Metric(
+            "cuda",
+            "CUDA",
+            "",
+            "what the process calls the GPU; ? is likely, a word is why not",
+            lambda row: row.cuda,
+            width=8,
+            left=True,
         ),
         Metric("pid", "PID", "", "process number", _of("pid"), width=7),
         Metric("user", "USER", "", "who owns it", _of("user"), width=8, left=True),
