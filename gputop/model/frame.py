@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from gputop.model.environ import Surroundings
+from gputop.model.links import Links
 from gputop.model.probe import Probed
 
 SCHEMA = 1
@@ -194,6 +195,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
     problem: Problem | None = None
+    links: Links | None = None
+    """How the GPUs are connected, once that is known; see `model.links`."""
     probed: tuple[Probed, ...] = ()
     """What the CUDA driver answered, to those who had it asked; for the GPUs of this frame."""
     demo: bool = False

@@ -16,13 +16,15 @@ from gputop.model.frameworks import FRAMEWORKS, MAIN, device_name
 from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import PROCESS, ProcessRow
 from gputop.model.process_mapping import ProcessMapping
-from gputop.model.text import printable
+from gputop.model.text import GIB, printable
 from gputop.tui.widgets.bars import KeyLine
 from gputop.tui.widgets.page import Line, Page
 
 _OF_PROCESS = ("pid", "user", "state", "cpu", "rss")
 _OF_GPU = ("gpu_memory", "sm_utilization", "type")
 _LABELS = {one.id: one.label for one in FRAMEWORKS}
+_CONTEXT = GIB
+"""Bytes under which a process that has more elsewhere does not compute on a GPU."""
 _MARKS = {"error": "alarm", "warning": "notice", "info": "quiet"}
 
 
@@ -89,7 +91,7 @@ class ProcessScreen(Screen[None]):
         )
         yield from _title("On the GPUs")
         for row in self._rows:
-            yield _gpu_line(row)
+            yield _gpu_line(row, self._rows)
         yield from _title("What it calls them")
         yield from self._named(page)
 
@@ -129,11 +131,11 @@ def _devices(mapping: ProcessMapping, to: str) -> Iterator[Line]:
         yield [*line, ("  in use", "good")] if device.place in used else line
 
 
-def _gpu_line(row: ProcessRow) -> Line:
+def _gpu_line(row: ProcessRow, rows: list[ProcessRow]) -> Line:
     facts = "  ".join(f"{PROCESS[id_].label} {PROCESS[id_].text(row)}" for id_ in _OF_GPU)
-    name = row.cuda or ""
-    return [
-        (f"  GPU {PROCESS['gpu'].text(row):<5}", "text"),
-        (f"{name:<9}", "key"),
-        (facts, "text"),
-    ]
+    place, name = PROCESS["gpu"].text(row), row.cuda or ""
+    held = max(one.process.gpu_memory or 0 for one in rows)
+    own = row.process.gpu_memory
+    small = own is not None and own < _CONTEXT <= held
+    note = ("  a context only: ranks open one on cuda:0 too", "quiet") if small else ("", "text")
+    return [(f"  GPU {place:<5}", "text"), (f"{name:<9}", "key"), (facts, "text"), note]
