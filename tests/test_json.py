@@ -333,6 +333,7 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
     """A new key needs a word in model/frame.py and here."""
     frame = look(machine("h200x8"))
     assert set(frame) == {*FRAME_FIELDS, "interval", "probed", "problem", "demo"}
+    assert frame["probed"] == []
     more = "minor sm_clock_max persistence_mode display_active compute_mode ecc_uncorrected"
     assert set(frame["gpus"][0]) == {
         *GPU_FIELDS,
