@@ -179,17 +179,15 @@ class Questions:
     def ask(self, value: str | None, order: str | None) -> None:
         """Ask about a value, and for the order of the GPUs, which the value left unset shows.
 
-        They are asked about the GPUs of the last frame. A question that waits already is not
-        asked twice; of too many the oldest are dropped.
+        They are asked about the GPUs of the last frame. A question that comes again while it waits
+        is asked once; of too many the oldest are dropped.
         """
         if self._frame is None:
             return
         inventory = _inventory(self._frame)
         with self._changed:
-            wanted = [*self._waiting, (value, order, inventory), (None, order, inventory)]
-            self._waiting = [one for place, one in enumerate(wanted) if one not in wanted[:place]][
-                -_MOST:
-            ]
+            wanted = ((value, order, inventory), (None, order, inventory))
+            self._waiting = [*self._waiting, *wanted][-_MOST:]
             self._changed.notify()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
