@@ -6,6 +6,8 @@ import json
 import sys
 from typing import Any
 
+import pytest
+
 from gputop.model.environ import NAME, ORDER
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -85,3 +87,18 @@ def test_different_cards_of_which_little_is_known(machine: MachineFactory) -> No
     here.fail("nvmlDeviceGetNumGpuCores", "NOT_SUPPORTED", gpu=2)
     found = ask(here, "0,1")
     assert (found["devices"], found["certainty"]) == (None, "unknown")
+
+
+@pytest.mark.parametrize("value", [FIRST, f"{FIRST},{OTHER}", f"{FIRST},{SECOND}", f"{OTHER},0"])
+@pytest.mark.parametrize("driver", ["580.95.05", "535.183.01"])
+def test_the_driver_agrees(value: str, driver: str, machine: MachineFactory) -> None:
+    here = machine({"base": "mig", "era": int(driver[:3]), "driver_version": driver})
+    found = ask(here, value, "--verify")
+    assert found["verified"] == {"ok": True, "reason": "verified by the driver"}
+
+
+def test_the_driver_agrees_on_different_cards(machine: MachineFactory) -> None:
+    here = machine("mixed")
+    assert ask(here, "--unset", "--verify")["verified"]["ok"] is True
+    here.update(lambda scenario: scenario.update(cuda_order=[1, 3, 2, 0]))
+    assert ask(here, "--unset", "--verify")["verified"]["ok"] is False
