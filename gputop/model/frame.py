@@ -108,9 +108,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """Volatile, all of the GPU; None where ECC is off or absent."""
     mig_mode: bool | None = None
     mig: tuple[MigDevice, ...] | None = None
-    """In NVML's order; empty where MIG mode is on without any, None where they are not known."""
+    """In NVML's order; empty where MIG mode is on without any. None where MIG mode is off, and
+    where not all of them are known."""
     cores: int | None = None
-    """CUDA cores."""
+    """CUDA cores; None also in MIG mode, where drivers do not tell."""
     sm: int | None = None
     """Streaming multiprocessors."""
 

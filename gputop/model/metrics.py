@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from gputop.model.frame import Gpu, Process
+from gputop.model.frame import Gpu, MigDevice, Process
 from gputop.model.logical_names import LogicalNames
 from gputop.model.text import MISSING, duration, percent, short_command, short_name, size
 
@@ -73,6 +73,10 @@ def _yes(flag: bool) -> str:
     return "on" if flag else "off"
 
 
+def _profiles(devices: tuple[MigDevice, ...]) -> str:
+    return " ".join(one.profile or f"{one.gi}/{one.ci}" for one in devices)
+
+
 def _pstate(state: int) -> str:
     return f"P{state}"
 
@@ -110,6 +114,9 @@ GPU: dict[str, Metric[Gpu]] = {
             "ecc_uncorrected", "ECC", "", str, "uncorrected memory errors since the driver loaded"
         ),
         _gpu("mig_mode", "MIG", "", _yes, "the card is partitioned"),
+        _gpu("mig", "MIG-DEVICES", "", _profiles, "its MIG devices"),
+        _gpu("cores", "CORES", "", str, "CUDA cores"),
+        _gpu("sm", "SM", "", str, "streaming multiprocessors"),
         _gpu("processes_known", "LISTED", "", _yes, "the driver lists the compute processes"),
         _gpu("stale_for", "AGE", "s", duration, "age of the values while the GPU does not answer"),
         _gpu("error", "ERROR", "", str, "what the driver says instead of values"),
