@@ -332,7 +332,7 @@ def test_json_is_utf8_whatever_the_locale_says(encoding: str, machine: MachineFa
 def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFactory) -> None:
     """A new key needs a word in model/frame.py and here."""
     frame = look(machine("h200x8"))
-    assert set(frame) == {*FRAME_FIELDS, "interval", "probed", "problem", "demo"}
+    assert set(frame) == {*FRAME_FIELDS, "interval", "links", "probed", "problem", "demo"}
     assert frame["probed"] == []
     more = "minor sm_clock_max persistence_mode display_active compute_mode ecc_uncorrected"
     assert set(frame["gpus"][0]) == {

@@ -7,9 +7,11 @@ and takes what is there; who was late keeps its last values, marked with their a
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from gputop.agent.host import HostFacts
+from gputop.agent.links import read_links
 from gputop.agent.nvml import (
     DRIVER_GONE,
     Device,
@@ -25,6 +27,7 @@ from gputop.agent.surroundings import Key, Surveyor
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.environ import Surroundings
 from gputop.model.frame import Frame, Gpu, Problem, Process
+from gputop.model.links import Links
 
 _RETRY = 5.0
 """Seconds between two tries to open a driver that is not there."""
@@ -41,7 +44,9 @@ class Collector:
     def __init__(self) -> None:
         self._opener: Worker[Driver | NvmlError] = Worker("driver", _open)
         self._driver: Driver | None = None
+        self._devices: list[Device] = []
         self._readers: list[Worker[Reading]] = []
+        self._links: Worker[Links] | None = None
         self._host = HostFacts()
         self._processes = Processes()
         self._surveyor = Surveyor()
@@ -55,6 +60,8 @@ class Collector:
         if problem is None:
             ask_all(self._readers, patience)
             problem = self._lost_driver()
+        if problem is None and self._links is None:
+            self._links = self._look_at_links()
         gpus, processes = ((), ()) if problem else self._assemble(patience, settle)
         driver = self._driver
         return Frame(
@@ -65,6 +72,7 @@ class Collector:
             cuda_version=None if driver is None else driver.cuda_version,
             gpus=gpus,
             processes=processes,
+            links=None if self._links is None else self._links.latest,
             problem=problem,
         )
 
@@ -82,10 +90,18 @@ class Collector:
         if answer is None or answer.count == 0:
             return problem_of(NO_GPU, "")
         self._driver = answer
-        self._readers = [
-            Worker(f"gpu {index}", Device(index).read) for index in range(answer.count)
-        ]
+        self._devices = [Device(index) for index in range(answer.count)]
+        self._readers = [Worker(f"gpu {one.index}", one.read) for one in self._devices]
         return None
+
+    def _look_at_links(self) -> Worker[Links]:
+        """How the GPUs are connected, asked once, when they have answered."""
+        answers = [reader.latest for reader in self._readers]
+        places = [None if one is None else one.values.get("pci_bus_id") for one in answers]
+        gpus = [(one.handle, place) for one, place in zip(self._devices, places, strict=True)]
+        worker = Worker("links", partial(read_links, gpus))
+        worker.ask()
+        return worker
 
     def _lost_driver(self) -> Problem | None:
         """All GPUs say that there is no driver any more: close, and look for it again."""
@@ -93,7 +109,7 @@ class Collector:
         if codes and codes <= DRIVER_GONE:
             for reader in self._readers:
                 reader.end()
-            self._driver, self._readers = None, []
+            self._driver, self._readers, self._links = None, [], None
             self._opener.forget()
             return problem_of(9, "")
         if codes == {_NO_PERMISSION} and not any(reader.busy for reader in self._readers):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pynvml
 
+from gputop.model.enumeration import normalize_bus_id
 from gputop.model.links import ITSELF, Links
 
 T = TypeVar("T")
@@ -24,20 +25,20 @@ _LEVELS = {
 }
 
 
-def read_links(count: int) -> Links:
-    """The connection of every pair of the first `count` GPUs; None where it is not known.
+def read_links(gpus: Sequence[tuple[Any, str | None]]) -> Links:
+    """The connection of every pair of GPUs (handle, PCI bus id); None where it is not known.
 
-    May hang as any driver call; a GPU that cannot be asked has no known connection.
+    May hang as any driver call; a GPU without a handle has no known connection.
     """
-    handles = [_ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-    ports = [_ports(handle) for handle in handles]
-    places = [_place(handle) for handle in handles]
+    count = len(gpus)
+    ports = [_ports(handle) for handle, _ in gpus]
     rows: list[list[str | None]] = [[None] * count for _ in range(count)]
     for a in range(count):
         rows[a][a] = ITSELF
         for b in range(a + 1, count):
-            links = _between(ports[a], ports[b], places[b])
-            rows[a][b] = rows[b][a] = f"NV{links}" if links else _level(handles[a], handles[b])
+            links = _between(ports[a], ports[b], normalize_bus_id(gpus[b][1]))
+            known = f"NV{links}" if links else _level(gpus[a][0], gpus[b][0])
+            rows[a][b] = rows[b][a] = known
     return tuple(map(tuple, rows))
 
 
@@ -68,10 +69,6 @@ def _level(a: Any, b: Any) -> str | None:
     if a is not None and b is not None:
         level = _ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b)
     return None if level is None else _LEVELS.get(level)
-
-
-def _place(handle: Any) -> _Place | None:
-    return None if handle is None else _place_of(_ask(pynvml.nvmlDeviceGetPciInfo, handle))
 
 
 def _place_of(info: Any) -> _Place | None:

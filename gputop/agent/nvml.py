@@ -102,7 +102,8 @@ class Device:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self._handle: Any = None
+        self.handle: Any = None
+        """NVML's; None until it has answered."""
         self._absent: set[str] = set()
         self._fixed: dict[str, Any] = {}
         self._slow: dict[str, Any] = {}
@@ -115,13 +116,13 @@ class Device:
         try:
             return self._read()
         except pynvml.NVMLError as error:
-            self._handle = None
+            self.handle = None
             values = {"index": self.index, **self._fixed}
             return Reading(values=values, code=error.value, error=printable(str(error), 120))
 
     def _read(self) -> Reading:
-        if self._handle is None:
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
+        if self.handle is None:
+            self.handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
             self._absent.clear()
             self._lists = RunningLists()
             self._fixed = self._read_fixed()
@@ -224,7 +225,7 @@ class Device:
         if modes is None or not modes[0]:
             return {"mig_mode": None if modes is None else False, "mig": None}
         slots = self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount)
-        return {"mig_mode": True, "mig": mig_devices(self._handle, slots)}
+        return {"mig_mode": True, "mig": mig_devices(self.handle, slots)}
 
     def _bus_id(self) -> str | None:
         info = self._ask(pynvml.nvmlDeviceGetPciInfo) or self._ask(_pci_info_v2)
@@ -242,12 +243,12 @@ class Device:
         if name in self._absent:
             return None
         try:
-            return call(self._handle, *arguments)
+            return call(self.handle, *arguments)
         except pynvml.NVMLError as error:
             if error.value in _GPU_GONE:
                 raise
             if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT:
-                pynvml.nvmlDeviceGetIndex(self._handle)  # raises if it is the handle that is wrong
+                pynvml.nvmlDeviceGetIndex(self.handle)  # raises if it is the handle that is wrong
                 self._absent.add(name)
             if error.value in _ABSENT:
                 self._absent.add(name)

@@ -33,6 +33,8 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     ecc             mode, pending, corrected, uncorrected, aggregate_corrected,
                     aggregate_uncorrected
     mig             mode, pending, max, devices: those of the slots, null for an empty one
+    links           NVLinks that are up, by what is at their other end: switch, or a GPU's index
+    near            {"1": 20}: what nvmlDeviceGetTopologyCommonAncestor says of GPU 1
     pcie            generation, width, max_generation, max_width, tx, rx (KB/s)
     fields          {"82": 48}: nvmlDeviceGetFieldValues by id
     compute, graphics, mps           lists of processes; null: the list is not supported

@@ -159,7 +159,7 @@ def test_a_busy_gpu_is_not_taken_for_its_links() -> None:
 def test_many_gpus_are_chosen_in_time() -> None:
     gpus = [card(i) for i in range(64)]
     row = ["NV18"] * 64
-    links = tuple(tuple([*row[:i], "X", *row[i + 1 :]]) for i in range(64))
+    links = tuple((*row[:i], "X", *row[i + 1 :]) for i in range(64))
     assert picked(msgspec.structs.replace(frame(gpus), links=links), count=32) == list(range(32))
 
 
