@@ -9,8 +9,10 @@ set             then: index, or MIG UUID, of all that are visible, if that is kn
 stopped_at      position (from 0), entry and reason where the list ended before its end
 hidden          gpu, uuid, mig_uuid, reason
 advice          id, severity (error, warning, info), message
-layers          only if asked for: tensorflow (name, gpu, uuid, mig_uuid, memory_limit in
-                bytes; null with an error and a message), memory (gpu, fraction, bytes, fits)
+layers          only if asked for: tensorflow, jax, local_rank, device (each a list of name, gpu,
+                uuid, mig_uuid, memory_limit in bytes; null if not asked for, or with an error and
+                a message), memory (gpu, uuid, mig_uuid, fraction, bytes, fits; fraction null: of
+                TensorFlow's logical devices together)
 verified        only if asked for: ok (whether the CUDA driver itself agrees; null: that cannot be
                 told), reason
 """
@@ -149,8 +151,18 @@ def log_json(log: TfLog, devices: Sequence[Device], advice: Sequence[Advice]) ->
     return json.dumps({"devices": found, "operations": log.operations, "advice": words})
 
 
-def log_text(log: TfLog, advice: Sequence[Advice]) -> str:
+def log_text(log: TfLog, devices: Sequence[Device], advice: Sequence[Advice]) -> str:
     """What a TensorFlow log says, for people."""
-    placed = [f"{device}: {count} operations" for device, count in log.operations.items()]
-    lines = [*advice_lines(advice), *placed] or ["no line of a TensorFlow device mapping"]
-    return "".join(printable(line) + "\n" for line in lines)
+    lines = []
+    for one in log.devices:
+        gpu = physical(one.bus_id, devices)
+        label = "no GPU of this machine" if gpu is None else gpu.label
+        place = f"{label}  {short_name(one.model)}  {one.bus_id}"
+        lines.append(f"  {one.name:<14} device: {one.ordinal}  -> {place}")
+    placed = (
+        f"{device}: {count} operation{'s'[: count > 1]}" for device, count in log.operations.items()
+    )
+    lines += [*placed, *advice_lines(advice)]
+    return "".join(
+        printable(line) + "\n" for line in lines or ["no line of a TensorFlow device mapping"]
+    )

@@ -4,7 +4,7 @@ Numbers here are CUDA ordinals: places in `Mapping.visible`, never NVML indices.
 
 Sources: TensorFlow `device_id_utils.h` (visible_device_list), `context.py` (set_visible_devices,
 set_logical_device_configuration), `gpu_device.cc` (memory fraction); JAX's reference, "GPU memory
-allocation", and `jax_cuda_visible_devices`; torchrun's LOCAL_RANK and --virtual-local-rank.
+allocation", and `jax_cuda_visible_devices`; torchrun's LOCAL_RANK.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ SelectionError = Literal[
     "tf_error_duplicate",
     "jax_error_parse",
     "jax_error_range",
+    "no_such_device",
+    "unknown",
 ]
+"""`unknown`: which GPU is which cannot be told; the others raise in the framework."""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -123,14 +126,12 @@ def claim(fraction: float, total: int | None, free: int | None) -> Claim | None:
     return Claim(size, None if free is None else size <= free)
 
 
-def local_rank_ordinal(rank: int, count: int, *, virtual: bool = False) -> int | None:
-    """Give the ordinal a torchrun worker uses; None where there is none, and it fails.
-
-    With --virtual-local-rank every worker has one GPU of its own, which it calls cuda:0.
-    """
-    if not 0 <= rank < count:
-        return None
-    return 0 if virtual else rank
+def local_rank(rank: int, count: int) -> Selection:
+    """Give the GPU of torchrun's worker with LOCAL_RANK=`rank`, which counts from 0."""
+    if rank < count:
+        return Selection((rank,))
+    message = f"{_absent(rank, count)}: 'CUDA error: invalid device ordinal'"
+    return Selection(None, "no_such_device", f"{message}. Start at most {count} workers")
 
 
 def _absent(ordinal: int, count: int) -> str:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.model.advice import Advice, advise, request_advice
+from gputop.model.advice import Advice, advise, request_advice, requested
 from gputop.model.device_sets import mps_set
 from gputop.model.environ import Environ, parse_environ
+from gputop.model.frameworks import FRAMEWORKS, Framework, device_name
 from gputop.model.inventory import Usage
 from gputop.model.process_advice import (
     container_advice,
@@ -182,24 +183,47 @@ def test_tensorflow_skips_small_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "fix"),
+    "name",
     [
-        ("cuda:2", "For physical GPU 2 use cuda:1."),
-        ("/gpu:3", None),
-        ("/device:GPU:2", "For physical GPU 2 use cuda:1."),
-        ("CudaDevice(id=2)", "For physical GPU 2 use cuda:1."),
+        *("cuda:2", "CudaDevice(id=2)", "cupy.cuda.Device(2)", "cuda.gpus[2]", "device_id=2"),
+        *("CUDA2", "torch.cuda.set_device(2)", 'torch.device("cuda", 2)', "get_device_name(2)"),
     ],
 )
-def test_a_name_that_does_not_exist(name: str, fix: str | None) -> None:
+def test_a_name_that_does_not_exist(name: str) -> None:
     found = request_advice(name, resolve("1,2", h100(4)))
     assert found is not None
-    assert found.message.startswith("2 GPUs are visible, named cuda:0 (GPU 1) and cuda:1 (GPU 2).")
-    assert found.message.endswith(fix or "'CUDA error: invalid device ordinal'.")
+    assert found.message == (
+        "2 GPUs are visible, named cuda:0 (GPU 1) and cuda:1 (GPU 2). cuda:2 does not exist:"
+        " 'CUDA error: invalid device ordinal'. For physical GPU 2 use cuda:1."
+    )
 
 
-@pytest.mark.parametrize("name", ["cuda:1", "cuda", "cpu", "", "/gpu:0"])
+@pytest.mark.parametrize("k", [2, 3, 12])
+@pytest.mark.parametrize("name", ["/gpu:{k}", "/device:GPU:{k}", 'with tf.device("/GPU:{k}"):'])
+def test_a_name_of_tensorflows_that_does_not_exist(name: str, k: int) -> None:
+    found = request_advice(name.replace("{k}", str(k)), resolve("1,2", h100(4)))
+    assert found is not None
+    assert f"/device:GPU:{k} does not exist: 'unknown device'" in found.message
+    assert found.message.endswith("For physical GPU 2 use /device:GPU:1.") == (k == 2)
+
+
+def test_names_are_answered_where_only_their_number_is_known() -> None:
+    (one,) = h100(1)
+    found = request_advice("cuda:0", resolve("", [one]))
+    assert found is not None
+    assert found.message.startswith("No GPU is visible. cuda:0 does not exist")
+    assert request_advice("cuda:1", resolve("1,0", mixed())) is None
+    assert request_advice("cuda:2", resolve("1,0", mixed())) is not None
+
+
+@pytest.mark.parametrize("name", ["cuda:1", "cuda", "cpu", "", "/gpu:0", "GPU-2f", "RTX 2080"])
 def test_a_name_that_exists(name: str) -> None:
     assert request_advice(name, resolve("1,2", h100(4))) is None
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_name_that_gputop_prints_can_be_asked_for(framework: Framework) -> None:
+    assert [requested(device_name(framework.id, k)) for k in (0, 7, 15)] == [0, 7, 15]
 
 
 N = "CUDA_VISIBLE_DEVICES"

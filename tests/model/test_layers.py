@@ -8,7 +8,7 @@ from gputop.model.layers import (
     LogicalDevice,
     claim,
     jax_visible_devices,
-    local_rank_ordinal,
+    local_rank,
     tf_logical_devices,
     tf_set_visible_devices,
     tf_visible_device_list,
@@ -99,5 +99,8 @@ def test_a_fraction_in_bytes_and_whether_it_is_free() -> None:
 
 
 def test_torchrun() -> None:
-    assert [local_rank_ordinal(rank, 2) for rank in (-1, 0, 1, 2)] == [None, 0, 1, None]
-    assert local_rank_ordinal(1, 2, virtual=True) == 0
+    assert [local_rank(rank, 2).ordinals for rank in (0, 1, 2)] == [(0,), (1,), None]
+    wrong = local_rank(2, 2)
+    assert wrong.error == "no_such_device"
+    assert "no GPU 2 among the 2" in wrong.message
+    assert "at most 2 workers" in wrong.message
