@@ -18,7 +18,7 @@ from gputop.model.environ import NAME, ORDER, Environ
 from gputop.model.frameworks import FRAMEWORKS
 from gputop.model.inventory import Inventory, frame_inventory, read_inventory
 from gputop.model.mapping import Mapping
-from gputop.model.probe import compare, cuda_order
+from gputop.model.probe import Verdict, compare, cuda_order
 from gputop.model.process_advice import environ_advice
 from gputop.model.process_mapping import process_mapping
 from gputop.model.selections import read_layers, selected
@@ -120,10 +120,7 @@ def run(options: argparse.Namespace) -> int:
     prober = Prober()
     answer, said = _answer(options, inventory, prober)
     advice = (*said, *advise(answer, inventory.usage))
-    verdict = None
-    if options.verify:
-        probed = prober.ask(answer.value, answer.order, inventory)
-        verdict = compare(answer, probed, inventory.devices)
+    verdict = _verdict(answer, inventory, prober) if options.verify else None
     form = mapping_json if options.map_json else mapping_text
     _write(form(answer, inventory, advice, layers, options.framework, verdict))
     raises = any(layer.raises for layer in selected(answer, layers))
@@ -145,6 +142,18 @@ def _answer(
         value, inventory.devices, order=order, cuda_order=seen, driver_version=driver_version
     )
     return answer, said
+
+
+def _verdict(answer: Mapping, inventory: Inventory, prober: Prober) -> Verdict:
+    """Hold the mapping against the driver, and say where its order is not the expected one."""
+    probed = prober.ask(answer.value, answer.order, inventory)
+    verdict = compare(answer, probed, inventory.devices)
+    version = inventory.driver_version
+    unasked = resolve(answer.value, inventory.devices, order=answer.order, driver_version=version)
+    before = compare(unasked, probed, inventory.devices)
+    if verdict.ok and before.ok is False:
+        return Verdict(True, f"{verdict.reason}, against expectation: {before.reason}")
+    return verdict
 
 
 def _of_process(

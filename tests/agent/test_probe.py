@@ -370,23 +370,28 @@ def verified(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.parametrize(
-    ("arguments", "ok", "reason"),
+    ("arguments", "surprise"),
     [
-        (["0,1", "--order", "PCI_BUS_ID"], True, "verified by the driver"),
-        (["0,0"], True, "verified by the driver"),
-        (["0"], False, "the driver says cuda:0 is GPU 2, gputop expected GPU 1"),
-        (["--unset"], False, "the driver says cuda:0 is GPU 2, gputop expected GPU 1 (and 1 more)"),
+        (["0,1", "--order", "PCI_BUS_ID"], ""),
+        (["0,0"], ""),
+        (["0"], "the driver says cuda:0 is GPU 2, gputop expected GPU 1"),
+        (["--unset"], "the driver says cuda:0 is GPU 2, gputop expected GPU 1 (and 1 more)"),
     ],
 )
-def test_map(machine: MachineFactory, arguments: list[str], ok: bool, reason: str) -> None:
+def test_map(machine: MachineFactory, arguments: list[str], surprise: str) -> None:
+    """Integers follow the driver, and what was expected of equal cards is said."""
     here = machine({**BOX, "cuda_order": [2, 0, 1]})
+    reason = "verified by the driver" + f", against expectation: {surprise}" * bool(surprise)
     done = verified(here, *arguments, "--verify")
     assert done.stdout.splitlines()[2] == reason
-    before, after = (verified(here, *arguments, "--json", *verify) for verify in ([], ["--verify"]))
-    assert after.returncode == before.returncode == done.returncode
-    told = json.loads(after.stdout)
-    assert told.pop("verified") == {"ok": ok, "reason": reason}
-    assert told == json.loads(before.stdout)
+    before, after = (
+        json.loads(verified(here, *arguments, "--json", *verify).stdout)
+        for verify in ([], ["--verify"])
+    )
+    assert after["verified"] == {"ok": True, "reason": reason}
+    assert after["certainty"] == "exact"
+    assert (after["devices"] == before["devices"]) == (not surprise)
+    assert done.returncode == (0 if after["devices"] else 1)
 
 
 def test_map_where_the_driver_fails(machine: MachineFactory) -> None:
