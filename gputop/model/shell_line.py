@@ -17,7 +17,10 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)=(.*)", re.DOTALL)
 _PYTHON = re.compile(r"environ\[\s*[\"'](\w+)[\"']\s*\]\s*=\s*[\"']([^\"'\n]*)[\"']", re.ASCII)
 _LIST = re.compile(r"[0-9,]+|(?:GPU|MIG)-[\w,/-]+", re.ASCII)
 _DOLLAR = re.compile(NAME + r"=[\"']?\$[0-9]")
-_ENDS = {";", "&&", "||", "|", "&", "\n"}
+_ENDS = {";", "&&", "||", "|", "&"}
+# What tutorials leave in front of and behind a line: `~/`, `$` or `user@host:~$`, a comment.
+_PROMPT = re.compile(r"^\s*(?:[^\s=]*[$%>]|~/?)\s+", re.MULTILINE)
+_COMMENT = re.compile(r"(?<!\S)#.*")
 
 
 class ShellLine(msgspec.Struct, frozen=True):
@@ -47,13 +50,15 @@ def parse_shell(text: str) -> ShellLine | None:
             line.say("shell-dollar", "error", "'$0' is the shell's own name. Write a plain 0.")
         for statement in _statements(text):
             line.run(statement)
-    given = {**line.exported, **line.program}
+    alone = {} if line.rest else line.shell_only  # a line that is not written to its end
+    given = {**line.exported, **line.program, **alone}
     return ShellLine(given.get(NAME), given.get(ORDER), line.rest, tuple(line.advice))
 
 
 def _statements(text: str) -> Iterator[list[str]]:
     """Give the words of every command."""
-    lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=";&|")
+    text = _COMMENT.sub("", _PROMPT.sub("", text)).replace("\n", " ; ")
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|")
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
         words = list(lexer)
@@ -130,17 +135,18 @@ class _Line:
     def _start(self, local: dict[str, str], command: list[str]) -> None:
         """Start a program; its name may be a piece of the list that went astray."""
         name, astray = command[0], _LIST.fullmatch(command[0]) is not None
-        if (name == NAME or is_misspelt(name)) and command[1:2] and command[1][0] == "=":
+        apart = command[1][:1] == "=" if len(command) > 1 else False
+        if (name == NAME or is_misspelt(name)) and apart:
+            value = command[1][1:] or "".join(command[2:3])
             message = f"Space before '=': bash runs a command called {name} and masks nothing."
-            self.say("shell-space-before-equals", "error", message)
+            self.say("shell-space-before-equals", "error", f"{message} Write {NAME}={value}.")
         elif NAME in local and astray and not local[NAME]:
             message = f"Space after '=': this hides every GPU and runs a command called {name}."
             self.say("shell-space-after-equals", "error", message)
         elif NAME in local and astray:
-            message = (
-                f"Space in the list: the value is {local[NAME]} and a command called {name} is"
-            )
-            self.say("shell-space-in-list", "error", f"{message} run. Separate GPUs with commas.")
+            message = f"Space in the list: the value is {local[NAME]} and a command called {name}"
+            fix = "is run. Separate GPUs with commas."
+            self.say("shell-space-in-list", "error", f"{message} {fix}")
         elif NAME in self.shell_only and astray:
             message = "';' ends the command: the variable is set for this shell only and a command"
             fix = f"called {name} is run. Separate GPUs with commas."

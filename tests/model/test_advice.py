@@ -248,6 +248,12 @@ SHELL: list[tuple[str, str | None, str, list[str]]] = [
     (f"{N}=1 sudo python t.py", None, "python t.py", ["shell-sudo"]),
     (f"{N}=$0 python t.py", "$0", "python t.py", ["shell-dollar"]),
     (f'{N}="0,1 python t.py', "0,1", "python t.py", []),
+    (f"{N}=1", "1", "", []),
+    (f'{N}=""', "", "", []),
+    (f"~/ {N}=0  python t.py # GPU 0; one", "0", "python t.py", []),
+    (f"me@node:~$ {N}=0 python t.py # don't", "0", "python t.py", []),
+    (f"$ export {N}=2\n$ python t.py", "2", "python t.py", []),
+    (f"{N}=1 python t#1.py", "1", "python 't#1.py'", []),
     ("CUDA_VISIBLE_DIVICES=1 python t.py", None, "python t.py", ["name-typo"]),
     ("CUDA_VISIBLE-DEVICES=1 python t.py", None, "python t.py", ["name-typo"]),
     ('os.environ["CUDA_VISIBLE_DIVICES"]="2,3,4"', None, "", ["name-typo"]),
@@ -263,6 +269,13 @@ def test_a_pasted_line(text: str, value: str | None, rest: str, ids: list[str]) 
     assert line is not None
     assert (line.value, line.rest) == (value, rest)
     assert [advice.id for advice in line.advice] == ids
+
+
+@pytest.mark.parametrize("text", [f"{N} = 1,2 python t.py", f"{N} =1,2 x", f'{N} = "1,2"'])
+def test_a_line_with_spaces_is_answered_with_the_right_one(text: str) -> None:
+    line = parse_shell(text)
+    assert line is not None
+    assert line.advice[0].message.endswith(f"masks nothing. Write {N}=1,2.")
 
 
 def test_a_pasted_line_with_an_order() -> None:
