@@ -82,7 +82,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add(
         "--tf-visible-devices",
         metavar="LIST",
-        help="TensorFlow's visible_device_list, or the numbers of set_visible_devices",
+        help="TensorFlow's visible_device_list, or set_visible_devices in ascending order",
     )
     add(
         "--tf-logical",
@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
     verdict = _verdict(answer, inventory, prober) if options.verify else None
     form = mapping_json if options.map_json else mapping_text
     _write(form(answer, inventory, advice, layers, options.framework, verdict))
-    raises = any(layer.raises for layer in selected(answer, layers))
+    raises = any(layer.selection.raises for layer in selected(answer, layers))
     return 1 if answer.count == 0 or raises else 0
 
 

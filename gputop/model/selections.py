@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,6 @@ from gputop.model.layers import (
     JAX_FRACTION,
     LogicalDevice,
     Selection,
-    claim,
     jax_visible_devices,
     local_rank,
     tf_logical_devices,
@@ -40,42 +39,22 @@ class Layers(msgspec.Struct, frozen=True):
     tf_logical: Mapping[int, Sequence[int]] = {}
     """Memory limits in bytes, by CUDA ordinal."""
     fraction: float | None = None
-    jax: bool = False
-    """The program uses JAX, which takes memory in advance."""
+    """The share (0..1) of every GPU's memory that it takes."""
+    preallocates: bool = False
+    """That is what JAX takes unless told otherwise."""
     jax_visible: str | None = None
     local_rank: int | None = None
     device: str | None = None
     """The name that the program asks for, as cuda:2."""
 
-    def tensorflow(self, count: int) -> Selection:
-        """TensorFlow's GPUs among `count` visible ones."""
-        found = tf_visible_device_list(self.tf_visible or "", count)
-        absent = [k for k in self.tf_logical if k not in (found.ordinals or ())]
-        if found.ordinals is None or not absent:
-            return found
-        message = (
-            f"logical devices are configured on GPU {absent[0]}, which TensorFlow does not see"
-        )
-        return Selection(None, "tf_error_range", message)
-
-    @property
-    def share(self) -> float | None:
-        """The share (0..1) of every GPU's memory that the program takes."""
-        jax = self.jax or self.jax_visible is not None
-        return JAX_FRACTION if jax and self.fraction is None else self.fraction
-
 
 class Layer(msgspec.Struct, frozen=True):
-    """What comes of one selection: `devices`, or None and the error."""
+    """What comes of one selection, and the program's names for the GPUs."""
 
-    id: Literal["tensorflow", "jax", "local_rank", "device"]
+    id: str
+    """tensorflow, jax, local_rank or device."""
     selection: Selection
-    devices: tuple[LogicalDevice, ...] | None
-
-    @property
-    def raises(self) -> bool:
-        """Whether the program ends with an error."""
-        return self.selection.error not in (None, "unknown")
+    devices: tuple[LogicalDevice, ...] = ()
 
 
 def read_layers(
@@ -110,7 +89,9 @@ def read_layers(
                 f"logical devices {text!r} are not GPU:MIB,MIB: write 0:2048,2048 (--tf-logical)"
             )
         logical[int(match[1])] = tuple(int(size) * MIB for size in match[2].split(","))
-    return Layers(tf_visible, logical, fraction, jax, jax_visible, local_rank, device)
+    takes = fraction is None and (jax or jax_visible is not None)
+    share = JAX_FRACTION if takes else fraction
+    return Layers(tf_visible, logical, share, takes, jax_visible, local_rank, device)
 
 
 def selected(answer: Answer, layers: Layers) -> Iterator[Layer]:
@@ -118,38 +99,44 @@ def selected(answer: Answer, layers: Layers) -> Iterator[Layer]:
     count = None if answer.visible is None else len(answer.visible)
     seen = answer  # by TensorFlow, once it has selected
     if layers.tf_visible is not None or layers.tf_logical:
-        found = _UNKNOWN if count is None else layers.tensorflow(count)
-        limits = layers.tf_logical
-        devices = None if found.ordinals is None else tf_logical_devices(found.ordinals, limits)
+        found = _UNKNOWN if count is None else _tensorflow(layers, count)
+        devices = tf_logical_devices(found.ordinals or (), layers.tf_logical)
         yield Layer("tensorflow", found, devices)
-        if answer.visible and devices is not None and of_tensorflow(layers.device or ""):
+        if answer.visible and found.ordinals and of_tensorflow(layers.device or ""):
             gpus = tuple(answer.visible[one.ordinal] for one in devices)
             seen = msgspec.structs.replace(answer, visible=gpus, count=len(gpus))
     if layers.jax_visible is not None:
         found = _UNKNOWN if count is None else jax_visible_devices(layers.jax_visible, count)
-        yield _layer("jax", found, "jax.devices()[{k}]")
+        names = (LogicalDevice(f"jax.devices()[{k}]", o) for k, o in enumerate(_of(found)))
+        yield Layer("jax", found, tuple(names))
     if layers.local_rank is not None:
         found = _UNKNOWN if count is None else local_rank(layers.local_rank, count)
-        yield _layer("local_rank", found, "cuda:{ordinal}")
+        yield Layer("local_rank", found, tuple(LogicalDevice(f"cuda:{o}", o) for o in _of(found)))
     if layers.device is not None:
-        yield _requested(layers.device, seen, answer)
+        found = _requested(layers.device, seen, answer)
+        yield Layer("device", found, tuple(LogicalDevice(layers.device, o) for o in _of(found)))
 
 
-def _layer(id_: Literal["jax", "local_rank"], found: Selection, name: str) -> Layer:
-    if found.ordinals is None:
-        return Layer(id_, found, None)
-    named = (LogicalDevice(name.format(k=k, ordinal=o), o) for k, o in enumerate(found.ordinals))
-    return Layer(id_, found, tuple(named))
+def _of(found: Selection) -> tuple[int, ...]:
+    return found.ordinals or ()
 
 
-def _requested(name: str, seen: Answer, answer: Answer) -> Layer:
+def _tensorflow(layers: Layers, count: int) -> Selection:
+    found = tf_visible_device_list(layers.tf_visible or "", count)
+    absent = [k for k in layers.tf_logical if k not in _of(found)]
+    if found.ordinals is None or not absent:
+        return found
+    message = f"logical devices are configured on GPU {absent[0]}, which TensorFlow does not see"
+    return Selection(None, "tf_error_range", message)
+
+
+def _requested(name: str, seen: Answer, answer: Answer) -> Selection:
     wrong = request_advice(name, seen)
     if wrong is not None:
-        return Layer("device", Selection(None, "no_such_device", wrong.message), None)
+        return Selection(None, "no_such_device", wrong.message)
     if seen.visible is None or answer.visible is None:
-        return Layer("device", _UNKNOWN, None)
-    ordinal = answer.visible.index(seen.visible[requested(name) or 0])
-    return Layer("device", Selection((ordinal,)), (LogicalDevice(name, ordinal),))
+        return _UNKNOWN
+    return Selection((answer.visible.index(seen.visible[requested(name) or 0]),))
 
 
 def identity(device: Device) -> Json:
@@ -161,58 +148,53 @@ def layers_json(answer: Answer, inventory: Inventory, layers: Layers) -> Json:
     """What comes of the selections (null where not made, or with an error), and the memory."""
     found: Json = dict.fromkeys(("tensorflow", "jax", "local_rank", "device", "error", "message"))
     gpus = tuple(answer.visible or answer.visible_set or ())
-    chosen = gpus
+    takes: Sequence[int] = range(len(gpus))
     for layer in selected(answer, layers):
-        if layer.devices is None:
-            found["error"] = found["error"] or layer.selection.error
-            found["message"] = found["message"] or layer.selection.message
-            chosen = () if layer.raises else chosen
-            continue
-        found[layer.id] = [
-            {"name": one.name, **identity(gpus[one.ordinal]), "memory_limit": one.memory_limit}
-            for one in layer.devices
-        ]
-        if layer.id in ("tensorflow", "jax"):
-            chosen = tuple(gpus[ordinal] for ordinal in sorted(layer.selection.ordinals or ()))
-    found["memory"] = [*_shares(chosen, inventory, layers), *_limits(gpus, inventory, layers)]
-    return found
-
-
-def _shares(gpus: Sequence[Device], inventory: Inventory, layers: Layers) -> Iterator[Json]:
-    for device in gpus if layers.share is not None else ():
-        usage = inventory.usage_of(device)
-        part = claim(layers.share or 0, usage.memory_total, usage.memory_free)
-        size = {"bytes": part and part.size, "fits": part and part.fits}
-        yield {**identity(device), "fraction": layers.share, **size}
-
-
-def _limits(gpus: Sequence[Device], inventory: Inventory, layers: Layers) -> Iterator[Json]:
-    """What TensorFlow's logical devices of a GPU may take together."""
+        selection = layer.selection
+        if selection.error is None:
+            found[layer.id] = [
+                {"name": one.name, **identity(gpus[one.ordinal]), "memory_limit": one.memory_limit}
+                for one in layer.devices
+            ]
+        elif found["error"] is None:
+            found.update(error=selection.error, message=selection.message)
+        if layer.id in ("tensorflow", "jax") and selection.error != "unknown":
+            takes = sorted(_of(selection))
+    memory = []
+    for ordinal in takes if layers.fraction is not None else ():
+        total = inventory.usage_of(gpus[ordinal]).memory_total
+        size = None if total is None else int(total * (layers.fraction or 0))
+        memory.append(_claim(gpus[ordinal], inventory, layers.fraction, size))
     for ordinal, limits in layers.tf_logical.items():
-        if ordinal < len(gpus):
-            free = inventory.usage_of(gpus[ordinal]).memory_free
-            fits = None if free is None else sum(limits) <= free
-            size = {"bytes": sum(limits), "fits": fits}
-            yield {**identity(gpus[ordinal]), "fraction": None, **size}
+        if ordinal in takes:
+            memory.append(_claim(gpus[ordinal], inventory, None, sum(limits)))
+    return {**found, "memory": memory}
+
+
+def _claim(gpu: Device, inventory: Inventory, fraction: float | None, size: int | None) -> Json:
+    free = inventory.usage_of(gpu).memory_free
+    fits = None if free is None or size is None else size <= free
+    return {**identity(gpu), "fraction": fraction, "bytes": size, "fits": fits}
 
 
 def layer_lines(answer: Answer, inventory: Inventory, layers: Layers) -> Iterator[str]:
     """What comes of it, for people; nothing where nothing was selected."""
-    who = {"tensorflow": "TensorFlow ", "jax": "JAX ", "device": ""}
-    who["local_rank"] = f"LOCAL_RANK={layers.local_rank} "
+    rank = f"LOCAL_RANK={layers.local_rank} "
+    who = {"tensorflow": "TensorFlow ", "jax": "JAX ", "local_rank": rank, "device": ""}
     found = layers_json(answer, inventory, layers)
     for layer in selected(answer, layers):
         name = who[layer.id]
-        if layer.devices is None:
-            subject = f"{name}raises an error" if name and layer.raises else name or "error"
+        if layer.selection.error:
+            subject = name.strip() or layers.device
+            subject = f"{subject} raises an error" if layer.selection.raises else subject
             yield f"{subject}: {layer.selection.message}"
         for one in found[layer.id] or ():
             limit = one["memory_limit"]
             room = "" if limit is None else f"  {limit / GIB:.2f} GiB"
             yield f"  {name + one['name']:<25} -> {_label(one)}{room}"
-    if layers.share != layers.fraction:
+    if layers.preallocates:
         yield (
-            f"JAX takes {layers.share:g} of each GPU at its first operation"
+            f"JAX takes {layers.fraction:g} of each GPU at its first operation"
             " (XLA_CLIENT_MEM_FRACTION sets another share; with XLA_PYTHON_CLIENT_PREALLOCATE=false"
             " it takes what it needs)"
         )
@@ -220,10 +202,10 @@ def layer_lines(answer: Answer, inventory: Inventory, layers: Layers) -> Iterato
         if one["bytes"] is None:
             yield f"  {_label(one)}: its memory is not known"
         elif one["fraction"] is not None or one["fits"] is False:
-            share = "the limits" if one["fraction"] is None else f"{one['fraction']:g}"
+            what = "the limits" if one["fraction"] is None else f"{one['fraction']:g}"
             verb = "are" if one["fraction"] is None else "is"
             size = f"{one['bytes'] / GIB:.2f} GiB{_FITS[one['fits']]}"
-            yield f"  {share} of {_label(one)} {verb} {size}"
+            yield f"  {what} of {_label(one)} {verb} {size}"
 
 
 def _label(one: Json) -> str:
