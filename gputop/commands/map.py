@@ -29,18 +29,18 @@ from gputop.sources.local import LocalSource
 
 _EXAMPLES = """\
 examples:
-  gputop map 1,2,-1                                 which GPU is cuda:0, what was dropped, and why
-  gputop map 'CUDA_VISIBLE_DEVICES=0;1 python x.py' what is wrong with a line of shell or Python
+  gputop map 1,2,-1                        which GPU is cuda:0, what was dropped, why
+  gputop map 'CUDA_VISIBLE_DEVICES=0;1 python x.py'    what is wrong with a line
   gputop map 2,1 --order PCI_BUS_ID --framework jax
-  gputop map 1,2 --device cuda:2                    which GPU a program asks for, or the right name
+  gputop map 1,2 --device cuda:2           is there such a GPU, and what is its name
   gputop map 1,2 --tf-visible-devices 1 --tf-logical 1:2048,2048
-  gputop map --pid 21195                            what a running process was started with
-  gputop map --verify                               your own variables, held against the driver
-  gputop map --inventory node-07.json 0,1           another machine, from its `gputop --json`
-  python train.py 2>&1 | gputop map --tf-log -      which GPU a log means by `device: 0`
+  gputop map --pid 21195                   what a running process was started with
+  gputop map --verify                      your own variables, asked of the driver
+  gputop map --inventory node-07.json 0,1  another machine, from its `gputop --json`
+  python train.py 2>&1 | gputop map --tf-log -    which GPU its `device: 0` is
 
-exit status: 0 something is visible, 1 nothing is or the program's selection raises an error,
-2 usage, 3 the NVIDIA driver cannot be read
+exit status: 0 something is visible, 1 nothing is, or the program's selection
+raises an error, 2 usage, 3 the NVIDIA driver cannot be read
 """
 
 
@@ -56,49 +56,32 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     # argparse takes `-1,0` for an option; its own exception is for `-1` alone.
     parser._negative_number_matcher = re.compile(r"-[0-9]")
     add = parser.add_argument
-    add(
-        "value",
-        nargs="?",
-        metavar="VALUE",
-        help="a value, or a line of shell or Python that sets it (default: your environment)",
-    )
+    add("value", nargs="?", metavar="VALUE",
+        help="a value, or a line of shell or Python (default: your own variables)")  # fmt: skip
     add("--pid", type=int, metavar="PID", help="what a running process was started with")
     add("--unset", action="store_true", help="as if CUDA_VISIBLE_DEVICES were not set")
     add("--order", metavar="ORDER", help="CUDA_DEVICE_ORDER")
     add("--verify", action="store_true", help="ask the CUDA driver of this machine as well")
     add("--json", dest="map_json", action="store_true", help="print a line of JSON")
+    add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
     add = parser.add_argument_group("another machine").add_argument
     add("--inventory", metavar="FILE", help="its `gputop --json`, or a description")
     add("--driver", metavar="VERSION", help="its driver version")
-    add = parser.add_argument_group("the program").add_argument
-    add(
-        "--framework",
-        choices=[one.id for one in FRAMEWORKS],
-        metavar="NAME",
-        help=f"whose names to show: {', '.join(one.id for one in FRAMEWORKS)}",
-    )
-    add("--device", metavar="NAME", help="it asks for a GPU: cuda:2, /device:GPU:2, CUDA2")
-    add("--local-rank", metavar="R", type=int, help="torchrun's LOCAL_RANK of a worker")
-    add(
-        "--tf-visible-devices",
-        metavar="LIST",
-        help="TensorFlow's visible_device_list, or set_visible_devices in ascending order",
-    )
-    add(
-        "--tf-logical",
-        metavar="GPU:MIB,...",
-        action="append",
-        default=[],
-        help="TensorFlow's logical devices on one visible GPU: 0:2048,2048",
-    )
-    add("--jax-visible-devices", metavar="LIST", help="JAX's flag jax_cuda_visible_devices")
-    add(
-        "--memory-fraction",
-        metavar="F",
-        type=float,
-        help="the share (0 to 1) that it takes of each GPU's memory; JAX takes 0.75 by itself",
-    )
-    add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
+    _add_program(parser.add_argument_group("what the program does"))
+
+
+def _add_program(group: argparse._ArgumentGroup) -> None:
+    add, ids = group.add_argument, [one.id for one in FRAMEWORKS]
+    add("--framework", metavar="NAME", choices=ids, help=f"names GPUs as one of {', '.join(ids)}")
+    add("--device", metavar="NAME", help="asks for a GPU: cuda:2, /device:GPU:2, CUDA2")
+    add("--local-rank", metavar="R", type=int, help="is torchrun's worker with LOCAL_RANK=R")
+    add("--tf-visible-devices", metavar="LIST",
+        help="sets TensorFlow's visible_device_list (set_visible_devices: ascending)")  # fmt: skip
+    add("--tf-logical", metavar="GPU:MIB,...", action="append", default=[],
+        help="makes TensorFlow's logical devices on one visible GPU: 0:2048,2048")  # fmt: skip
+    add("--jax-visible-devices", metavar="LIST", help="sets JAX's flag jax_cuda_visible_devices")
+    add("--memory-fraction", metavar="F", type=float,
+        help="takes this share (0 to 1) of each GPU's memory (JAX: 0.75)")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:

@@ -99,7 +99,7 @@ def mapping_text(
     for hidden in answer.hidden:
         reasons.setdefault(hidden.reason, []).append(hidden.device.label)
     lines += [f"hidden: {', '.join(labels)} ({reason})" for reason, labels in reasons.items()]
-    lines += advice_lines(advice)
+    lines += [f"{one.severity}: {one.message}" for one in advice]
     lines.append(export_line(answer))
     if answer.certainty != "exact":
         same = uuid_export_line(answer)
@@ -135,11 +135,6 @@ def _table(answer: Answer, inventory: Inventory, framework: str | None) -> Itera
         yield f"  {names} -> {device.label}  {short_name(device.name)}  {bus}{room}"
 
 
-def advice_lines(advice: Sequence[Advice]) -> list[str]:
-    """One line for each."""
-    return [f"{one.severity}: {one.message}" for one in advice]
-
-
 def log_json(log: TfLog, devices: Sequence[Device], advice: Sequence[Advice]) -> str:
     """What a TensorFlow log says, as one line of JSON."""
     found = []
@@ -157,12 +152,12 @@ def log_text(log: TfLog, devices: Sequence[Device], advice: Sequence[Advice]) ->
     for one in log.devices:
         gpu = physical(one.bus_id, devices)
         label = "no GPU of this machine" if gpu is None else gpu.label
-        place = f"{label}  {short_name(one.model)}  {one.bus_id}"
+        room = "" if one.memory_mb is None else f"  {one.memory_mb} MB"
+        place = f"{label}  {short_name(one.model)}  {one.bus_id}{room}"
         lines.append(f"  {one.name:<14} device: {one.ordinal}  -> {place}")
-    placed = (
-        f"{device}: {count} operation{'s'[: count > 1]}" for device, count in log.operations.items()
-    )
-    lines += [*placed, *advice_lines(advice)]
+    for device, count in log.operations.items():
+        lines.append(f"{device}: {count} operation{'s' * (count > 1)}")
+    lines += [f"{one.severity}: {one.message}" for one in advice]
     return "".join(
         printable(line) + "\n" for line in lines or ["no line of a TensorFlow device mapping"]
     )

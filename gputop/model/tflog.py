@@ -195,9 +195,10 @@ def _no_gpu(log: TfLog, devices: Sequence[Device]) -> Advice:
     words = ["TensorFlow registered no GPU: every ordinary operation runs on the CPU."]
     if log.missing_libraries:
         libraries = ", ".join(map(printable, log.missing_libraries))
+        version = re.search(r"libcudart\.so\.([0-9.]+)", libraries)
+        cuda = f"CUDA {version[1]}, which" if version else "the CUDA version that"
         words.append(
-            f"It could not load {libraries}: install the CUDA version that this TensorFlow was"
-            " built for."
+            f"It could not load {libraries}: install {cuda} this TensorFlow was built for."
         )
     if log.xla:
         words.append(f"{', '.join(log.xla)} are the same cards under XLA's name, and no proof.")
