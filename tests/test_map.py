@@ -160,6 +160,15 @@ def test_text_where_the_order_cannot_be_told(gputop_map: Map) -> None:
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in text
 
 
+def test_a_mistake_is_not_offered_to_be_copied(gputop_map: Map) -> None:
+    for mistake in ("[0,1]", "CUDA_VISIBLE_DEVICES = 1 python x.py", "0,0"):
+        text = gputop_map(described("h100x4"), mistake)[1]
+        assert "error: " in text
+        assert "export CUDA" not in text
+        assert "unset CUDA" not in text
+    assert "export CUDA_VISIBLE_DEVICES=-1" in gputop_map(described("h100x4"), "-1")[1]
+
+
 def test_text_of_nothing_and_of_hostile_things(gputop_map: Map) -> None:
     machine = {"gpus": [{"index": 0, "uuid": "GPU-a", "name": "\x1b[2J\u202e"}]}
     status, text, _ = gputop_map(machine, "\x1b]0;x\x07")

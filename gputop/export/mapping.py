@@ -100,9 +100,9 @@ def mapping_text(
         reasons.setdefault(hidden.reason, []).append(hidden.device.label)
     lines += [f"hidden: {', '.join(labels)} ({reason})" for reason, labels in reasons.items()]
     lines += [f"{one.severity}: {one.message}" for one in advice]
-    lines.append(export_line(answer))
-    if answer.certainty != "exact":
-        same = uuid_export_line(answer)
+    if all(one.severity != "error" for one in advice):  # nobody should copy a mistake
+        lines.append(export_line(answer))
+        same = None if answer.certainty == "exact" else uuid_export_line(answer)
         lines += [f"{same}  # the same in every order"] if same else []
     return "".join(printable(line) + "\n" for line in lines)
 
