@@ -272,6 +272,8 @@ def test_jax_takes_three_quarters_of_the_gpus_that_it_sees(gputop_map: Map) -> N
     machine = {"gpus": [{**gpu, **memory} for gpu in mixed["gpus"]]}
     answer = json.loads(gputop_map(machine, "--unset", "--framework", "jax", "--json")[1])
     assert [one["bytes"] for one in answer["layers"]["memory"]] == [6 * GIB, 6 * GIB]
+    answer = json.loads(gputop_map(machine, "--unset", "--tf-logical", "0:1024", "--json")[1])
+    assert (answer["layers"]["error"], answer["layers"]["memory"]) == ("unknown", [])
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,7 @@ def mapping_json(
     framework: str | None = None,
     verdict: Verdict | None = None,
 ) -> str:
-    """The answer as one line of JSON; `layers` and `verified` only if they were asked for."""
-    stop = answer.stopped_at
+    """The answer as one line of JSON."""
     found: Json = {
         "value": answer.value,
         "order": answer.order,
@@ -56,8 +55,7 @@ def mapping_json(
         "documented": answer.documented,
         "devices": _each(answer.visible, lambda k, d: _device(k, d, framework)),
         "set": _each(answer.visible_set, lambda _, d: d.mig_uuid if d.instance else d.index),
-        "stopped_at": stop
-        and {"position": stop.position, "entry": stop.entry, "reason": stop.reason},
+        "stopped_at": msgspec.to_builtins(answer.stopped_at),
         "hidden": [{**identity(h.device), "reason": h.reason} for h in answer.hidden],
         "advice": [msgspec.to_builtins(one) for one in advice],
     }
@@ -90,8 +88,7 @@ def mapping_text(
     """The answer for people, with a line end."""
     lines = [*_head(answer), *([verdict.reason] if verdict else [])]
     lines += _table(answer, inventory, framework)
-    if layers != Layers():
-        lines += layer_lines(answer, inventory, layers)
+    lines += layer_lines(answer, inventory, layers)
     lines += [
         e.message for e in answer.entries if e.outcome in ("stopped", "duplicate", "unresolved")
     ]

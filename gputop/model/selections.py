@@ -166,7 +166,7 @@ def layers_json(answer: Answer, inventory: Inventory, layers: Layers) -> Json:
         size = None if total is None else int(total * (layers.fraction or 0))
         memory.append(_claim(gpus[ordinal], inventory, layers.fraction, size))
     for ordinal, limits in layers.tf_logical.items():
-        if ordinal in takes:
+        if answer.visible is not None and ordinal in takes:
             memory.append(_claim(gpus[ordinal], inventory, None, sum(limits)))
     return {**found, "memory": memory}
 
