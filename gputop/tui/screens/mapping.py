@@ -135,6 +135,7 @@ class MappingScreen(AskingScreen):
             if text == harmless(self.inquiry.question.text or ""):
                 return
             self.inquiry.ask(text=text)
+            self.query_one(ValueInput).invited = True
         elif name == "order":
             if text == harmless(self.inquiry.question.order or ""):
                 return
@@ -153,7 +154,7 @@ class MappingScreen(AskingScreen):
 
     def action_edit(self) -> None:
         """Into the value."""
-        self.set_focus(self.query_one(ValueInput))
+        self.query_one(ValueInput).invite()
 
     def action_leave(self) -> None:
         """Out of a field."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.events import Blur, Focus
+from textual.events import Blur
 from textual.suggester import SuggestionReady
 from textual.widgets import Input
 
@@ -78,29 +78,39 @@ class ValueInput(Editor):
 
     def __init__(self, value: str, past: Past, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(value, most=4096, id=id)
+        self.invited = False
+        """Whether somebody means to type here; Tab may only pass by, and then takes nothing."""
         self._past = past
         self._offer: str | None = None
         self._offered_for = ""
+        self._drawn: object = None
 
     @property
     def offer(self) -> str | None:
         """What the text of now may become, shown dimly behind it."""
-        wanted = self.has_focus and self.cursor_at_end and self._offered_for == self.value
-        return self._offer if wanted else None
+        here = self.has_focus and self.invited
+        there = here and self.cursor_at_end and self._offered_for == self.value
+        return self._offer if there else None
+
+    def invite(self) -> None:
+        """Put the cursor at the end, for somebody who means to type."""
+        self.invited = True
+        self.focus()
+        self.cursor_position = len(self.value)
 
     def show_offer(self, offer: str | None) -> None:
         """Textual draws it as a suggestion; behind no text at all as a placeholder."""
-        if (offer, self.value) == (self._offer, self._offered_for):
-            return
-        self._offer, self._offered_for = offer, self.value
-        self._draw_offer()
-
-    def on_focus(self, event: Focus) -> None:
-        """What is offered can be taken now."""
-        self._draw_offer()
+        facts = (offer, self.value, self.has_focus and self.invited)
+        if facts != self._drawn:
+            self._offer, self._offered_for = offer, self.value
+            self._drawn = facts
+            shown = offer if facts[2] and offer else ""
+            self.placeholder = "" if self.value else shown
+            self.post_message(SuggestionReady(self.value, shown))
 
     def on_blur(self, event: Blur) -> None:
         """An empty value is empty."""
+        self.invited = False
         self.placeholder = ""
 
     def set_text(self, text: str) -> None:
@@ -136,8 +146,3 @@ class ValueInput(Editor):
     def _take(self) -> None:
         self.value = self.offer or self.value
         self.cursor_position = len(self.value)
-
-    def _draw_offer(self) -> None:
-        shown = self._offer if self.has_focus and self._offer else ""
-        self.placeholder = shown if not self.value else ""
-        self.post_message(SuggestionReady(self.value, shown))

@@ -137,14 +137,13 @@ def suggestion(inquiry: Inquiry, offer: str | None, glyphs: Glyphs) -> Iterator[
         return
     if choice.gpus:
         gpu = choice.gpus[0]
-        name = name_of(gpu, inquiry.answer)
+        name, offered = name_of(gpu, inquiry.answer), (offer or "").rpartition(",")[2]
+        takes = offered in (name, gpu.uuid, inquiry.answer.ranks.get(gpu.index))
+        name = offered if takes else name
         index = "" if name == str(gpu.index) else f"GPU {gpu.index}, "
-        tail = " (Tab takes it)" if offer and offer.endswith(name) else ""
-        yield [
-            ("  free: ", "good"),
-            (f"{index}{glyphs.text(printable(name))}", "text"),
-            (tail, "quiet"),
-        ]
+        tail = " (Tab takes it)" if takes else ""
+        words = f"{index}{glyphs.text(printable(name))}"
+        yield [("  free: ", "good"), (words, "text"), (tail, "quiet")]
         return
     why: dict[str, list[int]] = {}
     for place, reason in choice.reasons.items():
@@ -169,14 +168,14 @@ class MappingLine(Lines):
         if mapping.order is not None:
             order = self.glyphs.text(printable(mapping.order, 14))
             left += [(order, "text"), (f" {line * 2} ", "track")]
-        if self._inquiry.note:
-            left = [(f"{line} ", "track")]
         between = (f" {line * 2} ", "track")
         right: Line = [between, state(self._inquiry), (f" {line}", "track")]
         advice = by_severity(self._inquiry.advice)
         if advice:
             mark = f"{self.glyphs.warning} {len(advice)}"
             right = [between, (mark, _SEVERITY_ROLES[advice[0].severity]), *right]
+        if self._inquiry.note:
+            left, right = left[:1], [(f" {line}", "track")]
         left_over = self.size.width - width_of([*left, *right])
         names = sized(list(self._names()), max(0, left_over), self.glyphs.ellipsis, left=True)
         return spread([*left, *names], right, self.size.width, line)

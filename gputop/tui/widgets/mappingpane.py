@@ -59,9 +59,7 @@ class MappingPane(Vertical):
 
     def edit(self) -> None:
         """Put the cursor into the value."""
-        editor = self.query_one(ValueInput)
-        editor.focus()
-        editor.cursor_position = len(editor.value)
+        self.query_one(ValueInput).invite()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Every key gives an answer. The first event is no key: it tells of the value at the
@@ -69,6 +67,7 @@ class MappingPane(Vertical):
         event.stop()
         if event.value != harmless(self._inquiry.question.text or ""):
             self._inquiry.ask(text=event.value)
+            self.query_one(ValueInput).invited = True
             self.show_answer()
 
     def on_descendant_focus(self) -> None:
