@@ -36,8 +36,14 @@ _EXAMPLES = {
     "fraction": "as 0.4",
     "request": "as cuda:2",
 }
+_HINTS = {
+    "tf-logical": "write it as 0:2048,2048; 1:1024",
+    "fraction": "a number above 0 and at most 1",
+}
 _MORE = 4
 """Lines of what is to be said, at the least."""
+_LEAST = 3
+"""Lines of a table that shows a row."""
 _BESIDE = 140
 """Cells from which the tables may stand side by side."""
 
@@ -170,7 +176,7 @@ class MappingScreen(AskingScreen):
         try:
             layers = _layers(fields)
         except UsageError as error:
-            self._say_error(name, str(error).removeprefix("--"))
+            self._say_error(name, _HINTS.get(name, str(error)))
             return
         self._say_error(name, "")
         self.inquiry.fields = fields
@@ -202,8 +208,8 @@ class MappingScreen(AskingScreen):
         if beside:
             shares = [min(max(needs), most)] * 2
         elif sum(needs) > most:
-            first = max(1, min(needs[0], max(most // 2, most - needs[1])))
-            shares = [first, max(0, most - first)]
+            first = min(needs[0], max(_LEAST, most // 2, most - needs[1]))
+            shares = [first, most - first] if most - first >= _LEAST else [most, 0]
         else:
             shares = needs
         logical.styles.height, physical.styles.height = shares
@@ -212,11 +218,9 @@ class MappingScreen(AskingScreen):
 
 def _layers(fields: dict[str, str]) -> Layers:
     """Read the fields; UsageError with what is wrong."""
-    fraction = None
-    if fields["fraction"]:
-        try:
-            fraction = float(fields["fraction"])
-        except ValueError:
-            raise UsageError(f"{fields['fraction']} is not a number") from None
+    try:
+        fraction = float(fields["fraction"]) if fields["fraction"] else None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     logical = [one.strip() for one in fields["tf-logical"].split(";") if one.strip()]
     return read_layers(fields["tf-visible"] or None, logical, fraction)

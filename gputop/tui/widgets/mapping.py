@@ -240,12 +240,12 @@ class MappingResult(Table[Line]):
 
     def _foot(self) -> Iterable[Piece]:
         note = self._inquiry.note
-        text = self.glyphs.text(printable(note or self._inquiry.export))
+        whole = self.glyphs.text(printable(note or self._inquiry.export))
+        text = cut(whole, self.size.width - 2, self.glyphs.ellipsis)
         first, last, count = self.span
         more = f" {first}-{last} of {count} " if last - first + 1 < count else ""
-        room = self.size.width - len(more)
-        shown = sized([("  ", "text"), (text, "notice" if note else "key")], room, "", left=True)
-        return [*shown, (more, "quiet")]
+        shown = [("  ", "text"), (text, "notice" if note else "key")]
+        return spread(shown, [(more, "quiet")], self.size.width)
 
     def _lines(self, offer: str | None) -> Iterator[Line]:
         inquiry, mapping = self._inquiry, self._inquiry.mapping
