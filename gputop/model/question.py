@@ -7,7 +7,7 @@ an `Answer` is worked out for the first two, `judge` and `completion` look at th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -141,11 +141,16 @@ def name_of(gpu: Gpu, found: Answer) -> str:
     return found.ranks[gpu.index] if found.exact and gpu.index in found.ranks else gpu.uuid or ""
 
 
-def completion(text: str, found: Answer, inventory: Inventory, frames: Sequence[Frame],
-               own: Question) -> str | None:  # fmt: skip
+def completion(
+    text: str,
+    found: Answer,
+    inventory: Inventory,
+    free: Callable[[Sequence[Device]], Gpu | None],
+) -> str | None:
     """Complete what is typed: the start of a UUID that is the only one, or the next free GPU.
 
-    A number is never offered after a UUID or the other way round: CUDA would end the list there.
+    `free` gives a GPU for a new job that is not among those named already. A number is never
+    offered after a UUID or the other way round: CUDA would end the list there.
     """
     before, comma, last = text.rpartition(",")
     if found.is_line:
@@ -159,10 +164,8 @@ def completion(text: str, found: Answer, inventory: Inventory, frames: Sequence[
     end, named = found.mapping.stopped_at, found.mapping.visible
     if text and (end is None or end.position != text.count(",") or named is None):
         return None
-    choice = suggest(frames, own, (named or ()) if text else ()) if frames else None
-    if choice is None or not choice.gpus:
-        return None
-    name = _like(text, choice.gpus[0], found)
+    gpu = free((named or ()) if text else ())
+    name = "" if gpu is None else _like(text, gpu, found)
     return f"{text}{name}" if name else None
 
 

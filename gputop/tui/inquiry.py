@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -10,7 +11,8 @@ from textual.message import Message
 
 from gputop.model.advice import Advice
 from gputop.model.choice import Choice
-from gputop.model.frame import Frame
+from gputop.model.enumeration import Device
+from gputop.model.frame import Frame, Gpu
 from gputop.model.inventory import Inventory, frame_inventory
 from gputop.model.mapping import Mapping
 from gputop.model.probe import answer_to
@@ -47,6 +49,7 @@ class Inquiry:
         self.frame: Frame | None = None
         self.advice: tuple[Advice, ...] = ()
         self._frames: deque[Frame] = deque(maxlen=_LOOKS)
+        self._choices: dict[tuple[int, ...], Choice] = {}
         self._asked: Probe | None = None
         self._last: object = None
         self.answer: Answer = answer(self.question, self.inventory)
@@ -69,12 +72,13 @@ class Inquiry:
     @property
     def choice(self) -> Choice | None:
         """What `gputop free` would take; None before the first frame."""
-        return suggest(self._frames, self.own) if self._frames else None
+        return self._choose(()) if self._frames else None
 
     def take(self, frame: Frame) -> None:
         """Another frame: the answer changes only with the GPUs, what is said of them always."""
         self.frame = frame
         self._frames.append(frame)
+        self._choices.clear()
         self.inventory = frame_inventory(frame)
         if self._asked and answer_to(frame.probed, self._asked.value, self._asked.order):
             self._asked = None
@@ -112,7 +116,18 @@ class Inquiry:
 
     def complete(self, text: str) -> str | None:
         """What a text may become."""
-        return completion(text, self.answer, self.inventory, self._frames, self.own)
+        return completion(text, self.answer, self.inventory, self._free)
+
+    def _free(self, named: Sequence[Device]) -> Gpu | None:
+        choice = self._choose(named) if self._frames else None
+        return choice.gpus[0] if choice is not None and choice.gpus else None
+
+    def _choose(self, named: Sequence[Device]) -> Choice:
+        """Once for each frame, whoever asks and how often."""
+        key = tuple(device.index for device in named)
+        if key not in self._choices:
+            self._choices[key] = suggest(self._frames, self.own, named)
+        return self._choices[key]
 
     @property
     def _probe(self) -> Probe:

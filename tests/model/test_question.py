@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from gputop.model.frame import Frame, MigDevice
+from gputop.model.enumeration import Device
+from gputop.model.frame import Frame, Gpu, MigDevice
 from gputop.model.inventory import Inventory, frame_inventory
 from gputop.model.probe import Probed, ProbedDevice
 from gputop.model.question import (
@@ -194,7 +196,12 @@ def test_the_drivers_order_is_used() -> None:
 
 def offered(text: str, machine: Frame = FOUR, order: str | None = None) -> str | None:
     found = ask(text, machine, order)
-    return completion(text, found, frame_inventory(machine), [machine], OWN)
+    return completion(text, found, frame_inventory(machine), lambda named: free(machine, named))
+
+
+def free(machine: Frame, named: Sequence[Device]) -> Gpu | None:
+    gpus = suggest([machine], OWN, named).gpus
+    return gpus[0] if gpus else None
 
 
 @pytest.mark.parametrize(
@@ -262,5 +269,5 @@ def test_a_gpu_that_was_busy_a_second_ago_is_not_free() -> None:
 def test_nothing_raises(text: str) -> None:
     found = ask(text, request=text)
     judge(found, {})
-    completion(text, found, frame_inventory(FOUR), [], OWN)
+    completion(text, found, frame_inventory(FOUR), lambda named: None)
     offered(text)

@@ -171,11 +171,11 @@ async def test_tab_goes_on_where_nothing_is_offered() -> None:
 
 async def test_tab_that_passes_by_takes_nothing() -> None:
     async with shown(frame_of(*FOUR)) as screen:
-        await screen.press("tab")
-        assert screen.app.focused is screen.pane.query_one(ValueInput)
-        assert ghost(screen) == ""
-        await screen.press("tab")
-        assert screen.app.focused is screen.result
+        passed = []
+        for _ in range(2):
+            await screen.press("tab")
+            passed.append(screen.app.focused)
+        assert passed == [screen.pane.query_one(ValueInput), screen.result]
         assert screen.inquiry.mapping.value is None
 
 

@@ -121,7 +121,7 @@ class MappingScreen(AskingScreen):
         editor = self.query_one(ValueInput)
         if editor.value != harmless(question.text or ""):
             editor.set_text(question.text or "")
-        editor.show_offer(self.inquiry.complete(editor.value))
+        editor.show_offer(self.inquiry.complete(editor.value) if editor.invited else None)
         order = self.query_one("#order", Editor)
         if order.value != harmless(question.order or ""):
             with self.prevent(Input.Changed):

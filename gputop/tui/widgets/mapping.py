@@ -142,8 +142,8 @@ def suggestion(inquiry: Inquiry, offer: str | None, glyphs: Glyphs) -> Iterator[
         name = offered if takes else name
         index = "" if name == str(gpu.index) else f"GPU {gpu.index}, "
         tail = " (Tab takes it)" if takes else ""
-        words = f"{index}{glyphs.text(printable(name))}"
-        yield [("  free: ", "good"), (words, "text"), (tail, "quiet")]
+        which = f"{index}{glyphs.text(printable(name))}"
+        yield [("  free: ", "good"), (which, "text"), (tail, "quiet")]
         return
     why: dict[str, list[int]] = {}
     for place, reason in choice.reasons.items():

@@ -83,7 +83,7 @@ class MappingPane(Vertical):
         editor, text = self.query_one(ValueInput), self._inquiry.question.text
         if editor.value != harmless(text or ""):
             editor.set_text(text or "")
-        editor.show_offer(self._inquiry.complete(editor.value))
+        editor.show_offer(self._inquiry.complete(editor.value) if editor.invited else None)
         self._show_head()
         if self.has_class("-line"):
             self.query_one(MappingLine).sync()
