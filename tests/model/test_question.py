@@ -145,6 +145,12 @@ def test_no_reason_is_given_twice(value: str, said: int) -> None:
     assert len(reasons(found, judge(found, {}))) == said
 
 
+def test_a_number_of_two_digits_is_one_number() -> None:
+    many = frame([gpu(k, pci_bus_id=f"0000:{k + 1:02x}:00.0") for k in range(16)])
+    found = ask("15,10,-1", many)
+    assert (indices(found), ids(found)) == ([15, 10], [])
+
+
 def test_who_is_on_a_gpu_and_on_a_part_of_one() -> None:
     machine = frame(
         [mig_gpu(0, "MIG-a", "MIG-b"), h200(1)],

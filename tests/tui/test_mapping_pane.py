@@ -58,6 +58,17 @@ async def test_a_pasted_line() -> None:
         assert screen.mapping_lines[-1] == "export CUDA_VISIBLE_DEVICES=1,2"
 
 
+async def test_several_lines_are_pasted() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m")
+        await paste(screen, "export CUDA_VISIBLE_DEVICES=3\n\n  python train.py -d cuda:1\n")
+        assert devices(screen) == {"cuda:0": 3}
+        assert "! error: 1 GPU is visible, named cuda:0 (GPU 3)." in screen.text
+        await screen.press(*["backspace"] * 80)
+        await paste(screen, "2,1\n")
+        assert screen.inquiry.mapping.value == "2,1"
+
+
 async def test_a_long_sentence_is_read_to_its_end() -> None:
     async with shown(frame_of(*FOUR), size=(60, 40)) as screen:
         await screen.press("m")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.events import Blur
+from textual.events import Blur, Paste
 from textual.suggester import SuggestionReady
 from textual.widgets import Input
 
@@ -112,6 +112,14 @@ class ValueInput(Editor):
         """An empty value is empty."""
         self.invited = False
         self.placeholder = ""
+
+    def on_paste(self, event: Paste) -> None:
+        """Several lines are one, as a shell reads them; Textual would take the first."""
+        lines = [line for line in map(str.strip, event.text.splitlines()) if line]
+        if len(lines) > 1:
+            event.stop()
+            event.prevent_default()
+            self.replace("; ".join(lines), *self.selection)
 
     def set_text(self, text: str) -> None:
         """Another text, from elsewhere than this editor's keys."""

@@ -65,13 +65,15 @@ def bus_id(device: Device) -> str:
     return "-" if place is None else f"{place[0]:04x}:{place[1]:02x}:{place[2]:02x}.0"
 
 
-def room(inquiry: Inquiry, device: Device, glyphs: Glyphs) -> tuple[Piece, Piece]:
+def room(
+    inquiry: Inquiry, device: Device, glyphs: Glyphs, verb: str = "used by "
+) -> tuple[Piece, Piece]:
     """How much of a device's memory is free, and who is on it."""
     usage = inquiry.inventory.usage_of(device)
     total, left = usage.memory_total, usage.memory_free
     free = ("", "quiet") if left is None else (f"{three_digits(left / GIB)} GiB free", "text")
     who = who_is_on(inquiry.frame, inquiry.inventory, device) if inquiry.frame else ()
-    by = f"used by {glyphs.text(' '.join(who))}" if who else ""
+    by = f"{verb}{glyphs.text(' '.join(who))}" if who else ""
     if total and left is not None and left < total * _LITTLE_FREE:
         return free, (f"{glyphs.warning} full{': ' * bool(by)}{by}", "alarm")
     return free, (by, "notice")
@@ -87,6 +89,13 @@ def unordered(mapping: Mapping) -> str:
     return f"{mapping.count} GPU{plural} visible{which}; which is cuda:0 cannot be told"
 
 
+def absent(mapping: Mapping) -> Line:
+    """What stands where no device has a name; nothing where one has."""
+    if mapping.visible is None:
+        return [("  ", "text"), (unordered(mapping), "notice")]
+    return [] if mapping.visible else [("  ", "text"), ("no GPU is visible", "alarm")]
+
+
 def summed_up(inquiry: Inquiry, glyphs: Glyphs) -> Iterator[Line]:
     """What there is to say besides the devices, what matters most first."""
     mapping, verdict = inquiry.mapping, inquiry.answer.verdict
@@ -95,10 +104,6 @@ def summed_up(inquiry: Inquiry, glyphs: Glyphs) -> Iterator[Line]:
         words = glyphs.text(printable(text, 400))
         return [(f"  {mark}", role), (words, "quiet" if quiet else "text")]
 
-    if mapping.visible is None:
-        yield [("  ", "text"), (unordered(mapping), "notice")]
-    elif not mapping.visible:
-        yield [("  ", "text"), ("no GPU is visible", "alarm")]
     if verdict is not None and not verdict.ok:
         role = "notice" if verdict.ok is None else "alarm"
         words = glyphs.text(printable(verdict.reason, 400))
@@ -254,6 +259,7 @@ class MappingResult(Table[Line]):
         if self.with_devices:
             for k, device in enumerate(mapping.visible or ()):
                 yield self._device(k, device, inquiry.frame)
+            yield from _wrapped(absent(mapping), self.size.width)
         for line in summed_up(inquiry, self.glyphs):
             yield from _wrapped(line, self.size.width)
         if self.with_devices:
@@ -278,6 +284,8 @@ class MappingResult(Table[Line]):
 
 def _wrapped(line: Line, width: int) -> Iterator[Line]:
     """A mark and a sentence, on as many lines as the sentence takes."""
+    if not line:
+        return
     (mark, of_mark), (text, role) = line
     first, *more = wrap(text, max(20, width - len(mark) - 1)) or [""]
     yield [(mark, of_mark), (first, role)]

@@ -11,7 +11,7 @@ from gputop.model.text import printable, short_name
 from gputop.tui.inquiry import Inquiry
 from gputop.tui.widgets.columns import Column, Fitted, fit, heading, row
 from gputop.tui.widgets.lines import Piece, spread
-from gputop.tui.widgets.mapping import bus_id, room, state, unordered
+from gputop.tui.widgets.mapping import absent, bus_id, room, state
 from gputop.tui.widgets.table import Table
 
 _GAP = 2
@@ -58,17 +58,18 @@ class PlaceTable(Table[Place]):
     def show_answer(self) -> None:
         """The answer of now."""
         places = self.places()
-        self._columns = fit(self.columns(), max(1, self.size.width - 1), _GAP)
+        self._rows = places
+        self._fit()
         self.show(places, [(p.device.index, p.device.instance) for p in places])
 
     @property
     def needed(self) -> int:
         """Lines for all rows."""
-        return len(self._rows) + self.head_lines
+        return max(1, len(self._rows)) + self.head_lines
 
     def on_resize(self) -> None:
         """Another width: other columns."""
-        self._columns = fit(self.columns(), max(1, self.size.width - 1), _GAP)
+        self._fit()
         super().on_resize()
 
     def head(self, y: int) -> Iterable[Piece]:
@@ -93,6 +94,9 @@ class PlaceTable(Table[Place]):
         pieces = row(self._columns, place, _GAP, self.glyphs.ellipsis, role)
         return [(lead, role or "text"), *pieces]
 
+    def _fit(self) -> None:
+        self._columns = fit(self.columns(), max(1, self.size.width - 1), _GAP)
+
     def _text(
         self, id_: str, label: str, least: int, most: int, rank: int, text: Callable[[Place], str]
     ) -> Column[Place]:
@@ -102,8 +106,9 @@ class PlaceTable(Table[Place]):
         return Column(id_, label, least, most, rank, draw, left=True)
 
     def _device(self, rank: int) -> Column[Place]:
-        most = 34 if self.size.width >= 120 else 22
-        return self._text("device", "DEVICE", 22, most, rank, _device)
+        wanted = max((len(_device(place)) for place in self._rows), default=0)
+        width = max(6, min(wanted, 34 if self.size.width >= 120 else 22))
+        return self._text("device", "DEVICE", width, width, rank, _device)
 
     def _room(self, rank: int) -> list[Column[Place]]:
         def free(place: Place, width: int) -> Sequence[Piece]:
@@ -111,7 +116,7 @@ class PlaceTable(Table[Place]):
             return [(text or self.glyphs.not_available, role)]
 
         def who(place: Place, width: int) -> Sequence[Piece]:
-            return [room(self._inquiry, place.device, self.glyphs)[1]]
+            return [room(self._inquiry, place.device, self.glyphs, "")[1]]
 
         return [
             Column("free", "FREE", 13, 13, rank, free),
@@ -140,9 +145,7 @@ class LogicalTable(PlaceTable):
 
     def empty(self) -> Iterable[Piece]:
         """Why there is no row."""
-        mapping = self._inquiry.mapping
-        words = "no GPU is visible" if mapping.visible is not None else unordered(mapping)
-        return [(f"  {words}", "alarm")]
+        return absent(self._inquiry.mapping)
 
     def state(self) -> list[Piece]:
         """How far to trust it."""
