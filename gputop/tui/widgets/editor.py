@@ -88,9 +88,8 @@ class ValueInput(Editor):
     @property
     def offer(self) -> str | None:
         """What the text of now may become, shown dimly behind it."""
-        here = self.has_focus and self.invited
-        there = here and self.cursor_at_end and self._offered_for == self.value
-        return self._offer if there else None
+        here = self.has_focus and self.cursor_at_end and self._offered_for == self.value
+        return self._offer if here else None
 
     def invite(self) -> None:
         """Put the cursor at the end, for somebody who means to type."""
@@ -100,11 +99,11 @@ class ValueInput(Editor):
 
     def show_offer(self, offer: str | None) -> None:
         """Textual draws it as a suggestion; behind no text at all as a placeholder."""
-        facts = (offer, self.value, self.has_focus and self.invited)
+        facts = (offer, self.value, self.has_focus)
         if facts != self._drawn:
             self._offer, self._offered_for = offer, self.value
             self._drawn = facts
-            shown = offer if facts[2] and offer else ""
+            shown = offer if offer and self.has_focus else ""
             self.placeholder = "" if self.value else shown
             self.post_message(SuggestionReady(self.value, shown))
 

@@ -187,7 +187,7 @@ class PhysicalTable(PlaceTable):
         """Place, logical name, room, reason."""
         return [
             self._device(0),
-            Column("logical", "NAME", 7, 7, 0, self._logical, left=True),
+            Column("logical", "CUDA", 7, 7, 0, self._logical, left=True),
             self._text("bus", "BUS ID", 12, 12, 2, lambda place: bus_id(place.device)),
             *self._room(5),
             self._text("uuid", "UUID", 40, 40, 6, _uuid),
