@@ -121,6 +121,31 @@ def expected_memory(gpu: Json, era: int) -> Json:
     return fields
 
 
+MULTIPROCESSORS = {
+    "NVIDIA H200": 132,
+    "NVIDIA H100 80GB HBM3": 132,
+    "NVIDIA GeForce RTX 2080 Ti": 68,
+    "NVIDIA GeForce RTX 3090": 82,
+    "NVIDIA GeForce RTX 4080 SUPER": 80,
+    "NVIDIA GeForce RTX 4090": 128,
+}
+"""As NVIDIA's data sheets have them."""
+
+
+def expected_parts(gpu: Json, era: int) -> Json:
+    """Cores from R470 on, MIG devices only in MIG mode."""
+    cores = gpu.get("cores") if era >= 535 else None
+    fields: Json = {"cores": cores, "sm": None if cores is None else MULTIPROCESSORS[gpu["name"]]}
+    mig = gpu.get("mig") if era >= 450 else None
+    fields["mig_mode"] = None if mig is None else mig["mode"] == 1
+    fields["mig"] = None
+    if mig is not None and mig["mode"] == 1:
+        wanted = ("uuid", "gi", "ci", "profile")
+        devices = mig.get("devices", [])
+        fields["mig"] = [{name: device[name] for name in wanted} for device in devices]
+    return fields
+
+
 def expected_gpu(index: int, gpu: Json, era: int) -> Json:
     fields: Json = {
         "index": index,
@@ -136,11 +161,9 @@ def expected_gpu(index: int, gpu: Json, era: int) -> Json:
         fields[field] = float(told * unit) if told is not None and low <= told <= high else None
     for field in ("persistence_mode", "display_active"):
         fields[field] = None if gpu.get(field) is None else gpu[field] == 1
-    mig = gpu.get("mig") if era >= 450 else None
-    fields["mig_mode"] = None if mig is None else mig["mode"] == 1
     modes = ["default", "exclusive_thread", "prohibited", "exclusive_process"]
     fields["compute_mode"] = None if gpu.get("compute_mode") is None else modes[gpu["compute_mode"]]
-    return {**fields, **expected_memory(gpu, era)}
+    return {**fields, **expected_memory(gpu, era), **expected_parts(gpu, era)}
 
 
 def expected_processes(gpu: Json, era: int, pids: dict[str, int]) -> dict[Any, Json]:
@@ -309,7 +332,8 @@ def test_json_is_utf8_whatever_the_locale_says(encoding: str, machine: MachineFa
 def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFactory) -> None:
     """A new key needs a word in model/frame.py and here."""
     frame = look(machine("h200x8"))
-    assert set(frame) == {*FRAME_FIELDS, "interval", "probed", "problem", "demo"}
+    assert set(frame) == {*FRAME_FIELDS, "interval", "links", "probed", "problem", "demo"}
+    assert frame["probed"] == []
     more = "minor sm_clock_max persistence_mode display_active compute_mode ecc_uncorrected"
     assert set(frame["gpus"][0]) == {
         *GPU_FIELDS,

@@ -74,7 +74,7 @@ def _gpus(here: Machine) -> list[Json]:
 
 def test_processes_with_user_and_command(machine: MachineFactory) -> None:
     here = machine({"base": "h200x8", "frozen_at": 2.5})
-    rows = table(look(here), "GPU PID")
+    rows = table(look(here), "GPU CUDA")
     assert len(rows) == 22
     assert {row["USER"] for row in rows} == {getpass.getuser()}
     by_pid = {(row["GPU"], row["PID"]): row for row in rows}
@@ -92,7 +92,7 @@ def test_a_geforce_with_a_display(machine: MachineFactory) -> None:
     text = look(here)
     [gpu] = table(text, "GPU NAME")
     assert (gpu["FAN%"], gpu["DISP"], gpu["PERS"], gpu["ECC"]) == ("42", "on", "off", "-")
-    rows = {row["PID"]: row for row in table(text, "GPU PID")}
+    rows = {row["PID"]: row for row in table(text, "GPU CUDA")}
     assert rows[str(here.pids["blender"])]["TYPE"] == "C+G"
     assert rows[str(here.pids["xorg"])]["TYPE"] == "G"
 
@@ -107,13 +107,13 @@ def test_a_gpu_that_hangs_and_one_that_is_lost(machine: MachineFactory) -> None:
 
 def test_a_process_that_is_not_here(machine: MachineFactory) -> None:
     gpu = {"name": "A", "uuid": "GPU-0", "compute": [{"pid": 4194305, "used": 2**30}]}
-    [row] = table(look(machine({"gpu": gpu})), "GPU PID")
+    [row] = table(look(machine({"gpu": gpu})), "GPU CUDA")
     assert (row["USER"], row["TIME"], row["COMMAND"]) == ("-", "-", "(not in this /proc)")
     assert row["GPU-MEM"] == "1.00G"
 
 
 def test_instances_of_a_mig_gpu_are_told_apart(machine: MachineFactory) -> None:
-    rows = table(look(machine("mig-processes")), "GPU PID")
+    rows = table(look(machine("mig-processes")), "GPU CUDA")
     assert [row["GPU"] for row in rows] == ["0:1", "0:2", "0:2"]
 
 

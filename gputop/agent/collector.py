@@ -7,9 +7,11 @@ and takes what is there; who was late keeps its last values, marked with their a
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from gputop.agent.host import HostFacts
+from gputop.agent.links import read_links
 from gputop.agent.nvml import (
     DRIVER_GONE,
     Device,
@@ -21,14 +23,19 @@ from gputop.agent.nvml import (
 )
 from gputop.agent.problems import NO_GPU, not_answering, problem_of
 from gputop.agent.processes import Processes, ProcessFacts
+from gputop.agent.surroundings import Key, Surveyor
 from gputop.agent.worker import Worker, ask_all
+from gputop.model.environ import Surroundings
 from gputop.model.frame import Frame, Gpu, Problem, Process
+from gputop.model.links import Links
 
 _RETRY = 5.0
 """Seconds between two tries to open a driver that is not there."""
 _SETTLE = 0.1
 """Seconds between two looks at the CPU time of processes, where one frame is all there is."""
 _NO_PERMISSION = 4
+_SURVEY_PATIENCE = 0.02
+"""Seconds that a tick waits for the surroundings of new processes; they may come with the next."""
 
 
 class Collector:
@@ -37,9 +44,12 @@ class Collector:
     def __init__(self) -> None:
         self._opener: Worker[Driver | NvmlError] = Worker("driver", _open)
         self._driver: Driver | None = None
+        self._devices: list[Device] = []
         self._readers: list[Worker[Reading]] = []
+        self._links: Worker[Links] | None = None
         self._host = HostFacts()
         self._processes = Processes()
+        self._surveyor = Surveyor()
 
     def collect(self, interval: float | None, patience: float, settle: bool = False) -> Frame:
         """A Frame after at most `patience` seconds for the driver; None where it is silent.
@@ -50,6 +60,8 @@ class Collector:
         if problem is None:
             ask_all(self._readers, patience)
             problem = self._lost_driver()
+        if problem is None and self._links is None:
+            self._links = self._look_at_links()
         gpus, processes = ((), ()) if problem else self._assemble(patience, settle)
         driver = self._driver
         return Frame(
@@ -60,6 +72,7 @@ class Collector:
             cuda_version=None if driver is None else driver.cuda_version,
             gpus=gpus,
             processes=processes,
+            links=None if self._links is None else self._links.latest,
             problem=problem,
         )
 
@@ -77,10 +90,18 @@ class Collector:
         if answer is None or answer.count == 0:
             return problem_of(NO_GPU, "")
         self._driver = answer
-        self._readers = [
-            Worker(f"gpu {index}", Device(index).read) for index in range(answer.count)
-        ]
+        self._devices = [Device(index) for index in range(answer.count)]
+        self._readers = [Worker(f"gpu {one.index}", one.read) for one in self._devices]
         return None
+
+    def _look_at_links(self) -> Worker[Links]:
+        """How the GPUs are connected, asked once, when they have answered."""
+        answers = [reader.latest for reader in self._readers]
+        places = [None if one is None else one.values.get("pci_bus_id") for one in answers]
+        gpus = [(one.handle, place) for one, place in zip(self._devices, places, strict=True)]
+        worker = Worker("links", partial(read_links, gpus))
+        worker.ask()
+        return worker
 
     def _lost_driver(self) -> Problem | None:
         """All GPUs say that there is no driver any more: close, and look for it again."""
@@ -88,7 +109,7 @@ class Collector:
         if codes and codes <= DRIVER_GONE:
             for reader in self._readers:
                 reader.end()
-            self._driver, self._readers = None, []
+            self._driver, self._readers, self._links = None, [], None
             self._opener.forget()
             return problem_of(9, "")
         if codes == {_NO_PERMISSION} and not any(reader.busy for reader in self._readers):
@@ -108,12 +129,17 @@ class Collector:
         if settle and facts:
             time.sleep(_SETTLE)
             facts = self._processes.read(pids, patience)
+        computing = {run.pid for _, _, r in readings if r for run in r.running if run.type != "G"}
+        around = self._surveyor.read(
+            frozenset((pid, facts[pid].start_time) for pid in computing & facts.keys()),
+            patience if settle else _SURVEY_PATIENCE,
+        )
         gpus = tuple(_gpu(index, reader, reading) for index, reader, reading in readings)
         processes = tuple(
             process
             for _, _, reading in readings
             if reading
-            for process in _processes_of(reading, facts)
+            for process in _processes_of(reading, facts, around)
         )
         return gpus, processes
 
@@ -138,7 +164,9 @@ def _gpu(index: int, reader: Worker[Reading], reading: Reading | None) -> Gpu:
     return Gpu(**reading.values, stale_for=stale_for, error=reading.error)
 
 
-def _processes_of(reading: Reading, facts: dict[int, ProcessFacts]) -> list[Process]:
+def _processes_of(
+    reading: Reading, facts: dict[int, ProcessFacts], around: dict[Key, Surroundings]
+) -> list[Process]:
     uuid: str | None = reading.values.get("uuid")
     found = []
     for run in reading.running:
@@ -146,6 +174,7 @@ def _processes_of(reading: Reading, facts: dict[int, ProcessFacts]) -> list[Proc
         known: dict[str, Any] = {}
         if (fact := facts.get(run.pid)) is not None:
             known = {name: getattr(fact, name) for name in _FACTS}
+            known["surroundings"] = around.get((run.pid, fact.start_time))
         found.append(
             Process(
                 pid=run.pid,

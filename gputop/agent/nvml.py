@@ -15,6 +15,7 @@ import pynvml
 
 from gputop.agent import sanity
 from gputop.agent.lists import Running, RunningLists, Utilization
+from gputop.agent.parts import cores, mig_devices
 from gputop.model.text import printable
 
 T = TypeVar("T")
@@ -101,7 +102,8 @@ class Device:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self._handle: Any = None
+        self.handle: Any = None
+        """NVML's; None until it has answered."""
         self._absent: set[str] = set()
         self._fixed: dict[str, Any] = {}
         self._slow: dict[str, Any] = {}
@@ -114,13 +116,13 @@ class Device:
         try:
             return self._read()
         except pynvml.NVMLError as error:
-            self._handle = None
+            self.handle = None
             values = {"index": self.index, **self._fixed}
             return Reading(values=values, code=error.value, error=printable(str(error), 120))
 
     def _read(self) -> Reading:
-        if self._handle is None:
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
+        if self.handle is None:
+            self.handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
             self._absent.clear()
             self._lists = RunningLists()
             self._fixed = self._read_fixed()
@@ -140,11 +142,11 @@ class Device:
 
     def _take_slow(self) -> None:
         """A card whose MIG mode was switched supports other calls than before."""
-        before = self._slow.get("mig_mode")
-        self._slow = self._read_slow()
+        before, self._slow = self._slow, self._read_slow()
         self._slow_due, self._cycle = time.monotonic() + _SLOW_SECONDS, 0
-        if self._slow["mig_mode"] != before:
+        if before and before["mig_mode"] != self._slow["mig_mode"]:
             self._absent.clear()
+            self._fixed.update(cores(self._ask))
 
     def _read_fixed(self) -> dict[str, Any]:
         return {
@@ -155,6 +157,7 @@ class Device:
             "sm_clock_max": sanity.positive(
                 sanity.hertz(self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM))
             ),
+            **cores(self._ask),
         }
 
     def _read_slow(self) -> dict[str, Any]:
@@ -164,7 +167,7 @@ class Device:
             "persistence_mode": _flag(self._ask(pynvml.nvmlDeviceGetPersistenceMode)),
             "display_active": _flag(self._ask(pynvml.nvmlDeviceGetDisplayActive)),
             "compute_mode": _COMPUTE_MODES.get(mode),
-            "mig_mode": self._mig_mode(),
+            **self._read_mig(),
         }
 
     def _read_fast(self) -> dict[str, Any]:
@@ -217,9 +220,12 @@ class Device:
             limit = self._ask(pynvml.nvmlDeviceGetPowerManagementLimit)
         return sanity.positive(sanity.watts(limit))
 
-    def _mig_mode(self) -> bool | None:
+    def _read_mig(self) -> dict[str, Any]:
         modes = self._ask(pynvml.nvmlDeviceGetMigMode)
-        return None if modes is None else bool(modes[0])
+        if modes is None or not modes[0]:
+            return {"mig_mode": None if modes is None else False, "mig": None}
+        slots = self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount)
+        return {"mig_mode": True, "mig": mig_devices(self.handle, slots)}
 
     def _bus_id(self) -> str | None:
         info = self._ask(pynvml.nvmlDeviceGetPciInfo) or self._ask(_pci_info_v2)
@@ -237,12 +243,12 @@ class Device:
         if name in self._absent:
             return None
         try:
-            return call(self._handle, *arguments)
+            return call(self.handle, *arguments)
         except pynvml.NVMLError as error:
             if error.value in _GPU_GONE:
                 raise
             if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT:
-                pynvml.nvmlDeviceGetIndex(self._handle)  # raises if it is the handle that is wrong
+                pynvml.nvmlDeviceGetIndex(self.handle)  # raises if it is the handle that is wrong
                 self._absent.add(name)
             if error.value in _ABSENT:
                 self._absent.add(name)

@@ -16,6 +16,7 @@ _HOTTEST = 250
 _MOST_POWER_MW = 20_000_000
 _FASTEST_MHZ = 20_000
 _FASTEST_FAN = 200
+_MOST_UNITS = 1_000_000
 
 
 def ratio(percentage: int | None) -> float | None:
@@ -68,6 +69,11 @@ def memory(count: int | None, total: int | None = None) -> int | None:
 def positive(value: T | None) -> T | None:
     """Of what cannot be 0: a limit, a highest clock, the size of a memory."""
     return value or None
+
+
+def units(count: int | None) -> int | None:
+    """Cores or multiprocessors: some, and no sentinel."""
+    return count if count is not None and 0 < count <= _MOST_UNITS else None
 
 
 def counter(count: int | None) -> int | None:

@@ -15,10 +15,12 @@ import time
 
 from gputop import __version__
 from gputop.agent.collector import Collector
+from gputop.agent.probe import Questions
 from gputop.model.frame import SCHEMA
 from gputop.model.protocol import (
     Hello,
     Pause,
+    Probe,
     Refresh,
     Request,
     SetInterval,
@@ -41,9 +43,11 @@ def serve(interval: float) -> None:
     threading.Thread(target=_listen, args=(requests,), name="requests", daemon=True).start()
     _send(Hello(schema=SCHEMA, version=__version__))
     collector = Collector()
-    schedule = _Schedule(requests, interval)
+    questions = Questions(answered=lambda: requests.put(Refresh()))
+    schedule = _Schedule(requests, questions, interval)
     while True:
-        _send(collector.collect(schedule.interval, schedule.patience))
+        frame = collector.collect(schedule.interval, schedule.patience)
+        _send(questions.with_answers(frame))
         schedule.wait()
 
 
@@ -57,9 +61,12 @@ def serve_once() -> None:
 class _Schedule:
     """When the next frame is due. Cycles keep their beat; one that took too long skips beats."""
 
-    def __init__(self, requests: queue.SimpleQueue[Request], interval: float) -> None:
+    def __init__(
+        self, requests: queue.SimpleQueue[Request], questions: Questions, interval: float
+    ) -> None:
         self.interval = interval
         self._requests = requests
+        self._questions = questions
         self._due = time.monotonic()
         self._paused = False
 
@@ -92,6 +99,8 @@ class _Schedule:
         elif isinstance(request, Pause):
             self._paused = request.paused
             return not self._paused
+        elif isinstance(request, Probe):
+            self._questions.ask(request.value, request.order)
         return isinstance(request, Refresh)
 
 

@@ -15,12 +15,13 @@ from gputop.errors import DriverError, UsageError
 from gputop.export.mapping import log_json, log_text, mapping_json, mapping_text
 from gputop.model.advice import Advice, advise
 from gputop.model.environ import NAME, ORDER, Environ
+from gputop.model.frame import Frame
 from gputop.model.frameworks import FRAMEWORKS
 from gputop.model.inventory import Inventory, frame_inventory, read_inventory
+from gputop.model.logical_names import LogicalNames
 from gputop.model.mapping import Mapping
 from gputop.model.probe import compare
 from gputop.model.process_advice import environ_advice
-from gputop.model.process_mapping import process_mapping
 from gputop.model.selections import read_layers
 from gputop.model.shell_line import parse_shell
 from gputop.model.tflog import explain, read_tf_log
@@ -62,10 +63,11 @@ def run(options: argparse.Namespace) -> int:
     layers = read_layers(options.tf_visible_devices, options.tf_logical, options.memory_fraction)
     if options.verify and options.inventory is not None:
         raise UsageError("--verify asks this machine's driver: leave --inventory out")
-    inventory = _inventory(options)
+    frame = _frame() if options.inventory is None else None
+    inventory = _inventory(options) if frame is None else frame_inventory(frame)
     if options.tf_log is not None:
         return _explain_log(options, inventory)
-    answer, said = _answer(options, inventory)
+    answer, said = _answer(options, inventory, frame)
     advice = (*said, *advise(answer, inventory.usage))
     verdict = None
     if options.verify:
@@ -79,12 +81,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _answer(
-    options: argparse.Namespace, inventory: Inventory
+    options: argparse.Namespace, inventory: Inventory, frame: Frame | None
 ) -> tuple[Mapping, tuple[Advice, ...]]:
     """The mapping that is asked for, and what is to be said about its variables."""
     driver_version = options.driver or inventory.driver_version
     if options.pid is not None:
-        return _of_process(options, inventory, driver_version)
+        return _of_process(options, frame)
     value, order, said = _variables(options)
     answer = resolve(
         value,
@@ -97,27 +99,21 @@ def _answer(
 
 
 def _of_process(
-    options: argparse.Namespace, inventory: Inventory, driver_version: str | None
+    options: argparse.Namespace, frame: Frame | None
 ) -> tuple[Mapping, tuple[Advice, ...]]:
-    from gputop.agent.surroundings import device_minors, in_container, read_environ
+    from gputop.agent.surroundings import look_closely
 
     pid = options.pid
-    if options.value is not None or options.unset or options.order or options.inventory:
+    if options.value is not None or options.unset or options.order or frame is None:
         raise UsageError("--pid asks about that process's own variables on this machine: give no "
                          "VALUE, --unset, --order or --inventory with it")  # fmt: skip
     if options.verify:
         raise UsageError("--verify asks for this shell's GPUs, which need not be those of --pid")
-    environ = read_environ(pid)
-    if environ.missing == "gone":
+    around = look_closely(pid)
+    if around.environ.missing == "gone":
         raise UsageError(f"there is no process {pid} here")
-    return process_mapping(
-        environ,
-        inventory.devices,
-        device_minors(pid),
-        inventory.used_by(pid),
-        driver_version=driver_version,
-        in_container=in_container(pid),
-    )
+    found = LogicalNames(frame).of(pid, around)
+    return found.mapping, found.advice
 
 
 def _variables(options: argparse.Namespace) -> tuple[str | None, str | None, tuple[Advice, ...]]:
@@ -142,14 +138,16 @@ def _variables(options: argparse.Namespace) -> tuple[str | None, str | None, tup
 def _inventory(options: argparse.Namespace) -> Inventory:
     if options.driver is not None and not re.match("[0-9]", options.driver):
         raise UsageError(f"--driver {options.driver!r} is no version: write it as 580.65.06")
-    if options.inventory is not None:
-        return read_inventory(_read(options.inventory), options.inventory)
+    return read_inventory(_read(options.inventory), options.inventory)
+
+
+def _frame() -> Frame:
     with closing(LocalSource(None)) as source:
         for frame in source.frames():
             if frame.problem is not None:
                 raise DriverError(str(frame.problem))
-            return frame_inventory(frame)
-    return Inventory(())
+            return frame
+    raise DriverError("the agent sent nothing: try again")
 
 
 def _explain_log(options: argparse.Namespace, inventory: Inventory) -> int:

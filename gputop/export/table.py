@@ -86,13 +86,15 @@ def _process_table(frame: Frame) -> str:
     columns: list[tuple[str, bool, Callable[[ProcessRow], str]]] = [
         (metric.label, metric.left, metric.text) for metric in PROCESS.values()
     ]
-    columns[-1] = ("COMMAND", True, lambda row: row.process.command or _unseen(row))
+    columns[-1] = ("COMMAND", True, _command)
     rows = [[text(row) for _, _, text in columns] for row in found]
     return _aligned([(label, left) for label, left, _ in columns], rows)
 
 
-def _unseen(row: ProcessRow) -> str:
-    return "(not in this /proc)" if row.process.start_time is None else MISSING
+def _command(row: ProcessRow) -> str:
+    if row.process.command is None:
+        return "(not in this /proc)" if row.process.start_time is None else MISSING
+    return f"(! {row.misspelt}) {row.process.command}" if row.misspelt else row.process.command
 
 
 def _mib(count: int | None) -> str:

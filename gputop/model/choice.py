@@ -6,18 +6,19 @@ somebody computes on it, or for want of memory or rest. Of those that are left c
 1. GPUs of one model, if enough are; others only where `same_model` does not forbid it
 2. those that nobody is on, that draw no screen, that are least busy (in steps of 10 %)
 3. the model with most memory
-4. GPUs that are neighbours by PCI bus id
+4. those that are best connected: the worst link between two of them, then all links; NVLink before
+   PCIe; where that is not known, neighbours by PCI bus id
 5. those with most free memory (in whole GiB)
 6. the lowest PCI bus id, and then the lowest index
 
-Given the same frames the answer is the same. How GPUs are connected is not in a frame: neighbours
-on the bus stand in for it.
+Given the same frames the answer is the same.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Literal
 
 import msgspec
@@ -26,6 +27,7 @@ from gputop.errors import UsageError
 from gputop.model.enumeration import PCI_BUS_ID, normalize_bus_id, shown
 from gputop.model.frame import Frame, Gpu
 from gputop.model.inventory import frame_inventory
+from gputop.model.links import Links, connection
 from gputop.model.mapping import Mapping
 from gputop.model.summary import is_free, strangers, users
 from gputop.model.text import GIB, percent, printable, size
@@ -34,6 +36,7 @@ from gputop.model.visibility import resolve
 Form = Literal["uuid", "index", "export"]
 
 _FAR = (1 << 32, 0, 0)
+_MOST_SETS = 5000
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +106,8 @@ def choose(frames: Sequence[Frame], wanted: Wanted) -> Choice:
             able.append(perhaps[-1])
         else:
             reasons[gpu.index] = reason
-    possible = _best(perhaps, wanted) is not None
-    return Choice(_best(able, wanted), reasons, len(able), possible, note)
+    possible = _best(perhaps, wanted, frame.links) is not None
+    return Choice(_best(able, wanted, frame.links), reasons, len(able), possible, note)
 
 
 def value_for(frame: Frame, gpus: Sequence[Gpu], order: str | None, form: Form = "uuid") -> Value:
@@ -231,7 +234,9 @@ def _candidate(frame: Frame, gpu: Gpu, peak: float | None) -> _Candidate:
     )
 
 
-def _best(able: Sequence[_Candidate], wanted: Wanted) -> tuple[Gpu, ...] | None:
+def _best(
+    able: Sequence[_Candidate], wanted: Wanted, links: Links | None
+) -> tuple[Gpu, ...] | None:
     models: dict[str, list[_Candidate]] = {}
     for one in able:
         models.setdefault(one.gpu.name or one.gpu.key, []).append(one)
@@ -239,16 +244,22 @@ def _best(able: Sequence[_Candidate], wanted: Wanted) -> tuple[Gpu, ...] | None:
     if not groups and not wanted.same_model and len(able) >= wanted.count:
         groups = [list(able)]
     sets = [chosen for group in groups for chosen in _sets(group, wanted.count)]
-    return tuple(one.gpu for one in min(sets, key=_rank)) if sets else None
+    best = min(sets, key=lambda chosen: _rank(chosen, links), default=None)
+    return None if best is None else tuple(one.gpu for one in best)
 
 
 def _sets(group: Sequence[_Candidate], count: int) -> Iterator[list[_Candidate]]:
-    """Those of best quality, with each run of neighbours among equals to make up the number."""
+    """Those of best quality, and of the equals that make up the number every choice; each run of
+    neighbours where that would be too many."""
     group = sorted(group, key=_place)
     limit = sorted(one.quality for one in group)[count - 1]
     sure = [one for one in group if one.quality < limit]
     equal = [one for one in group if one.quality == limit]
     more = count - len(sure)
+    if math.comb(len(equal), more) <= _MOST_SETS:
+        for some in combinations(equal, more):
+            yield sorted([*sure, *some], key=_place)
+        return
     for start in range(len(equal) - more + 1):
         yield sorted(sure + equal[start : start + more], key=_place)
 
@@ -257,11 +268,13 @@ def _place(one: _Candidate) -> tuple[tuple[int, int, int], int]:
     return normalize_bus_id(one.gpu.pci_bus_id) or _FAR, one.gpu.index
 
 
-def _rank(chosen: Sequence[_Candidate]) -> tuple[object, ...]:
+def _rank(chosen: Sequence[_Candidate], links: Links | None) -> tuple[object, ...]:
     places = [_place(one) for one in chosen]
+    worst, together = connection(links, [one.gpu.index for one in chosen])
     return (
         sorted((one.quality for one in chosen), reverse=True),
         -min(one.gpu.memory_total or 0 for one in chosen),
+        (-worst, -together),
         [b - a for a, b in zip(places[0][0], places[-1][0], strict=True)],
         -min((one.gpu.memory_free or 0) // GIB for one in chosen),
         places,

@@ -10,13 +10,16 @@ gres.html and SLURM_JOB_GPUS; NVIDIA MPS guide, CUDA_VISIBLE_DEVICES.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from gputop.model.enumeration import Device, shown
+from gputop.model.environ import CONTAINER, NAME, ORDER, Environ, Surroundings
+from gputop.model.probe import Probed
 from gputop.model.visibility import resolve
 
+_PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 _INDEX = re.compile(r"[0-9]{1,9}")
 _MIG_INDEX = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 
@@ -27,7 +30,58 @@ class DeviceSet(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...] | None
     """None: which they are cannot be told."""
     because: str
-    """What says so, for people; the reason of every GPU that is not in it."""
+    """What says so, for people; the reason of every GPU that is not in it. Empty: it is all."""
+    order: tuple[int, ...] | None = None
+    """Where integers count in another order than CUDA's: their NVML indices in it."""
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What is the same for every process of a machine."""
+
+    devices: tuple[Device, ...]
+    driver_version: str | None = None
+    probed: tuple[Probed, ...] = ()
+    mps_servers: tuple[Environ, ...] = ()
+    """The variables of the MPS servers that run on it."""
+
+
+def reachable(
+    variables: Mapping[str, str], around: Surroundings, machine: Machine, *, mps: bool = False
+) -> DeviceSet:
+    """Give the GPUs that a process can reach at all, by what tells it best.
+
+    Device nodes are facts; without them the variables of container and scheduler are asked, and an
+    MPS server's for its client.
+    """
+    devices, container = machine.devices, variables.get(CONTAINER)
+    if around.in_container and (around.minors is None or any(d.mig_enabled for d in devices)):
+        return container_set(devices, container)  # the node of a GPU is that of all its parts
+    if around.minors is not None:
+        inside = node_set(devices, around.minors)
+        if inside.devices is None or len(inside.devices) < len(devices):
+            return inside
+    job = variables.get("SLURM_STEP_GPUS", variables.get("SLURM_JOB_GPUS"))
+    if job is not None:
+        return slurm_set(devices, job, variables.get(NAME))
+    if mps or (_PIPE in variables and machine.mps_servers):
+        return _mps_client(variables, machine)
+    return DeviceSet(tuple(devices), "")
+
+
+def _mps_client(variables: Mapping[str, str], machine: Machine) -> DeviceSet:
+    pipe = variables.get(_PIPE)
+    servers = [one for one in machine.mps_servers if one.variables.get(_PIPE) == pipe]
+    if len(servers) != 1 or servers[0].missing not in ("unset", "empty_block"):
+        return DeviceSet(
+            None, "an MPS server, whose variables are not known, may have numbered them"
+        )
+    server = servers[0].variables
+    return mps_set(
+        machine.devices,
+        server.get(NAME),
+        order=server.get(ORDER),
+        driver_version=machine.driver_version,
+    )
 
 
 def container_set(devices: Sequence[Device], nvidia_visible_devices: str | None) -> DeviceSet:
@@ -93,10 +147,11 @@ def mps_set(
 ) -> DeviceSet:
     """Give the GPUs of an MPS daemon, in the order in which a client's integers count them.
 
-    Ask `resolve` about a client with `cuda_order` = their indices.
+    Ask `resolve` about a client with `cuda_order` = its `order`.
     """
     mapping = resolve(daemon_value, devices, order=order, driver_version=driver_version)
-    return DeviceSet(mapping.visible, "the MPS daemon's CUDA_VISIBLE_DEVICES")
+    counted = None if mapping.visible is None else tuple(d.index for d in mapping.visible)
+    return DeviceSet(mapping.visible, "the MPS daemon's CUDA_VISIBLE_DEVICES", counted)
 
 
 def _named(name: str, devices: Sequence[Device]) -> tuple[Device, ...] | None:

@@ -35,6 +35,10 @@ _BUS_ID = re.compile(
 )
 
 
+Place = tuple[int, int | None, int | None]
+"""NVML's index, and of a MIG device its GPU instance and compute instance."""
+
+
 class MigInstance(msgspec.Struct, frozen=True):
     """A compute instance of a GPU in MIG mode."""
 
@@ -81,6 +85,13 @@ class Device(msgspec.Struct, frozen=True):
         profile = f" {self.instance.profile}" if self.instance.profile else ""
         place = f"GI {self.instance.gi}, CI {self.instance.ci}"
         return f"MIG{profile} ({place}) of GPU {self.index}"
+
+    @property
+    def place(self) -> Place:
+        """Which device of the machine it is, whatever else is known of it."""
+        if self.instance is None:
+            return self.index, None, None
+        return self.index, self.instance.gi, self.instance.ci
 
     def parts(self) -> tuple[Device, ...]:
         """Give its MIG devices; itself where it has none, or they are not known."""

@@ -14,20 +14,29 @@ from typing import Literal
 
 import msgspec
 
+from gputop.model.text import printable
+
 NAME = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
+CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 
-State = Literal["value", "empty", "unset", "overwritten", "empty_block", "unreadable", "gone"]
+State = Literal[
+    "value", "empty", "unset", "overwritten", "empty_block", "unreadable", "gone", "too_long"
+]
 """What is known of a variable.
 
 value, empty, unset   as the process was started
 overwritten           the process wrote over its environment
 empty_block           there are no bytes: started without any variable, or a kernel thread
 unreadable, gone      no permission, no such process: said by who reads the file
+too_long              those that matter are longer than anybody means them to be
 """
 
 _VARIABLE = re.compile(rb"[A-Za-z_][^= ]*=")
 _CLOSE = 3
+_LONGEST = 4096
+_MATTER = {NAME, ORDER, CONTAINER, "CUDA_MPS_PIPE_DIRECTORY", "SLURM_JOB_GPUS",
+           "SLURM_STEP_GPUS", "LOCAL_RANK"}  # fmt: skip
 # The same variable of another vendor's runtime (Moore Threads), two letters away.
 _OTHERS = {"MUSA_VISIBLE_DEVICES"}
 
@@ -71,9 +80,9 @@ class Surroundings(msgspec.Struct, frozen=True, omit_defaults=True):
     """What decides which GPUs a process sees and what it calls them, as /proc tells it."""
 
     environ: Environ = Environ()
-    """Only the variables that `matters` says matter."""
+    """Of its variables `what_matters`."""
     minors: tuple[int, ...] | None = None
-    """The N of the /dev/nvidiaN that it sees, rising; None: not known, or that says nothing."""
+    """The N of the /dev/nvidiaN that it sees, rising; None: not known, none, or those of gputop."""
     in_container: bool = False
     frameworks: tuple[str, ...] = ()
     """Ids (`model.frameworks`) of the libraries that it has loaded; empty: none, or not known."""
@@ -96,12 +105,29 @@ def parse_environ(block: bytes) -> Environ:
     return Environ(variables)
 
 
+def what_matters(environ: Environ) -> Environ:
+    """Keep the variables that decide which GPUs a process sees, and misspelt names of them.
+
+    Bytes that are not UTF-8 become the replacement character: no number and no UUID has any.
+    """
+    kept = {
+        printable(name, 64): value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        for name, value in environ.variables.items()
+        if name in _MATTER or is_misspelt(name)
+    }
+    if sum(map(len, kept.values())) > _LONGEST:
+        return Environ({}, "too_long")
+    return Environ(kept, environ.missing)
+
+
 def is_misspelt(name: str) -> bool:
     """Tell whether a variable's name was meant to be CUDA_VISIBLE_DEVICES and is not."""
     if name == NAME or name in _OTHERS or len(name) > len(NAME) + _CLOSE:
         return False
     plain = name.upper().replace("-", "_")
-    return plain.startswith("CUDA_VISIBLE") or _distance(plain, NAME) <= _CLOSE
+    if plain.startswith("CUDA_VISIBLE"):
+        return True
+    return len(name) >= len(NAME) - _CLOSE and _distance(plain, NAME) <= _CLOSE
 
 
 def _distance(a: str, b: str) -> int:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from gputop.model.environ import Surroundings
+from gputop.model.links import Links
 from gputop.model.probe import Probed
 
 SCHEMA = 1
@@ -107,9 +108,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """Volatile, all of the GPU; None where ECC is off or absent."""
     mig_mode: bool | None = None
     mig: tuple[MigDevice, ...] | None = None
-    """In NVML's order; empty where MIG mode is on without any, None where they are not known."""
+    """In NVML's order; empty where MIG mode is on without any. None where MIG mode is off, and
+    where not all of them are known."""
     cores: int | None = None
-    """CUDA cores."""
+    """CUDA cores; None also in MIG mode, where drivers do not tell."""
     sm: int | None = None
     """Streaming multiprocessors."""
 
@@ -194,6 +196,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
     problem: Problem | None = None
+    links: Links | None = None
+    """How the GPUs are connected, once that is known; see `model.links`."""
     probed: tuple[Probed, ...] = ()
     """What the CUDA driver answered, to those who had it asked; for the GPUs of this frame."""
     demo: bool = False

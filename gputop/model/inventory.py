@@ -9,7 +9,6 @@ A file is the output of `gputop --json`, or an object with `gpus` (`index`, `nam
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -36,13 +35,6 @@ class Inventory(msgspec.Struct, frozen=True):
     cuda_order: tuple[int, ...] | None = None
     usage: dict[int, Usage] = {}
     """By NVML index."""
-
-    holders: dict[int, tuple[Device, ...]] = {}
-    """By pid, the GPUs and MIG devices on which the driver lists it with memory in use."""
-
-    def used_by(self, pid: int) -> tuple[Device, ...]:
-        """Give the devices on which the driver sees a process compute."""
-        return self.holders.get(pid, ())
 
     def usage_of(self, device: Device) -> Usage:
         """Give what is taken of a device; nothing is known of a MIG device's share."""
@@ -114,32 +106,7 @@ def _with_users(found: Inventory, frame: Frame) -> Inventory:
         usage = found.usage[gpu.index]
         who = tuple(users(frame, gpu))
         found.usage[gpu.index] = msgspec.structs.replace(usage, users=who)
-    found.holders.update(holders(frame, found.devices))
     return found
-
-
-def holders(frame: Frame, devices: Sequence[Device]) -> dict[int, tuple[Device, ...]]:
-    """Give by pid the devices on which the driver lists it with memory in use.
-
-    A graphics context heeds no variable, and an entry of 0 bytes is a peer's access.
-    """
-    parts = {place_of(part): part for device in devices for part in device.parts()}
-    by_uuid = {device.uuid: device for device in devices}
-    found: dict[int, list[Device]] = {}
-    for process in frame.processes:
-        gpu = by_uuid.get(process.gpu_uuid)
-        if gpu is None or process.type == "G" or process.gpu_memory == 0:
-            continue
-        place = (gpu.index, process.gpu_instance, process.compute_instance)
-        found.setdefault(process.pid, []).append(parts.get(place, gpu))
-    return {pid: tuple(held) for pid, held in found.items()}
-
-
-def place_of(device: Device) -> tuple[int, int | None, int | None]:
-    """Give NVML index, GPU instance, compute instance."""
-    if device.instance is None:
-        return device.index, None, None
-    return device.index, device.instance.gi, device.instance.ci
 
 
 def read_inventory(text: str | bytes, path: str) -> Inventory:

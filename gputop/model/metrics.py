@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from gputop.model.frame import Gpu, Process
+from gputop.model.frame import Gpu, MigDevice, Process
+from gputop.model.logical_names import LogicalNames
 from gputop.model.text import MISSING, duration, percent, short_command, short_name, size
 
 S = TypeVar("S")
@@ -22,6 +23,19 @@ class ProcessRow(NamedTuple):
     process: Process
     gpu: Gpu | None
     age: float | None
+    names: LogicalNames | None = None
+    """What the processes of the frame call their GPUs."""
+
+    @property
+    def cuda(self) -> str | None:
+        """What this one calls this GPU; None where there is nothing to call."""
+        return None if self.names is None else self.names.name(self.process)
+
+    @property
+    def misspelt(self) -> str | None:
+        """A variable of its that was meant to be CUDA_VISIBLE_DEVICES."""
+        around = self.process.surroundings
+        return next(iter(around.environ.misspelt), None) if around else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +71,10 @@ def _whole(value: float) -> str:
 
 def _yes(flag: bool) -> str:
     return "on" if flag else "off"
+
+
+def _profiles(devices: tuple[MigDevice, ...]) -> str:
+    return " ".join(one.profile or f"{one.gi}/{one.ci}" for one in devices)
 
 
 def _pstate(state: int) -> str:
@@ -96,6 +114,9 @@ GPU: dict[str, Metric[Gpu]] = {
             "ecc_uncorrected", "ECC", "", str, "uncorrected memory errors since the driver loaded"
         ),
         _gpu("mig_mode", "MIG", "", _yes, "the card is partitioned"),
+        _gpu("mig", "MIG-DEVICES", "", _profiles, "its MIG devices"),
+        _gpu("cores", "CORES", "", str, "CUDA cores"),
+        _gpu("sm", "SM", "", str, "streaming multiprocessors"),
         _gpu("processes_known", "LISTED", "", _yes, "the driver lists the compute processes"),
         _gpu("stale_for", "AGE", "s", duration, "age of the values while the GPU does not answer"),
         _gpu("error", "ERROR", "", str, "what the driver says instead of values"),
@@ -133,6 +154,15 @@ PROCESS: dict[str, Metric[ProcessRow]] = {
             _place,
             _show_place,
             width=3,
+        ),
+        Metric(
+            "cuda",
+            "CUDA",
+            "",
+            "what the process calls the GPU; ? is likely, a word is why not",
+            lambda row: row.cuda,
+            width=8,
+            left=True,
         ),
         Metric("pid", "PID", "", "process number", _of("pid"), width=7),
         Metric("user", "USER", "", "who owns it", _of("user"), width=8, left=True),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gputop.model.advice import Advice
+from gputop.model.device_sets import DeviceSet
 from gputop.model.enumeration import Device
-from gputop.model.environ import NAME, Environ
+from gputop.model.environ import CONTAINER, NAME, Environ
+from gputop.model.evidence import Evidence
 from gputop.model.mapping import Mapping
 from gputop.model.text import printable
-
-CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 
 
 def name_advice(name: str) -> Advice:
@@ -40,36 +40,37 @@ def environ_advice(environ: Environ, *, in_container: bool = False) -> tuple[Adv
     return tuple(found)
 
 
-def evidence_advice(mapping: Mapping, used: Collection[int]) -> Iterator[Advice]:
-    """Compare a process's variables with the GPUs (NVML indices) on which the driver lists it."""
-    visible = [device.index for device in mapping.visible or ()]
-    if mapping.visible is not None and not set(used) <= set(visible):
+def evidence_advice(
+    mapping: Mapping, evidence: Evidence, used: Sequence[Device]
+) -> Iterator[Advice]:
+    """Judge what the driver's lists say to a process's variables."""
+    names = ", ".join(device.label for device in used)
+    if evidence.kind == "contradicted":
         message = (
-            f"The process runs on GPU {_listed(used)}, which its variables hide: the program"
+            f"The process runs on {names}, which its variables hide: the program"
             " changed them before CUDA started (afterwards that has no effect), or counts other"
             " GPUs."
         )
         yield Advice("env-contradicted", "warning", message)
-    elif mapping.value is None and len(used) == 1 and len(visible) > 1:
-        (gpu,) = used
-        k = visible.index(gpu)
+    elif evidence.kind == "ambiguous" and len(used) == 1 and mapping.visible:
+        k = [device.place for device in mapping.visible].index(used[0].place)
         message = (
             f"The program may have set {NAME} itself (invisible in /proc) or simply chosen"
-            f" cuda:{k}; the logical name of GPU {gpu} is cuda:0 in the first case and cuda:{k} in"
+            f" cuda:{k}; the logical name of {names} is cuda:0 in the first case and cuda:{k} in"
             " the second."
         )
         yield Advice("set-in-process", "info", message)
 
 
-def mps_advice(daemon: Mapping, client: Mapping) -> Iterator[Advice]:
-    """Judge an MPS client's value, which counts what the daemon's left."""
-    stop = client.stopped_at
-    if stop is None or client.reason != "out_of_range" or not daemon.count:
+def mps_advice(inside: DeviceSet, client: Mapping) -> Iterator[Advice]:
+    """Judge an MPS client's value, which counts what its server left; `inside` is that."""
+    stop, left = client.stopped_at, inside.order
+    if stop is None or client.reason != "out_of_range" or not left:
         return
-    numbers = ",".join(map(str, range(daemon.count)))
+    numbers = ",".join(map(str, range(len(left))))
     message = (
-        f"The MPS server already renumbered {printable(daemon.value or 'all GPUs', 64)} to"
-        f" {numbers}; the client's index {printable(stop.entry, 24)} is invalid. Use UUIDs in both."
+        f"The MPS server already renumbered {','.join(map(str, left))} to {numbers}; the client's"
+        f" index {printable(stop.entry, 24)} is invalid. Use UUIDs in both."
     )
     yield Advice("mps-double-mask", "warning", message)
 
@@ -85,7 +86,3 @@ def container_advice(inside: Mapping, machine: Sequence[Device]) -> Iterator[Adv
             " GPUs count from 0. Use a UUID."
         )
         yield Advice("container-index", "warning", message)
-
-
-def _listed(numbers: Collection[int]) -> str:
-    return ", ".join(map(str, sorted(numbers)))

@@ -41,7 +41,8 @@ class Pause(msgspec.Struct, frozen=True, tag_field="request", tag="pause"):
 
 
 class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):
-    """Ask the CUDA driver what the variables mean (None: unset); the answer is in later frames."""
+    """Ask the CUDA driver what the variables mean (None: unset), and in which order it counts all
+    GPUs; the answers are in later frames."""
 
     value: str | None
     order: str | None

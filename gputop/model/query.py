@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from gputop.model.frame import Frame, Gpu, ProcessKey
+from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import PROCESS, ProcessRow
 
 RowKey = tuple[ProcessKey, str | None, int | None, int | None]
@@ -14,14 +15,15 @@ RowKey = tuple[ProcessKey, str | None, int | None, int | None]
 _GPU_WORD = re.compile(r"gpu:?([0-9]+)\Z", re.ASCII)
 
 
-def rows(frame: Frame) -> list[ProcessRow]:
-    """The rows of a frame in the order of GPUs and pids."""
+def rows(frame: Frame, names: LogicalNames | None = None) -> list[ProcessRow]:
+    """The rows of a frame in the order of GPUs and pids; `names` are those of the same frame."""
+    names = LogicalNames(frame) if names is None else names
     gpus: dict[str | None, Gpu] = {gpu.uuid: gpu for gpu in frame.gpus if gpu.uuid}
     found = []
     for process in frame.processes:
         start = process.start_time
         age = None if start is None else max(0.0, frame.time - start)
-        found.append(ProcessRow(process, gpus.get(process.gpu_uuid), age))
+        found.append(ProcessRow(process, gpus.get(process.gpu_uuid), age, names))
     found.sort(key=_place)
     return found
 

@@ -15,7 +15,7 @@ from gputop.model.advice import Advice, advise, request_advice
 from gputop.model.choice import Choice, Wanted, choose
 from gputop.model.enumeration import Device
 from gputop.model.frame import Frame, Gpu
-from gputop.model.inventory import Inventory, Usage, place_of
+from gputop.model.inventory import Inventory, Usage
 from gputop.model.mapping import Mapping as Resolved
 from gputop.model.probe import Probed, Verdict, answer_to, compare, probed_order
 from gputop.model.readings import kind_of
@@ -121,8 +121,7 @@ def who_is_on(frame: Frame, inventory: Inventory, device: Device) -> Sequence[st
     here = tuple(
         one
         for one in frame.processes
-        if one.gpu_uuid == device.uuid
-        and (device.index, one.gpu_instance, one.compute_instance) == place_of(device)
+        if (one.gpu_uuid, one.gpu_instance, one.compute_instance) == device.place
     )
     return users(msgspec.structs.replace(frame, processes=here))
 

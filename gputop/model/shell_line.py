@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import msgspec
 
 from gputop.model.advice import Advice, Severity
-from gputop.model.environ import NAME, ORDER, is_misspelt
-from gputop.model.process_advice import CONTAINER, container_variable_advice, name_advice
+from gputop.model.environ import CONTAINER, NAME, ORDER, is_misspelt
+from gputop.model.process_advice import container_variable_advice, name_advice
 from gputop.model.text import printable
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)=(.*)", re.DOTALL)

@@ -12,8 +12,11 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from gputop.model.frame import Frame, Gpu, Host, Process
-from gputop.model.protocol import Pause, Refresh, Request, SetInterval, clamp_interval
+from gputop.model.probe import Probed
+from gputop.model.protocol import Pause, Probe, Refresh, Request, SetInterval, clamp_interval
 from gputop.model.text import GIB, MIB
 
 _TOTAL = 143771 * MIB
@@ -92,25 +95,31 @@ class DemoSource:
         self._wake = threading.Event()
         self._closed = False
         self._paused = False
+        self._probed: tuple[Probed, ...] = ()
 
     def frames(self) -> Iterator[Frame]:
         """Frames until `close`; one only where the interval is None."""
         started = time.time()
         while not self._closed:
             now = time.time()
-            yield demo_frame(now, now - started, self._interval)
+            frame = demo_frame(now, now - started, self._interval)
+            yield msgspec.structs.replace(frame, probed=self._probed)
             if self._interval is None:
                 return
             self._wake.wait(None if self._paused else self._interval)
             self._wake.clear()
 
     def request(self, request: Request) -> None:
-        """The interval and a frame now; a demo has nothing else to ask for."""
+        """The interval and a frame now; a driver that could be asked is not invented."""
         if isinstance(request, SetInterval):
             self._interval = clamp_interval(request.seconds)
             self._wake.set()
         elif isinstance(request, Pause):
             self._paused = request.paused
+            self._wake.set()
+        elif isinstance(request, Probe):
+            problem = "the demo has no CUDA driver"
+            self._probed = (Probed(None, problem, request.value, request.order),)
             self._wake.set()
         elif isinstance(request, Refresh):
             self._wake.set()
@@ -174,6 +183,8 @@ def _gpu(index: int, now: float, processes: tuple[Process, ...]) -> Gpu:
         compute_mode="default",
         ecc_uncorrected=0,
         mig_mode=False,
+        cores=16896,
+        sm=132,
         processes_known=True,
     )
 

@@ -30,6 +30,7 @@ from gputop.tui.screens.help import HelpScreen
 from gputop.tui.screens.main import MainScreen
 from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.problem import ProblemScreen
+from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.widgets.lines import Lines
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
@@ -221,6 +222,8 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
             for screen in self.screen_stack:  # it may be under the help
                 if isinstance(screen, MappingScreen):
                     screen.show_frame(self._frame, self._interval, self._paused)
+            if isinstance(self.screen, ProcessScreen):
+                self._main.show_process(self.screen)
 
     def _show_problem(self, host: str, problem: Problem) -> None:
         for screen in self.screen_stack:  # it may be under the help

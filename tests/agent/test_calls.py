@@ -10,6 +10,7 @@ import pytest
 from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
 
+MIG_DEVICE: Json = {"uuid": "MIG-0", "gi": 2, "ci": 0, "profile": "3g.71gb"}
 RICH: Json = {
     "gpu": {
         "name": "NVIDIA H200",
@@ -27,12 +28,16 @@ RICH: Json = {
         "display_active": 0,
         "compute_mode": 0,
         "ecc": {"uncorrected": 3},
-        "mig": {"mode": 0, "pending": 0},
+        "mig": {"mode": 1, "pending": 1, "max": 2, "devices": [MIG_DEVICE]},
+        "cores": 16896,
+        "sm": 132,
+        "compute_capability": [9, 0],
         "compute": [{"pid": 4194305, "used": 100, "sm": 5}],
     },
     "gpus": 2,
 }
 """GPUs that answer every call gputop makes. No process has that number."""
+UNDIVIDED: Json = {**RICH, "gpu": {**RICH["gpu"], "mig": {"mode": 0, "pending": 0, "max": 2}}}
 
 STATIC = {
     "nvmlDeviceGetHandleByIndex_v2",
@@ -41,6 +46,8 @@ STATIC = {
     "nvmlDeviceGetPciInfo_v3",
     "nvmlDeviceGetMinorNumber",
     "nvmlDeviceGetMaxClockInfo",
+    "nvmlDeviceGetNumGpuCores",
+    "nvmlDeviceGetAttributes_v2",
 }
 SELDOM = {
     "nvmlDeviceGetEnforcedPowerLimit",
@@ -48,6 +55,13 @@ SELDOM = {
     "nvmlDeviceGetDisplayActive",
     "nvmlDeviceGetComputeMode",
     "nvmlDeviceGetMigMode",
+}
+
+MIG_CALLS = {
+    "nvmlDeviceGetMaxMigDeviceCount",
+    "nvmlDeviceGetMigDeviceHandleByIndex",
+    "nvmlDeviceGetGpuInstanceId",
+    "nvmlDeviceGetComputeInstanceId",
 }
 
 OPTIONAL: dict[str, set[str]] = {
@@ -74,7 +88,14 @@ OPTIONAL: dict[str, set[str]] = {
     "nvmlDeviceGetDisplayActive": {"display_active"},
     "nvmlDeviceGetComputeMode": {"compute_mode"},
     "nvmlDeviceGetTotalEccErrors": {"ecc_uncorrected"},
-    "nvmlDeviceGetMigMode": {"mig_mode"},
+    "nvmlDeviceGetMigMode": {"mig_mode", "mig"},
+    "nvmlDeviceGetMaxMigDeviceCount": {"mig"},
+    "nvmlDeviceGetMigDeviceHandleByIndex": {"mig"},
+    "nvmlDeviceGetGpuInstanceId": {"mig"},
+    "nvmlDeviceGetComputeInstanceId": {"mig"},
+    "nvmlDeviceGetNumGpuCores": {"cores"},
+    "nvmlDeviceGetAttributes_v2": set(),
+    "nvmlDeviceGetCudaComputeCapability": set(),
     "nvmlDeviceGetProcessUtilization": set(),
     "nvmlDeviceGetComputeRunningProcesses*": set(),
     "nvmlDeviceGetGraphicsRunningProcesses*": set(),
@@ -88,7 +109,10 @@ def without(function: str, index: int, whole: Json) -> Json:
     bus_id = f"00000000:{index:02X}:00.0"
     own = {"index": index, "uuid": f"GPU-{index}", "minor": index, "pci_bus_id": bus_id}
     known = {"processes_known": not function.startswith("nvmlDeviceGetComputeRunning")}
-    return {**whole, **own, **known, **dict.fromkeys(OPTIONAL[function])}
+    fields = {**whole, **own, **known, **dict.fromkeys(OPTIONAL[function])}
+    if untold := {"nvmlDeviceGetUUID": "uuid", "nvmlDeviceGetName": "profile"}.get(function):
+        fields["mig"] = [{**device, untold: None} for device in whole["mig"]]
+    return fields
 
 
 @pytest.mark.parametrize("function", OPTIONAL)
@@ -118,7 +142,7 @@ def test_a_call_that_fails_costs_only_its_own_fields(error: str, machine: Machin
 
 
 def test_what_does_not_change_is_asked_once(machine: MachineFactory) -> None:
-    here = machine(RICH, log=True)
+    here = machine(UNDIVIDED, log=True)
     with Agent(here) as agent:
         agent.line()
         for _ in range(5):
@@ -129,6 +153,7 @@ def test_what_does_not_change_is_asked_once(machine: MachineFactory) -> None:
         assert calls["nvmlDeviceGetMemoryInfo_v2", gpu] == 6
         assert calls["nvmlDeviceGetUtilizationRates", gpu] == 6
         assert calls["nvmlDeviceGetMemoryInfo", gpu] == 0
+        assert not any(calls[function, gpu] for function in MIG_CALLS)
     assert calls["nvmlInitWithFlags", None] == 1
     assert calls["nvmlSystemGetDriverVersion", None] == 1
 

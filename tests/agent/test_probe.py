@@ -72,7 +72,8 @@ def test_a_device(here: Here) -> None:
     """Raw bytes of the UUID, and the bus id in CUDA's own form."""
     machine = here()
     assert Prober().ask("0", None, inventory(machine)) == Probed(
-        (ProbedDevice("5e000000-0000-4000-8000-000000000000", "0000:c1:00.0", "NVIDIA H200"),)
+        (ProbedDevice("5e000000-0000-4000-8000-000000000000", "0000:c1:00.0", "NVIDIA H200"),),
+        value="0",
     )
 
 
@@ -169,6 +170,25 @@ def test_a_failure_is_not_remembered(here: Here) -> None:
     assert len(prober.ask(None, None, NOTHING).devices or ()) == 3
 
 
+def test_what_is_remembered_is_bounded(here: Here) -> None:
+    machine = here(log=True)
+    machines, prober = inventory(machine), Prober()
+    for number in range(20):
+        prober.ask(str(number), None, machines)
+        prober.ask(None, None, machines)  # used, and so not the oldest
+    expected = [*(str(number) for number in range(5, 20)), None]
+    assert [one.value for one in prober.answers(machines)] == expected
+    assert machine.calls().count(("cuInit", None)) == 21
+
+
+def test_answers_are_of_one_inventory(here: Here) -> None:
+    machines, prober = inventory(here()), Prober()
+    answer = prober.ask("0", None, machines)
+    assert prober.answers(machines) == (answer,)
+    assert prober.answers(Inventory(machines.devices, "590.1")) == ()
+    assert prober.answers(machines) == ()
+
+
 # What goes wrong
 
 
@@ -182,15 +202,15 @@ def test_a_failure_is_not_remembered(here: Here) -> None:
 )
 def test_errors(here: Here, function: str, error: int, problem: str) -> None:
     here().fail(function, error)
-    probed = Prober().ask("0", None, NOTHING)
-    assert probed == Probed(problem=problem)
+    probed = Prober().ask("0", "PCI_BUS_ID", NOTHING)
+    assert probed == Probed(problem=problem, value="0", order="PCI_BUS_ID")
     verdict = compare(resolve("0", ()), probed)
     assert (verdict.ok, verdict.reason) == (None, f"the driver could not be asked: {problem}")
 
 
 def test_no_device_is_an_answer(here: Here) -> None:
     here().fail("cuInit", 100)
-    assert Prober().ask("0", None, NOTHING) == Probed(())
+    assert Prober().ask(None, None, NOTHING) == Probed(())
 
 
 def test_no_libcuda(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,12 @@ typedef struct {
 
 typedef struct { u64 total, free, used; } nvmlMemory_t;
 typedef struct { unsigned version; u64 total, reserved, free, used; } nvmlMemory_v2_t;
+typedef struct {
+    unsigned multiprocessorCount;
+    unsigned sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount;
+    unsigned sharedOfaCount, gpuInstanceSliceCount, computeInstanceSliceCount;
+    u64 memorySizeMB;
+} nvmlDeviceAttributes_t;
 typedef struct { u64 bar1Total, bar1Free, bar1Used; } nvmlBAR1Memory_t;
 typedef struct { unsigned gpu, memory; } nvmlUtilization_t;
 typedef struct { unsigned version, sensorType; int temperature; } nvmlTemperature_v1_t;
@@ -110,6 +116,7 @@ _Static_assert(sizeof(nvmlPciInfo_t) == 68 && sizeof(nvmlPciInfo_v2_t) == 52, "n
 _Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16, "nvmlProcessInfo_v1_t");
 _Static_assert(sizeof(nvmlProcessInfo_v2_t) == 24, "nvmlProcessInfo_v2_t");
 _Static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "nvmlProcessUtilizationSample_t");
+_Static_assert(sizeof(nvmlDeviceAttributes_t) == 40, "nvmlDeviceAttributes_t");
 _Static_assert(sizeof(nvmlFieldValue_t) == 40, "nvmlFieldValue_t");
 
 #endif

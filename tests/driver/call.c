@@ -13,18 +13,42 @@
 #include <unistd.h>
 
 #define MAX_GPUS 64
-static char handles[MAX_GPUS];   /* a device handle is the address of its GPU's byte */
+#define PLACES (1 + MAX_SLOTS)
+/* A device handle is the address of a byte: of a GPU the first of its row, of a MIG device one of
+ * the others. */
+static char handles[MAX_GPUS * PLACES];
 static atomic_int initialized;
 
-nvmlDevice_t device_handle(int index)
+nvmlDevice_t device_handle(int index, int slot)
 {
-    return (nvmlDevice_t)(void *)&handles[index];
+    return (nvmlDevice_t)(void *)&handles[index * PLACES + 1 + slot];
+}
+
+static int place_of(nvmlDevice_t device)
+{
+    char *handle = (char *)device;
+    int known = handle >= handles && handle < handles + sizeof handles;
+    return known ? (int)(handle - handles) : MAX_GPUS * PLACES;
 }
 
 int device_index(nvmlDevice_t device)
 {
-    char *handle = (char *)device;
-    return handle >= handles && handle < handles + MAX_GPUS ? (int)(handle - handles) : MAX_GPUS;
+    return place_of(device) / PLACES;
+}
+
+int has_slot(const struct gpu *gpu, int slot)
+{
+    char key[32];
+    snprintf(key, sizeof key, "mig.%d.index", slot);
+    return table_find(&gpu->values, key) != NULL;
+}
+
+/* The handle of a MIG device that is gone is no handle. */
+nvmlReturn_t choose_device(struct call *call, nvmlDevice_t device)
+{
+    call->slot = place_of(device) % PLACES - 1;
+    int gone = call->slot != WHOLE_GPU && !has_slot(call->gpu, call->slot);
+    return gone ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
 }
 
 void driver_initialized(int change)
@@ -130,6 +154,7 @@ nvmlReturn_t call_begin(struct call *call, const char *function, int gpu)
     call->now = scenario_seconds(call->scenario);
     call->gpu_index = gpu;
     call->gpu = NULL;
+    call->slot = WHOLE_GPU;
     if (gpu == NO_GPU) return NVML_SUCCESS;
     if (gpu < 0 || gpu >= MAX_GPUS) return NVML_ERROR_INVALID_ARGUMENT;
     if (gpu >= call->scenario->gpus) return NVML_ERROR_GPU_IS_LOST;
@@ -139,7 +164,11 @@ nvmlReturn_t call_begin(struct call *call, const char *function, int gpu)
 
 static const struct value *find(const struct call *call, const char *key)
 {
-    return table_find(call->gpu ? &call->gpu->values : &call->scenario->values, key);
+    char own[64];
+    if (call->gpu == NULL) return table_find(&call->scenario->values, key);
+    if (call->slot == WHOLE_GPU) return table_find(&call->gpu->values, key);
+    snprintf(own, sizeof own, "mig.%d.%s", call->slot, key);
+    return table_find(&call->gpu->values, own);
 }
 
 nvmlReturn_t get_u64(const struct call *call, const char *key, u64 *out)

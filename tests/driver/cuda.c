@@ -2,7 +2,9 @@
  *
  * Call overrides work on it by the functions' names; their errors are CUDA's numbers, and with a
  * negative one the program dies of that signal. cuDeviceGetUuid_v2 came with CUDA 11.4 (470).
- * What this makes of CUDA_VISIBLE_DEVICES is written from the guide alone, not from gputop.
+ * What this makes of CUDA_VISIBLE_DEVICES is written from the guides alone, not from gputop. Where
+ * they are silent it has to do something: from R570 on (580 here), MIG devices stand in the place
+ * of their GPU, and numbers count them.
  */
 #include "machine.h"
 
@@ -22,7 +24,8 @@ enum {
 };
 
 #define MAX_DEVICES 64
-struct devices { int gpu[MAX_DEVICES], count; };
+struct device { int gpu, slot; };   /* slot: of a MIG device, or WHOLE_GPU */
+struct devices { struct device at[MAX_DEVICES]; int count; };
 
 static struct devices visible;
 static int ready;
@@ -33,11 +36,76 @@ static const char *text_of(const struct scenario *scenario, int gpu, const char 
     return value && value->text ? value->text : "";
 }
 
-/* What cuDeviceGetUuid_v2 tells: of a GPU that stands for a MIG device, that device's. */
-static const char *own_uuid(const struct scenario *scenario, int gpu)
+static void add(struct devices *devices, int gpu, int slot)
 {
-    const char *own = text_of(scenario, gpu, "cuda_uuid");
-    return *own ? own : text_of(scenario, gpu, "uuid");
+    if (devices->count < MAX_DEVICES) devices->at[devices->count++] = (struct device){gpu, slot};
+}
+
+static const char *own_text(const struct scenario *scenario, struct device device, const char *key)
+{
+    char own[64];
+    if (device.slot == WHOLE_GPU) return text_of(scenario, device.gpu, key);
+    snprintf(own, sizeof own, "mig.%d.%s", device.slot, key);
+    return text_of(scenario, device.gpu, own);
+}
+
+/* What cuDeviceGetUuid_v2 tells: of a GPU that stands for a MIG device, that device's. */
+static const char *own_uuid(const struct scenario *scenario, struct device device)
+{
+    const char *own = own_text(scenario, device, "cuda_uuid");
+    return *own ? own : own_text(scenario, device, "uuid");
+}
+
+static u64 number_of(const struct scenario *scenario, int gpu, const char *key)
+{
+    const struct value *value = table_find(&scenario->gpu[gpu].values, key);
+    return value && value->kind == 'n' ? value->number : 0;
+}
+
+static u64 instance_of(const struct scenario *scenario, struct device device)
+{
+    char key[32];
+    snprintf(key, sizeof key, "mig.%d.gi", device.slot);
+    return number_of(scenario, device.gpu, key);
+}
+
+static int same_instance(const struct scenario *scenario, struct device a, struct device b)
+{
+    return a.gpu == b.gpu && a.slot != WHOLE_GPU && b.slot != WHOLE_GPU &&
+           instance_of(scenario, a) == instance_of(scenario, b);
+}
+
+static int has_instance(const struct scenario *scenario, const struct devices *devices,
+                        struct device of)
+{
+    for (int i = 0; i < devices->count; i++)
+        if (same_instance(scenario, devices->at[i], of)) return 1;
+    return 0;
+}
+
+/* MIG devices in the place of GPUs in MIG mode: all, or of each GPU instance the first. */
+static struct devices divided(const struct scenario *scenario, struct devices gpus, int all)
+{
+    struct devices result = {{{0, 0}}, 0};
+    for (int i = 0; i < gpus.count; i++) {
+        int gpu = gpus.at[i].gpu;
+        if (!number_of(scenario, gpu, "mig.mode")) add(&result, gpu, WHOLE_GPU);
+        else for (int slot = 0; slot < MAX_SLOTS; slot++)
+            if (has_slot(&scenario->gpu[gpu], slot) &&
+                (all || !has_instance(scenario, &result, (struct device){gpu, slot})))
+                add(&result, gpu, slot);
+    }
+    return result;
+}
+
+/* Before R570 a process gets one MIG device, and no GPU beside it. */
+static struct devices allowed(struct devices chosen)
+{
+    if (ERA >= 580) return chosen;
+    for (int i = 0; i < chosen.count; i++)
+        if (chosen.at[i].slot != WHOLE_GPU)
+            return (struct devices){{chosen.at[i]}, 1};
+    return chosen;
 }
 
 /* The scenario's own order, and GPUs missing there are not counted; else as they stand there. */
@@ -45,13 +113,13 @@ static void listed(const struct scenario *scenario, struct devices *all)
 {
     const struct value *order = table_find(&scenario->values, "cuda_order");
     if (order == NULL) {
-        for (int gpu = 0; gpu < scenario->gpus; gpu++) all->gpu[all->count++] = gpu;
+        for (int gpu = 0; gpu < scenario->gpus; gpu++) add(all, gpu, WHOLE_GPU);
         return;
     }
     char *copy = strdup(order->text), *rest = copy, *number;
     while ((number = strsep(&rest, ",")) != NULL) {
         int gpu = atoi(number);
-        if (*number && gpu >= 0 && gpu < scenario->gpus) all->gpu[all->count++] = gpu;
+        if (*number && gpu >= 0 && gpu < scenario->gpus) add(all, gpu, WHOLE_GPU);
     }
     free(copy);
 }
@@ -59,16 +127,16 @@ static void listed(const struct scenario *scenario, struct devices *all)
 static struct devices counted(const struct scenario *scenario)
 {
     const char *order = getenv("CUDA_DEVICE_ORDER");
-    struct devices all = {{0}, 0};
+    struct devices all = {{{0, 0}}, 0};
     listed(scenario, &all);
     if (order == NULL || strcmp(order, "PCI_BUS_ID") != 0) return all;
     for (int i = 1; i < all.count; i++)
         for (int k = i; k > 0; k--) {
-            int left = all.gpu[k - 1], right = all.gpu[k];
-            if (strcasecmp(text_of(scenario, left, "pci.bus_id"),
-                           text_of(scenario, right, "pci.bus_id")) <= 0) break;
-            all.gpu[k - 1] = right;
-            all.gpu[k] = left;
+            struct device left = all.at[k - 1], right = all.at[k];
+            if (strcasecmp(text_of(scenario, left.gpu, "pci.bus_id"),
+                           text_of(scenario, right.gpu, "pci.bus_id")) <= 0) break;
+            all.at[k - 1] = right;
+            all.at[k] = left;
         }
     return all;
 }
@@ -85,7 +153,7 @@ static int place_of(const struct scenario *scenario, const struct devices *all, 
     if (strncmp(entry, kind, 4) != 0) return -1;
     int found = -1;
     for (int i = 0; i < all->count; i++) {
-        if (strncmp(own_uuid(scenario, all->gpu[i]), entry, strlen(entry)) != 0) continue;
+        if (strncmp(own_uuid(scenario, all->at[i]), entry, strlen(entry)) != 0) continue;
         if (found >= 0) return -1;
         found = i;
     }
@@ -94,11 +162,12 @@ static int place_of(const struct scenario *scenario, const struct devices *all, 
 
 static struct devices masked(const struct scenario *scenario, const char *value)
 {
-    struct devices all = counted(scenario), none = {{0}, 0}, chosen = none;
+    struct devices all, none = {{{0, 0}}, 0}, chosen = none;
     int taken[MAX_DEVICES] = {0};
-    if (value == NULL) return all;
+    if (value == NULL) return allowed(divided(scenario, counted(scenario), 0));
     char *copy = strdup(value), *rest = copy, *entry;
     const char *kind = !strncmp(value, "GPU-", 4) ? "GPU-" : !strncmp(value, "MIG-", 4) ? "MIG-" : NULL;
+    all = divided(scenario, counted(scenario), kind != NULL);
     while ((entry = strsep(&rest, ",")) != NULL) {
         int place = place_of(scenario, &all, entry, kind);
         if (place < 0) break;
@@ -106,10 +175,11 @@ static struct devices masked(const struct scenario *scenario, const char *value)
             chosen = none;
             break;
         }
-        chosen.gpu[chosen.count++] = all.gpu[place];
+        if (has_instance(scenario, &chosen, all.at[place])) break;
+        chosen.at[chosen.count++] = all.at[place];
     }
     free(copy);
-    return chosen;
+    return allowed(chosen);
 }
 
 static int begin(struct call *call, const char *function, int gpu)
@@ -149,7 +219,7 @@ API int cuDeviceGet(int *device, int ordinal)
     if (!ready) return CUDA_ERROR_NOT_INITIALIZED;
     if (ordinal < 0 || ordinal >= visible.count) return CUDA_ERROR_INVALID_DEVICE;
     *device = ordinal;
-    return begin(&call, __func__, visible.gpu[ordinal]);
+    return begin(&call, __func__, visible.at[ordinal].gpu);
 }
 
 /* What every question about a device starts with. */
@@ -158,7 +228,7 @@ API int cuDeviceGet(int *device, int ordinal)
     do {                                                                            \
         if (!ready) return CUDA_ERROR_NOT_INITIALIZED;                              \
         if ((device) < 0 || (device) >= visible.count) return CUDA_ERROR_INVALID_DEVICE; \
-        int status = begin(&call, __func__, visible.gpu[device]);                   \
+        int status = begin(&call, __func__, visible.at[device].gpu);                   \
         if (status != CUDA_SUCCESS) return status;                                  \
     } while (0)
 
@@ -187,7 +257,7 @@ API int cuDeviceGetUuid(unsigned char *uuid, int device)
 API int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
 {
     BEGIN_CUDA(device);
-    return bytes_of(own_uuid(call.scenario, call.gpu_index), uuid);
+    return bytes_of(own_uuid(call.scenario, visible.at[device]), uuid);
 }
 #endif
 
@@ -204,6 +274,6 @@ API int cuDeviceGetPCIBusId(char *text, int size, int device)
 API int cuDeviceGetName(char *text, int size, int device)
 {
     BEGIN_CUDA(device);
-    snprintf(text, (size_t)size, "%s", text_of(call.scenario, call.gpu_index, "name"));
+    snprintf(text, (size_t)size, "%s", own_text(call.scenario, visible.at[device], "name"));
     return CUDA_SUCCESS;
 }

@@ -30,7 +30,7 @@
         nvmlReturn_t status = get_uint(&call, first, one);                             \
         return status == NVML_SUCCESS ? get_uint(&call, second, two) : status;         \
     }
-/* There, but not for a GPU like these: MIG devices, confidential computing, Windows. */
+/* There, but not for a GPU like these: confidential computing, Windows. */
 #define NOT_SUPPORTED(function)                                              \
     API nvmlReturn_t function(nvmlDevice_t device, void *out, void *more)    \
     {                                                                        \
@@ -88,9 +88,8 @@ CHOICE(nvmlDeviceGetPcieThroughput, "pcie.tx", "pcie.rx")
 #if ERA >= 450   /* MIG: in CUDA 11.0's header. Architecture, FanSpeed_v2: approximate. */
 UINT(nvmlDeviceGetArchitecture, "architecture")
 PAIR(nvmlDeviceGetMigMode, "mig.mode", "mig.pending")
-NOT_SUPPORTED(nvmlDeviceGetGpuInstanceId)
-NOT_SUPPORTED(nvmlDeviceGetComputeInstanceId)
-NOT_SUPPORTED(nvmlDeviceGetDeviceHandleFromMigDeviceHandle)
+UINT(nvmlDeviceGetGpuInstanceId, "gi")
+UINT(nvmlDeviceGetComputeInstanceId, "ci")
 
 API nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned fan, unsigned *out)
 {
@@ -99,33 +98,62 @@ API nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned fan, uns
     return get_uint(&call, "fan", out);
 }
 
+static unsigned mig_slots(const struct call *call)
+{
+    return number_or(call, "mig.mode", 0) ? (unsigned)number_or(call, "mig.max", 0) : 0;
+}
+
 API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *out)
 {
     BEGIN_DEVICE(device);
     REQUIRE(out);
-    *out = (unsigned)number_or(&call, "mig.max", 0);
+    *out = mig_slots(&call);
     return NVML_SUCCESS;
 }
 
-/* MIG devices are not modelled; a parent can say that MIG is on and list its processes. */
 API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index,
                                                      nvmlDevice_t *out)
 {
     BEGIN_DEVICE(device);
-    (void)index, (void)out;
-    return NVML_ERROR_NOT_FOUND;
+    REQUIRE(out);
+    if (index >= mig_slots(&call)) return NVML_ERROR_INVALID_ARGUMENT;
+    if (index >= MAX_SLOTS || !has_slot(call.gpu, (int)index)) return NVML_ERROR_NOT_FOUND;
+    *out = device_handle(call.gpu_index, (int)index);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t device,
+                                                              nvmlDevice_t *out)
+{
+    BEGIN_DEVICE(device);
+    REQUIRE(out);
+    if (call.slot == WHOLE_GPU) return NVML_ERROR_INVALID_ARGUMENT;
+    *out = device_handle(call.gpu_index, WHOLE_GPU);
+    return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *out)
 {
     BEGIN_DEVICE(device);
     REQUIRE(out);
-    *out = 0;
+    *out = call.slot != WHOLE_GPU;
     return NVML_SUCCESS;
 }
 #endif
 
 #if ERA >= 535   /* approximate, except MemoryInfo_v2 (from 510) and EventReasons (from 535) */
+/* In CUDA 11.1's header, which says that it supports MIG devices alone. */
+API nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *out)
+{
+    BEGIN_DEVICE(device);
+    REQUIRE(out);
+    memset(out, 0, sizeof *out);
+    out->gpuInstanceSliceCount = (unsigned)number_or(&call, "gi_slices", 0);
+    out->computeInstanceSliceCount = (unsigned)number_or(&call, "ci_slices", 0);
+    out->memorySizeMB = number_or(&call, "memory.total", 0) >> 20;
+    return get_uint(&call, "sm", &out->multiprocessorCount);
+}
+
 UINT(nvmlDeviceGetNumGpuCores, "cores")
 UINT(nvmlDeviceGetNumFans, "fans")
 ULONG(nvmlDeviceGetCurrentClocksEventReasons, "clock_reasons")

@@ -70,13 +70,23 @@ def _rules(call: Scenario) -> Iterator[str]:
 
 
 def _gpu(gpu: Scenario, pids: Mapping[str, int]) -> Iterator[str]:
-    for key, value in _leaves(gpu):
+    for key, value in _leaves({**gpu, "mig": _mig(gpu)}):
         yield f"value {key} {_value(value)}"
     for number, kind in enumerate(LISTS):
         if gpu.get(kind) is not None:
             yield f"value {kind} n 1"
             for process in gpu[kind]:
                 yield from _process(number, process, pids)
+
+
+def _mig(gpu: Scenario) -> Scenario | None:
+    """Its MIG devices by slot in place of the list."""
+    mig = dict(gpu.get("mig") or {})
+    for slot, device in enumerate(mig.pop("devices", None) or []):
+        if device is not None:
+            name = f"{gpu.get('name')} MIG {device.get('profile')}"
+            mig[str(slot)] = {"index": slot, "name": name, **device}
+    return mig or None
 
 
 def _leaves(group: Scenario, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -49,11 +49,14 @@ struct scenario {
     int serialize;      /* latencies are waited for one after another, driver-wide */
 };
 
+#define WHOLE_GPU (-1)
+
 /* One call from its first line to its last: all of its answers come from one scenario. */
 struct call {
     const struct scenario *scenario;
     const struct gpu *gpu;
     int gpu_index;
+    int slot;     /* of the MIG device that the handle means; WHOLE_GPU */
     double now;   /* seconds since the scenario's start */
 };
 
@@ -66,7 +69,8 @@ const struct value *table_find(const struct table *table, const char *key);
 u64 value_number(const struct value *value, double now);
 
 /* Answers of a key of the call's GPU (or of the machine, for a call without one):
- * NVML_ERROR_NOT_SUPPORTED when absent, the value's own error when it is one. */
+ * NVML_ERROR_NOT_SUPPORTED when absent, the value's own error when it is one. A key of a MIG
+ * device is that of the device: what it lacks is not supported, whatever its GPU has. */
 nvmlReturn_t get_u64(const struct call *call, const char *key, u64 *out);
 nvmlReturn_t get_uint(const struct call *call, const char *key, unsigned *out);
 nvmlReturn_t get_text(const struct call *call, const char *key, char *out, unsigned size);
@@ -75,7 +79,10 @@ u64 number_or(const struct call *call, const char *key, u64 otherwise);
 /* Log the call, wait, hang or fail as the scenario says. */
 nvmlReturn_t call_begin(struct call *call, const char *function, int gpu);
 int device_index(nvmlDevice_t device);
-nvmlDevice_t device_handle(int index);
+nvmlDevice_t device_handle(int index, int slot);
+nvmlReturn_t choose_device(struct call *call, nvmlDevice_t device);
+int has_slot(const struct gpu *gpu, int slot);
+#define MAX_SLOTS 15
 void driver_initialized(int change);
 
 #define BEGIN(gpu_number)                                             \
@@ -84,7 +91,12 @@ void driver_initialized(int change);
         nvmlReturn_t status = call_begin(&call, __func__, gpu_number); \
         if (status != NVML_SUCCESS) return status;                    \
     } while (0)
-#define BEGIN_DEVICE(device) BEGIN(device_index(device))
+#define BEGIN_DEVICE(device)                                       \
+    BEGIN(device_index(device));                                   \
+    do {                                                           \
+        nvmlReturn_t status = choose_device(&call, device);        \
+        if (status != NVML_SUCCESS) return status;                 \
+    } while (0)
 #define REQUIRE(pointer)                                        \
     do {                                                        \
         if ((pointer) == NULL) return NVML_ERROR_INVALID_ARGUMENT; \

@@ -11,11 +11,28 @@ static int newcomers(const struct call *call, int count)
     return number < (u64)count ? (int)number : count;
 }
 
+/* Of the GPU: its MIG devices have no lists of their own, but parts of its. */
 static nvmlReturn_t list_status(const struct call *call, int list)
 {
     static const char *const keys[LISTS] = {"compute", "graphics", "mps"};
+    struct call whole = *call;
     u64 ignored;
-    return get_u64(call, keys[list], &ignored);
+    whole.slot = WHOLE_GPU;
+    return get_u64(&whole, keys[list], &ignored);
+}
+
+/* The processes of the GPU, or those on the MIG device. */
+static struct process_list listed(const struct call *call, int kind)
+{
+    enum { MOST = 256 };
+    static __thread struct process own[MOST];
+    struct process_list whole = call->gpu->list[kind], part = {own, 0};
+    if (call->slot == WHOLE_GPU) return whole;
+    u64 gi = number_or(call, "gi", ~0ULL), ci = number_or(call, "ci", ~0ULL);
+    for (int i = 0; i < whole.count && part.count < MOST; i++)
+        if (whole.process[i].gi == gi && whole.process[i].ci == ci)
+            own[part.count++] = whole.process[i];
+    return part;
 }
 
 static u64 used_memory(const struct call *call, const struct process *process)
@@ -36,13 +53,13 @@ static nvmlReturn_t fit(const struct call *call, int found, unsigned *count, con
 static nvmlReturn_t list_v1(const struct call *call, int kind, unsigned *count,
                             nvmlProcessInfo_v1_t *out)
 {
-    const struct process_list *list = &call->gpu->list[kind];
+    struct process_list list = listed(call, kind);
     nvmlReturn_t status = list_status(call, kind);
-    if (status == NVML_SUCCESS) status = fit(call, list->count, count, out);
+    if (status == NVML_SUCCESS) status = fit(call, list.count, count, out);
     if (status != NVML_SUCCESS) return status;
     for (unsigned i = 0; i < *count; i++) {
-        out[i].pid = list->process[i].pid;
-        out[i].usedGpuMemory = used_memory(call, &list->process[i]);
+        out[i].pid = list.process[i].pid;
+        out[i].usedGpuMemory = used_memory(call, &list.process[i]);
     }
     return NVML_SUCCESS;
 }
@@ -61,12 +78,12 @@ LIST_V1(nvmlDeviceGetGraphicsRunningProcesses, GRAPHICS)
 static nvmlReturn_t list_v2(const struct call *call, int kind, unsigned *count,
                             nvmlProcessInfo_v2_t *out)
 {
-    const struct process_list *list = &call->gpu->list[kind];
+    struct process_list list = listed(call, kind);
     nvmlReturn_t status = list_status(call, kind);
-    if (status == NVML_SUCCESS) status = fit(call, list->count, count, out);
+    if (status == NVML_SUCCESS) status = fit(call, list.count, count, out);
     if (status != NVML_SUCCESS) return status;
     for (unsigned i = 0; i < *count; i++) {
-        const struct process *process = &list->process[i];
+        const struct process *process = &list.process[i];
         out[i] = (nvmlProcessInfo_v2_t){process->pid, used_memory(call, process), process->gi,
                                         process->ci};
     }
@@ -97,13 +114,13 @@ API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
     if (out->version != VERSIONED(nvmlProcessDetailList_v1_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (out->mode >= LISTS) return NVML_ERROR_INVALID_ARGUMENT;
-    const struct process_list *list = &call.gpu->list[out->mode];
+    struct process_list list = listed(&call, (int)out->mode);
     nvmlReturn_t status = list_status(&call, (int)out->mode);
     if (status == NVML_SUCCESS)
-        status = fit(&call, list->count, &out->numProcArrayEntries, out->procArray);
+        status = fit(&call, list.count, &out->numProcArrayEntries, out->procArray);
     if (status != NVML_SUCCESS) return status;
     for (unsigned i = 0; i < out->numProcArrayEntries; i++) {
-        const struct process *process = &list->process[i];
+        const struct process *process = &list.process[i];
         out->procArray[i] = (nvmlProcessDetail_v1_t){process->pid, used_memory(&call, process),
                                                      process->gi, process->ci, ~0ULL};
     }

@@ -27,11 +27,14 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     power           usage, limit, enforced, default, min, max (mW); energy (mJ)
     clocks, max_clocks               graphics, sm, memory, video (MHz)
     pstate, fan (%), fans, persistence_mode, compute_mode, display_active, display_mode, brand,
-    architecture, cores, clock_reasons
-    compute_capability               [9, 0]
+    architecture, clock_reasons
+    cores, compute_capability        16896, [9, 0]
+    sm                               only where nvmlDeviceGetAttributes_v2 is supported
     ecc             mode, pending, corrected, uncorrected, aggregate_corrected,
                     aggregate_uncorrected
-    mig             mode, pending, max
+    mig             mode, pending, max, devices: those of the slots, null for an empty one
+    links           NVLinks that are up, by what is at their other end: switch, or a GPU's index
+    near            {"1": 20}: what nvmlDeviceGetTopologyCommonAncestor says of GPU 1
     pcie            generation, width, max_generation, max_width, tx, rx (KB/s)
     fields          {"82": 48}: nvmlDeviceGetFieldValues by id
     compute, graphics, mps           lists of processes; null: the list is not supported
@@ -44,6 +47,9 @@ A value may be a number or text, or
     {"steps": [[0, 10], [5, 90]]}             90 from second 5 on
     {"each": [a, b, c]}                       a for GPU 0, b for GPU 1, ... and round again
     {"error": "NO_PERMISSION"}                the call fails
+
+A MIG device: {"uuid", "gi", "ci", "profile": "2g.20gb", "sm", "gi_slices", "ci_slices", "memory",
+...}: its name ends with its profile unless it has a "name"; any other key of a GPU may be given.
 
 A process in a list: {"pid": 123 or the name of a process, "used": bytes or null (not available),
 "gi", "ci" (MIG instances), "sm", "mem", "enc", "dec" (%, utilization samples; none given: no

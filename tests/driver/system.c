@@ -104,7 +104,7 @@ static nvmlReturn_t handle_by_index(const char *function, unsigned index, nvmlDe
     REQUIRE(out);
     if (scenario && index >= (unsigned)scenario->gpus) return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t status = call_begin(&call, function, (int)index);
-    if (status == NVML_SUCCESS) *out = device_handle((int)index);
+    if (status == NVML_SUCCESS) *out = device_handle((int)index, WHOLE_GPU);
     return status;
 }
 
@@ -149,6 +149,14 @@ static nvmlReturn_t handle_by_text(const char *function, const char *key, same_f
 
 API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *out)
 {
+    for (int slot = 0; slot < MAX_SLOTS; slot++) {
+        char key[32];
+        snprintf(key, sizeof key, "mig.%d.uuid", slot);
+        nvmlReturn_t status = handle_by_text(__func__, key, same_text, uuid, out);
+        if (status == NVML_ERROR_NOT_FOUND) continue;
+        if (status == NVML_SUCCESS) *out = device_handle(device_index(*out), slot);
+        return status;
+    }
     return handle_by_text(__func__, "uuid", same_text, uuid, out);
 }
 

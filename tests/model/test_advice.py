@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.model.advice import Advice, advise, request_advice
-from gputop.model.device_sets import mps_set
-from gputop.model.environ import Environ, parse_environ
+from gputop.model.device_sets import Machine
+from gputop.model.environ import Environ, Surroundings, parse_environ
 from gputop.model.inventory import Usage
 from gputop.model.process_advice import (
     container_advice,
     environ_advice,
-    evidence_advice,
-    mps_advice,
 )
+from gputop.model.process_mapping import process_mapping
 from gputop.model.shell_line import parse_shell
 from gputop.model.tflog import explain, read_tf_log
 from gputop.model.visibility import Device, Mapping, MigInstance, resolve
@@ -68,13 +67,13 @@ def of_environment(text: str) -> tuple[Advice, ...]:
     if text.startswith("CUDA_DEVICE_ORDER="):
         return advise(resolve("0", h100(4), order=text.partition("=")[2]))
     if text.startswith("CUDA_VISIBLE_DEVICES unset"):
-        return tuple(evidence_advice(resolve(None, h100(4)), {2}))
+        here = Machine(tuple(h100(4)))
+        return process_mapping(Surroundings(), here, here.devices[2:3]).advice
     if "NUL" in text:
         return environ_advice(parse_environ(bytes(100)))
     if text.startswith("MPS"):
-        daemon = resolve("0,2", h100(4))
-        inside = mps_set(h100(4), "0,2").devices or ()
-        return tuple(mps_advice(daemon, resolve("0,2", inside, cuda_order=[0, 2])))
+        here = Machine(tuple(h100(4)), mps_servers=(Environ({N: "0,2"}),))
+        return process_mapping(Surroundings(Environ({N: "0,2"})), here, (), mps=True).advice
     return of_shell(text)
 
 
@@ -257,10 +256,6 @@ def test_processes() -> None:
     assert environ_advice(Environ({"NVIDIA_VISIBLE_DEVICES": "1"}), in_container=True) == ()
     both = Environ({"NVIDIA_VISIBLE_DEVICES": "1", N: "1"})
     assert environ_advice(both) == ()
-    (contradicted,) = evidence_advice(resolve("0", h100(4)), {3})
-    assert (contradicted.id, contradicted.severity) == ("env-contradicted", "warning")
-    assert list(evidence_advice(resolve("0", h100(4)), {0})) == []
-    assert list(evidence_advice(resolve(None, h100(4)), {0, 1})) == []
     (index,) = container_advice(resolve("2", h100(4)[2:]), h100(4))
     assert index.id == "container-index"
     assert list(container_advice(resolve("7", h100(4)[2:]), h100(4))) == []

@@ -115,6 +115,54 @@ def test_neighbours_by_bus_id_whatever_the_index() -> None:
     assert picked(frame(domains), count=2) == [2, 3]
 
 
+def matrix(text: str) -> tuple[tuple[str | None, ...], ...]:
+    """A table as `nvidia-smi topo -m` prints it; - is not known."""
+    return tuple(
+        tuple(None if word == "-" else word for word in line.split())
+        for line in text.strip().splitlines()
+    )
+
+
+NVLINK = matrix(
+    """
+    X    SYS  NV12 SYS
+    SYS  X    SYS  NV4
+    NV12 SYS  X    SYS
+    SYS  NV4  SYS  X
+    """
+)
+PCIE = matrix(
+    """
+    X    NODE SYS  SYS
+    NODE X    SYS  SYS
+    SYS  SYS  X    PIX
+    SYS  SYS  PIX  X
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("links", "count", "best"),
+    [(NVLINK, 2, [0, 2]), (PCIE, 2, [2, 3]), (None, 2, [0, 1]), (matrix("- -\n- -"), 2, [0, 1])],
+)
+def test_the_best_connected_come_first(links: Any, count: int, best: list[int]) -> None:
+    whole = frame([card(i) for i in range(4)])
+    assert picked(msgspec.structs.replace(whole, links=links), count=count) == best
+
+
+def test_a_busy_gpu_is_not_taken_for_its_links() -> None:
+    gpus = [card(0), card(1), card(2, utilization=0.5), card(3, utilization=0.5)]
+    whole = msgspec.structs.replace(frame(gpus), links=NVLINK)
+    assert picked(whole, count=2, max_utilization=1.0) == [0, 1]
+
+
+def test_many_gpus_are_chosen_in_time() -> None:
+    gpus = [card(i) for i in range(64)]
+    row = ["NV18"] * 64
+    links = tuple((*row[:i], "X", *row[i + 1 :]) for i in range(64))
+    assert picked(msgspec.structs.replace(frame(gpus), links=links), count=32) == list(range(32))
+
+
 def test_ties_do_not_depend_on_the_order_of_a_frame() -> None:
     gpus = [card(i) for i in range(4)]
     assert {tuple(picked(frame(p), count=2) or ()) for p in permutations(gpus)} == {(0, 1)}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gputop.model import query
+from gputop.model.environ import Environ, Surroundings
 from gputop.model.metrics import PROCESS, ProcessRow
 from tests.builders import frame, gpu, process
 
@@ -85,14 +86,19 @@ VALUES: dict[str, tuple[Any, Any]] = {
 }
 
 
+def masked(value: str) -> Surroundings:
+    return Surroundings(Environ({"CUDA_VISIBLE_DEVICES": value}))
+
+
 @pytest.mark.parametrize("column", PROCESS)
 @pytest.mark.parametrize("descending", [False, True])
 def test_every_column_sorts_both_ways_with_the_unknown_last(column: str, descending: bool) -> None:
-    field = {"age": "start_time", "gpu": "gpu_uuid"}.get(column, column)
+    field = {"age": "start_time", "gpu": "gpu_uuid", "cuda": "surroundings"}.get(column, column)
     small, great = {
         **VALUES,
         "start_time": (1500.0, 1000.0),
         "gpu_uuid": ("GPU-0", "GPU-1"),
+        "surroundings": (masked("GPU-0"), masked("GPU-1,GPU-0")),
     }[field]
     nothing = None if field not in ("pid", "type") else great
     processes = [

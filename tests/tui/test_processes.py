@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
+from gputop.model.environ import Environ, Surroundings
 from gputop.model.metrics import PROCESS
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
+
+
+def masked(value: str, **around: Any) -> Surroundings:
+    """Of a process that was started with CUDA_VISIBLE_DEVICES=`value`."""
+    return Surroundings(Environ({"CUDA_VISIBLE_DEVICES": value}), **around)
+
 
 MIXED = (
     process_of(
         301, gpu=1, user="bob", type="C", gpu_memory=3 * GIB, sm_utilization=0.1, cpu=0.0,
-        rss=GIB, state="D", start_time=NOON - 5, command="python b.py",
+        rss=GIB, state="D", start_time=NOON - 5, command="python b.py", surroundings=masked("1"),
     ),
     process_of(
-        302, gpu=0, user="amy", type="G", gpu_memory=2 * GIB, sm_utilization=0.9, cpu=3.5,
+        302, gpu=0, user="amy", type="C+G", gpu_memory=2 * GIB, sm_utilization=0.9, cpu=3.5,
         rss=3 * GIB, state="R", start_time=NOON - 500, command="python c.py",
+        surroundings=masked("1,0"),
     ),
     process_of(
         303, gpu=2, user="eve", type="M", gpu_memory=5 * GIB, sm_utilization=0.0, cpu=1.0,
         rss=2 * GIB, state="S", start_time=NOON - 50, command="python a.py",
+        surroundings=masked("0,1,2"),
     ),
 )  # fmt: skip
 UNKNOWN = process_of(
@@ -30,6 +40,7 @@ UNKNOWN = process_of(
 GPUS = tuple(gpu_of(index) for index in range(3))
 ASCENDING = {
     "gpu": [302, 301, 303],
+    "cuda": [301, 302, 303],
     "pid": [301, 302, 303],
     "user": [302, 301, 303],
     "type": [301, 302, 303],
@@ -252,10 +263,10 @@ async def test_what_is_not_known_of_a_process() -> None:
     async with shown(frame_of(UNKNOWN), size=(200, 40)) as screen:
         (line,) = screen.process_lines
         assert "not in this /proc" in line
-        assert line.split("not in")[0].split() == ["–", "304", "–", "C", *["–"] * 6]
+        assert line.split("not in")[0].split() == ["–", "–", "304", "–", "C", *["–"] * 6]
         zeros = process_of(1000, gpu_memory=0, sm_utilization=0.0, cpu=0.0, rss=0)
         await screen.show(frame_of(zeros))
-        assert screen.process_lines[0].split()[4:8] == ["0"] * 4
+        assert screen.process_lines[0].split()[5:9] == ["0"] * 4
 
 
 @pytest.mark.parametrize("width", [200, 120, 80, 40, 20])
@@ -278,3 +289,41 @@ async def test_mig_instances_are_named() -> None:
     on_mig = process_of(100, gpu_instance=3, compute_instance=0)
     async with shown(frame_of(gpu_of(0, mig_mode=True), on_mig)) as screen:
         assert screen.process_lines[0].split()[0] == "0:3"
+
+
+def looked_at(**variables: str) -> Surroundings:
+    return Surroundings(Environ(variables))
+
+
+async def test_the_cuda_column_says_what_a_process_calls_its_gpu() -> None:
+    gpus = [gpu_of(index) for index in range(4)]
+    processes = [
+        process_of(401, gpu=1, surroundings=masked("3,1")),
+        process_of(402, gpu=2, surroundings=looked_at()),
+        process_of(403, gpu=3, surroundings=Surroundings(Environ({}, "unreadable"))),
+        process_of(404, gpu=3, surroundings=Surroundings(Environ({}, "overwritten"))),
+        process_of(405, gpu=0),
+    ]
+    async with shown(frame_of(*gpus, *processes)) as screen:
+        shown_as = {pid: screen.line_with(f" {pid} ").split()[1] for pid in range(401, 406)}
+    assert list(shown_as.values()) == ["cuda:1", "cuda:2?", "private", "wiped", "–"]
+
+
+async def test_a_misspelt_variable_is_a_warning_on_its_row() -> None:
+    typo = process_of(401, surroundings=looked_at(CUDA_VISIBLE_DIVICES="1"))
+    async with shown(frame_of(gpu_of(0), gpu_of(1), typo)) as screen:
+        assert "! CUDA_VISIBLE_DIVICES train.py" in screen.line_with("401").replace("▲", "!")
+
+
+async def test_enter_shows_the_process_with_the_reasoning() -> None:
+    frame = frame_of(gpu_of(0), gpu_of(1), process_of(401, gpu=1, surroundings=masked("1\x1b[2J")))
+    async with shown(frame) as screen:
+        await screen.press("enter", "enter")
+        page = screen.text
+        assert "It was started with CUDA_VISIBLE_DEVICES=1�[2J and CUDA_DEVICE_ORDER unset." in page
+        assert "There cuda:0 is GPU 1" in page
+        assert "The driver sees it on GPU 1, which fits." in page
+        await screen.show(frame_of(gpu_of(0), gpu_of(1)))
+        assert "it has ended" in screen.text
+        await screen.press("down", "pagedown", "end", "home", "escape")
+        assert "no process is on a GPU" in screen.text

@@ -15,6 +15,7 @@ from gputop.model.metrics import PROCESS
 from gputop.tui.inquiry import Inquiry
 from gputop.tui.screens.asking import AskingScreen
 from gputop.tui.screens.mapping import MappingScreen
+from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.sort import SortScreen
 from gputop.tui.widgets.bars import Heading, KeyLine
 from gputop.tui.widgets.editor import Editor
@@ -63,6 +64,7 @@ class MainScreen(AskingScreen):
         _key("I", "invert", "Invert", "Sort the other way round", group="Processes"),
         _key("c", "command", "Command", "Script first, or the whole line", group="Processes",
              label="c"),
+        _key("enter", "process", "Details", "All of the selected process", group="Processes"),
         _key("right", "shift(1)", "Scroll right", "Scroll the command", group="Processes"),
         Binding("left", "shift(-1)", "Scroll left", tooltip="Scroll the command back",
                 id="main.shift-back", show=False, group=Binding.Group("Processes")),
@@ -160,6 +162,22 @@ class MainScreen(AskingScreen):
     def action_command(self) -> None:
         """Script first, or the whole line."""
         self.query_one(ProcessTable).action_toggle_command()
+
+    def action_process(self) -> None:
+        """The page of the selected process; of none, the first in sight is selected."""
+        table = self.query_one(ProcessTable)
+        if table.selected is None or self._frame is None:
+            table.action_move(0)
+            return
+        page = ProcessScreen(self._frame.key(table.selected.process))
+        self.show_process(page)
+        self.app.push_screen(page)
+
+    def show_process(self, page: ProcessScreen) -> None:
+        """Give a page the frame of now."""
+        names = self.query_one(ProcessTable).names
+        if self._frame is not None and names is not None:
+            page.show_frame(self._frame, names)
 
     def action_shift(self, direction: int) -> None:
         """Scroll the command."""

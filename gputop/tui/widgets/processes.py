@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from gputop.model import query
 from gputop.model.frame import Frame
+from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import PROCESS, ProcessRow
 from gputop.model.text import MISSING
 from gputop.tui.themes import user_role
@@ -14,8 +15,8 @@ from gputop.tui.widgets.lines import Piece, spread
 from gputop.tui.widgets.table import Table
 
 _RANKS = {
-    "gpu": 1, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3, "cpu": 4,
-    "rss": 6, "state": 8, "age": 5, "command": 1,
+    "gpu": 1, "cuda": 2, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3,
+    "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
 }  # fmt: skip
 _LEAST_COMMAND = 16
 _WIDE = 100
@@ -42,6 +43,8 @@ class ProcessTable(Table[ProcessRow]):
         """What the rule says of the pane above it."""
         self._shift = 0
         self._frame: Frame | None = None
+        self.names: LogicalNames | None = None
+        """What the processes of the frame call their GPUs."""
         self._total = 0
         self._columns: list[tuple[Column[ProcessRow], int]] = []
 
@@ -53,6 +56,7 @@ class ProcessTable(Table[ProcessRow]):
     def show_frame(self, frame: Frame) -> None:
         """Another frame."""
         self._frame = frame
+        self.names = LogicalNames(frame, self.names)
         self._arrange()
 
     def sort_by(self, metric_id: str) -> None:
@@ -145,7 +149,7 @@ class ProcessTable(Table[ProcessRow]):
         frame = self._frame
         if frame is None:
             return
-        every = query.rows(frame)
+        every = query.rows(frame, self.names)
         self._total = len(every)
         found = query.matching(every, self.filter) if self.filter else every
         rows = query.ordered(found, self.sort_id, self.descending)
@@ -184,7 +188,7 @@ class ProcessTable(Table[ProcessRow]):
             text = metric.text(row_)
             if text == MISSING:
                 return [(self.glyphs.not_available, "quiet")]
-            return [(text, "text")]
+            return [(text, "quiet" if metric_id == "cuda" and text.isalpha() else "text")]
 
         return draw
 
@@ -197,7 +201,10 @@ class ProcessTable(Table[ProcessRow]):
     def _command(self, row_: ProcessRow, width: int) -> Sequence[Piece]:
         if row_.process.command is None:
             return [("not in this /proc: another PID namespace, or it just ended", "quiet")]
-        return [(self.glyphs.text(self._command_of(row_)[self._shift :]), "text")]
+        command = (self.glyphs.text(self._command_of(row_)[self._shift :]), "text")
+        if row_.misspelt is None:
+            return [command]
+        return [(f"{self.glyphs.warning} {self.glyphs.text(row_.misspelt)} ", "notice"), command]
 
     def _command_of(self, row_: ProcessRow) -> str:
         if self.full_command:
