@@ -121,7 +121,8 @@ def who_is_on(frame: Frame, inventory: Inventory, device: Device) -> Sequence[st
     here = tuple(
         one
         for one in frame.processes
-        if (one.gpu_uuid, one.gpu_instance, one.compute_instance) == device.place
+        if one.gpu_uuid == device.uuid
+        and (device.index, one.gpu_instance, one.compute_instance) == device.place
     )
     return users(msgspec.structs.replace(frame, processes=here))
 
