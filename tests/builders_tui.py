@@ -122,6 +122,7 @@ class Screenful:
         self.table = app._main.query_one(ProcessTable)
         self.gpus = app._main.query_one(GpuPane)
         self.pane = app._main.query_one(MappingPane)
+        self.inquiry = app._main.inquiry
         self.result = app._main.query_one(MappingResult)
 
     async def show(self, *frames: Frame) -> None:

@@ -27,7 +27,7 @@ _FULL = 0.05
 _TF_MIN_SMS = 8
 """TF_MIN_GPU_MULTIPROCESSOR_COUNT where it is not set (TensorFlow, `gpu_device.cc`)."""
 _NOTHING = {"none", "no", "void", "null", "nodevfiles", "false", "off", "nil"}
-_JUNK = re.compile(r"\s*[+-]?([0-9]{1,9})(\S.*|\s+\S.*)", re.ASCII | re.DOTALL)
+_JUNK = re.compile(r"\s*[+-]?([0-9]{1,9})(?![0-9])(\S.*|\s+\S.*)", re.ASCII | re.DOTALL)
 _RANGE = re.compile(r"\s*([0-9]{1,4})\s*(-|:|~|\.\.)\s*([0-9]{1,4})\s*", re.ASCII)
 _BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*", re.ASCII)
 # cuda:2, /device:GPU:2, CUDA2, device_id=2, CudaDevice(id=2), cuda.gpus[2], torch.device("cuda", 2)

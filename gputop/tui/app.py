@@ -23,10 +23,12 @@ from gputop.sources.local import LocalSource
 from gputop.sources.source import Source
 from gputop.tui import glyphs, manners, terminal, themes
 from gputop.tui.crash import report
+from gputop.tui.inquiry import ProbeWanted
 from gputop.tui.keys import KeysInTurn
 from gputop.tui.messages import FrameArrived, SourceEnded
 from gputop.tui.screens.help import HelpScreen
 from gputop.tui.screens.main import MainScreen
+from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.problem import ProblemScreen
 from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.widgets.lines import Lines
@@ -131,6 +133,11 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
             problem = Problem(kind="agent_ended", message=message.reason, advice=advice)
             self._show_problem("", problem)
 
+    def on_probe_wanted(self, message: ProbeWanted) -> None:
+        """Have the driver asked; the answer is shown in spite of a pause."""
+        self._wanted = self._paused
+        self._source.request(message.probe)
+
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
         everywhere = _bindings(self.BINDINGS, MainScreen.BINDINGS)
@@ -183,7 +190,11 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every action of the keys, and the themes by name."""
-        of_screen = screen.BINDINGS if isinstance(screen, MainScreen | ProblemScreen) else ()
+        of_screen = (
+            screen.BINDINGS
+            if isinstance(screen, MainScreen | MappingScreen | ProblemScreen)
+            else ()
+        )
         for binding in (*self.BINDINGS, *of_screen):
             if isinstance(binding, Binding):
                 area = (binding.id or "").partition(".")[0]
@@ -201,12 +212,16 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
 
     async def _run_command(self, action: str) -> None:
         """What a key would do, from the palette: the app's actions, else the screen's."""
-        name = action.partition("(")[0]
-        await self.run_action(action, self if hasattr(self, f"action_{name}") else self._main)
+        name = f"action_{action.partition('(')[0]}"
+        there = self.screen if isinstance(self.screen, MappingScreen) else self._main
+        await self.run_action(action, self if hasattr(self, name) else there)
 
     def _show(self) -> None:
         if self._frame is not None and self._frame.problem is None:
             self._main.show_frame(self._frame, self._history, self._interval, self._paused)
+            for screen in self.screen_stack:  # it may be under the help
+                if isinstance(screen, MappingScreen):
+                    screen.show_frame(self._frame, self._interval, self._paused)
             if isinstance(self.screen, ProcessScreen):
                 self._main.show_process(self.screen)
 
@@ -227,6 +242,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self._source = source
         self._generation += 1
         self._paused = False
+        self._main.inquiry.forget()
         self._history = History()
         self._read(source)
 

@@ -54,7 +54,7 @@ async def test_the_order_goes_round() -> None:
     async with shown(frame_of(*FOUR)) as screen:
         seen = []
         for _ in range(4):
-            seen.append(screen.pane.mapping.order)
+            seen.append(screen.inquiry.mapping.order)
             assert f"CUDA_DEVICE_ORDER{f'={seen[-1]}' if seen[-1] else ' is unset'}" in screen.text
             await screen.press("o")
         assert seen == [None, "PCI_BUS_ID", "FASTEST_FIRST", None]
@@ -63,14 +63,15 @@ async def test_the_order_goes_round() -> None:
 @pytest.mark.parametrize(
     ("typed", "visible", "reason"),
     [
-        ("0,9,1", [0], "out of range"),
-        ("1,-1,0", [1], "is negative"),
-        ("1,1", [], "names the GPU of entry 1 again"),
-        ("0,,1", [0], "is empty"),
-        ("0,x", [0], "is not a number"),
-        ("GPU-00000003,1", [3], "does not start with GPU-"),
+        ("0,9,1", [0], "There is no GPU 9 here: only GPU 0 is visible"),
+        ("1,-1,0", [1], "-1 ends the list: 0 is not visible"),
+        ("1,-1", [1], "entry 2 '-1' is negative"),
+        ("1,1", [], "A GPU is named twice"),
+        ("0,,1", [0], "Empty entry after 0"),
+        ("0,x", [0], "'x' is not a number"),
+        ("GPU-00000003,1", [3], "UUIDs do not mix"),
         ("GPU-", [], "start of several UUIDs"),
-        ("GPU-77", [], "UUID of no GPU"),
+        ("GPU-77", [], "No GPU here has a UUID starting GPU-77"),
     ],
 )
 async def test_what_is_dropped_and_why(typed: str, visible: list[int], reason: str) -> None:
@@ -78,7 +79,9 @@ async def test_what_is_dropped_and_why(typed: str, visible: list[int], reason: s
         await screen.press("m")
         await screen.type(typed)
         assert list(devices(screen).values()) == visible
-        assert any(reason in line and line.startswith("!") for line in screen.mapping_lines)
+        said = [line for line in screen.mapping_lines if line.startswith("!")]
+        assert len(said) == 1
+        assert reason in said[0]
         assert any(line.startswith("hidden: GPU ") for line in screen.mapping_lines)
         assert screen.mapping_lines[-1] == f"export CUDA_VISIBLE_DEVICES={shlex.quote(typed)}"
 
@@ -146,7 +149,8 @@ async def test_it_starts_with_the_environment(
             monkeypatch.setenv(name, set_to)
     async with shown(frame_of(*FOUR)) as screen:
         assert devices(screen) == expected
-        assert (screen.pane.mapping.value, screen.pane.mapping.order) == (value, order)
+        mapping = screen.inquiry.mapping
+        assert (mapping.value, mapping.order) == (value, order)
 
 
 async def test_a_hostile_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,11 +161,11 @@ async def test_a_hostile_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         for size in ((200, 50), (120, 40), (80, 24), (40, 10)):
             await screen.resize(*size)
             assert all(c.isprintable() for line in screen.lines for c in line)
-        assert screen.pane.mapping.value == value
+        assert screen.inquiry.mapping.value == value
         await screen.resize(200, 50)
         assert "\\x1b]0;x\\x07" in screen.mapping_lines[-1]
         await screen.press("m", "1")
-        assert screen.pane.mapping.value == "0,\ufffd]0;x\ufffd\ufffd[/]\ufffd1"
+        assert screen.inquiry.mapping.value == "0,\ufffd]0;x\ufffd\ufffd[/]\ufffd1"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ async def test_a_hostile_paste(text: str) -> None:
         assert screen.app.focused is not None
         screen.app.focused.post_message(events.Paste(text))
         await screen.pilot.pause()
-        assert screen.pane.mapping.value
+        assert screen.inquiry.mapping.value
         assert all(c.isprintable() for line in screen.lines for c in line)
 
 
@@ -185,7 +189,7 @@ async def test_a_very_long_value(entry: str) -> None:
         assert screen.app.focused is not None
         screen.app.focused.post_message(events.Paste((entry * 4096)[:4096]))
         await screen.press("1")
-        assert len(screen.pane.mapping.value or "") == 4096
+        assert len(screen.inquiry.mapping.value or "") == 4096
         await screen.press("backspace", "1", "escape")
         assert "─ CUDA_VISIBLE_DEVICES=" in screen.lines[-2]
         assert screen.lines[-2].rstrip().endswith(" ─")
@@ -217,6 +221,6 @@ async def test_the_answer_follows_the_machine() -> None:
         await screen.type("3")
         await screen.show(frame_of(*FOUR[:2]))
         assert devices(screen) == {}
-        assert "out of range" in screen.text
+        assert "There is no GPU 3 here" in screen.text
         await screen.show(frame_of(*FOUR))
         assert devices(screen) == {"cuda:0": 3}

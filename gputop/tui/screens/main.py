@@ -7,12 +7,14 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.screen import Screen
 from textual.widgets import Input
 
 from gputop.model.frame import Frame
 from gputop.model.history import History
 from gputop.model.metrics import PROCESS
+from gputop.tui.inquiry import Inquiry
+from gputop.tui.screens.asking import AskingScreen
+from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.sort import SortScreen
 from gputop.tui.widgets.bars import Heading, KeyLine
@@ -51,7 +53,7 @@ class FilterInput(Editor):
         self.post_message(self.Submitted(self, ""))
 
 
-class MainScreen(Screen[None]):
+class MainScreen(AskingScreen):
     """Everything at a glance. It shows the frames that it is given and owns its keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -69,14 +71,16 @@ class MainScreen(Screen[None]):
         _key("m", "mapping", "Mapping", "Edit CUDA_VISIBLE_DEVICES", group="Mapping", label="m"),
         _key("o", "order", "Order", "Go round CUDA_DEVICE_ORDER", group="Mapping"),
         _key("U", "unset", "Unset", "Unset CUDA_VISIBLE_DEVICES", group="Mapping"),
+        _key("v", "verify", "Verify", "Ask the CUDA driver what the value means", group="Mapping"),
+        _key("y", "copy", "Copy", "Copy the export line (OSC 52)", group="Mapping"),
+        _key("M", "whole", "Whole mapping", "The mapping on the whole screen", group="Mapping"),
         _key("escape", "back", "Back", "Close, deselect, drop the filter", group="Screen"),
     ]  # fmt: skip
 
     AUTO_FOCUS = "#processes"
 
     def __init__(self, value: str | None, order: str | None) -> None:
-        super().__init__()
-        self._start = (value, order)
+        super().__init__(Inquiry(value, order))
         self._frame: Frame | None = None
         self._mapping_open = False
 
@@ -85,7 +89,7 @@ class MainScreen(Screen[None]):
         yield Heading(id="heading")
         yield GpuPane(id="gpus")
         yield ProcessTable(id="processes")
-        yield MappingPane(*self._start, id="mapping")
+        yield MappingPane(self.inquiry, id="mapping")
         with Horizontal(id="filter-line"):
             yield KeyLine([("/", "filter")], id="filter-label")
             yield FilterInput("", most=1024, id="filter")
@@ -104,7 +108,18 @@ class MainScreen(Screen[None]):
         self.query_one(Heading).show_frame(frame, interval, paused)
         self.query_one(GpuPane).show_frame(frame, history)
         self.query_one(ProcessTable).show_frame(frame)
-        self.query_one(MappingPane).show_frame(frame)
+        self.inquiry.take(frame)
+        self.show_answer()
+
+    def show_answer(self) -> None:
+        """The answer of now."""
+        self.query_one(MappingPane).show_answer()
+
+    def on_screen_resume(self) -> None:
+        """The question may be another one after the whole mapping."""
+        self.inquiry.note = ""
+        if self._frame is not None:
+            self.show_answer()
 
     def on_table_scrolled(self) -> None:
         """Say so where not all GPUs are in sight."""
@@ -174,13 +189,9 @@ class MainScreen(Screen[None]):
         self._lay_out()
         self.query_one(MappingPane).edit()
 
-    def action_order(self) -> None:
-        """Another CUDA_DEVICE_ORDER."""
-        self.query_one(MappingPane).next_order()
-
-    def action_unset(self) -> None:
-        """Unset CUDA_VISIBLE_DEVICES."""
-        self.query_one(MappingPane).unset()
+    def action_whole(self) -> None:
+        """The mapping on the whole screen."""
+        self.app.push_screen(MappingScreen(self.inquiry))
 
     def action_leave(self) -> None:
         """From an editor back to the processes, what was edited stays."""
@@ -229,7 +240,7 @@ class MainScreen(Screen[None]):
         closed = short and not self._mapping_open
         mapping.set_class(closed, "-line")
         mapping.display = not closed or height >= _TINY
-        spare = min(2, max(0, height - self._needed))  # for reasons, and for what is hidden
+        spare = min(6, max(0, height - self._needed) // 2)  # for what is to be said of it
         mapping_lines = min(count, 8) + 3 + spare if not closed else int(height >= _TINY)
         if short and not closed:
             mapping_lines = min(mapping_lines, max(4, height // 3))
@@ -237,3 +248,5 @@ class MainScreen(Screen[None]):
         processes = min(_WANTED_PROCESSES, max(1, height // 3)) + 2
         room = max(1, height - 2 - mapping_lines - processes)
         pane.styles.height = min(count + pane.head_lines, room)
+        if self._frame is not None:
+            mapping.show_answer()

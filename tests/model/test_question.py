@@ -1,0 +1,279 @@
+"""A question about the mapping: shell lines, what a program asks for, the driver's word, offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gputop.model.enumeration import Device
+from gputop.model.frame import Frame, Gpu, MigDevice
+from gputop.model.inventory import Inventory, frame_inventory
+from gputop.model.probe import Probed, ProbedDevice
+from gputop.model.question import (
+    Answer,
+    Question,
+    answer,
+    by_severity,
+    completion,
+    judge,
+    reasons,
+    suggest,
+    who_is_on,
+)
+from tests.builders import GIB, frame, gpu, process
+
+UUIDS = [f"GPU-{k}f00d000-0000-0000-0000-00000000000{k}" for k in range(4)]
+OWN = Question(None, None)
+
+
+def h200(index: int, **fields: Any) -> Any:
+    bus = f"00000000:{index + 1:02X}:00.0"
+    plain = {"uuid": UUIDS[index], "pci_bus_id": bus, "memory_free": 140 * GIB}
+    return gpu(index, **{**plain, **fields})
+
+
+def mig_gpu(index: int, *uuids: str, **fields: Any) -> Any:
+    parts = tuple(MigDevice(uuid=u, gi=k + 1, ci=0, profile="1g.18gb") for k, u in enumerate(uuids))
+    return h200(index, mig_mode=True, mig=parts, **fields)
+
+
+FOUR = frame([h200(k) for k in range(4)])
+
+
+def ask(text: str | None, machine: Frame = FOUR, order: str | None = None, **more: Any) -> Answer:
+    return answer(Question(text, order, **more), frame_inventory(machine), machine.probed)
+
+
+def indices(found: Answer) -> list[int]:
+    return [device.index for device in found.mapping.visible or ()]
+
+
+def ids(found: Answer, inventory: Inventory | None = None) -> list[str]:
+    return [one.id for one in judge(found, inventory.usage if inventory else {})]
+
+
+def probed(value: str | None, order: str | None, *at: int) -> Probed:
+    devices = tuple(ProbedDevice(UUIDS[k][4:], f"0000:{k + 1:02x}:00.0", "H200") for k in at)
+    return Probed(devices, None, value, order)
+
+
+# --- the line ----------------------------------------------------------------------------------
+
+
+def test_a_value_is_not_a_line() -> None:
+    found = ask("2,1")
+    assert (indices(found), found.is_line, found.said, found.verdict) == ([2, 1], False, (), None)
+
+
+def test_a_line_sets_both_variables() -> None:
+    line = "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=3,1 python train.py"
+    found = ask(line, order="FASTEST_FIRST")
+    assert found.is_line
+    assert (found.mapping.value, found.mapping.order) == ("3,1", "PCI_BUS_ID")
+    assert (indices(found), found.mapping.certainty) == ([3, 1], "exact")
+    kept = ask("CUDA_VISIBLE_DEVICES=3 python train.py", order="PCI_BUS_ID")
+    assert kept.mapping.order == "PCI_BUS_ID"
+
+
+def test_a_line_that_sets_nothing_leaves_it_unset() -> None:
+    found = ask("CUDA_VISIBLE_DEVICES=1 && python train.py")
+    assert found.mapping.value is None
+    assert ids(found) == ["shell-not-exported"]
+
+
+@pytest.mark.parametrize(
+    ("program", "missing"),
+    [
+        ("python train.py --device cuda:2", ["cuda:2"]),
+        ("python train.py --device cuda:1", []),
+        ("python -c \"tf.device('/device:GPU:7')\"", ["cuda:7"]),
+        ("python -c 'jax.device_put(x, CudaDevice(id=3))'", ["cuda:3"]),
+        ("run --devices=cuda:0,cuda:2 --other cuda:9 --again cuda:2", ["cuda:2", "cuda:9"]),
+        ("python train.py --lr 2 --gpus 5", []),
+    ],
+)
+def test_what_the_rest_of_the_line_asks_for(program: str, missing: list[str]) -> None:
+    found = ask(f"CUDA_VISIBLE_DEVICES=1,2 {program}")
+    said = [one.message.split(" does not exist")[0].split(" ")[-1] for one in found.missed]
+    assert said == missing
+
+
+def test_a_device_that_is_asked_for_by_itself() -> None:
+    found = ask("1,2", request="cuda:2")
+    assert ids(found) == ["request-out-of-visible"]
+    assert "For physical GPU 2 use cuda:1" in found.missed[0].message
+    assert ids(ask("1,2", request="cuda:1")) == []
+
+
+# --- what is said ------------------------------------------------------------------------------
+
+
+def test_the_order_of_advice() -> None:
+    full = h200(1, memory_used=139 * GIB, memory_free=GIB)
+    machine = frame([h200(0), full], [process(7, on=1, gpu_uuid=UUIDS[1], user="bob")])
+    found = ask("CUDA_VISIBLE_DEVICES =1,9 python --device cuda:5", machine)
+    assert found.said[0].id == "shell-space-before-equals"
+    found = ask("CUDA_VISIBLE_DEVICES=1,9 python --device cuda:5", machine)
+    advice = judge(found, frame_inventory(machine).usage)
+    assert [one.id for one in advice] == [
+        "value-out-of-range",
+        "gpu-full",
+        "request-out-of-visible",
+    ]
+    assert [one.id for one in by_severity(advice)] == [
+        "value-out-of-range",
+        "request-out-of-visible",
+    ]
+
+
+def test_errors_come_first() -> None:
+    advice = by_severity(judge(ask("1x,0,9", order="x"), {}))
+    assert [one.severity for one in advice] == sorted(
+        (one.severity for one in advice), key=["error", "warning", "info"].index
+    )
+    assert {one.severity for one in advice} == {"error", "warning", "info"}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("0,9", 0), ("1,1", 0), ("1,-1", 1), ("1,-1,0", 0), ("none", 0), ("1,2", 0), ("[0]", 0)],
+)
+def test_no_reason_is_given_twice(value: str, said: int) -> None:
+    found = ask(value)
+    assert len(reasons(found, judge(found, {}))) == said
+
+
+def test_a_number_of_two_digits_is_one_number() -> None:
+    many = frame([gpu(k, pci_bus_id=f"0000:{k + 1:02x}:00.0") for k in range(16)])
+    found = ask("15,10,-1", many)
+    assert (indices(found), ids(found)) == ([15, 10], [])
+
+
+def test_who_is_on_a_gpu_and_on_a_part_of_one() -> None:
+    machine = frame(
+        [mig_gpu(0, "MIG-a", "MIG-b"), h200(1)],
+        [
+            process(1, gpu_uuid=UUIDS[0], gpu_instance=1, compute_instance=0, user="amy"),
+            process(2, gpu_uuid=UUIDS[0], gpu_instance=2, compute_instance=0, user="bob"),
+            process(3, gpu_uuid=UUIDS[1], user="eve"),
+        ],
+    )
+    inventory = frame_inventory(machine)
+    parts = [part for device in inventory.devices for part in device.parts()]
+    seen = [list(who_is_on(machine, inventory, part)) for part in parts]
+    assert seen == [["amy"], ["bob"], ["eve"]]
+
+
+# --- the driver's word -------------------------------------------------------------------------
+
+
+def test_the_driver_agrees_or_not() -> None:
+    good, bad = probed("2,1", None, 2, 1), probed("2,0", None, 1)
+    machine = frame(FOUR.gpus, ())
+    inventory = frame_inventory(machine)
+    answers = (good, bad)
+    agreed = answer(Question("2,1", None), inventory, answers).verdict
+    assert agreed is not None
+    assert agreed.ok is True
+    differs = answer(Question("2,0", None), inventory, answers).verdict
+    assert differs is not None
+    assert differs.ok is False
+    assert "cuda:0 is GPU 1" in differs.reason
+    assert answer(Question("2,1", "PCI_BUS_ID"), inventory, answers).verdict is None
+    failed = Probed(None, "there is no libcuda.so.1", "0", None)
+    verdict = answer(Question("0", None), inventory, (failed,)).verdict
+    assert verdict is not None
+    assert "there is no libcuda.so.1" in verdict.reason
+
+
+def test_the_drivers_order_is_used() -> None:
+    mixed = frame([h200(0), h200(1, name="NVIDIA A100")])
+    inventory = frame_inventory(mixed)
+    assert answer(Question("0", None), inventory).mapping.visible is None
+    found = answer(Question("0", None), inventory, (probed(None, None, 1, 0),))
+    assert (indices(found), found.mapping.certainty, found.exact) == ([1], "exact", True)
+    assert found.ranks == {1: "0", 0: "1"}
+
+
+# --- what is offered ---------------------------------------------------------------------------
+
+
+def offered(text: str, machine: Frame = FOUR, order: str | None = None) -> str | None:
+    found = ask(text, machine, order)
+    return completion(text, found, frame_inventory(machine), lambda named: free(machine, named))
+
+
+def free(machine: Frame, named: Sequence[Device]) -> Gpu | None:
+    gpus = suggest([machine], OWN, named).gpus
+    return gpus[0] if gpus else None
+
+
+@pytest.mark.parametrize(
+    ("text", "order", "offer"),
+    [
+        ("", None, UUIDS[0]),
+        ("", "PCI_BUS_ID", "0"),
+        ("1,", "PCI_BUS_ID", "1,0"),
+        ("0,1,", "PCI_BUS_ID", "0,1,2"),
+        ("0,", None, "0,1"),
+        (f"{UUIDS[0]},", "PCI_BUS_ID", f"{UUIDS[0]},{UUIDS[1]}"),
+        ("0,1,2,3,", None, None),
+        ("0,9,", None, None),
+        ("0,0,", None, None),
+        ("x,", None, None),
+        ("GPU-2", None, UUIDS[2]),
+        (f"{UUIDS[1]},GPU-3f", None, f"{UUIDS[1]},{UUIDS[3]}"),
+        ("GPU-", None, None),
+        ("GPU-9", None, None),
+        (UUIDS[2], None, None),
+        ("2", None, None),
+        ("CUDA_VISIBLE_DEVICES=", None, None),
+        ("CUDA_VISIBLE_DEVICES=1,", None, None),
+    ],
+)
+def test_offers(text: str, order: str | None, offer: str | None) -> None:
+    assert offered(text, order=order) == offer
+
+
+def test_mig_devices_are_completed() -> None:
+    machine = frame([mig_gpu(0, "MIG-c7aa", "MIG-d5bb"), h200(1)])
+    assert offered("MIG-c7", machine) == "MIG-c7aa"
+    assert offered("MIG-c7aa,", machine) is None
+    assert offered("", machine) == UUIDS[1]
+
+
+def test_numbers_are_not_offered_where_they_cannot_be_told() -> None:
+    mixed = frame([h200(0), h200(1, name="NVIDIA A100")])
+    assert offered("", mixed) in UUIDS
+    assert offered("0,", mixed) is None
+
+
+def test_the_free_gpu_is_that_of_the_command() -> None:
+    busy = h200(0, memory_used=30 * GIB)
+    mine = process(7, gpu_uuid=UUIDS[1])
+    machine = frame([busy, h200(1), h200(2, utilization=0.9), h200(3)], [mine])
+    choice = suggest([machine], OWN)
+    assert [one.index for one in choice.gpus or ()] == [3]
+    assert set(choice.reasons) == {0, 1, 2}
+    assert suggest([machine], Question("1,0", None)).gpus is None
+    assert offered("3,", machine) is None
+
+
+def test_a_gpu_that_was_busy_a_second_ago_is_not_free() -> None:
+    busy = frame([h200(0, utilization=0.9), h200(1)], time=2000.0)
+    idle = frame([h200(0), h200(1)], time=2001.0)
+    later = frame([h200(0), h200(1)], time=2003.5)
+    assert [one.index for one in suggest([busy, idle], OWN).gpus or ()] == [1]
+    assert [one.index for one in suggest([busy, later], OWN).gpus or ()] == [0]
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b[2J", ",", ",,", "\u202e", "GPU-,", "=", "CUDA_VISIBLE_DEVICES='", "0," * 2000]
+)
+def test_nothing_raises(text: str) -> None:
+    found = ask(text, request=text)
+    judge(found, {})
+    completion(text, found, frame_inventory(FOUR), lambda named: None)
+    offered(text)

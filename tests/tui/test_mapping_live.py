@@ -1,0 +1,56 @@
+"""The mapping in a real terminal: bytes that leave it, keys as fast as they come."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tests.conftest import MachineFactory
+from tests.tui.live import restored, running, strange
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}, {"LANG": "C", "LC_CTYPE": None}])
+def test_a_copy_reaches_the_terminal(env: dict[str, str | None], machine: MachineFactory) -> None:
+    with running(machine("h200x8"), size=(120, 40), env=env) as terminal:
+        terminal.send(b"m2,1\r")
+        terminal.wait_for("export CUDA_VISIBLE_DEVICES=2,1")
+        since = len(terminal.raw)
+        terminal.send(b"y")
+        line = base64.b64encode(b"export CUDA_VISIBLE_DEVICES=2,1")
+        terminal.wait_for_raw(b"\x1b]52;c;" + line + b"\x07", since)
+        terminal.wait_for("copied (OSC 52): export CUDA_VISIBLE_DEVICES=2,1")
+        terminal.wait_for(lambda: "copied" not in terminal.text)
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
+        assert restored(terminal)
+
+
+def test_no_key_is_lost_while_every_key_gives_an_answer(machine: MachineFactory) -> None:
+    with running(machine("h200x8"), size=(120, 40)) as terminal:
+        terminal.wait_for("train.py")
+        terminal.send(b"m" + b"0,1," * 75 + b"\r" + b"o" * 2)
+        terminal.wait_for("CUDA_DEVICE_ORDER=FASTEST_FIRST")
+        terminal.wait_for("! error: A GPU is named twice")
+        terminal.send(b"m" + b"\x7f" * 300 + b"3,\t\r")
+        terminal.wait_for("export CUDA_VISIBLE_DEVICES=3,2 ")
+        terminal.send(b"m\x1b[A\x1b[A\x1b[B\x1b[B\x7f\x7f\r")
+        terminal.wait_for("export CUDA_VISIBLE_DEVICES=3 ")
+        uuid = "GPU-4e027c1a-90b3-5d2e-8f44-a1b2c3d4e504"
+        terminal.send(b"MMMMM" + f"m\x15{uuid}\rM".encode() * 2)
+        terminal.wait_for("Physical to logical")
+        terminal.wait_for(f"export CUDA_VISIBLE_DEVICES={uuid}")
+        terminal.send(b"Mq")
+        assert terminal.exit_code() == 0
+
+
+def test_hostile_processes_on_the_whole_screen(machine: MachineFactory) -> None:
+    with running(machine("hostile"), size=(120, 40)) as terminal:
+        terminal.send(b"Mm\x1b[200~0,\x1b]0;x\x07\xc2\x9b2J\xe2\x80\xae\x1b[201~1\r")
+        terminal.wait_for("Physical to logical")
+        terminal.wait_for("export CUDA_VISIBLE_DEVICES=")
+        terminal.send(b"\x1b")
+        terminal.wait_for("? help")
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
+        assert strange(bytes(terminal.raw)) == []

@@ -1,0 +1,330 @@
+"""What the mapping pane does beside the mapping: advice, offers, history, the driver, copies."""
+
+from __future__ import annotations
+
+import pytest
+from textual import events
+
+from gputop.model.probe import Probed, ProbedDevice
+from gputop.model.protocol import Probe, Refresh
+from gputop.tui.widgets.editor import Past, ValueInput
+from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, process_of, shown, uuid_of
+from tests.tui.test_mapping import devices
+
+FOUR = tuple(gpu_of(index) for index in range(4))
+EIGHT = tuple(gpu_of(index) for index in range(8))
+PLAIN = "CUDA_VISIBLE_DEVICES="
+WIDE = (200, 50)
+
+
+async def paste(screen: Screenful, text: str) -> None:
+    screen.app.post_message(events.Paste(text))
+    await screen.press()
+
+
+def text_of(screen: Screenful) -> str:
+    return screen.pane.query_one(ValueInput).value
+
+
+def ghost(screen: Screenful) -> str:
+    """What stands dimly behind the cursor."""
+    line = next(line for line in screen.lines if "Mapping ──" in line)
+    return line.partition(PLAIN)[2].partition(" ── ")[0].strip()
+
+
+def probed(value: str | None, *at: int, problem: str | None = None) -> Probed:
+    found = tuple(ProbedDevice(uuid_of(k)[4:], f"0000:{k + 1:02x}:00.0", "H200") for k in at)
+    return Probed(None if problem else found, problem, value, None)
+
+
+# --- advice ------------------------------------------------------------------------------------
+
+
+async def test_an_unknown_uuid_is_told_at_once() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m")
+        await screen.type("GPU-7")
+        assert "! error: No GPU here has a UUID starting GPU-7" in screen.text
+
+
+async def test_a_pasted_line() -> None:
+    async with shown(frame_of(*FOUR), size=WIDE) as screen:
+        await screen.press("m")
+        await paste(screen, "CUDA_VISIBLE_DEVICES=1,2 python train.py --device cuda:2")
+        assert devices(screen) == {"cuda:0": 1, "cuda:1": 2}
+        assert "Shell line: CUDA_VISIBLE_DEVICES=1,2 python" in screen.text
+        assert "! error: 2 GPUs are visible" in screen.text
+        assert "For physical GPU 2 use cuda:1" in screen.text
+        assert screen.mapping_lines[-1] == "export CUDA_VISIBLE_DEVICES=1,2"
+
+
+async def test_several_lines_are_pasted() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m")
+        await paste(screen, "export CUDA_VISIBLE_DEVICES=3\n\n  python train.py -d cuda:1\n")
+        assert devices(screen) == {"cuda:0": 3}
+        assert "! error: 1 GPU is visible, named cuda:0 (GPU 3)." in screen.text
+        await screen.press(*["backspace"] * 80)
+        await paste(screen, "2,1\n")
+        assert screen.inquiry.mapping.value == "2,1"
+
+
+async def test_a_long_sentence_is_read_to_its_end() -> None:
+    async with shown(frame_of(*FOUR), size=(60, 40)) as screen:
+        await screen.press("m")
+        await paste(screen, "CUDA_VISIBLE_DEVICES=1,2 python train.py --device cuda:2")
+        words = " ".join(" ".join(screen.mapping_lines).split())
+        assert "For physical GPU 2 use cuda:1." in words
+
+
+async def test_what_matters_comes_first() -> None:
+    mixed = (gpu_of(0), gpu_of(1), gpu_of(2, name="NVIDIA A100", memory_free=GIB), gpu_of(3))
+    async with shown(frame_of(*mixed, process_of(7, gpu=2, user="bob")), size=WIDE) as screen:
+        await screen.press("o", "m")
+        await screen.type("1x,2,9")
+        heads = [line.split(":")[0].split(" (")[0] for line in screen.mapping_lines]
+        assert [head.split()[0] for head in heads[:2]] == ["cuda", "cuda"]
+        export = "export CUDA_VISIBLE_DEVICES=1x,2,9 CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        assert heads[2:] == ["! error", "! warning", "hidden", "free", export]
+        assert screen.text.count("used by bob") == 1
+
+
+async def test_the_line_for_the_shell_is_always_in_sight() -> None:
+    async with shown(frame_of(*EIGHT), size=(80, 24)) as screen:
+        await screen.press("m")
+        assert screen.mapping_lines[-1].split("  ")[0] == "unset CUDA_VISIBLE_DEVICES"
+        assert screen.mapping_lines[-1].endswith("1-6 of 10")
+        await screen.press("enter", "tab", "tab", "G")
+        assert screen.mapping_lines[-1].endswith("5-10 of 10")
+
+
+async def test_one_line_counts_the_advice() -> None:
+    async with shown(frame_of(*EIGHT), size=(80, 24)) as screen:
+        await screen.press("m")
+        await screen.type("1,9")
+        await screen.press("escape")
+        assert screen.lines[-2].rstrip().endswith("── ! 1 ── expected ─")
+        await screen.press("m", "backspace", "backspace", "escape")
+        assert "!" not in screen.lines[-2]
+
+
+async def test_hostile_names_in_advice() -> None:
+    bad = frame_of(gpu_of(0), process_of(1, gpu=0, user="[/]\u202ex"), process_of(2, gpu=1))
+    async with shown(bad, size=(120, 40)) as screen:
+        await screen.press("m")
+        await screen.type("0,[bold]x[/],$0")
+        await screen.press("M")
+        for size in (WIDE, (80, 24), (40, 10), (20, 5)):
+            await screen.resize(*size)
+            assert all(c.isprintable() for line in screen.lines for c in line if c != "\u202e")
+
+
+# --- the free GPU ------------------------------------------------------------------------------
+
+
+async def test_the_free_gpu_is_named() -> None:
+    busy = frame_of(*FOUR, process_of(1, gpu=0), process_of(2, gpu=1))
+    async with shown(busy) as screen:
+        assert f"free: GPU 2, {uuid_of(2)}" in screen.mapping_lines
+        await screen.press("o")
+        assert "free: 2" in screen.mapping_lines
+        await screen.press("m")
+        assert "free: 2 (Tab takes it)" in screen.mapping_lines
+        await screen.press("tab")
+        assert text_of(screen) == "2"
+        assert devices(screen) == {"cuda:0": 2}
+        await screen.press("comma")
+        assert ghost(screen) == "2,3"
+
+
+async def test_why_no_gpu_is_free() -> None:
+    taken = [process_of(k, gpu=k, user="bob") for k in range(4)]
+    async with shown(frame_of(*FOUR, *taken)) as screen:
+        assert "no GPU is free (GPU 0, 1, 2, 3: processes of bob)" in screen.mapping_lines
+
+
+async def test_the_variables_of_this_shell_bind_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("U")
+        assert any(line.startswith("free: GPU 3") for line in screen.mapping_lines)
+
+
+# --- the editor --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["tab", "right"])
+async def test_a_uuid_is_completed(key: str) -> None:
+    async with shown(frame_of(*FOUR), size=WIDE) as screen:
+        await screen.press("m")
+        await screen.type("GPU-00000002")
+        assert ghost(screen) == uuid_of(2)
+        assert text_of(screen) == "GPU-00000002"
+        await screen.press(key)
+        assert text_of(screen) == uuid_of(2)
+        assert devices(screen) == {"cuda:0": 2}
+        assert screen.app.focused is screen.pane.query_one(ValueInput)
+
+
+async def test_what_is_typed_and_taken_at_once() -> None:
+    async with shown(frame_of(*FOUR), size=WIDE) as screen:
+        await screen.press("m", *"GPU", "minus", *"00000002", "tab", "comma", "tab", "enter")
+        assert screen.inquiry.mapping.value == f"{uuid_of(2)},{uuid_of(0)}"
+
+
+async def test_tab_goes_on_where_nothing_is_offered() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m", "1", "tab")
+        assert screen.app.focused is screen.result
+        await screen.press("m", "1", "left", "right", "right")
+        assert text_of(screen) == "11"
+
+
+async def test_tab_that_passes_by_takes_nothing() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        passed = []
+        for _ in range(2):
+            await screen.press("tab")
+            passed.append(screen.app.focused)
+        assert passed == [screen.pane.query_one(ValueInput), screen.result]
+        assert screen.inquiry.mapping.value is None
+
+
+async def test_an_offer_is_only_seen_while_one_types() -> None:
+    async with shown(frame_of(*FOUR), size=WIDE) as screen:
+        await screen.press("m", "1", "backspace")
+        assert ghost(screen) == uuid_of(0)
+        await screen.press("enter")
+        assert ghost(screen) == ""
+        assert screen.inquiry.mapping.value == ""
+
+
+async def test_an_offer_follows_the_machine() -> None:
+    async with shown(frame_of(*FOUR), size=WIDE) as screen:
+        await screen.press("m", "1", "comma")
+        assert ghost(screen) == "1,0"
+        await screen.show(frame_of(*FOUR, process_of(1, gpu=0)))
+        assert ghost(screen) == "1,2"
+        await screen.show(frame_of(*FOUR, *(process_of(k, gpu=k) for k in range(4))))
+        assert ghost(screen) == "1,"
+
+
+async def test_history() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m", "1", "enter", "m", "comma", "2", "enter", "m", "backspace", "3")
+        seen = []
+        for key in ("up", "up", "up", "down", "down", "down"):
+            await screen.press(key)
+            seen.append(text_of(screen))
+        assert seen == ["1,2", "1", "1", "1,2", "1,3", "1,3"]
+        assert devices(screen) == {"cuda:0": 1, "cuda:1": 3}
+
+
+def test_a_line_that_was_changed_is_unfinished() -> None:
+    past = Past()
+    for line in ("a", "b", "b", "c"):
+        past.enter(line)
+    assert past.move(-1, "c") == "b"
+    assert past.move(-1, "b") == "a"
+    assert past.move(-1, "a") == "a"
+    assert past.move(-1, "ax") == "c"
+    assert past.move(1, "c") == "ax"
+    assert past.move(1, "ax") == "ax"
+    assert Past().move(-1, "x") == "x"
+    assert Past().move(1, "x") == "x"
+
+
+async def test_no_key_of_a_burst_is_lost() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m", *["0", "comma"] * 150, "enter")
+        assert screen.inquiry.mapping.value == "0," * 150
+        await screen.press("m", *["backspace"] * 300, "3", "up", "down")
+        assert text_of(screen) == "3"
+
+
+# --- the driver --------------------------------------------------------------------------------
+
+
+async def test_the_driver_is_asked() -> None:
+    async with shown(frame_of(*FOUR), size=WIDE) as screen:
+        await screen.press("m", "1", "enter", "v")
+        assert screen.source.requests == [Probe("1", None)]
+        assert "asking the driver..." in screen.text
+        await screen.show(frame_of(*FOUR))
+        assert "asking the driver..." in screen.text
+        await screen.show(frame_of(*FOUR, probed=(probed("0", 0),)))
+        assert "asking the driver..." in screen.text
+        await screen.show(frame_of(*FOUR, probed=(probed("0", 0), probed("1", 1))))
+        assert "asking the driver..." not in screen.text
+        assert screen.line_with("Mapping").endswith("verified by the driver ─")
+        await screen.press("m", "comma", "0")
+        assert "verified" not in screen.text
+        await screen.press("backspace", "backspace")
+        assert "verified by the driver" in screen.text
+
+
+@pytest.mark.parametrize("size", [WIDE, (80, 24)])
+async def test_the_driver_disagrees(size: tuple[int, int]) -> None:
+    answer = frame_of(*EIGHT, probed=(probed("1", 3),))
+    async with shown(answer, size=size) as screen:
+        await screen.press("m", "1")
+        assert "the driver disagrees" in screen.text
+        words = " ".join(screen.mapping_lines)
+        assert "! the driver says cuda:0 is GPU 3, gputop expected GPU 1" in words
+        await screen.press("escape")
+        assert "the driver disagrees" in screen.text
+
+
+async def test_the_driver_cannot_be_asked() -> None:
+    answer = frame_of(*FOUR, probed=(probed("1", problem="there is no libcuda.so.1"),))
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m", "1", "enter", "v")
+        await screen.show(answer)
+        assert "the driver could not be asked: there is no libcuda.so.1" in screen.text
+        assert "expected" in screen.line_with("Mapping")
+
+
+async def test_the_demo_has_no_driver() -> None:
+    async with shown(frame_of(*FOUR, demo=True)) as screen:
+        await screen.press("v")
+        assert "the demo has no driver to ask" in screen.text
+        assert screen.source.requests == []
+
+
+async def test_an_answer_is_shown_in_spite_of_a_pause() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m", "1", "enter", "p", "v")
+        await screen.show(frame_of(*FOUR, probed=(probed("1", 1),)))
+        assert "verified by the driver" in screen.text
+        assert "PAUSED" in screen.lines[0]
+
+
+async def test_who_is_gone_is_not_waited_for() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("v")
+        await screen.end("it is gone")
+        await screen.press("d")
+        await screen.show(frame_of(*FOUR))
+        assert "asking the driver" not in screen.text
+
+
+async def test_a_value_that_is_not_text_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0\udcff")
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("v", "y")
+        assert [one for one in screen.source.requests if not isinstance(one, Refresh)] == []
+        assert "copied" in screen.text
+
+
+# --- copies ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [WIDE, (80, 24), (60, 16)])
+async def test_a_copy_is_told(size: tuple[int, int]) -> None:
+    async with shown(frame_of(*EIGHT), size=size) as screen:
+        await screen.press("m", "1", "comma", "2", "escape", "y")
+        assert screen.app.clipboard == "export CUDA_VISIBLE_DEVICES=1,2"
+        assert "copied (OSC 52): export CUDA_VISIBLE_DEVICES=1,2" in screen.text
+        screen.app._main._be_silent()
+        await screen.press()
+        assert "copied" not in screen.text
