@@ -14,6 +14,7 @@ import msgspec
 from gputop.model.environ import Surroundings
 from gputop.model.links import Links
 from gputop.model.probe import Probed
+from gputop.model.signals import Verdict
 
 SCHEMA = 1
 """Raised when a field changes its meaning or goes away; new fields do not raise it."""
@@ -200,6 +201,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """How the GPUs are connected, once that is known; see `model.links`."""
     probed: tuple[Probed, ...] = ()
     """What the CUDA driver answered, to those who had it asked; for the GPUs of this frame."""
+    verdicts: tuple[Verdict, ...] = ()
+    """What became of the signals that were asked for, for a while; see `model.signals`."""
     demo: bool = False
     """True for an invented machine."""
 

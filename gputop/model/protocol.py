@@ -10,6 +10,7 @@ import msgspec
 
 from gputop.errors import SourceError
 from gputop.model.frame import SCHEMA, Frame
+from gputop.model.signals import Target
 from gputop.model.text import printable
 
 MIN_INTERVAL = 0.1
@@ -48,11 +49,22 @@ class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):
     order: str | None
 
 
+class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
+    """Send a signal; the verdicts are in later frames."""
+
+    order: str
+    """An id that the asker chooses: the same twice is done once."""
+    targets: tuple[Target, ...]
+    number: int
+    grace: float
+    """Seconds in which a process that the signal should end may do so."""
+
+
 class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
     """End."""
 
 
-Request = SetInterval | Refresh | Pause | Probe | Stop
+Request = SetInterval | Refresh | Pause | Probe | Signal | Stop
 
 encode = msgspec.json.Encoder().encode
 _hello = msgspec.json.Decoder(Hello)
