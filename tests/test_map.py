@@ -21,7 +21,7 @@ KEYS = [
     *("value", "order", "certainty", "documented", "devices"),
     *("set", "stopped_at", "hidden", "advice"),
 ]
-LOGS = Path(__file__).parent / "data" / "tflog"
+LOGS = Path(__file__).parent / "data" / "articles"
 GIB = 1024**3
 Map = Callable[..., tuple[int, str, str]]
 
@@ -160,6 +160,15 @@ def test_text_where_the_order_cannot_be_told(gputop_map: Map) -> None:
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in text
 
 
+def test_a_mistake_is_not_offered_to_be_copied(gputop_map: Map) -> None:
+    for mistake in ("[0,1]", "CUDA_VISIBLE_DEVICES = 1 python x.py", "0,0"):
+        text = gputop_map(described("h100x4"), mistake)[1]
+        assert "error: " in text
+        assert "export CUDA" not in text
+        assert "unset CUDA" not in text
+    assert "export CUDA_VISIBLE_DEVICES=-1" in gputop_map(described("h100x4"), "-1")[1]
+
+
 def test_text_of_nothing_and_of_hostile_things(gputop_map: Map) -> None:
     machine = {"gpus": [{"index": 0, "uuid": "GPU-a", "name": "\x1b[2J\u202e"}]}
     status, text, _ = gputop_map(machine, "\x1b]0;x\x07")
@@ -225,11 +234,98 @@ def test_second_layers(gputop_map: Map) -> None:
         ("/device:GPU:1", 2, 2 * GIB),
         ("/device:GPU:2", 1, None),
     ]
-    fits = [(one["gpu"], one["bytes"], one["fits"]) for one in answer["layers"]["memory"]]
-    assert fits == [(1, 56 * GIB, False), (2, 56 * GIB, True)]
+    claims = [tuple(one[key] for key in ("gpu", "fraction", "bytes", "fits"))
+              for one in answer["layers"]["memory"]]  # fmt: skip
+    assert claims == [
+        (1, 0.4, 56 * GIB, False),
+        (2, 0.4, 56 * GIB, True),
+        (2, None, 4 * GIB, True),
+    ]
     text = gputop_map(frame, "1,2", *layers)[1]
     assert "TensorFlow /device:GPU:1  -> GPU 2  2.00 GiB" in text
     assert "0.4 of GPU 1 is 56.00 GiB, which is NOT free now" in text
+
+
+def test_logical_devices_that_do_not_fit_together(gputop_map: Map) -> None:
+    frame = encode(busy_frame())
+    text = gputop_map(frame, "1,2", "--tf-logical", "0:1024,1024")[1]
+    assert "the limits of GPU 1 are 2.00 GiB, which is NOT free now" in text
+    assert "the limits" not in gputop_map(frame, "1,2", "--tf-logical", "0:512,512")[1]
+
+
+def test_jax_takes_three_quarters_of_the_gpus_that_it_sees(gputop_map: Map) -> None:
+    frame = encode(busy_frame())
+    text = gputop_map(frame, "1,2", "--framework", "jax")[1]
+    assert "JAX takes 0.75 of each GPU at its first operation" in text
+    assert "0.75 of GPU 1 is 105.00 GiB, which is NOT free now" in text
+    assert "0.75 of GPU 2 is 105.00 GiB, which is free now" in text
+    status, text, _ = gputop_map(frame, "1,2", "--jax-visible-devices", "1")
+    assert status == 0
+    assert "jax.devices()[0]      -> GPU 2" in text
+    assert "0.75 of GPU 1" not in text
+    text = gputop_map(frame, "1,2", "--framework", "jax", "--memory-fraction", "0.5")[1]
+    assert "0.5 of GPU 2 is 70.00 GiB" in text
+    assert "0.75" not in text
+    # Which is which is not known, but all are visible and each is asked for as much.
+    mixed = described("mixed2_koboldcpp1023")
+    memory = {"memory_total": 8 * GIB, "memory_free": 8 * GIB}
+    machine = {"gpus": [{**gpu, **memory} for gpu in mixed["gpus"]]}
+    answer = json.loads(gputop_map(machine, "--unset", "--framework", "jax", "--json")[1])
+    assert [one["bytes"] for one in answer["layers"]["memory"]] == [6 * GIB, 6 * GIB]
+    answer = json.loads(gputop_map(machine, "--unset", "--tf-logical", "0:1024", "--json")[1])
+    assert (answer["layers"]["error"], answer["layers"]["memory"]) == ("unknown", [])
+
+
+@pytest.mark.parametrize(
+    ("options", "gpu"),
+    [
+        (("--local-rank", "1"), 2),
+        (("--device", "cuda:1"), 2),
+        (("--device", "/gpu:0"), 1),
+        (("--device", "torch.cuda.set_device(1)"), 2),
+        # TensorFlow's names count what TensorFlow selected, others do not.
+        (("--tf-visible-devices", "1", "--device", "/gpu:0"), 2),
+        (("--tf-visible-devices", "1", "--device", "cuda:0"), 1),
+        (("--tf-logical", "0:1024,1024", "--device", "/device:GPU:1"), 1),
+        (("--tf-logical", "0:1024,1024", "--device", "/device:GPU:2"), 2),
+    ],
+)
+def test_the_gpu_that_a_program_asks_for(
+    options: tuple[str, ...], gpu: int, gputop_map: Map
+) -> None:
+    status, text, _ = gputop_map(described("h100x4"), "1,2", "--json", *options)
+    found = json.loads(text)["layers"]
+    assert [one["gpu"] for one in found["device"] or found["local_rank"]] == [gpu]
+    assert (status, found["error"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--device", "cuda:2"), "For physical GPU 2 use cuda:1."),
+        (("--device", "/gpu:2"), "/device:GPU:2 does not exist: 'unknown device'"),
+        (("--local-rank", "2"), "LOCAL_RANK=2 raises an error: there is no GPU 2 among the 2"),
+        (("--jax-visible-devices", "GPU-9e"), "JAX raises an error: 'GPU-9e' is not a list"),
+        (("--jax-visible-devices", "2"), "JAX raises an error: there is no GPU 2 among the 2"),
+        (("--tf-visible-devices", "1", "--device", "/gpu:1"), "1 GPU is visible"),
+    ],
+)
+def test_a_selection_that_raises(options: tuple[str, ...], said: str, gputop_map: Map) -> None:
+    status, text, _ = gputop_map(described("h100x4"), "1,2", *options)
+    assert status == 1
+    assert said in text
+    answer = json.loads(gputop_map(described("h100x4"), "1,2", "--json", *options)[1])
+    assert answer["layers"]["error"]
+    assert answer["layers"]["message"] in text
+
+
+def test_which_gpu_a_name_is_may_not_be_known(gputop_map: Map) -> None:
+    options = ("1,0", "--device", "cuda:0", "--local-rank", "1", "--jax-visible-devices", "0")
+    status, text, _ = gputop_map(described("mixed2_koboldcpp1023"), *options)
+    assert status == 0
+    assert text.count("which GPU is which cannot be told") == 3
+    status, text, _ = gputop_map(described("mixed2_koboldcpp1023"), "1,0", "--device", "cuda:2")
+    assert status == 1
 
 
 @pytest.mark.parametrize(
@@ -251,7 +347,8 @@ def test_a_tensorflow_log(gputop_map: Map) -> None:
     machine = {"gpus": [{"index": 5, "uuid": "GPU-a", "pci_bus_id": "00000000:05:00.0"}]}
     status, text, _ = gputop_map(machine, "--tf-log", str(LOGS / "k40c.log"))
     assert status == 0
-    assert "that of physical GPU 5" in text
+    assert "/device:GPU:0  device: 0  -> GPU 5  K40c  0000:05:00.0" in text
+    assert "The bus id says this is physical GPU 5." in text
     assert "/device:GPU:0: 3 operations" in text
     answer = json.loads(gputop_map(machine, "--tf-log", str(LOGS / "k40c.log"), "--json")[1])
     assert answer["devices"] == [
@@ -273,9 +370,11 @@ def test_a_tensorflow_log(gputop_map: Map) -> None:
     [
         (("--unset", "0"), "--unset"),
         (("0", "--driver", "new"), "--driver 'new'"),
-        (("0", "--tf-logical", "0"), "--tf-logical '0'"),
-        (("0", "--memory-fraction", "1.5"), "--memory-fraction 1.5"),
-        (("0", "--memory-fraction", "nan"), "--memory-fraction nan"),
+        (("0", "--tf-logical", "0"), "'0' are not GPU:MIB"),
+        (("0", "--memory-fraction", "1.5"), "fraction of 1.5 is not above 0"),
+        (("0", "--memory-fraction", "nan"), "fraction of nan is not above 0"),
+        (("0", "--local-rank", "-1"), "there is no -1 (--local-rank)"),
+        (("0", "--device", "cpu"), "'cpu' names no GPU of a program"),
         (("--tf-log", "/no/such/file"), "'/no/such/file' cannot be read: No such file"),
         (("--inventory", "/no/such/file"), "'/no/such/file' cannot be read: No such file"),
         (("--inventory", "/"), "'/' cannot be read: Is a directory"),
@@ -320,6 +419,33 @@ def test_the_machine_itself(machine: MachineFactory) -> None:
     assert done.returncode == 0
     assert [device["gpu"] for device in answer["devices"]] == [3, 1]
     assert answer["devices"][0]["uuid"] == simulated.gpu(3)["uuid"]
+
+
+MIXED: dict[str, Any] = {
+    "gpu": {
+        "name": {"each": ["GeForce GTX 1660 SUPER", "GeForce RTX 3090", "NVIDIA A100"]},
+        "uuid": "GPU-5e00000{i}-0000-4000-8000-00000000000{i}",
+        "pci": {"bus_id": "00000000:0{i}:00.0"},
+    },
+    "gpus": 3,
+    "cuda_order": [2, 1, 0],
+}
+
+
+@pytest.mark.parametrize(("order", "expected"), [((), [2, 0]), (("--order", "PCI_BUS_ID"), [0, 2])])
+def test_the_driver_makes_integers_exact(
+    order: tuple[str, ...], expected: list[int], machine: MachineFactory
+) -> None:
+    """Three models, which CUDA counts from behind unless by PCI bus id."""
+    simulated = machine(MIXED)
+    command = [sys.executable, "-m", "gputop", "map", "--json", *order, "0,2"]
+    if not order:
+        alone = json.loads(simulated.run(command).stdout)
+        assert (alone["certainty"], alone["devices"]) == ("unknown", None)
+    asked = json.loads(simulated.run([*command, "--verify"]).stdout)
+    assert asked["certainty"] == "exact"
+    assert [device["gpu"] for device in asked["devices"]] == expected
+    assert asked["verified"] == {"ok": True, "reason": "verified by the driver"}
 
 
 def test_it_starts_without_textual() -> None:

@@ -9,8 +9,13 @@ set             then: index, or MIG UUID, of all that are visible, if that is kn
 stopped_at      position (from 0), entry and reason where the list ended before its end
 hidden          gpu, uuid, mig_uuid, reason
 advice          id, severity (error, warning, info), message
-layers          only if asked for: tensorflow (name, gpu, uuid, mig_uuid, memory_limit in
-                bytes; null with an error and a message), memory (gpu, fraction, bytes, fits)
+layers          only if asked for: tensorflow, jax, local_rank, device (each a list of name, gpu,
+                uuid, mig_uuid, memory_limit in bytes; null if not asked for, or with an error and
+                a message), memory (gpu, uuid, mig_uuid, fraction, bytes, fits; fraction null: of
+                TensorFlow's logical devices together)
+process         only of a process (`--pid`): evidence (confirmed, contradicted, ambiguous, inferred,
+                unused, unread, unknown), because, names (gpu, gi, ci, name: what it calls those
+                on which the driver sees it; a `?` at the end: likely)
 verified        only if asked for: ok (whether the CUDA driver itself agrees; null: that cannot be
                 told), reason
 """
@@ -29,6 +34,7 @@ from gputop.model.frameworks import FRAMEWORKS, MAIN, device_name
 from gputop.model.inventory import Inventory
 from gputop.model.mapping import Mapping as Answer
 from gputop.model.probe import Verdict
+from gputop.model.process_mapping import ProcessMapping
 from gputop.model.selections import Layers, identity, layer_lines, layers_json
 from gputop.model.shell import export_line, uuid_export_line
 from gputop.model.text import GIB, MISSING, printable, short_name
@@ -44,9 +50,9 @@ def mapping_json(
     layers: Layers,
     framework: str | None = None,
     verdict: Verdict | None = None,
+    process: ProcessMapping | None = None,
 ) -> str:
-    """The answer as one line of JSON; `layers` and `verified` only if they were asked for."""
-    stop = answer.stopped_at
+    """The answer as one line of JSON."""
     found: Json = {
         "value": answer.value,
         "order": answer.order,
@@ -54,13 +60,14 @@ def mapping_json(
         "documented": answer.documented,
         "devices": _each(answer.visible, lambda k, d: _device(k, d, framework)),
         "set": _each(answer.visible_set, lambda _, d: d.mig_uuid if d.instance else d.index),
-        "stopped_at": stop
-        and {"position": stop.position, "entry": stop.entry, "reason": stop.reason},
+        "stopped_at": msgspec.to_builtins(answer.stopped_at),
         "hidden": [{**identity(h.device), "reason": h.reason} for h in answer.hidden],
         "advice": [msgspec.to_builtins(one) for one in advice],
     }
     if layers != Layers():
         found["layers"] = layers_json(answer, inventory, layers)
+    if process is not None:
+        found["process"] = _process(process)
     if verdict is not None:
         found["verified"] = msgspec.to_builtins(verdict)
     return json.dumps(found)
@@ -77,6 +84,12 @@ def _device(k: int, device: Device, framework: str | None) -> Json:
     return {**place, "names": names}
 
 
+def _process(process: ProcessMapping) -> Json:
+    found = process.evidence
+    names = [{"gpu": gpu, "gi": gi, "ci": ci, "name": name} for (gpu, gi, ci), name in found.names]
+    return {"evidence": found.kind, "because": found.because, "names": names}
+
+
 def mapping_text(
     answer: Answer,
     inventory: Inventory,
@@ -84,12 +97,13 @@ def mapping_text(
     layers: Layers,
     framework: str | None = None,
     verdict: Verdict | None = None,
+    process: ProcessMapping | None = None,
 ) -> str:
     """The answer for people, with a line end."""
-    lines = [*_head(answer), *([verdict.reason] if verdict else [])]
+    lines = [*(_head(answer) if process is None else process.reasoning())]
+    lines += [verdict.reason] if verdict else []
     lines += _table(answer, inventory, framework)
-    if layers != Layers():
-        lines += layer_lines(answer, inventory, layers)
+    lines += layer_lines(answer, inventory, layers)
     lines += [
         e.message for e in answer.entries if e.outcome in ("stopped", "duplicate", "unresolved")
     ]
@@ -97,10 +111,10 @@ def mapping_text(
     for hidden in answer.hidden:
         reasons.setdefault(hidden.reason, []).append(hidden.device.label)
     lines += [f"hidden: {', '.join(labels)} ({reason})" for reason, labels in reasons.items()]
-    lines += advice_lines(advice)
-    lines.append(export_line(answer))
-    if answer.certainty != "exact":
-        same = uuid_export_line(answer)
+    lines += [f"{one.severity}: {one.message}" for one in advice]
+    if all(one.severity != "error" for one in advice):  # nobody should copy a mistake
+        lines.append(export_line(answer))
+        same = None if answer.certainty == "exact" else uuid_export_line(answer)
         lines += [f"{same}  # the same in every order"] if same else []
     return "".join(printable(line) + "\n" for line in lines)
 
@@ -133,11 +147,6 @@ def _table(answer: Answer, inventory: Inventory, framework: str | None) -> Itera
         yield f"  {names} -> {device.label}  {short_name(device.name)}  {bus}{room}"
 
 
-def advice_lines(advice: Sequence[Advice]) -> list[str]:
-    """One line for each."""
-    return [f"{one.severity}: {one.message}" for one in advice]
-
-
 def log_json(log: TfLog, devices: Sequence[Device], advice: Sequence[Advice]) -> str:
     """What a TensorFlow log says, as one line of JSON."""
     found = []
@@ -149,8 +158,18 @@ def log_json(log: TfLog, devices: Sequence[Device], advice: Sequence[Advice]) ->
     return json.dumps({"devices": found, "operations": log.operations, "advice": words})
 
 
-def log_text(log: TfLog, advice: Sequence[Advice]) -> str:
+def log_text(log: TfLog, devices: Sequence[Device], advice: Sequence[Advice]) -> str:
     """What a TensorFlow log says, for people."""
-    placed = [f"{device}: {count} operations" for device, count in log.operations.items()]
-    lines = [*advice_lines(advice), *placed] or ["no line of a TensorFlow device mapping"]
-    return "".join(printable(line) + "\n" for line in lines)
+    lines = []
+    for one in log.devices:
+        gpu = physical(one.bus_id, devices)
+        label = "no GPU of this machine" if gpu is None else gpu.label
+        room = "" if one.memory_mb is None else f"  {one.memory_mb} MB"
+        place = f"{label}  {short_name(one.model)}  {one.bus_id}{room}"
+        lines.append(f"  {one.name:<14} device: {one.ordinal}  -> {place}")
+    for device, count in log.operations.items():
+        lines.append(f"{device}: {count} operation{'s' * (count > 1)}")
+    lines += [f"{one.severity}: {one.message}" for one in advice]
+    return "".join(
+        printable(line) + "\n" for line in lines or ["no line of a TensorFlow device mapping"]
+    )

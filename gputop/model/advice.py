@@ -30,7 +30,11 @@ _NOTHING = {"none", "no", "void", "null", "nodevfiles", "false", "off", "nil"}
 _JUNK = re.compile(r"\s*[+-]?([0-9]{1,9})(?![0-9])(\S.*|\s+\S.*)", re.ASCII | re.DOTALL)
 _RANGE = re.compile(r"\s*([0-9]{1,4})\s*(-|:|~|\.\.)\s*([0-9]{1,4})\s*", re.ASCII)
 _BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*", re.ASCII)
-_REQUEST = re.compile(r"(?:\b|/)(?:cuda|gpu|cudadevice)(?::|\(id=)([0-9]{1,9})", re.A | re.I)
+# cuda:2, /device:GPU:2, CUDA2, device_id=2, CudaDevice(id=2), cuda.gpus[2], torch.device("cuda", 2)
+_REQUEST = re.compile(
+    r"(?<![a-z_])[a-z_]*(?:cuda|gpus?|device|id)[a-z_]*[\"']?[\s(\[:=,]{0,4}([0-9]{1,9})(?![0-9.])",
+    re.ASCII | re.IGNORECASE,
+)
 
 # By the reason for which a list ended; {rest} is what stays visible, {after} what does not.
 _STOPS: dict[str, _Words] = {
@@ -88,19 +92,33 @@ def advise(answer: Answer, usage: Mapping[int, Usage] | None = None) -> tuple[Ad
     return tuple(Advice(id_, severity, printable(text)) for id_, severity, text in found)
 
 
+def requested(name: str) -> int | None:
+    """Give the k of a name such as cuda:2 or of a call with it; None where there is none."""
+    match = _REQUEST.search(name[:200])
+    return None if match is None else int(match[1])
+
+
+def of_tensorflow(name: str) -> bool:
+    """Tell whether a name is TensorFlow's: /gpu:2, /device:GPU:2."""
+    return re.search("gpu:[0-9]", name, re.IGNORECASE) is not None
+
+
 def request_advice(name: str, answer: Answer) -> Advice | None:
     """Say what is wrong with asking for a name such as cuda:2; None where there is such a GPU."""
-    match = _REQUEST.search(name)
-    if match is None or answer.count is None or int(match[1]) < answer.count:
+    asked = requested(name)
+    if asked is None or answer.count is None or asked < answer.count:
         return None
-    asked = int(match[1])
+    tensorflow = of_tensorflow(name)
+    stem = "/device:GPU:" if tensorflow else "cuda:"
     visible = answer.visible or ()
-    names = [f"cuda:{k} ({device.label})" for k, device in enumerate(visible)]
-    many = f"{answer.count} GPU{'s are' if answer.count != 1 else ' is'} visible"
+    names = [f"{stem}{k} ({device.label})" for k, device in enumerate(visible)]
+    many = f"{answer.count or 'No'} GPU{'s are' if answer.count > 1 else ' is'} visible"
     named = f"{many}, named {' and '.join(names)}." if names else f"{many}."
     k = next((k for k, d in enumerate(visible) if d.index == asked and not d.instance), None)
-    fix = "" if k is None else f" For physical GPU {asked} use cuda:{k}."
-    message = f"{named} cuda:{asked} does not exist: 'CUDA error: invalid device ordinal'.{fix}"
+    fix = "" if k is None else f" For physical GPU {asked} use {stem}{k}."
+    error = "'unknown device', or another device with soft placement"
+    error = error if tensorflow else "'CUDA error: invalid device ordinal'"
+    message = f"{named} {stem}{asked} does not exist: {error}.{fix}"
     return Advice("request-out-of-visible", "error", message)
 
 

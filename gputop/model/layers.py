@@ -2,16 +2,15 @@
 
 Numbers here are CUDA ordinals: places in `Mapping.visible`, never NVML indices.
 
-Sources: TensorFlow `device_id_utils.h` (visible_device_list), `context.py` (set_visible_devices,
-set_logical_device_configuration), `gpu_device.cc` (memory fraction); JAX's reference, "GPU memory
-allocation", and `jax_cuda_visible_devices`; torchrun's LOCAL_RANK and --virtual-local-rank.
+Sources: TensorFlow `device_id_utils.h` (visible_device_list), `context.py`
+(set_logical_device_configuration), `gpu_device.cc` (memory fraction); JAX's reference, "GPU memory
+allocation", and `jax_cuda_visible_devices`; torchrun's LOCAL_RANK.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -25,22 +24,20 @@ _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]{1,12})[ \t\n\v\f\r]*")
 _MAX_INT32 = 2**31 - 1
 
 
-SelectionError = Literal[
-    "tf_error_parse",
-    "tf_error_range",
-    "tf_error_duplicate",
-    "jax_error_parse",
-    "jax_error_range",
-]
-
-
 class Selection(msgspec.Struct, frozen=True):
     """The GPUs that a framework goes on with; any bad entry is an error, not a stop."""
 
     ordinals: tuple[int, ...] | None
-    """The k-th is the framework's device k; None: the framework raises an error."""
-    error: SelectionError | None = None
+    """The k-th is the framework's device k; None: see `error`."""
+    error: str | None = None
+    """tf_error_parse, tf_error_range, tf_error_duplicate, jax_error_parse, jax_error_range or
+    no_such_device, which the framework raises; or unknown."""
     message: str = ""
+
+    @property
+    def raises(self) -> bool:
+        """Whether the program ends with an error."""
+        return self.error not in (None, "unknown")
 
 
 class LogicalDevice(msgspec.Struct, frozen=True):
@@ -52,17 +49,12 @@ class LogicalDevice(msgspec.Struct, frozen=True):
     """Bytes; None: as much as TensorFlow takes of a GPU."""
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """The memory that a fraction of a GPU is."""
-
-    size: int
-    """Bytes."""
-    fits: bool | None
-    """Whether that is free now; None: not known."""
-
-
 def tf_visible_device_list(text: str, count: int) -> Selection:
-    """Read TensorFlow's GPUOptions.visible_device_list over `count` visible GPUs; "" is all."""
+    """Read TensorFlow's GPUOptions.visible_device_list over `count` visible GPUs; "" is all.
+
+    The numbers of tf.config.set_visible_devices mean the same in ascending order, in which it
+    takes them.
+    """
     if not text:
         return Selection(tuple(range(count)))
     ordinals = []
@@ -76,15 +68,6 @@ def tf_visible_device_list(text: str, count: int) -> Selection:
     if len(set(ordinals)) < len(ordinals):
         return Selection(None, "tf_error_duplicate", f"{shown(text)} names a GPU twice")
     return Selection(tuple(ordinals))
-
-
-def tf_set_visible_devices(chosen: Iterable[int], count: int) -> Selection:
-    """Apply tf.config.set_visible_devices, whose list order does not matter to TensorFlow."""
-    text = ",".join(map(str, chosen))
-    found = tf_visible_device_list(text, count)
-    if not text or found.ordinals is None:
-        return found if text else Selection(())
-    return Selection(tuple(sorted(found.ordinals)))
 
 
 def jax_visible_devices(text: str, count: int) -> Selection:
@@ -115,22 +98,12 @@ def tf_logical_devices(
     return tuple(found)
 
 
-def claim(fraction: float, total: int | None, free: int | None) -> Claim | None:
-    """Give what a fraction (0..1) of a GPU is in bytes; None where its size is not known."""
-    if total is None:
-        return None
-    size = int(total * fraction)
-    return Claim(size, None if free is None else size <= free)
-
-
-def local_rank_ordinal(rank: int, count: int, *, virtual: bool = False) -> int | None:
-    """Give the ordinal a torchrun worker uses; None where there is none, and it fails.
-
-    With --virtual-local-rank every worker has one GPU of its own, which it calls cuda:0.
-    """
-    if not 0 <= rank < count:
-        return None
-    return 0 if virtual else rank
+def local_rank(rank: int, count: int) -> Selection:
+    """Give the GPU of torchrun's worker with LOCAL_RANK=`rank`, which counts from 0."""
+    if rank < count:
+        return Selection((rank,))
+    message = f"{_absent(rank, count)}: 'CUDA error: invalid device ordinal'"
+    return Selection(None, "no_such_device", f"{message}. Start at most {count} workers")
 
 
 def _absent(ordinal: int, count: int) -> str:

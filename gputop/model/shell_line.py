@@ -17,7 +17,26 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)=(.*)", re.DOTALL)
 _PYTHON = re.compile(r"environ\[\s*[\"'](\w+)[\"']\s*\]\s*=\s*[\"']([^\"'\n]*)[\"']", re.ASCII)
 _LIST = re.compile(r"[0-9,]+|(?:GPU|MIG)-[\w,/-]+", re.ASCII)
 _DOLLAR = re.compile(NAME + r"=[\"']?\$[0-9]")
-_ENDS = {";", "&&", "||", "|", "&", "\n"}
+_ENDS = {";", "&&", "||", "|", "&"}
+# What tutorials leave in front of and behind a line: `~/`, `$` or `user@host:~$`, a comment.
+_PROMPT = re.compile(r"^\s*(?:[^\s=]*[$%>]|~/?)\s+", re.MULTILINE)
+_COMMENT = re.compile(r"(?<!\S)#.*")
+_MISTAKES = {
+    "shell-dollar": "'$0' is the shell's own name. Write a plain 0.",
+    "shell-set": "'set' is Windows cmd syntax; in bash it sets $1. Use export {NAME}={value}.",
+    "shell-sudo": "sudo drops the variable: put it after sudo (sudo {NAME}=1 python ...) or use"
+    " sudo -E.",
+    "shell-space-before-equals": "Space before '=': bash runs a command called {name} and masks"
+    " nothing. Write {NAME}={value}.",
+    "shell-space-after-equals": "Space after '=': this hides every GPU and runs a command called"
+    " {name}.",
+    "shell-space-in-list": "Space in the list: the value is {value} and a command called {name} is"
+    " run. Separate GPUs with commas.",
+    "shell-semicolon": "';' ends the command: the variable is set for this shell only and a command"
+    " called {name} is run. Separate GPUs with commas.",
+    "shell-not-exported": "{NAME} is not exported: the program does not see it. Use export, or"
+    " write it before the program's name.",
+}
 
 
 class ShellLine(msgspec.Struct, frozen=True):
@@ -44,16 +63,18 @@ def parse_shell(text: str) -> ShellLine | None:
         line.note_names(assigned)
     else:
         if _DOLLAR.search(text):
-            line.say("shell-dollar", "error", "'$0' is the shell's own name. Write a plain 0.")
+            line.say("shell-dollar")
         for statement in _statements(text):
             line.run(statement)
-    given = {**line.exported, **line.program}
+    alone = {} if line.rest else line.shell_only  # a line that is not written to its end
+    given = {**line.exported, **line.program, **alone}
     return ShellLine(given.get(NAME), given.get(ORDER), line.rest, tuple(line.advice))
 
 
 def _statements(text: str) -> Iterator[list[str]]:
     """Give the words of every command."""
-    lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=";&|")
+    text = _COMMENT.sub("", _PROMPT.sub("", text)).replace("\n", " ; ")
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|")
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
         words = list(lexer)
@@ -79,7 +100,9 @@ class _Line:
         self.program: dict[str, str] = {}
         self.rest = ""
 
-    def say(self, id_: str, severity: Severity, message: str) -> None:
+    def say(self, id_: str, *, name: str = "", value: str = "") -> None:
+        message = _MISTAKES[id_].format(NAME=NAME, name=name, value=value)
+        severity: Severity = "warning" if id_ == "shell-sudo" else "error"
         self.advice.append(Advice(id_, severity, printable(message, 400)))
 
     def note_names(self, assigned: dict[str, str], command: str = "") -> None:
@@ -98,54 +121,41 @@ class _Line:
             match = _ASSIGNMENT.fullmatch(word)
             if match is not None:
                 local[match[1]] = match[2]
-            elif word in ("export", "set", "env", "declare", "typeset") or word.startswith("-"):
-                keyword = word if word[0] != "-" else keyword
+            elif word in ("export", "set", "env", "declare", "typeset"):
+                keyword = word
             elif word == "sudo":
                 self._sudo(local, words)
-            else:
+            elif not word.startswith("-"):
                 break
         command = words[position:]
         self.note_names(local, command[0] if command else "")
         if keyword == "set":
-            self._set(local)
+            if NAME in local:
+                self.say("shell-set", value=local[NAME])
         elif command:
             self._start(local, command)
         else:
-            (self.shell_only if keyword == "" else self.exported).update(local)
+            (self.exported if keyword else self.shell_only).update(local)
 
     def _sudo(self, local: dict[str, str], words: list[str]) -> None:
         keeps = any(word == "-E" or word.startswith("--preserve-env") for word in words)
-        if keeps or not (NAME in local or NAME in self.exported):
-            return
-        for variables in (local, self.exported):
-            variables.pop(NAME, None)
-        message = f"sudo drops the variable: put it after sudo (sudo {NAME}=1 python ...) or use"
-        self.say("shell-sudo", "warning", f"{message} sudo -E.")
-
-    def _set(self, local: dict[str, str]) -> None:
-        if NAME in local:
-            message = "'set' is Windows cmd syntax; in bash it sets $1. Use export"
-            self.say("shell-set", "error", f"{message} {NAME}={local[NAME]}.")
+        if not keeps and (NAME in local or NAME in self.exported):
+            local.pop(NAME, None)
+            self.exported.pop(NAME, None)
+            self.say("shell-sudo")
 
     def _start(self, local: dict[str, str], command: list[str]) -> None:
         """Start a program; its name may be a piece of the list that went astray."""
-        name, astray = command[0], _LIST.fullmatch(command[0]) is not None
-        if (name == NAME or is_misspelt(name)) and command[1:2] and command[1][0] == "=":
-            message = f"Space before '=': bash runs a command called {name} and masks nothing."
-            self.say("shell-space-before-equals", "error", message)
-        elif NAME in local and astray and not local[NAME]:
-            message = f"Space after '=': this hides every GPU and runs a command called {name}."
-            self.say("shell-space-after-equals", "error", message)
+        name, *arguments = command
+        astray = _LIST.fullmatch(name) is not None
+        if (name == NAME or is_misspelt(name)) and "".join(arguments[:1]).startswith("="):
+            value = arguments[0][1:] or "".join(arguments[1:2])
+            self.say("shell-space-before-equals", name=name, value=value)
         elif NAME in local and astray:
-            message = (
-                f"Space in the list: the value is {local[NAME]} and a command called {name} is"
-            )
-            self.say("shell-space-in-list", "error", f"{message} run. Separate GPUs with commas.")
+            where = "in-list" if local[NAME] else "after-equals"
+            self.say(f"shell-space-{where}", name=name, value=local[NAME])
         elif NAME in self.shell_only and astray:
-            message = "';' ends the command: the variable is set for this shell only and a command"
-            fix = f"called {name} is run. Separate GPUs with commas."
-            self.say("shell-semicolon", "error", f"{message} {fix}")
+            self.say("shell-semicolon", name=name)
         elif NAME in self.shell_only and not local:
-            message = f"{NAME} is not exported: the program does not see it. Use export, or write"
-            self.say("shell-not-exported", "error", f"{message} it before the program's name.")
+            self.say("shell-not-exported")
         self.program, self.rest = local, shlex.join(command)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -39,6 +39,12 @@ _GRAPH = re.compile(
 _EAGER = re.compile(r"Executing op (\S+) in device " + _NAME, _FLAGS)
 _LIBRARY = re.compile(r"Could not (?:dlopen|load dynamic) library '([^']{1,80})'", re.ASCII)
 _FAILED = re.compile(r"CUDA device ordinal (\d+).*CUDA_ERROR_OUT_OF_MEMORY", re.ASCII)
+_REFUSED = re.compile(
+    r"Cannot assign a device (?:to node|for operation) '?([\w./-]{1,80})'?:"
+    r".{0,80}?specification '([^']{1,80})' because ([^.;\n]{1,80})",
+    re.ASCII | re.DOTALL,
+)
+_LISTED = re.compile(r"name='/physical_device:(GPU|XLA_GPU):\d+'", re.ASCII)
 _LOCAL = "/job:localhost/replica:0/task:0"
 
 
@@ -71,6 +77,16 @@ class TfLog(msgspec.Struct, frozen=True, kw_only=True):
     """TensorFlow registered no GPU."""
     full: tuple[int, ...]
     """Ordinals of GPUs that had no memory left."""
+    refused: tuple[tuple[str, str, str], ...]
+    """Operation, device, and why the one could not be put on the other."""
+    listed: dict[str, int]
+    """How many PhysicalDevice of a type were printed: GPU, XLA_GPU."""
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether TensorFlow had a GPU."""
+        names = [*self.operations, *(one.name for one in self.devices)]
+        return "GPU" in self.listed or any("/device:GPU" in name for name in names)
 
 
 def read_tf_log(text: str) -> TfLog:
@@ -90,6 +106,8 @@ def read_tf_log(text: str) -> TfLog:
         missing_libraries=tuple(dict.fromkeys(_LIBRARY.findall(text))),
         skipped="Skipping registering GPU devices" in text or "no known devices" in text,
         full=tuple(sorted({int(ordinal) for ordinal in _FAILED.findall(text)})),
+        refused=tuple(dict.fromkeys(_REFUSED.findall(text))),
+        listed=dict(Counter(_LISTED.findall(text))),
     )
 
 
@@ -117,18 +135,10 @@ def explain(log: TfLog, devices: Sequence[Device]) -> tuple[Advice, ...]:
 
 
 def _explain(log: TfLog, devices: Sequence[Device]) -> Iterator[Advice]:
-    ordinals: dict[object, set[int]] = {}
-    for entry in log.devices:
-        gpu = physical(entry.bus_id, devices)
-        ordinals.setdefault(normalize_bus_id(entry.bus_id), set()).add(entry.ordinal)
-        where = "of no GPU here" if gpu is None else f"that of physical GPU {gpu.index}"
-        yield Advice(
-            "tf-log-device-number",
-            "info",
-            f"{entry.name}: 'device: {entry.ordinal}' is the CUDA ordinal inside the process."
-            f" The bus id {entry.bus_id} is {where}.",
-        )
-    if any(len(numbers) > 1 for numbers in ordinals.values()):
+    if log.devices:
+        yield _numbers(log, devices)
+    buses = {(normalize_bus_id(entry.bus_id), entry.ordinal) for entry in log.devices}
+    if len({bus for bus, _ in buses}) < len(buses):
         message = (
             "Two CUDA ordinals have the same bus id: the log was edited, or is of two programs."
         )
@@ -142,10 +152,42 @@ def _explain(log: TfLog, devices: Sequence[Device]) -> Iterator[Advice]:
             " tf.config.list_physical_devices()."
         )
         yield Advice("tf-log-full", "error", message)
-    if log.on_cpu and (log.devices or any("GPU" in name for name in log.operations)):
+    for operation, device, reason in log.refused:
+        message = (
+            f"{operation} cannot be put on {device}: {reason}."
+            " With allow_soft_placement=True TensorFlow puts it elsewhere."
+        )
+        yield Advice("tf-log-refused", "error", printable(message))
+    if "XLA_GPU" in log.listed:
+        message = (
+            f"{log.listed.get('GPU', 0)} GPUs are listed: the XLA_GPU are the same cards again."
+        )
+        yield Advice("tf-log-xla", "info", message)
+    if log.on_cpu and log.has_gpu:
         names = ", ".join(map(printable, log.on_cpu[:6])) + ", ..." * (len(log.on_cpu) > 6)
         message = f"On the CPU although there is a GPU: {names} (no GPU kernel, or placed there)."
         yield Advice("tf-log-on-cpu", "warning", message)
+
+
+def _numbers(log: TfLog, devices: Sequence[Device]) -> Advice:
+    """Say what the log's `device: N` are, and what they are not."""
+    ordinals = sorted({entry.ordinal for entry in log.devices})
+    found = [physical(entry.bus_id, devices) for entry in log.devices]
+    labels = ", ".join(str(gpu.index) if gpu else "none of this machine" for gpu in found)
+    numbers = ", ".join(f"'device: {ordinal}'" for ordinal in ordinals)
+    one = len(found) == 1
+    words = [
+        f"{numbers} {'is the CUDA ordinal' if one else 'are CUDA ordinals'} inside the process.",
+        f"The bus id{' says this is' if one else 's say these are'} physical GPU {labels}."
+        if any(found)
+        else "No GPU of this machine has such a bus id.",
+    ]
+    if ordinals != list(range(len(ordinals))):
+        words.append(
+            "CUDA_VISIBLE_DEVICES alone would count from 'device: 0': the program itself left"
+            " GPUs out (visible_device_list), or the log is not whole."
+        )
+    return Advice("tf-log-device-number", "info", " ".join(words))
 
 
 def _no_gpu(log: TfLog, devices: Sequence[Device]) -> Advice:
@@ -153,15 +195,14 @@ def _no_gpu(log: TfLog, devices: Sequence[Device]) -> Advice:
     words = ["TensorFlow registered no GPU: every ordinary operation runs on the CPU."]
     if log.missing_libraries:
         libraries = ", ".join(map(printable, log.missing_libraries))
+        version = re.search(r"libcudart\.so\.([0-9.]+)", libraries)
+        cuda = f"CUDA {version[1]}, which" if version else "the CUDA version that"
         words.append(
-            f"It could not load {libraries}: install the CUDA version that this TensorFlow was"
-            " built for."
+            f"It could not load {libraries}: install {cuda} this TensorFlow was built for."
         )
     if log.xla:
         words.append(f"{', '.join(log.xla)} are the same cards under XLA's name, and no proof.")
-    seen: Mapping[int, Device | None] = {
-        ordinal: physical(bus_id, devices) for ordinal, bus_id in log.bus_ids.items()
-    }
+    seen = {k: physical(bus_id, devices) for k, bus_id in log.bus_ids.items()}
     names = [f"CUDA ordinal {k} is GPU {gpu.index}" for k, gpu in seen.items() if gpu]
     if names:
         words.append(f"CUDA itself saw the cards: {', '.join(names)}.")

@@ -3,14 +3,10 @@
 import pytest
 
 from gputop.model.layers import (
-    JAX_FRACTION,
-    Claim,
     LogicalDevice,
-    claim,
     jax_visible_devices,
-    local_rank_ordinal,
+    local_rank,
     tf_logical_devices,
-    tf_set_visible_devices,
     tf_visible_device_list,
 )
 from tests.model.test_visibility_vectors import Vector, answer, named, vectors
@@ -28,7 +24,8 @@ def test_published_case(vector: Vector) -> None:
         assert [visible[device.ordinal].index for device in logical] == vector["expect"]
         return
     if vector["layer"] == "tf_set_visible_devices":
-        found = tf_set_visible_devices(vector["tf_set_visible"], len(visible))
+        chosen = ",".join(map(str, sorted(vector["tf_set_visible"])))
+        found = tf_visible_device_list(chosen, len(visible))
     else:
         found = tf_visible_device_list(vector["tf_visible_device_list"], len(visible))
     if vector["expect"] is None:
@@ -61,13 +58,6 @@ def test_a_bad_entry_of_tensorflows_list_is_an_error(
     assert (found.ordinals, found.error) == (ordinals, error)
 
 
-def test_the_order_given_to_set_visible_devices_does_not_matter() -> None:
-    assert tf_set_visible_devices([2, 0], 3).ordinals == (0, 2)
-    assert tf_set_visible_devices([], 3).ordinals == ()
-    assert tf_set_visible_devices([3], 3).error == "tf_error_range"
-    assert tf_set_visible_devices([1, 1], 3).error == "tf_error_duplicate"
-
-
 @pytest.mark.parametrize(
     ("text", "ordinals", "error"),
     [
@@ -91,13 +81,9 @@ def test_logical_devices_are_named_over_the_visible_gpus() -> None:
     )
 
 
-def test_a_fraction_in_bytes_and_whether_it_is_free() -> None:
-    assert claim(0.4, 10 * GIB, 5 * GIB) == Claim(4 * GIB, True)
-    assert claim(JAX_FRACTION, 8 * GIB, 5 * GIB) == Claim(6 * GIB, False)
-    assert claim(0.4, 10 * GIB, None) == Claim(4 * GIB, None)
-    assert claim(0.4, None, GIB) is None
-
-
 def test_torchrun() -> None:
-    assert [local_rank_ordinal(rank, 2) for rank in (-1, 0, 1, 2)] == [None, 0, 1, None]
-    assert local_rank_ordinal(1, 2, virtual=True) == 0
+    assert [local_rank(rank, 2).ordinals for rank in (0, 1, 2)] == [(0,), (1,), None]
+    wrong = local_rank(2, 2)
+    assert wrong.error == "no_such_device"
+    assert "no GPU 2 among the 2" in wrong.message
+    assert "at most 2 workers" in wrong.message

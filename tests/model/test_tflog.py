@@ -10,7 +10,7 @@ from gputop.model.tflog import LogDevice, TfLog, explain, physical, read_tf_log
 from gputop.model.visibility import Device
 from tests.model.test_visibility_vectors import Vector, inventory, named, vectors
 
-LOGS = Path(__file__).parents[1] / "data" / "tflog"
+LOGS = Path(__file__).parents[1] / "data" / "articles"
 
 
 def read(name: str) -> TfLog:
@@ -88,10 +88,15 @@ def test_repeated_bus_ids_are_doubted_and_logical_devices_are_not() -> None:
     split = GENERATIONS[3] + "\n" + GENERATIONS[3].replace("GPU:1", "GPU:0")
     assert len(read_tf_log(split).devices) == 2
     assert ids(read_tf_log(split), devices) == {"tf-log-device-number"}
-    numbers = [advice.message for advice in explain(read("masked"), devices)]
-    assert "'device: 1'" in numbers[0]
-    assert "physical GPU 0" in numbers[0]
-    assert "of no GPU here" in explain(read("masked"), [])[0].message
+    (numbers,) = explain(read("masked"), devices)
+    assert "'device: 1', 'device: 2' are CUDA ordinals" in numbers.message
+    assert "physical GPU 0, 1." in numbers.message
+    # A masked process counts from 0: somebody chose among the visible GPUs.
+    assert "visible_device_list" in numbers.message
+    assert "visible_device_list" not in explain(read("four"), devices)[0].message
+    assert "No GPU of this machine" in explain(read("masked"), [])[0].message
+    some = explain(read("masked"), machine("03:00"))[0].message
+    assert "physical GPU none of this machine, 0." in some
 
 
 def test_placements_are_summed_up() -> None:
@@ -118,6 +123,38 @@ def test_no_gpu_and_a_full_gpu() -> None:
     assert ids(read("full"), []) == {"tf-log-full"}
 
 
+def test_an_operation_that_a_device_refuses() -> None:
+    (advice,) = explain(read("refused"), [])
+    assert (advice.id, advice.severity) == ("tf-log-refused", "error")
+    assert "a_gpu cannot be put on /device:GPU:0: no supported kernel" in advice.message
+    later = (
+        "Cannot assign a device for operation x: Could not satisfy explicit device specification "
+        "'/GPU:9' because no devices matching that specification are registered; available: CPU:0"
+    )
+    assert read_tf_log(later).refused == (
+        ("x", "/GPU:9", "no devices matching that specification are registered"),
+    )
+
+
+def test_a_list_of_physical_devices() -> None:
+    log = read("physical_devices")
+    assert log.listed == {"GPU": 4, "XLA_GPU": 4}
+    assert log.has_gpu
+    (advice,) = explain(log, [])
+    assert "4 GPUs are listed" in advice.message
+
+
+@pytest.mark.parametrize(
+    ("expected", "names"),
+    [
+        (True, ["eager", "four", "k520_placed", "physical_devices"]),
+        (False, ["no_gpu", "xla_only", "full", "refused"]),
+    ],
+)
+def test_whether_there_was_a_gpu(expected: bool, names: list[str]) -> None:
+    assert [read(name).has_gpu for name in names] == [expected] * 4
+
+
 def test_a_text_that_is_no_log() -> None:
     assert explain(read_tf_log("hello\x00\ud800"), []) == ()
 
@@ -129,7 +166,11 @@ def test_any_text_has_an_answer(pieces: list[str]) -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
-    "piece", ["Found device 0 with properties:", "/gpu:0", "a" * 9, "a: ", "] "]
+    "piece",
+    [
+        *("Found device 0 with properties:", "/gpu:0", "a" * 9, "a: ", "] "),
+        *("Cannot assign a device to node x:", "name='/physical_device:GPU:"),
+    ],
 )
 def test_a_long_log_is_read_in_linear_time(piece: str) -> None:
     read_tf_log(piece * 50_000)
