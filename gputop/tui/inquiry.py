@@ -99,7 +99,7 @@ class Inquiry:
         """What to ask of the driver; None, and a note, where it cannot be asked."""
         frame, probe = self.frame, self._probe
         if frame is None or frame.demo:
-            self.note = "the demo has no driver to ask"
+            self.note = "the demo has no driver to ask" if frame else "no GPU has answered yet"
         elif not f"{probe.value}{probe.order}".isprintable():
             self.note = "the driver can be asked only about printable text"
         else:

@@ -197,6 +197,18 @@ def test_the_drivers_order_is_used() -> None:
     assert found.ranks == {1: "0", 0: "1"}
 
 
+def test_what_the_driver_says_may_be_a_surprise() -> None:
+    answers = (probed(None, None, 1, 0, 2, 3), probed("0", None, 1), probed("2", None, 2))
+    inventory = frame_inventory(FOUR)
+    found = answer(Question("0", None), inventory, answers)
+    assert found.verdict is not None
+    assert found.verdict.ok is True
+    assert found.surprise is not None
+    assert "cuda:0 is GPU 1, gputop expected GPU 0" in found.surprise.reason
+    assert answer(Question("2", None), inventory, answers).surprise is None
+    assert answer(Question("3", None), inventory, answers).surprise is None
+
+
 # --- what is offered ---------------------------------------------------------------------------
 
 

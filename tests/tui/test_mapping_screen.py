@@ -163,6 +163,15 @@ async def test_it_lives() -> None:
         assert len(devices(screen)) == 4
 
 
+async def test_it_knows_of_a_pause() -> None:
+    async with shown(frame_of(*FOUR), interval=5) as screen:
+        await screen.press("p", "M")
+        assert "PAUSED" in screen.lines[0]
+        assert screen.lines[0].rstrip().endswith("5s")
+        await screen.press("p")
+        assert "PAUSED" not in screen.lines[0]
+
+
 async def test_the_order_by_key_and_by_field() -> None:
     mixed = (gpu_of(0), gpu_of(1, name="NVIDIA A100"))
     async with shown(frame_of(*mixed), size=WIDE) as screen:

@@ -83,6 +83,8 @@ class MainScreen(AskingScreen):
         super().__init__(Inquiry(value, order))
         self._frame: Frame | None = None
         self._mapping_open = False
+        self._state = (1.0, False)
+        """Interval, and whether it is paused."""
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -102,7 +104,7 @@ class MainScreen(AskingScreen):
     def show_frame(self, frame: Frame, history: History, interval: float, paused: bool) -> None:
         """Another frame, or the same one in another state."""
         relayout = self._frame is None or len(self._frame.gpus) != len(frame.gpus)
-        self._frame = frame
+        self._frame, self._state = frame, (interval, paused)
         if relayout:
             self._lay_out()
         self.query_one(Heading).show_frame(frame, interval, paused)
@@ -191,7 +193,7 @@ class MainScreen(AskingScreen):
 
     def action_whole(self) -> None:
         """The mapping on the whole screen."""
-        self.app.push_screen(MappingScreen(self.inquiry))
+        self.app.push_screen(MappingScreen(self.inquiry, *self._state))
 
     def action_leave(self) -> None:
         """From an editor back to the processes, what was edited stays."""

@@ -74,9 +74,9 @@ class MappingScreen(AskingScreen):
 
     AUTO_FOCUS = "LogicalTable"
 
-    def __init__(self, inquiry: Inquiry) -> None:
+    def __init__(self, inquiry: Inquiry, interval: float, paused: bool) -> None:
         super().__init__(inquiry)
-        self._errors: dict[str, str] = {}
+        self._start = (interval, paused)
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -108,7 +108,7 @@ class MappingScreen(AskingScreen):
 
     def on_mount(self) -> None:
         """The answer is there already."""
-        self.query_one(Heading).show_frame(self.inquiry.frame, 1.0, False)
+        self.query_one(Heading).show_frame(self.inquiry.frame, *self._start)
         self.call_after_refresh(self.show_answer)
 
     def on_resize(self) -> None:

@@ -98,7 +98,8 @@ def absent(mapping: Mapping) -> Line:
 
 def summed_up(inquiry: Inquiry, glyphs: Glyphs) -> Iterator[Line]:
     """What there is to say besides the devices, what matters most first."""
-    mapping, verdict = inquiry.mapping, inquiry.answer.verdict
+    mapping = inquiry.mapping
+    verdict = inquiry.answer.surprise or inquiry.answer.verdict
 
     def line(mark: str, role: str, text: str, quiet: bool = False) -> Line:
         words = glyphs.text(printable(text, 400))
@@ -145,7 +146,7 @@ def suggestion(inquiry: Inquiry, offer: str | None, glyphs: Glyphs) -> Iterator[
         name, offered = name_of(gpu, inquiry.answer), (offer or "").rpartition(",")[2]
         takes = offered in (name, gpu.uuid, inquiry.answer.ranks.get(gpu.index))
         name = offered if takes else name
-        index = "" if name == str(gpu.index) else f"GPU {gpu.index}, "
+        index = "" if name == str(gpu.index) else f"GPU {gpu.index} as "
         tail = " (Tab takes it)" if takes else ""
         which = f"{index}{glyphs.text(printable(name))}"
         yield [("  free: ", "good"), (which, "text"), (tail, "quiet")]
