@@ -119,7 +119,8 @@ def summed_up(inquiry: Inquiry, glyphs: Glyphs) -> Iterator[Line]:
     if not said and (mapping.visible is None or mapping.certainty == "expected"):
         yield line("", "text", mapping.because, quiet=True)
     for text in layer_lines(mapping, inquiry.inventory, inquiry.question.layers):
-        yield line("", "text", text)
+        if not any(one.message in text for one in inquiry.answer.missed):
+            yield line("", "text", text)
 
 
 def hidden(mapping: Mapping, glyphs: Glyphs) -> Iterator[Line]:
