@@ -41,8 +41,6 @@ class Question(msgspec.Struct, frozen=True):
     order: str | None
     """CUDA_DEVICE_ORDER, unless the line sets it; None: unset."""
     layers: Layers = Layers()
-    request: str = ""
-    """A device that a program asks for, as cuda:2."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -78,7 +76,7 @@ def answer(question: Question, inventory: Inventory, probed: Sequence[Probed] = 
         return resolve(value, devices, order=order, cuda_order=seen, driver_version=version)
 
     mapping, whole = mapped(value, seen), mapped(None, seen)
-    asked = f"{line.rest if line else ''} {question.request}"
+    asked = f"{line.rest if line else ''} {question.layers.device or ''}"
     found = (request_advice(name, mapping) for name in _NOT_OF_NAMES.split(asked))
     heard = answer_to(probed, value, order)
     verdict = None if heard is None else compare(mapping, heard, devices)

@@ -52,7 +52,7 @@ class Inquiry:
         self.past = Past()
         """What was entered before."""
         self.fields = dict.fromkeys(FIELDS, "")
-        """What was written of the layers and the request, as it was written."""
+        """What was written of the layers, as it was written."""
         self.note = ""
         """What is said for a while."""
         self.frame: Frame | None = None
@@ -106,7 +106,7 @@ class Inquiry:
         self._work_out()
 
     def ask(self, **changes: object) -> None:
-        """Change the question: `text`, `order`, `layers`, `request`."""
+        """Change the question: `text`, `order`, `layers`."""
         self.question = msgspec.structs.replace(self.question, **changes)
         self._work_out()
 

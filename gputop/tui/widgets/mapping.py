@@ -138,7 +138,8 @@ def summed_up(inquiry: Inquiry, glyphs: Glyphs) -> Iterator[Line]:
         yield line("", "text", mapping.because, quiet=True)
     layers = Layers() if inquiry.followed else inquiry.question.layers
     for text in layer_lines(mapping, inquiry.inventory, layers):
-        yield line("", "text", text)
+        if not any(one.message in text for one in inquiry.answer.missed):
+            yield line("", "text", text)
 
 
 def hidden(mapping: Mapping, glyphs: Glyphs) -> Iterator[Line]:
