@@ -47,7 +47,7 @@ class Pinned:
         try:
             self.ticks = self._compared(target)
             if (self.pid, target.start_time) not in vouched and not local_process(self.pid):
-                raise NotSentError("gone", _GONE) if self.reaped else NotSentError(*_ELSEWHERE)
+                raise NotSentError("gone", _GONE) if self.ended else NotSentError(*_ELSEWHERE)
             self.uid = real_uid(self.pid)
             self.command = self._command()
         except BaseException:
@@ -69,8 +69,8 @@ class Pinned:
 
     @property
     def reaped(self) -> bool:
-        """Whether its parent has taken notice of its end."""
-        return self._stat() is None
+        """Of one that has ended: whether its parent has taken notice."""
+        return self.state not in "Zx"
 
     @property
     def parent(self) -> int | None:
@@ -105,7 +105,7 @@ class Pinned:
     def not_sent_to_the_dead(self) -> NotSentError:
         """What to say of a process that has ended."""
         parent = self.parent
-        if parent is None:
+        if parent is None or self.reaped:
             return NotSentError("gone", _GONE)
         stat = read_stat(parent)
         name = printable(stat[0].decode("utf-8", "replace")) if stat else "?"
@@ -118,8 +118,8 @@ class Pinned:
         if state == "D":
             where = _kernel_function(self.pid)
             return "uninterruptible", (
-                f"it waits in the kernel{where} (state D), where no signal reaches it, not even "
-                "SIGKILL, until that call comes back; if it does not, only a reboot helps"
+                f"it waits in the kernel{where} (state D), and takes signals only when that call "
+                "comes back; SIGKILL ends some such calls, and for the others only a reboot helps"
             )
         if number == signal.SIGKILL:
             return "alive", "SIGKILL was sent, and the kernel is still taking it down: wait"
