@@ -31,6 +31,7 @@ examples:
   gputop --json | jq '.gpus[] | select(.utilization == 0) | .index'
   gputop --json --watch -i 5   a line of JSON every 5 seconds
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
+  gputop kill --user me --gpu 2   stop what is mine on GPU 2
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
 
 exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended

@@ -110,7 +110,7 @@ class Processes:
     def _read(self) -> dict[int, ProcessFacts]:
         """In the thread. Who is not wanted any more is forgotten."""
         self._tick += 1
-        stats = {pid: stat for pid in self._wanted if (stat := _stat(pid)) is not None}
+        stats = {pid: stat for pid in self._wanted if (stat := read_stat(pid)) is not None}
         self._known = {
             pid: self._update(pid, name, fields) for pid, (name, fields) in stats.items()
         }
@@ -123,11 +123,11 @@ class Processes:
         now = time.monotonic()
         known = self._known.get(pid)
         if known is None or known.start_ticks != start_ticks:
-            command = _command(pid) or _bracketed(name)
-            return _Known(start_ticks, name, _uid(pid), command, cpu_ticks, now)
+            command = command_line(pid) or bracketed(name)
+            return _Known(start_ticks, name, real_uid(pid), command, cpu_ticks, now)
         if known.name != name or (self._tick + pid) % _LOOK_AGAIN == 0:
-            known.name, known.uid = name, _uid(pid)
-            known.command = _command(pid) or known.command  # a zombie keeps what it was
+            known.name, known.uid = name, real_uid(pid)
+            known.command = command_line(pid) or known.command  # a zombie keeps what it was
         if now - known.seen >= 1 / _TICK:
             known.cpu = (cpu_ticks - known.cpu_ticks) / _TICK / (now - known.seen)
             known.cpu_ticks, known.seen = cpu_ticks, now
@@ -153,7 +153,7 @@ def _read(path: str) -> bytes | None:
         return None
 
 
-def _stat(pid: int) -> tuple[bytes, list[bytes]] | None:
+def read_stat(pid: int) -> tuple[bytes, list[bytes]] | None:
     """The name and the fields from the state on; the name may hold spaces and parentheses.
 
     Read without a file object, which costs as much again: this is most of a tick's work.
@@ -172,7 +172,7 @@ def _stat(pid: int) -> tuple[bytes, list[bytes]] | None:
     return (head.partition(b"(")[2], tail.split(None, _FIELDS)) if found else None
 
 
-def _uid(pid: int) -> int | None:
+def real_uid(pid: int) -> int | None:
     """The real user. Not the owner of /proc/PID: that is root for processes that may not dump."""
     for line in (_read(f"/proc/{pid}/status") or b"").splitlines():
         if line.startswith(b"Uid:"):
@@ -180,7 +180,7 @@ def _uid(pid: int) -> int | None:
     return None
 
 
-def _command(pid: int) -> str | None:
+def command_line(pid: int) -> str | None:
     """The command line, its arguments joined by spaces; None of a zombie or a kernel thread."""
     line = (_read(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
     if not line.strip():
@@ -188,6 +188,6 @@ def _command(pid: int) -> str | None:
     return printable(line.replace(b"\0", b" ").decode("utf-8", "replace"))
 
 
-def _bracketed(name: bytes) -> str:
+def bracketed(name: bytes) -> str:
     """What is shown of a process without a command line, as ps does."""
     return printable(f"[{name.decode('utf-8', 'replace')}]")

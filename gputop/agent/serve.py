@@ -16,6 +16,7 @@ import time
 from gputop import __version__
 from gputop.agent.collector import Collector
 from gputop.agent.probe import Questions
+from gputop.agent.signals import Signals
 from gputop.model.frame import SCHEMA
 from gputop.model.protocol import (
     Hello,
@@ -24,6 +25,7 @@ from gputop.model.protocol import (
     Refresh,
     Request,
     SetInterval,
+    Signal,
     Stop,
     clamp_interval,
     decode_request,
@@ -40,14 +42,17 @@ def serve(interval: float) -> None:
     """Send frames until told to stop; does not return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to answer
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(requests,), name="requests", daemon=True).start()
+    signals = Signals(changed=lambda: requests.put(Refresh()))
+    listener = threading.Thread(target=_listen, args=(requests, signals), name="requests")
+    listener.daemon = True
+    listener.start()
     _send(Hello(schema=SCHEMA, version=__version__))
     collector = Collector()
     questions = Questions(answered=lambda: requests.put(Refresh()))
     schedule = _Schedule(requests, questions, interval)
     while True:
         frame = collector.collect(schedule.interval, schedule.patience)
-        _send(questions.with_answers(frame))
+        _send(signals.with_verdicts(questions.with_answers(frame)))
         schedule.wait()
 
 
@@ -104,11 +109,16 @@ class _Schedule:
         return isinstance(request, Refresh)
 
 
-def _listen(requests: queue.SimpleQueue[Request]) -> None:
-    """Requests of standard input, until it ends and the agent with it."""
+def _listen(requests: queue.SimpleQueue[Request], signals: Signals) -> None:
+    """Requests of standard input, until it ends and the agent with it.
+
+    Signals do not wait for the frame that is being made.
+    """
     for line in sys.stdin.buffer if sys.stdin else ():
         request = decode_request(line)
-        if request is not None:
+        if isinstance(request, Signal):
+            signals.take(request)
+        elif request is not None:
             requests.put(request)
     os._exit(0)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 HELP = {
     "free": "pick GPUs for a new job",
+    "kill": "stop processes on GPUs",
     "map": "tell what a CUDA_VISIBLE_DEVICES means",
 }
 """Every command with its line in `gputop --help`."""

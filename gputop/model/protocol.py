@@ -50,14 +50,17 @@ class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):
 
 
 class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
-    """Send a signal; the verdicts are in later frames."""
+    """Send a signal; the verdicts are in later frames, all of them in the first that has any."""
 
     order: str
     """An id that the asker chooses: the same twice is done once."""
     targets: tuple[Target, ...]
     number: int
+    """0 sends nothing, and tells what would be signalled."""
     grace: float
     """Seconds in which a process that the signal should end may do so."""
+    descendants: bool = False
+    """What they started as well, a parent before its children."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):

@@ -2,11 +2,16 @@
 
 Whoever asks names processes by identity (pid and start time); the agent on that machine sends, and
 tells in its frames how it went on. An order has an id that its asker chose: the same one twice is
-done once.
+done once. All verdicts of an order appear in one frame, in its order.
+
+An order of signal 0 sends nothing: its verdicts tell who is there (`alive`) and may be signalled,
+with `caution` where a person has to confirm that. With `descendants` they tell the list to
+confirm, which is then the targets of the order that sends.
 """
 
 from __future__ import annotations
 
+import signal
 from typing import Literal
 
 import msgspec
@@ -26,7 +31,7 @@ Outcome = Literal[
 ]
 """What became of a process.
 
-waiting           sent, and its end is awaited
+waiting           sent, and its end is awaited, or that its memory comes back
 exited            it ended after `seconds`
 alive             it lives on, as it may: the signal does not end a process, or no time was given
 ignored           it lives on although the signal should have ended it
@@ -39,13 +44,24 @@ other_namespace   its number is of another PID namespace; nothing was sent
 refused           gputop does not do that; nothing was sent
 """
 
+Caution = Literal["foreign", "first", "ancestor"]
+"""Why a person has to confirm: it is another user's; it is process 1; gputop runs under it."""
+
+MOST_TARGETS = 200
+"""Of an order. So many verdicts are in a frame at most, but for those that wait."""
+
+_HARMLESS = {"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "WINCH"}
+"""Signals that do not end a process that has no handler for them (signal(7))."""
+
 
 class Target(msgspec.Struct, frozen=True):
     """A process, whatever becomes of its number."""
 
     pid: int
-    start_time: float
-    """Seconds since the epoch, as `Process.start_time`."""
+    start_time: float | None
+    """Seconds since the epoch, as `Process.start_time`; without it nothing is sent."""
+    forced: bool = False
+    """Whether a person has confirmed what its `caution` says."""
 
 
 class Freed(msgspec.Struct, frozen=True):
@@ -56,18 +72,42 @@ class Freed(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one process of an order, so far."""
+    """What became of one process of an order, so far; not final while it is `waiting`."""
 
     order: str
     """The id of the order."""
     pid: int
-    start_time: float
+    start_time: float | None
     command: str | None = None
+    user: str | None = None
     signal: int
     """Its number."""
     outcome: Outcome
+    caution: Caution | None = None
     seconds: float | None = None
     """From the signal to the end, or to now; None where nothing was sent."""
     freed: tuple[Freed, ...] = ()
     words: str = ""
     """The outcome as a sentence, harmless to print; with what to do where something can be done."""
+
+
+def signal_name(number: int) -> str:
+    """As `SIGTERM`; of a real-time signal as `SIGRTMIN+3`."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+
+
+def signal_number(text: str) -> int | None:
+    """Of `TERM`, `sigterm`, `15`, `RTMIN+3`; None for what is no signal."""
+    word = text.strip().upper()
+    names = {signal_name(one).removeprefix("SIG"): int(one) for one in signal.valid_signals()}
+    if word.isascii() and word.isdecimal():
+        return int(word) if len(word) < 3 and int(word) in names.values() else None
+    return names.get(word.removeprefix("SIG"))
+
+
+def ends_processes(number: int) -> bool:
+    """Whether a process without a handler dies of it."""
+    return number > 0 and signal_name(number).removeprefix("SIG") not in _HARMLESS

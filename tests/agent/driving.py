@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pytest
+
 from tests.driver import Machine
 from tests.driver.machine import REPOSITORY
 
@@ -110,3 +112,19 @@ def gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
     except OSError:
         return True
+
+
+def start_as(pid: int, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """A process of that number, which is free."""
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    for _ in range(50):
+        try:
+            last.write_text(str(pid - 1))
+        except OSError:
+            pytest.skip("process numbers cannot be chosen here")
+        process = subprocess.Popen(command, **options)
+        if process.pid == pid:
+            return process
+        process.kill()
+        process.communicate()
+    pytest.skip("somebody else was always quicker")

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.agent.driving import Agent, Json, until
+from tests.agent.driving import Agent, Json, start_as, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
@@ -245,7 +245,7 @@ def test_a_number_that_is_used_again_is_another_process(here: Machine, program: 
         agent.refresh()
         first.kill()
         first.wait()
-        after_start = _fork_as(first.pid)
+        after_start = start_as(first.pid, ["sleep", "999"])
         try:
             told = only(agent.refresh())
         finally:
@@ -254,22 +254,6 @@ def test_a_number_that_is_used_again_is_another_process(here: Machine, program: 
     assert told["start_time"] > before["start_time"]
     assert told["command"] == "sleep 999"
     assert told["cpu"] is None
-
-
-def _fork_as(pid: int) -> subprocess.Popen[bytes]:
-    """A process of that number, which is free."""
-    last = Path("/proc/sys/kernel/ns_last_pid")
-    for _ in range(50):
-        try:
-            last.write_text(str(pid - 1))
-        except OSError:
-            pytest.skip("process numbers cannot be chosen here")
-        process = subprocess.Popen(["sleep", "999"])
-        if process.pid == pid:
-            return process
-        process.kill()
-        process.wait()
-    pytest.skip("somebody else was always quicker")
 
 
 def test_a_process_that_the_agent_may_not_look_into(here: Machine) -> None:

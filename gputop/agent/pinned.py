@@ -1,0 +1,247 @@
+"""Processes held by a pidfd: whatever becomes of the number, the signal reaches that process.
+
+The descriptor is opened first, then the start time is compared: so it is of the process that was
+meant, or nothing is sent. Nothing else in gputop sends signals.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import time
+from collections.abc import Set
+
+import psutil
+
+from gputop.agent.namespaces import in_first_namespace, local_process
+from gputop.agent.processes import bracketed, command_line, read_stat, real_uid
+from gputop.model.signals import Outcome, Target, signal_name
+from gputop.model.text import printable
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_BOOT_TIME = psutil.boot_time()
+
+_Stat = tuple[bytes, list[bytes]]
+
+
+class NotSentError(Exception):
+    """Nothing was sent, and why."""
+
+    def __init__(self, outcome: Outcome, words: str) -> None:
+        super().__init__(words)
+        self.outcome: Outcome = outcome
+        self.words = words
+
+
+class Pinned:
+    """A process; close it. NotSentError where the number of `target` is another's, or nobody's.
+
+    vouched: processes (pid, start time) that need not hold a GPU to be the ones that are meant.
+    """
+
+    def __init__(self, target: Target, vouched: Set[tuple[int, float | None]]) -> None:
+        self.pid = target.pid
+        self.fd = _open(target)
+        try:
+            self.ticks = self._compared(target)
+            if (self.pid, target.start_time) not in vouched and not local_process(self.pid):
+                raise NotSentError("gone", _GONE) if self.ended else NotSentError(*_ELSEWHERE)
+            self.uid = real_uid(self.pid)
+            self.command = self._command()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    @property
+    def ended(self) -> bool:
+        """Whether all its threads have ended, its parent having taken notice or not."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(0))
+
+    @property
+    def reaped(self) -> bool:
+        """Of one that has ended: whether its parent has taken notice."""
+        return self.state not in "Zx"
+
+    @property
+    def parent(self) -> int | None:
+        """The pid of its parent; None once it is reaped."""
+        stat = self._stat()
+        return None if stat is None else int(stat[1][1])
+
+    @property
+    def state(self) -> str:
+        """The letter of /proc/PID/stat; `X` once it is reaped."""
+        stat = self._stat()
+        return "X" if stat is None else stat[1][0].decode("ascii", "replace")
+
+    @property
+    def start_time(self) -> float:
+        """As `Process.start_time`."""
+        return start_time(self.ticks)
+
+    def send(self, number: int) -> None:
+        """Send it; NotSentError if it has ended or is not ours to signal."""
+        try:
+            signal.pidfd_send_signal(self.fd, number)
+        except ProcessLookupError:
+            raise NotSentError("gone", _GONE) from None
+        except PermissionError:
+            name = signal_name(number or signal.SIGTERM).removeprefix("SIG")
+            words = f"not permitted; this would do it: sudo kill -{name} {self.pid}"
+            raise NotSentError("not_permitted", words) from None
+        except OSError as error:
+            raise _unable(error) from None
+
+    def not_sent_to_the_dead(self) -> NotSentError:
+        """What to say of a process that has ended."""
+        parent = self.parent
+        if parent is None or self.reaped:
+            return NotSentError("gone", _GONE)
+        stat = read_stat(parent)
+        name = printable(stat[0].decode("utf-8", "replace")) if stat else "?"
+        words = f"it has ended, and its parent {parent} ({name}) has not taken notice: it goes"
+        return NotSentError("zombie", f"{words} when that waits for it or ends")
+
+    def why_alive(self, number: int) -> tuple[Outcome, str]:
+        """What keeps it from ending, and what to do."""
+        name, state = signal_name(number), self._steady_state()
+        if state == "D":
+            where = _kernel_function(self.pid)
+            return "uninterruptible", (
+                f"it waits in the kernel{where} (state D), and takes signals only when that call "
+                "comes back; SIGKILL ends some such calls, and for the others only a reboot helps"
+            )
+        if number == signal.SIGKILL:
+            return "alive", "SIGKILL was sent, and the kernel is still taking it down: wait"
+        if state in "Tt":
+            return "ignored", (
+                f"it is stopped, and takes {name} only when it goes on (kill -CONT {self.pid}); "
+                "SIGKILL ends it as it is"
+            )
+        for mask, does in (("SigIgn", "ignores"), ("SigBlk", "blocks"), ("SigCgt", "handles")):
+            if _status(self.pid, mask) >> (number - 1) & 1:
+                goes_on = " and goes on" if does == "handles" else ""
+                return "ignored", f"it {does} {name}{goes_on}; SIGKILL ends it"
+        if _status(self.pid, "NSpid") == 1:
+            words = f"it is the first process of its PID namespace, which {name} does not end"
+            return "ignored", f"{words}; SIGKILL does"
+        return "ignored", f"it has not ended of {name}; SIGKILL ends it"
+
+    def _steady_state(self) -> str:
+        """The state; D only where it lasts: a process that reads a file is in it for a moment."""
+        for _ in range(4):
+            state = self.state
+            if state != "D":
+                break
+            time.sleep(0.02)
+        return state
+
+    def _compared(self, target: Target) -> int:
+        """The start time in ticks, if it is the one that was meant."""
+        stat = read_stat(self.pid)
+        if stat is None:
+            raise NotSentError("gone", _GONE)
+        ticks = int(stat[1][19])
+        assert target.start_time is not None
+        if ticks != round((target.start_time - _BOOT_TIME) * _TICK):
+            raise NotSentError(
+                "identity_changed", "another process has this number now; nothing was sent"
+            )
+        return ticks
+
+    def _stat(self) -> _Stat | None:
+        """None once the number is free or another's."""
+        stat = read_stat(self.pid)
+        return stat if stat is not None and int(stat[1][19]) == self.ticks else None
+
+    def _command(self) -> str | None:
+        """The command line; of a process that the kernel holds that can take for ever to read."""
+        stat = self._stat()
+        if stat is None:
+            return None
+        line = None if stat[1][0] == b"D" else command_line(self.pid)
+        return line or bracketed(stat[0])
+
+
+def start_time(ticks: int) -> float:
+    """Seconds since the epoch, rounded as in frames."""
+    return round(_BOOT_TIME + ticks / _TICK, 2)
+
+
+def target_of(pid: int) -> Target | None:
+    """The process that has this number now."""
+    stat = read_stat(pid)
+    return None if stat is None else Target(pid, start_time(int(stat[1][19])))
+
+
+def parents() -> dict[int, int]:
+    """The parent of every process."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    stats = ((pid, read_stat(pid)) for pid in pids)
+    return {pid: int(stat[1][1]) for pid, stat in stats if stat is not None}
+
+
+def _open(target: Target) -> int:
+    if target.pid <= 0:
+        raise NotSentError("refused", "0 and negative numbers are groups of processes: give a PID")
+    if target.pid == os.getpid():
+        raise NotSentError("refused", "this is the gputop that would send it: quit it with q")
+    if target.start_time is None:
+        first = in_first_namespace()
+        raise NotSentError("gone", _GONE) if first else NotSentError(*_ELSEWHERE)
+    try:
+        return os.pidfd_open(target.pid)
+    except (ProcessLookupError, OverflowError):
+        raise NotSentError("gone", _GONE) from None
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # a thread, or a number that none can have
+            raise NotSentError("gone", _GONE) from None
+        raise _unable(error) from None
+    except AttributeError:  # a Python that was built on an older system
+        raise _unable(OSError(errno.ENOSYS, "")) from None
+
+
+def _unable(error: OSError) -> NotSentError:
+    """Never another way: the number alone may be another process's by then."""
+    if error.errno == errno.ENOSYS:
+        return NotSentError("refused", "gputop signals through pidfd_open, which takes Linux 5.3")
+    return NotSentError("refused", f"it cannot be signalled: {error.strerror}")
+
+
+def _status(pid: int, field: str) -> int:
+    """A line of /proc/PID/status: the last number of NSpid, the mask of the others."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            lines = dict(line.split(b":", 1) for line in file.read().splitlines() if b":" in line)
+        word = lines[field.encode()].split()[-1]
+    except (OSError, KeyError, IndexError):
+        return 0
+    return int(word, 10 if field == "NSpid" else 16)
+
+
+def _kernel_function(pid: int) -> str:
+    """` in nvidia_ioctl`, where /proc/PID/wchan tells."""
+    try:
+        with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as file:
+            name = printable(file.read(64).strip())
+    except OSError:
+        return ""
+    return f", in {name}" if name not in ("", "0") else ""
+
+
+_GONE = "it had ended before; nothing was sent"
+_ELSEWHERE: tuple[Outcome, str] = (
+    "other_namespace",
+    "a PID of the host, and no process here is known to be the one; nothing was sent: "
+    "signal it on the host",
+)

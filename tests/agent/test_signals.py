@@ -1,0 +1,616 @@
+"""The agent signals real processes: every verdict, and that nobody else is ever hit."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import random
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputop.agent.audit import audit_path
+from gputop.agent.pinned import NotSentError, Pinned, target_of
+from gputop.agent.signals import Signals
+from gputop.model.frame import Frame, Host
+from gputop.model.protocol import Signal
+from gputop.model.signals import Target, Verdict, signal_name, signal_number
+from tests.agent.driving import Agent, Json, gone, start_as, until
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+from tests.driver.scenario import enlist
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+GIB = 2**30
+NOBODY = 65534
+READY = "print('.', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the audit log is."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "gputop" / "signals.jsonl"
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    """Two GPUs."""
+    return machine({"gpu": {"uuid": "GPU-{i}", "memory": {"total": 80 * GIB, "used": GIB}},
+                    "gpus": 2})  # fmt: skip
+
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start Python code that says when it is ready, with `sys` at hand; reaped when it ends."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def popen(code: str, here: Machine | None = None, **options: Any) -> subprocess.Popen[bytes]:
+        program = subprocess.Popen(
+            [sys.executable, "-c", f"import os, signal, sys; {code}"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options,
+        )  # fmt: skip
+        started.append(program)
+        assert program.stdout
+        assert program.stdout.readline() == b".\n"
+        threading.Thread(target=_reap, args=(program, here), daemon=True).start()
+        if here is not None:
+            entry = {"pid": program.pid, "used": GIB}
+            here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
+        return program
+
+    yield popen
+    for program in started:
+        program.kill()
+        program.wait()
+        for pipe in (program.stdin, program.stdout):
+            if pipe:
+                pipe.close()
+
+
+def _reap(program: subprocess.Popen[bytes], here: Machine | None) -> None:
+    program.wait()
+    if here is not None:
+        here.forget(program.pid)
+
+
+def target(pid: int, **more: Any) -> Json:
+    found = target_of(pid)
+    assert found is not None
+    return {"pid": pid, "start_time": found.start_time, **more}
+
+
+_orders = iter(range(10**9))
+
+
+def send(agent: Agent, *targets: Json, number: int = 15, grace: float = 5.0, **more: Any) -> str:
+    order = f"order {next(_orders)}"
+    agent.ask("signal", order=order, targets=targets, number=number, grace=grace, **more)
+    return order
+
+
+def verdicts_of(agent: Agent, order: str) -> list[Json]:
+    """Once none waits."""
+    while True:
+        found = [one for one in agent.line()["verdicts"] if one["order"] == order]
+        if found and all(one["outcome"] != "waiting" for one in found):
+            return found
+
+
+def verdict(agent: Agent, *targets: Json, **more: Any) -> Json:
+    [found] = verdicts_of(agent, send(agent, *targets, **more))
+    return found
+
+
+# Verdicts
+
+
+def test_exited_and_the_memory_came_back(here: Machine) -> None:
+    pid = here.spawn("train", ["python", "train.py"], gpu=1, used=3 * GIB)
+    with Agent(here) as agent:
+        agent.line()
+        told = verdict(agent, target(pid))
+    assert (told["pid"], told["signal"], told["outcome"]) == (pid, 15, "exited")
+    assert told["command"] == "python train.py"
+    assert told["freed"] == [{"gpu_uuid": "GPU-1", "bytes": 3 * GIB}]
+    assert told["words"] == "ended at once after SIGTERM; 3.00G came back on GPU 1"
+    assert 0 <= told["seconds"] < 3
+
+
+def test_memory_that_somebody_else_takes_at_once_is_not_told(here: Machine) -> None:
+    pid = here.spawn("train", ["python", "train.py"], used=3 * GIB)
+    with Agent(here) as agent:
+        agent.line()
+        here.update(lambda scenario: scenario["gpus"][0]["memory"].update(used=9 * GIB))
+        told = verdict(agent, target(pid))
+    assert (told["outcome"], told["freed"]) == ("exited", [])
+    assert "memory of GPU 0 is not seen to come back" in told["words"]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("signal.signal(15, signal.SIG_IGN)", "it ignores SIGTERM; SIGKILL ends it"),
+        ("signal.signal(15, lambda *_: None)", "it handles SIGTERM and goes on; SIGKILL ends it"),
+        ("signal.pthread_sigmask(signal.SIG_BLOCK, [15])", "it blocks SIGTERM; SIGKILL ends it"),
+    ],
+)
+def test_ignored_and_then_killed(code: str, words: str, here: Machine, start: Start) -> None:
+    program = start(f"{code}; {READY}", here)
+    with Agent(here) as agent:
+        agent.line()
+        first = verdict(agent, target(program.pid), grace=0.2)
+        assert (first["outcome"], first["words"]) == ("ignored", words)
+        assert first["seconds"] == pytest.approx(0.2, abs=0.15)
+        second = verdict(agent, target(program.pid), number=9)
+        assert second["outcome"] == "exited"
+        frame = agent.refresh()
+        while frame["verdicts"][0]["outcome"] != "exited":  # the first order sees the end as well
+            frame = agent.line()
+    assert program.wait() == -9
+
+
+def test_a_stopped_process(here: Machine, start: Start) -> None:
+    program = start(READY, here)
+    with Agent(here) as agent:
+        agent.line()
+        stop = verdict(agent, target(program.pid), number=signal.SIGSTOP)
+        assert stop["outcome"] == "alive"
+        assert stop["words"] == "SIGSTOP was sent, which does not end a process"
+        told = verdict(agent, target(program.pid), grace=0.2)
+        assert told["outcome"] == "ignored"
+        assert f"it is stopped, and takes SIGTERM only when it goes on (kill -CONT {program.pid})" \
+            in told["words"]  # fmt: skip
+        assert verdict(agent, target(program.pid), number=9)["outcome"] == "exited"
+
+
+def test_its_end_need_not_be_awaited(here: Machine, start: Start) -> None:
+    program = start(f"signal.signal(15, signal.SIG_IGN); {READY}")
+    with Agent(here) as agent:
+        assert verdict(agent, target(program.pid), grace=0)["outcome"] == "alive"
+
+
+CLONE = {"x86_64": 56, "aarch64": 220}
+
+
+@pytest.mark.skipif(platform.machine() not in CLONE, reason="the number of clone(2)")
+def test_uninterruptible(here: Machine, start: Start) -> None:
+    """A parent waits in the kernel while its child of CLONE_VFORK has not executed a program."""
+    vfork = 0x4000 | signal.SIGCHLD
+    program = start(
+        "import ctypes; signal.signal(15, lambda *_: None);"
+        f" child = ctypes.CDLL(None).syscall({CLONE[platform.machine()]}, {vfork},"
+        " 0, 0, 0, 0); print('.', flush=True); sys.stdin.read()",
+        here,
+    )
+    until(lambda: Path(f"/proc/{program.pid}/stat").read_text().split()[2] == "D")
+    with Agent(here) as agent:
+        agent.line()
+        told = verdict(agent, target(program.pid), grace=0.2)
+        assert told["outcome"] == "uninterruptible"
+        assert told["words"].startswith("it waits in the kernel")
+        assert verdict(agent, target(program.pid), number=9)["outcome"] == "exited"
+
+
+def test_zombie(here: Machine, start: Start) -> None:
+    """Its parent does not wait for it until it is told to."""
+    code = "import subprocess; child = subprocess.Popen(['sleep', '99'], stdin=subprocess.DEVNULL);"
+    parent = start(f"{code} print('.', flush=True); sys.stdin.read(1); child.wait(); {READY}")
+    [child] = _children(parent.pid)
+    here.change(gpu=0, compute=[{"pid": child, "used": GIB}])
+    with Agent(here) as agent:
+        agent.line()
+        order = send(agent, target(child))
+        until(lambda: gone(child))
+        here.change(gpu=0, compute=[], memory={"used": 0})
+        [told] = verdicts_of(agent, order)
+        assert told["outcome"] == "zombie"
+        assert f"its parent {parent.pid} (python" in told["words"]
+        assert told["freed"] == [{"gpu_uuid": "GPU-0", "bytes": GIB}]
+        again = verdict(agent, target(child))
+        assert (again["outcome"], again["seconds"]) == ("zombie", None)
+        assert parent.stdin
+        parent.stdin.write(b"x")
+        parent.stdin.flush()
+        until(lambda: not Path(f"/proc/{child}").exists())
+        assert agent.refresh()["verdicts"][0]["outcome"] in ("zombie", "exited")
+        until(lambda: agent.refresh()["verdicts"][0]["outcome"] == "exited")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_gone(here: Machine) -> None:
+    pid = here.spawn("train", ["python", "train.py"], used=GIB)
+    with Agent(here) as agent:
+        agent.line()
+        ours = target(pid)
+        here.kill("train")
+        told = verdict(agent, ours)
+    assert (told["outcome"], told["seconds"]) == ("gone", None)
+    assert told["words"] == "it had ended before; nothing was sent"
+
+
+def test_identity_changed(here: Machine) -> None:
+    pid = here.spawn("train", ["python", "train.py"], used=GIB)
+    with Agent(here) as agent:
+        agent.line()
+        ours = target(pid)
+        _until_older([pid])
+        here.kill("train")
+        with start_as(pid, ["sleep", "999"]) as other:
+            told = verdict(agent, ours, number=9)
+            lives = other.poll() is None
+            other.kill()
+    assert lives
+    assert told["outcome"] == "identity_changed"
+    assert told["words"] == "another process has this number now; nothing was sent"
+
+
+def _until_older(pids: list[int]) -> None:
+    """Until who starts now has another start time, which the kernel counts in ticks."""
+    stats = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
+    youngest = max(int(fields[19]) for fields in stats) / os.sysconf("SC_CLK_TCK")
+    until(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) > youngest + 0.02)
+
+
+def test_refused(here: Machine) -> None:
+    with Agent(here) as agent:
+        agent.line()
+        own = agent.process.pid
+        cases = [
+            ({"pid": 0, "start_time": 1.0}, "0 and negative numbers are groups of processes"),
+            ({"pid": -1, "start_time": 1.0, "forced": True}, "0 and negative numbers are groups"),
+            ({"pid": own, "start_time": target(own)["start_time"], "forced": True}, "quit it"),
+            (target(1), "it is process 1, and everything here ends with it: not without a"),
+            (target(os.getpid()), "gputop runs under it: not without a confirmation"),
+        ]
+        told = verdicts_of(agent, send(agent, *(one for one, _ in cases), number=15))
+        assert [one["outcome"] for one in told] == ["refused"] * len(cases)
+        for one, (_, words) in zip(told, cases, strict=True):
+            assert words in one["words"]
+        bad = verdict(agent, target(os.getpid(), forced=True), number=999)
+        assert (bad["outcome"], bad["words"]) == ("refused", "999 is no signal")
+        assert verdict(agent, {"pid": 2**31, "start_time": 1.0})["outcome"] == "gone"
+        assert verdict(agent, {"pid": 77, "start_time": None})["outcome"] == "gone"
+        assert agent.refresh()["problem"] is None
+
+
+@ROOT
+def test_anothers_process_wants_a_confirmation(here: Machine, start: Start) -> None:
+    program = start(f"os.setuid({NOBODY}); {READY}", here)
+    with Agent(here) as agent:
+        agent.line()
+        check = verdict(agent, target(program.pid), number=0)
+        assert (check["outcome"], check["caution"]) == ("alive", "foreign")
+        told = verdict(agent, target(program.pid))
+        assert told["outcome"] == "refused"
+        assert "not without a confirmation" in told["words"]
+        assert program.poll() is None
+        assert verdict(agent, target(program.pid, forced=True))["outcome"] == "exited"
+
+
+def in_process(*orders: Signal) -> list[Verdict]:
+    """What Signals of this process say, when nothing waits."""
+    changed = threading.Event()
+    signals = Signals(changed.set)
+    for order in orders:
+        signals.take(order)
+    while True:
+        assert changed.wait(10)
+        changed.clear()
+        found = signals.with_verdicts(Frame(host=Host(name="here"), time=0.0)).verdicts
+        if {one.order for one in found} == {one.order for one in orders} and all(
+            one.outcome != "waiting" for one in found
+        ):
+            return list(found)
+
+
+def in_child(prepare: Callable[[], object], order: Signal) -> list[Json]:
+    """The same in a process that `prepare` changes first."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            prepare()
+            os.write(write, json.dumps([[one.outcome, one.words] for one in in_process(order)])
+                     .encode())  # fmt: skip
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read, "rb") as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    result: list[Json] = json.loads(text)
+    return result
+
+
+@ROOT
+def test_not_permitted(start: Start) -> None:
+    """The log of root is not ours to write to, either: that is said, and stops nothing."""
+    program = start(READY)
+    pid = program.pid
+    order = Signal("a", (Target(**target(pid)),), 15, 1.0)
+    [(outcome, words)] = in_child(lambda: os.setuid(NOBODY), order)
+    assert outcome == "not_permitted"
+    assert f"not permitted; this would do it: sudo kill -TERM {pid}" in words
+    assert "(not in the audit log: Permission denied)" in words
+    assert program.poll() is None
+
+
+def test_without_pidfd_nothing_is_sent(start: Start) -> None:
+    """A kernel before Linux 5.3, by a seccomp filter that answers ENOSYS."""
+    program = start(READY)
+    order = Signal("a", (Target(**target(program.pid)),), 15, 1.0)
+    [(outcome, words)] = in_child(_without_pidfd_open, order)
+    assert (outcome, words) == (
+        "refused", "gputop signals through pidfd_open, which takes Linux 5.3",
+    )  # fmt: skip
+    assert program.poll() is None
+
+
+def _without_pidfd_open() -> None:
+    load, equal, answer = 0x20, 0x15, 0x06
+    steps = [(load, 0, 0, 0), (equal, 0, 1, 434), (answer, 0, 0, 0x50000 | 38),
+             (answer, 0, 0, 0x7FFF0000)]  # fmt: skip
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+    assert libc.prctl(22, 2, program) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+
+
+# Orders
+
+
+COUNTS = "signal.signal(15, lambda *_: os.write(1, b'!')); " + READY
+
+
+def test_an_order_is_done_once(here: Machine, start: Start) -> None:
+    program = start(COUNTS, here)
+    with Agent(here) as agent:
+        agent.line()
+        order = {"order": "one", "targets": [target(program.pid)], "number": 15, "grace": 0.1}
+        agent.ask("signal", **order)
+        [told] = verdicts_of(agent, "one")
+        agent.ask("signal", **order)
+        verdict(agent, target(program.pid), number=9)
+        assert [one["order"] for one in agent.refresh()["verdicts"]].count("one") == 1
+    assert told["outcome"] == "ignored"
+    assert program.stdout
+    assert program.stdout.read() == b"!"
+
+
+def test_signals_do_not_wait_for_a_gpu_that_hangs(here: Machine) -> None:
+    pid = here.spawn("train", ["python", "train.py"], gpu=1, used=GIB)
+    with Agent(here, interval=0.2) as agent:
+        ours = target(pid)
+        agent.line()
+        here.hang(gpu=0)
+        told = verdict(agent, ours)
+    assert (told["outcome"], told["freed"]) == ("exited", [{"gpu_uuid": "GPU-1", "bytes": GIB}])
+
+
+def test_fifty_at_once(here: Machine) -> None:
+    for n in range(50):
+        here.spawn(f"rank{n}", ["python", "rank.py", str(n)], gpu=n % 2, used=GIB)
+    with Agent(here) as agent:
+        agent.line()
+        pids = list(here.pids.values())
+        told = verdicts_of(agent, send(agent, *map(target, pids)))
+    assert [one["pid"] for one in told] == pids
+    assert {one["outcome"] for one in told} == {"exited"}
+    assert sum(freed["bytes"] for one in told for freed in one["freed"]) == 50 * GIB
+
+
+LAUNCHER = """
+import subprocess
+def start(code):
+    return subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE)
+loader = "print('.', flush=True); import sys; sys.stdin.read()"
+rank = f'''
+import subprocess, sys
+loaders = [subprocess.Popen([sys.executable, '-c', {loader!r}], stdout=subprocess.PIPE)
+           for _ in '12']
+for one in loaders: one.stdout.readline()
+print('.', flush=True)
+sys.stdin.read()
+'''
+ranks = [start(rank) for _ in '12']
+for one in ranks: one.stdout.readline()
+"""
+
+
+def test_a_process_with_its_descendants(here: Machine, start: Start) -> None:
+    """The shape of torchrun: a launcher, ranks, data loaders. It gets the signal first."""
+    program = start(f"exec({LAUNCHER!r}); {READY}", here)
+    with Agent(here) as agent:
+        agent.line()
+        [*listed] = verdicts_of(agent, send(agent, target(program.pid), number=0, descendants=True))
+        assert [one["outcome"] for one in listed] == ["alive"] * 7
+        ranks = _children(program.pid)
+        assert [one["pid"] for one in listed[:3]] == [program.pid, *ranks]
+        loaders = {one for rank in ranks for one in _children(rank)}
+        assert {one["pid"] for one in listed[3:]} == loaders
+        frozen = [{name: one[name] for name in ("pid", "start_time")} for one in listed]
+        told = verdicts_of(agent, send(agent, *frozen, number=9))
+    assert [one["pid"] for one in told] == [one["pid"] for one in listed]
+    assert {one["outcome"] for one in told} <= {"exited", "gone", "zombie"}
+    assert all(gone(one["pid"]) for one in listed)
+
+
+def test_no_more_than_two_hundred_verdicts_are_kept(here: Machine) -> None:
+    with Agent(here) as agent:
+        agent.line()
+        nobody = [{"pid": 5_000_000 + n, "start_time": 1.0} for n in range(150)]
+        send(agent, *nobody)
+        last = send(agent, *nobody)
+        verdicts_of(agent, last)
+        told = agent.refresh()["verdicts"]
+    assert len(told) == 200
+    assert sum(one["order"] == last for one in told) == 150
+
+
+# The audit log
+
+
+def test_the_audit_log(here: Machine, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 50000 192.0.2.1 22")
+    here.env.update(XDG_STATE_HOME=str(state.parents[1]), SSH_CONNECTION="192.0.2.7 5 192.0.2.1 22")
+    pid = here.spawn("evil", ['evil\n\x1b[2J\u202e{"pid": 1}', "\udcff"], used=GIB)
+    with Agent(here) as agent:
+        agent.line()
+        verdict(agent, target(pid), number=0)
+        verdict(agent, target(pid))
+        verdict(agent, {"pid": 0, "start_time": None})
+    lines = state.read_text(encoding="utf-8").splitlines()
+    assert stat.S_IMODE(state.stat().st_mode) == 0o600
+    sent, ended, refused = (json.loads(line) for line in lines)
+    assert (sent["verdict"], ended["verdict"], refused["verdict"]) == ("sent", "exited", "refused")
+    assert set(sent) == {"time", "uid", "login", "client", "pid", "start_time", "command", "user",
+                         "signal", "verdict", "seconds"}  # fmt: skip
+    assert (sent["pid"], sent["signal"], sent["uid"]) == (pid, "SIGTERM", os.getuid())
+    assert sent["client"] == "192.0.2.7"
+    assert sent["time"].endswith("+00:00")
+    assert "\x1b" not in sent["command"]
+    assert audit_path() == state
+
+
+# Nobody else
+
+
+def test_the_number_may_change_hands_between_the_look_and_the_signal() -> None:
+    """And within one tick of the clock, where the start time does not tell them apart."""
+    with subprocess.Popen(["sleep", "999"]) as victim:
+        held = Pinned(Target(**target(victim.pid)), set())
+        victim.kill()
+    bystander = start_as(victim.pid, ["sleep", "999"])
+    try:
+        for number in (0, 1, 9, 15):
+            with pytest.raises(NotSentError, match="it had ended before"):
+                held.send(number)
+        assert bystander.poll() is None
+        assert (held.ended, held.reaped) == (True, True)
+    finally:
+        held.close()
+        bystander.kill()
+        bystander.wait()
+
+
+class Duel:
+    """A process that is meant, and the one that may take its number."""
+
+    def __init__(self) -> None:
+        self.victim = subprocess.Popen(["sleep", "999"])
+        self.pid = self.victim.pid
+        self.target = target(self.pid)
+        self.bystander: subprocess.Popen[bytes] | None = None
+
+    def swap(self) -> None:
+        """End it, and give its number away. A forked child has its signals blocked at once."""
+        self.victim.kill()
+        self.victim.wait()
+        last = Path("/proc/sys/kernel/ns_last_pid")
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            last.write_text(str(self.pid - 1))
+            self.bystander = subprocess.Popen(["sleep", "999"])
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+    def hit(self) -> bool:
+        """Whether the bystander got a signal: it waits, since all are blocked, or has killed it."""
+        if self.bystander is None:
+            return False
+        status = Path(f"/proc/{self.bystander.pid}/status").read_text()
+        pending = [line.split()[1] for line in status.splitlines() if "Pnd:" in line]
+        return self.bystander.poll() is not None or set(pending) != {"0" * 16}
+
+    def end(self) -> None:
+        for one in (self.victim, self.bystander):
+            if one is not None:
+                one.kill()
+                one.wait()
+
+
+@ROOT
+@pytest.mark.timeout(120)
+def test_a_bystander_is_never_hit(here: Machine) -> None:
+    """Processes end, and their numbers change hands, before, while and after they are signalled."""
+    chance = random.Random(7)
+    kept = 0
+    try:
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(os.getpid()))
+    except OSError:
+        pytest.skip("process numbers cannot be chosen here")
+    with Agent(here) as agent:
+        agent.line()
+        for _ in range(40):
+            duels = [Duel() for _ in range(10)]
+            _until_older([duel.pid for duel in duels])
+            early, late = chance.sample(duels, 4), chance.sample(duels, 4)
+            for duel in early:
+                duel.swap()
+            number = chance.choice([1, 9, 10, 15, 34])
+            chance.shuffle(duels)
+            order = send(agent, *(duel.target for duel in duels), number=number, grace=0.05)
+            for duel in late:
+                if duel.bystander is None:
+                    duel.swap()
+            for duel in duels:
+                if duel not in late:
+                    duel.victim.wait()
+            told = {one["pid"]: one["outcome"] for one in verdicts_of(agent, order)}
+            assert [duel.pid for duel in duels if duel.hit()] == []
+            same = [duel for duel in early if duel.bystander and duel.bystander.pid == duel.pid]
+            assert {told[duel.pid] for duel in same} <= {"identity_changed"}
+            kept += len(same)
+            for duel in duels:
+                duel.end()
+    assert kept > 100
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("TERM", 15), ("sigterm", 15), ("15", 15), ("SIGKILL", 9), ("RTMIN+3", signal.SIGRTMIN + 3),
+     ("FOO", None), ("0", None), ("-9", None), ("999", None), ("", None), ("32", None)],
+)  # fmt: skip
+def test_signals_by_name_and_number(text: str, number: int | None) -> None:
+    assert signal_number(text) == number
+
+
+def test_every_signal_has_a_name_that_is_read_back() -> None:
+    numbers: Sequence[int] = sorted(signal.valid_signals())
+    assert [signal_number(signal_name(number)) for number in numbers] == list(numbers)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, unshare")
+def test_a_pid_of_another_namespace_is_left_alone(here: Machine) -> None:
+    """In a container: the driver tells 2, and an innocent process is called so there."""
+    here.change(gpu=0, compute=[{"pid": 2, "used": GIB}])
+    script = 'sleep 99 & "$0" -m gputop kill 2 --yes --json; kill -0 $! && echo $! lives'
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script, sys.executable]
+    done = here.run(command)
+    line, lives = done.stdout.splitlines()
+    assert lives == "2 lives"
+    assert json.loads(line)["verdicts"][0]["verdict"] == "other_namespace"
+    assert "signal it on the host" in done.stderr
