@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
+from gputop.model.filter import parse
 from gputop.model.frame import Frame, Gpu, ProcessKey
 from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import PROCESS, ProcessRow
 
 RowKey = tuple[ProcessKey, str | None, int | None, int | None]
 """Identity of a row: the process, and the GPU or MIG instance it is on."""
-
-_GPU_WORD = re.compile(r"gpu:?([0-9]+)\Z", re.ASCII)
 
 
 def rows(frame: Frame, names: LogicalNames | None = None) -> list[ProcessRow]:
@@ -49,24 +47,9 @@ def ordered(found: Sequence[ProcessRow], metric_id: str, descending: bool) -> li
 
 
 def matching(found: Iterable[ProcessRow], text: str) -> list[ProcessRow]:
-    """The rows that every word of `text` fits: a part of the user, the command or the pid, or the
-    number of a GPU (`gpu:1`). Letter case is ignored."""
-    tests = [_test(word) for word in text.casefold().split()]
-    return [row for row in found if all(test(row) for test in tests)]
-
-
-def _test(word: str) -> Callable[[ProcessRow], bool]:
-    if match := _GPU_WORD.match(word):
-        index = match[1].lstrip("0") or "0"
-        return lambda row: row.gpu is not None and str(row.gpu.index) == index
-    return lambda row: (
-        word in _haystack(row) or (row.gpu is not None and word == str(row.gpu.index))
-    )
-
-
-def _haystack(row: ProcessRow) -> str:
-    process = row.process
-    return f"{process.user or ''}\n{process.pid}\n{process.command or ''}".casefold()
+    """The rows that fit a filter; its language is described in `model.filter`. FilterError."""
+    fits = parse(text)
+    return [row for row in found if fits(row)]
 
 
 def _place(row: ProcessRow) -> tuple[int, int, int, int]:
