@@ -39,6 +39,7 @@ _EXAMPLES = {
 _HINTS = {
     "tf-logical": "write it as 0:2048,2048; 1:1024",
     "fraction": "a number above 0 and at most 1",
+    "request": "write cuda:2 or /device:GPU:2",
 }
 _MORE = 4
 """Lines of what is to be said, at the least."""
@@ -74,9 +75,9 @@ class MappingScreen(AskingScreen):
 
     AUTO_FOCUS = "LogicalTable"
 
-    def __init__(self, inquiry: Inquiry) -> None:
+    def __init__(self, inquiry: Inquiry, interval: float, paused: bool) -> None:
         super().__init__(inquiry)
-        self._errors: dict[str, str] = {}
+        self._start = (interval, paused)
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -108,7 +109,7 @@ class MappingScreen(AskingScreen):
 
     def on_mount(self) -> None:
         """The answer is there already."""
-        self.query_one(Heading).show_frame(self.inquiry.frame, 1.0, False)
+        self.query_one(Heading).show_frame(self.inquiry.frame, *self._start)
         self.call_after_refresh(self.show_answer)
 
     def on_resize(self) -> None:
@@ -180,7 +181,7 @@ class MappingScreen(AskingScreen):
             return
         self._say_error(name, "")
         self.inquiry.fields = fields
-        self.inquiry.ask(layers=layers, request=fields["request"])
+        self.inquiry.ask(layers=layers)
 
     def _say_error(self, name: str, message: str) -> None:
         text = Lines.glyphs.text(printable(message, 200))
@@ -223,4 +224,5 @@ def _layers(fields: dict[str, str]) -> Layers:
     except ValueError as error:
         raise UsageError(str(error)) from None
     logical = [one.strip() for one in fields["tf-logical"].split(";") if one.strip()]
-    return read_layers(fields["tf-visible"] or None, logical, fraction)
+    device = fields["request"] or None
+    return read_layers(fields["tf-visible"] or None, logical, fraction, device=device)

@@ -9,7 +9,7 @@ from gputop.model.enumeration import Device
 from gputop.model.frame import Frame
 from gputop.model.frameworks import MAIN, device_name
 from gputop.model.question import by_severity, name_of, reasons, who_is_on
-from gputop.model.selections import layer_lines
+from gputop.model.selections import Layers, layer_lines
 from gputop.model.text import GIB, printable, short_name, three_digits
 from gputop.model.visibility import Mapping, normalize_bus_id
 from gputop.tui.glyphs import Glyphs
@@ -22,6 +22,8 @@ _LITTLE_FREE = 0.05
 _WIDE = 100
 """Cells from which there is room for bus ids."""
 _CERTAINTY_ROLES = {"exact": "good", "expected": "text", "predicted": "notice", "unknown": "alarm"}
+_EVIDENCE_ROLES = {"contradicted": "alarm", "ambiguous": "notice", "inferred": "notice",
+                   "unread": "quiet"}  # fmt: skip
 _SEVERITY_ROLES = {"error": "alarm", "warning": "notice", "info": "quiet"}
 Line = list[Piece]
 
@@ -35,7 +37,11 @@ def certainty(mapping: Mapping) -> Piece:
 
 def state(inquiry: Inquiry) -> Piece:
     """How far the answer can be trusted, and what the driver says of it."""
-    verdict = inquiry.answer.verdict
+    verdict = inquiry.verdict
+    if inquiry.followed is not None:
+        kind = inquiry.followed.mapping.evidence.kind
+        role = _EVIDENCE_ROLES.get(kind)
+        return certainty(inquiry.mapping) if role is None else (kind, role)
     if inquiry.asking:
         return "asking the driver...", "notice"
     if verdict is not None and verdict.ok:
@@ -45,8 +51,15 @@ def state(inquiry: Inquiry) -> Piece:
     return certainty(inquiry.mapping)
 
 
-def variable(mapping: Mapping) -> str:
-    """The variable as it is set, harmless to print."""
+def variable(inquiry: Inquiry) -> str:
+    """The variable as it is set, harmless to print; of a process, whose it is."""
+    mapping, followed = inquiry.mapping, inquiry.followed
+    if followed is not None and followed.mapping.unread:
+        return f"{followed.label} {followed.mapping.unread}"
+    return f"{followed.label if followed else ''} {_value(mapping)}".lstrip()
+
+
+def _value(mapping: Mapping) -> str:
     if mapping.value is None:
         return "CUDA_VISIBLE_DEVICES is unset"
     return f"CUDA_VISIBLE_DEVICES={printable(mapping.value, 256)}"
@@ -98,7 +111,8 @@ def absent(mapping: Mapping) -> Line:
 
 def summed_up(inquiry: Inquiry, glyphs: Glyphs) -> Iterator[Line]:
     """What there is to say besides the devices, what matters most first."""
-    mapping, verdict = inquiry.mapping, inquiry.answer.verdict
+    mapping = inquiry.mapping
+    verdict = inquiry.verdict and (inquiry.answer.surprise or inquiry.verdict)
 
     def line(mark: str, role: str, text: str, quiet: bool = False) -> Line:
         words = glyphs.text(printable(text, 400))
@@ -109,7 +123,12 @@ def summed_up(inquiry: Inquiry, glyphs: Glyphs) -> Iterator[Line]:
         words = glyphs.text(printable(verdict.reason, 400))
         yield [(f"  {glyphs.warning} ", role), (words, role)]
     advice = by_severity(inquiry.advice)
-    for message in reasons(inquiry.answer, advice):
+    if inquiry.followed is not None:
+        process = inquiry.followed.mapping
+        yield from (
+            line("", "text", one) for one in (process.evidence.because, process.reach) if one
+        )
+    for message in reasons(inquiry.answer, advice) if inquiry.followed is None else ():
         yield line(f"{glyphs.warning} ", "alarm", message)
     for one in advice:
         mark = glyphs.separator if one.severity == "info" else glyphs.warning
@@ -117,8 +136,10 @@ def summed_up(inquiry: Inquiry, glyphs: Glyphs) -> Iterator[Line]:
     said = any(entry.message == mapping.because for entry in mapping.entries)
     if not said and (mapping.visible is None or mapping.certainty == "expected"):
         yield line("", "text", mapping.because, quiet=True)
-    for text in layer_lines(mapping, inquiry.inventory, inquiry.question.layers):
-        yield line("", "text", text)
+    layers = Layers() if inquiry.followed else inquiry.question.layers
+    for text in layer_lines(mapping, inquiry.inventory, layers):
+        if not any(one.message in text for one in inquiry.answer.missed):
+            yield line("", "text", text)
 
 
 def hidden(mapping: Mapping, glyphs: Glyphs) -> Iterator[Line]:
@@ -145,7 +166,7 @@ def suggestion(inquiry: Inquiry, offer: str | None, glyphs: Glyphs) -> Iterator[
         name, offered = name_of(gpu, inquiry.answer), (offer or "").rpartition(",")[2]
         takes = offered in (name, gpu.uuid, inquiry.answer.ranks.get(gpu.index))
         name = offered if takes else name
-        index = "" if name == str(gpu.index) else f"GPU {gpu.index}, "
+        index = "" if name == str(gpu.index) else f"GPU {gpu.index} as "
         tail = " (Tab takes it)" if takes else ""
         which = f"{index}{glyphs.text(printable(name))}"
         yield [("  free: ", "good"), (which, "text"), (tail, "quiet")]
@@ -168,7 +189,9 @@ class MappingLine(Lines):
     def pieces(self, y: int) -> Iterable[Piece]:
         """The rule with variable, devices, how much advice there is, and certainty."""
         line, mapping = self.glyphs.rule, self._inquiry.mapping
-        name = cut(self.glyphs.text(variable(mapping)), self.size.width // 2, self.glyphs.ellipsis)
+        name = cut(
+            self.glyphs.text(variable(self._inquiry)), self.size.width // 2, self.glyphs.ellipsis
+        )
         left: Line = [(f"{line} ", "track"), (name, "heading"), (f" {line * 2} ", "track")]
         if mapping.order is not None:
             order = self.glyphs.text(printable(mapping.order, 14))
@@ -264,7 +287,8 @@ class MappingResult(Table[Line]):
             yield from _wrapped(line, self.size.width)
         if self.with_devices:
             yield from hidden(mapping, self.glyphs)
-        yield from suggestion(inquiry, offer, self.glyphs)
+        if inquiry.followed is None:
+            yield from suggestion(inquiry, offer, self.glyphs)
 
     def _device(self, k: int, device: Device, frame: Frame) -> Line:
         torch, tensorflow = (device_name(framework, k) for framework in MAIN)

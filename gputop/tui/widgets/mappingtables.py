@@ -107,7 +107,7 @@ class PlaceTable(Table[Place]):
 
     def _device(self, rank: int) -> Column[Place]:
         wanted = max((len(_device(place)) for place in self._rows), default=0)
-        width = max(6, min(wanted, 34 if self.size.width >= 120 else 22))
+        width = max(6, min(wanted, 34 if self.size.width >= 120 else 28))
         return self._text("device", "DEVICE", width, width, rank, _device)
 
     def _room(self, rank: int) -> list[Column[Place]]:
