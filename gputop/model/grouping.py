@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from gputop.model.frame import Process
+from gputop.model.frame import Gpu, Process
 from gputop.model.metrics import PROCESS, ProcessRow
 from gputop.model.query import by_value
 from gputop.model.text import MISSING, short_command
@@ -51,6 +51,21 @@ class View:
         if self.whose and row.process.user not in self.whose:
             return False
         return self.gpu is None or (row.gpu is not None and row.gpu.key == self.gpu)
+
+    def after(self, me: str | None) -> View:
+        """The next one of all users, one's own processes (None: of nobody), a line a user."""
+        if self.shape == "users":
+            return replace(self, shape="flat", whose=())
+        if self.whose or me is None:
+            return replace(self, shape="users", whose=())
+        return replace(self, whose=(me,))
+
+    def words(self, gpus: Iterable[Gpu]) -> str:
+        """What it shows, as `of alice, on GPU 3, tree`; nothing for all."""
+        words = [f"of {user or 'unknown users'}" for user in self.whose]
+        words += [f"on GPU {gpu.index}" for gpu in gpus if gpu.key == self.gpu]
+        words += {"flat": [], "tree": ["tree"], "users": ["by user"]}[self.shape]
+        return ", ".join(words)
 
     def lines(
         self,
@@ -122,7 +137,7 @@ class _Forest:
         members = [entry.row for pid in pids for entry in self._family(pid)]
         process = self._own[pids[0]][0].row.process
         script = short_command(process.command).split(" ")[0]
-        command = f"{len(pids)} x {script}, which it started"
+        command = f"children: {len(pids)} x {script}"
         total = _total(members, process.parent or 0, command)
         blocks = [block for pid in pids for block in self._process(pid, 1)]
         return self._group(Entry(total, key, tuple(members)), blocks)

@@ -62,7 +62,7 @@ class MainScreen(ViewScreen):
         _key("v", "verify", "Verify", "Ask the CUDA driver what the value means", group="Mapping"),
         _key("y", "copy", "Copy", "Copy the export line (OSC 52)", group="Mapping"),
         _key("M", "whole", "Whole mapping", "The mapping on the whole screen", group="Mapping"),
-        _key("escape", "back", "Back", "Untag, close, deselect, all GPUs, no filter", group="Screen"),
+        _key("escape", "back", "Back", "Untag, close, deselect, all, no filter", group="Screen"),
     ]  # fmt: skip
 
     AUTO_FOCUS = "#processes"

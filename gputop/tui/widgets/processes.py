@@ -110,13 +110,8 @@ class ProcessTable(Table[Entry]):
         return None
 
     def go_round(self) -> None:
-        """Round: all, mine, by user."""
-        if self.view.shape == "users":
-            self._look(replace(self.view, shape="flat", whose=()))
-        elif self.view.whose or self._me is None:
-            self._look(replace(self.view, shape="users", whose=()))
-        else:
-            self._look(replace(self.view, whose=(self._me,)))
+        """All, mine, by user."""
+        self._look(self.view.after(self._me))
 
     def toggle_tree(self) -> None:
         """Folded under the parents, or not."""
@@ -129,7 +124,7 @@ class ProcessTable(Table[Entry]):
 
     def only_gpu(self, key: str) -> None:
         """The processes of one GPU."""
-        self._look(replace(self.view, gpu=key), View())
+        self._look(replace(self.view, gpu=key), replace(self.view, gpu=None))
 
     def open(self) -> bool:
         """Open or close the group under the cursor; whether there is one."""
@@ -235,34 +230,33 @@ class ProcessTable(Table[Entry]):
         label = PROCESS[self.sort_id].label
         mark = self.glyphs.descending if self.descending else self.glyphs.ascending
         left: list[Piece] = [(f"{line} ", "track")]
-        if self.above:
-            left += [(f"{self.above} ", "notice"), (f"{line * 2} ", "track")]
-        left.append(("Processes ", "heading"))
-        most = max(8, self.size.width // 3)
-        for text in self._said():
-            said = cut(self.glyphs.text(text), most, self.glyphs.ellipsis)
-            left += [(f"{line * 2} ", "track"), (f"{said} ", "notice")]
+        for text, role in self._said():
+            left += [(f"{text} ", role), (f"{line * 2} ", "track")]
         right: list[Piece] = [
             (f" sort: {label} {mark} ", "quiet"),
             (line * 2, "track"),
             (f" {place} ", "quiet"),
             (line, "track"),
         ]
-        pieces = spread(left, right, self.size.width, line)
+        pieces = spread(left[:-1], right, self.size.width, line)
         return [(text, "track" if text.strip(line) == "" else role) for text, role in pieces]
 
-    def _said(self) -> Iterable[str]:
-        """What the rule says of tags, view and filter."""
-        if tagged := len(self.tagged):
-            yield f"{tagged} tagged"
-        words = [f"of {user or 'unknown users'}" for user in self.view.whose]
-        gpus = self._frame.gpus if self._frame else ()
-        words += [f"on GPU {gpu.index}" for gpu in gpus if gpu.key == self.view.gpu]
-        words += {"flat": [], "tree": ["tree"], "users": ["by user"]}[self.view.shape]
-        if words:
-            yield ", ".join(words)
-        if self.filter:
-            yield f"filter: {self.filter}"
+    def _said(self) -> Iterable[Piece]:
+        """What the rule says of the pane above, of tags, view and filter."""
+        tagged = len(self.tagged)
+        texts = (
+            (self.above, "notice"),
+            ("Processes", "heading"),
+            (f"{tagged} tagged" if tagged else "", "notice"),
+            (self.view.words(self._frame.gpus if self._frame else ()), "notice"),
+            (self.filter and f"filter: {self.filter}", "notice"),
+        )
+        most = max(16, self.size.width // 3 + 8)
+        return [
+            (cut(self.glyphs.text(text), most, self.glyphs.ellipsis), role)
+            for text, role in texts
+            if text
+        ]
 
     def _look(self, view: View, before: View | None = None) -> None:
         """Another view; Esc leads from it to the one `before`."""
@@ -277,11 +271,8 @@ class ProcessTable(Table[Entry]):
 
     def _arrange(self) -> None:
         """The lines of now: of those that fit, in order."""
-        found = (
-            [*self._every, *map(_past, self._finished.ended)]
-            if self._with_finished
-            else self._every
-        )
+        past = map(_past, self._finished.ended) if self._with_finished else ()
+        found = [*self._every, *past]
         if self.filter:
             fits = parse(self.filter)
             found = [entry for entry in found if fits(entry.row)]
