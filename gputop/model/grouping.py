@@ -95,8 +95,8 @@ def _by_user(rows: Iterable[ProcessRow]) -> Iterable[Entry]:
     for user, members in of.items():
         processes = len(_distinct(members))
         gpus = sorted({row.gpu.index for row in members if row.gpu is not None})
-        where = f" on GPU {','.join(map(str, gpus))}" if gpus else ""
-        command = f"{processes} process{'es' * (processes != 1)}{where}"
+        where = f"GPU {','.join(map(str, gpus))}: " if gpus else ""
+        command = f"{where}{processes} process{'es' * (processes != 1)}"
         total = _total(members, 0, command)
         yield Entry(total, ("user", user), tuple(members))
 
@@ -137,7 +137,7 @@ class _Forest:
         members = [entry.row for pid in pids for entry in self._family(pid)]
         process = self._own[pids[0]][0].row.process
         script = short_command(process.command).split(" ")[0]
-        command = f"children: {len(pids)} x {script}"
+        command = f"{len(pids)} x {script}, children of this PID"
         total = _total(members, process.parent or 0, command)
         blocks = [block for pid in pids for block in self._process(pid, 1)]
         return self._group(Entry(total, key, tuple(members)), blocks)

@@ -25,7 +25,7 @@ def rows(frame: Frame, names: LogicalNames | None = None) -> list[ProcessRow]:
         start = process.start_time
         age = None if start is None else max(0.0, frame.time - start)
         found.append(ProcessRow(process, gpus.get(process.gpu_uuid), age, names))
-    found.sort(key=_place)
+    found.sort(key=place)
     return found
 
 
@@ -63,7 +63,8 @@ def matching(found: Iterable[ProcessRow], text: str) -> list[ProcessRow]:
     return [row for row in found if fits(row)]
 
 
-def _place(row: ProcessRow) -> tuple[int, int, int, int]:
+def place(row: ProcessRow) -> tuple[int, int, int, int]:
+    """The order of `rows`."""
     process = row.process
     return (
         row.gpu.index if row.gpu else -1,

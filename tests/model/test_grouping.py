@@ -55,7 +55,7 @@ def test_ranks_of_a_launcher_are_one_line_with_totals() -> None:
     assert (total.pid, total.user, total.gpu_memory) == (50, "alice", 208)
     assert (total.sm_utilization, total.cpu, total.rss) == (0.75, 1.5, 2 * GIB)
     assert (line.row.gpu, line.row.age, line.note) == (None, 1799.0, "[+]")
-    assert total.command == "children: 2 x train.py"
+    assert total.command == "2 x train.py, children of this PID"
     assert told(opened(TREE, entries(*ranks))) == [
         (0, 50, 3),
         (1, 102, 1),
@@ -124,9 +124,9 @@ def test_a_line_a_user() -> None:
     found.append(found[0]._replace(ended=True))
     lines = USERS.lines(found, BY_MEMORY)
     assert [(line.row.process.user, line.row.process.command) for line in lines] == [
-        ("bob", "1 process on GPU 1"),
-        ("alice", "2 processes on GPU 0,2"),
-        (None, "1 process on GPU 1"),
+        ("bob", "GPU 1: 1 process"),
+        ("alice", "GPU 0,2: 2 processes"),
+        (None, "GPU 1: 1 process"),
     ]
     assert [PROCESS["gpu_memory"].text(line.row) for line in lines] == ["20", "11", "-"]
     assert lines[1].row.age == 1000.0

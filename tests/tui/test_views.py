@@ -40,8 +40,8 @@ async def test_u_goes_round_all_mine_by_user() -> None:
         first, second = screen.process_lines
         assert first.split()[3] == "amy"
         assert "40.0G" in first
-        assert first.endswith("2 processes on GPU 0,1")
-        assert second.endswith("1 process on GPU 1")
+        assert first.endswith("GPU 0,1: 2 processes")
+        assert second.endswith("GPU 1: 1 process")
         await screen.press("u")
         assert screen.pids == [301, 302, 303]
         assert "─ Processes ──────" in screen.text
@@ -79,10 +79,10 @@ async def test_the_tree_folds_and_enter_opens() -> None:
         await screen.press("t")
         assert "─ tree ─" in screen.text
         assert [line.split()[2] for line in screen.process_lines] == ["90", "401"]
-        assert "[+] children: 2 x t.py" in screen.process_lines[0]
+        assert "[+] 2 x t.py, children of this PID" in screen.process_lines[0]
         assert "30.0G" in screen.process_lines[0]
         await screen.press("j", "enter")
-        assert [line.split()[-1] for line in screen.process_lines] == ["t.py", "102", "101", "401"]
+        assert [line.split()[-1] for line in screen.process_lines] == ["PID", "102", "101", "401"]
         assert screen.process_lines[0].startswith("▸")
         await screen.press("j", "enter")
         assert "│" not in screen.text

@@ -226,7 +226,9 @@ class ProcessTable(Table[Entry]):
         first, last, shown = self.span
         whole = self._fitting == self._total and not self.filter
         count = f"{self._total}" if whole else f"{self._fitting} of {self._total}"
-        place = f"{first}-{last} of {count}" if last - first + 1 < shown else count
+        if last - first + 1 < shown:
+            lines = f"{first}-{last} of {shown}"
+            count = lines if count == f"{shown}" else f"{lines} ({count})"
         label = PROCESS[self.sort_id].label
         mark = self.glyphs.descending if self.descending else self.glyphs.ascending
         left: list[Piece] = [(f"{line} ", "track")]
@@ -235,7 +237,7 @@ class ProcessTable(Table[Entry]):
         right: list[Piece] = [
             (f" sort: {label} {mark} ", "quiet"),
             (line * 2, "track"),
-            (f" {place} ", "quiet"),
+            (f" {count} ", "quiet"),
             (line, "track"),
         ]
         pieces = spread(left[:-1], right, self.size.width, line)
@@ -271,8 +273,10 @@ class ProcessTable(Table[Entry]):
 
     def _arrange(self) -> None:
         """The lines of now: of those that fit, in order."""
-        past = map(_past, self._finished.ended) if self._with_finished else ()
-        found = [*self._every, *past]
+        found = self._every
+        if self._with_finished and self._finished.ended:  # where they were, among equal ones
+            found = [*found, *map(_past, self._finished.ended)]
+            found.sort(key=lambda entry: query.place(entry.row))
         if self.filter:
             fits = parse(self.filter)
             found = [entry for entry in found if fits(entry.row)]
