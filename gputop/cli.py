@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pwd
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -79,6 +80,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         "--glyphs", choices=("auto", "unicode", "ascii"), default=_DEFAULTS.glyphs,
         help="what bars are drawn with (default: what the locale can show)",
     )  # fmt: skip
+    parser.add_argument(
+        "-u", "--user", metavar="NAME",
+        help="show the processes of one user at first; 'me' for your own (u shows the others)",
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"gputop {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="")
     for name, summary in HELP.items():
@@ -116,6 +121,8 @@ def _run(options: argparse.Namespace) -> int:
         return status
     if options.watch and not options.json:
         raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
+    if options.user is not None and (options.json or options.once):
+        raise UsageError("-u is for the screen; --json | jq selects processes by their .user")
     if options.json:
         return _json(options)
     if options.once:
@@ -162,10 +169,30 @@ def _once(options: argparse.Namespace) -> int:
 
 
 def _screen(options: argparse.Namespace) -> int:
+    me = _name_of_uid(os.getuid())
+    user = me if options.user == "me" else options.user
+    if user not in (None, me) and not options.demo and not _known(user):
+        raise UsageError(f"-u {user}: there is no such user here; `getent passwd` lists them")
+    settings = Settings(options.interval, options.theme, options.glyphs, user, me)
     with _source(options, options.interval) as source:  # the agent starts before Textual's import
         from gputop.tui.app import run
 
-        return run(source, Settings(options.interval, options.theme, options.glyphs))
+        return run(source, settings)
+
+
+def _name_of_uid(uid: int) -> str:
+    """As the agent names users: the number where there is no name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _known(user: str) -> bool:
+    try:
+        return user.isdecimal() or bool(pwd.getpwnam(user))
+    except (KeyError, ValueError):
+        return False
 
 
 @contextmanager

@@ -19,3 +19,7 @@ class Settings:
     """Seconds between two frames."""
     theme: str = "ansi-dark"
     glyphs: GlyphChoice = "auto"
+    user: str | None = None
+    """Whose processes are shown at first; None for everybody's."""
+    me: str | None = None
+    """Whose the own processes are."""

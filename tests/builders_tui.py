@@ -228,10 +228,11 @@ async def shown(
     size: tuple[int, int] = (120, 40),
     theme: str = "ansi-dark",
     interval: float = 1.0,
+    settings: Settings | None = None,
 ) -> AsyncIterator[Screenful]:
     """The app on a screen of a size, with a frame."""
     source = Silence()
-    app = GputopApp(source, Settings(theme=theme, interval=interval))
+    app = GputopApp(source, settings or Settings(theme=theme, interval=interval))
     app.animation_level = "none"  # as `manners.run` has it
     async with app.run_test(size=size) as pilot:
         await pilot.pause()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
+from gputop.model.filter import parse
 from gputop.model.frame import Frame, Gpu, ProcessKey
 from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import PROCESS, ProcessRow
 
+R = TypeVar("R")
+
 RowKey = tuple[ProcessKey, str | None, int | None, int | None]
 """Identity of a row: the process, and the GPU or MIG instance it is on."""
-
-_GPU_WORD = re.compile(r"gpu:?([0-9]+)\Z", re.ASCII)
 
 
 def rows(frame: Frame, names: LogicalNames | None = None) -> list[ProcessRow]:
@@ -24,52 +25,46 @@ def rows(frame: Frame, names: LogicalNames | None = None) -> list[ProcessRow]:
         start = process.start_time
         age = None if start is None else max(0.0, frame.time - start)
         found.append(ProcessRow(process, gpus.get(process.gpu_uuid), age, names))
-    found.sort(key=_place)
+    found.sort(key=place)
     return found
 
 
-def row_key(frame: Frame, row: ProcessRow) -> RowKey:
-    """What stays the same while the row moves."""
-    process = row.process
-    return (
-        frame.key(process),
-        process.gpu_uuid,
-        process.gpu_instance,
-        process.compute_instance,
-    )
+def row_keys(frame: Frame, found: Iterable[ProcessRow]) -> list[RowKey]:
+    """What of each row stays the same while it moves."""
+    boot = frame.host.boot_id
+    return [
+        (
+            ProcessKey(boot, one.pid, one.start_time),
+            one.gpu_uuid,
+            one.gpu_instance,
+            one.compute_instance,
+        )
+        for one, *_ in found
+    ]
 
 
 def ordered(found: Sequence[ProcessRow], metric_id: str, descending: bool) -> list[ProcessRow]:
     """By one metric; unknown values last either way, equal ones in the order of `rows`."""
-    read = PROCESS[metric_id].read
-    known = [row for row in found if read(row) is not None]
-    unknown = [row for row in found if read(row) is None]
-    known.sort(key=read, reverse=descending)
-    return known + unknown
+    return by_value(found, PROCESS[metric_id].read, descending)
+
+
+def by_value(found: Sequence[R], read: Callable[[R], Any], descending: bool) -> list[R]:
+    """Those with a value in its order, then those without; equal ones in the order they have."""
+    values = [read(one) for one in found]
+    known = [k for k, value in enumerate(values) if value is not None]
+    known.sort(key=values.__getitem__, reverse=descending)
+    unknown = [one for one, value in zip(found, values, strict=True) if value is None]
+    return [*(found[k] for k in known), *unknown]
 
 
 def matching(found: Iterable[ProcessRow], text: str) -> list[ProcessRow]:
-    """The rows that every word of `text` fits: a part of the user, the command or the pid, or the
-    number of a GPU (`gpu:1`). Letter case is ignored."""
-    tests = [_test(word) for word in text.casefold().split()]
-    return [row for row in found if all(test(row) for test in tests)]
+    """The rows that fit a filter; its language is described in `model.filter`. FilterError."""
+    fits = parse(text)
+    return [row for row in found if fits(row)]
 
 
-def _test(word: str) -> Callable[[ProcessRow], bool]:
-    if match := _GPU_WORD.match(word):
-        index = match[1].lstrip("0") or "0"
-        return lambda row: row.gpu is not None and str(row.gpu.index) == index
-    return lambda row: (
-        word in _haystack(row) or (row.gpu is not None and word == str(row.gpu.index))
-    )
-
-
-def _haystack(row: ProcessRow) -> str:
-    process = row.process
-    return f"{process.user or ''}\n{process.pid}\n{process.command or ''}".casefold()
-
-
-def _place(row: ProcessRow) -> tuple[int, int, int, int]:
+def place(row: ProcessRow) -> tuple[int, int, int, int]:
+    """The order of `rows`."""
     process = row.process
     return (
         row.gpu.index if row.gpu else -1,

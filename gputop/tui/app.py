@@ -82,7 +82,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self._frame: Frame | None = None
         environ = os.environ
         self._main = MainScreen(
-            environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
+            environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"), settings
         )
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

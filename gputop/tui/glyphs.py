@@ -29,6 +29,8 @@ class Glyphs:
     ascending: str
     descending: str
     cursor: str
+    tag: str
+    """Before a row that is tagged."""
     caret: str
     """Where typed text will go."""
     to: str
@@ -80,6 +82,7 @@ UNICODE = Glyphs(
     ascending="↑",
     descending="↓",
     cursor="▸",
+    tag="»",
     caret="▏",
     to="→",
     separator="·",
@@ -105,6 +108,7 @@ ASCII = Glyphs(
     ascending="^",
     descending="v",
     cursor=">",
+    tag="#",
     caret="|",
     to=">",
     separator="|",

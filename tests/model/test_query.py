@@ -65,10 +65,10 @@ def test_a_rows_key_is_the_process_and_its_place() -> None:
             process(2),
         ],
     )
-    keys = [query.row_key(here, row) for row in query.rows(here)]
+    keys = query.row_keys(here, query.rows(here))
     assert len(set(keys)) == 6
-    [later] = query.rows(frame(processes=[process(1, cpu=0.5, gpu_memory=7, command="x")]))
-    assert query.row_key(here, later) in keys
+    later = frame(processes=[process(1, cpu=0.5, gpu_memory=7, command="x")])
+    assert set(query.row_keys(later, query.rows(later))) < set(keys)
 
 
 # Order
@@ -159,7 +159,6 @@ def test_gpus_sort_by_number_and_instance() -> None:
         ("gpu:01", [13, 21]),
         ("gpu:0 bob", [12]),
         ("gpu:9", []),
-        ("gpu:", []),
         ("straße", [21]),
         ("STRASSE", [21]),
         ("[/]", [13]),

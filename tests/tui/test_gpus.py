@@ -218,5 +218,5 @@ async def test_a_gpu_that_comes_back_keeps_the_cursor() -> None:
         await screen.press("shift+tab", "down", "down")
         for frame, expected in ((at(0, 2), None), (at(0, 1, 2), 1)):
             await screen.show(frame)
-            selected = screen.gpus.selected
+            selected = screen.gpus.current
             assert (selected and selected.index) == expected

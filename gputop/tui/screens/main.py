@@ -6,19 +6,19 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
 from textual.widgets import Input
 
 from gputop.model.frame import Frame
 from gputop.model.history import History
 from gputop.model.metrics import PROCESS
+from gputop.settings import Settings
 from gputop.tui.inquiry import Followed, Inquiry
-from gputop.tui.screens.asking import AskingScreen
 from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.sort import SortScreen
+from gputop.tui.screens.views import ViewScreen
 from gputop.tui.widgets.bars import Heading, KeyLine
-from gputop.tui.widgets.editor import Editor
+from gputop.tui.widgets.filterline import FilterInput, FilterLine, FilterNote
 from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.mappingpane import MappingPane
 from gputop.tui.widgets.processes import ProcessTable
@@ -40,31 +40,19 @@ def _key(
     )  # fmt: skip
 
 
-class FilterInput(Editor):
-    """The filter, edited in the bottom line."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "drop", "Drop the filter", id="filter.drop", show=False),
-    ]
-
-    def action_drop(self) -> None:
-        """No filter, and back to the processes."""
-        self.value = ""
-        self.post_message(self.Submitted(self, ""))
-
-
-class MainScreen(AskingScreen):
+class MainScreen(ViewScreen):
     """Everything at a glance. It shows the frames that it is given and owns its keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("slash", "filter", "Filter", "Words of user, command, pid; gpu:N", group="Processes",
+        _key("slash", "filter", "Filter", "Words, gpu:1, mem>10G, !, or", group="Processes",
              label="/"),
         _key("s,f6", "sort", "Sort", "Sort by a column; again: the other way", group="Processes",
              label="s"),
         _key("I", "invert", "Invert", "Sort the other way round", group="Processes"),
         _key("c", "command", "Command", "Script first, or the whole line", group="Processes",
              label="c"),
-        _key("enter", "process", "Details", "All of the selected process", group="Processes"),
+        *ViewScreen.BINDINGS,
+        _key("enter", "process", "Details", "All of it; open the group", group="Processes"),
         _key("right", "shift(1)", "Scroll right", "Scroll the command", group="Processes"),
         Binding("left", "shift(-1)", "Scroll left", tooltip="Scroll the command back",
                 id="main.shift-back", show=False, group=Binding.Group("Processes")),
@@ -74,13 +62,14 @@ class MainScreen(AskingScreen):
         _key("v", "verify", "Verify", "Ask the CUDA driver what the value means", group="Mapping"),
         _key("y", "copy", "Copy", "Copy the export line (OSC 52)", group="Mapping"),
         _key("M", "whole", "Whole mapping", "The mapping on the whole screen", group="Mapping"),
-        _key("escape", "back", "Back", "Close, deselect, drop the filter", group="Screen"),
+        _key("escape", "back", "Back", "Untag, close, deselect, all, no filter", group="Screen"),
     ]  # fmt: skip
 
     AUTO_FOCUS = "#processes"
 
-    def __init__(self, value: str | None, order: str | None) -> None:
+    def __init__(self, value: str | None, order: str | None, settings: Settings) -> None:
         super().__init__(Inquiry(value, order))
+        self._settings = settings
         self._frame: Frame | None = None
         self._mapping_open = False
         self._following = True
@@ -91,11 +80,9 @@ class MainScreen(AskingScreen):
         """From top to bottom."""
         yield Heading(id="heading")
         yield GpuPane(id="gpus")
-        yield ProcessTable(id="processes")
+        yield ProcessTable(self._settings.me, self._settings.user, id="processes")
         yield MappingPane(self.inquiry, id="mapping")
-        with Horizontal(id="filter-line"):
-            yield KeyLine([("/", "filter")], id="filter-label")
-            yield FilterInput("", most=1024, id="filter")
+        yield FilterLine(id="filter-line")
         yield KeyLine(self._shown_keys(), id="keys")
 
     def on_mount(self) -> None:
@@ -161,10 +148,12 @@ class MainScreen(AskingScreen):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Every key filters."""
-        self.query_one(ProcessTable).filter_by(event.value)
+        self.query_one(FilterNote).say(self.query_one(ProcessTable).filter_by(event.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter, close the line."""
+        """Keep the filter, close the line; a bad one is to be mended first."""
+        if self.query_one(FilterNote).error is not None:
+            return
         self.query_one("#filter-line").display = False
         self.query_one("#keys").display = True
         self.set_focus(self.query_one(ProcessTable))
@@ -190,6 +179,8 @@ class MainScreen(AskingScreen):
     def action_process(self) -> None:
         """The page of the selected process; of none, the first in sight is selected."""
         table = self.query_one(ProcessTable)
+        if table.open():
+            return
         if table.selected is None or self._frame is None:
             table.action_move(0)
             return
@@ -235,8 +226,10 @@ class MainScreen(AskingScreen):
         self.set_focus(self.query_one(ProcessTable))
 
     def action_back(self) -> None:
-        """One step back: the editor, the mapping, the cursor, then the filter."""
+        """One step back: tags, the editor, the mapping, the cursor, the view, the filter."""
         table = self.query_one(ProcessTable)
+        if table.untag():
+            return
         if self._mapping_open:
             self._mapping_open = False
             self._lay_out()
@@ -244,7 +237,10 @@ class MainScreen(AskingScreen):
         elif self.focused is not table:
             self.query_one(GpuPane).deselect()
             self.set_focus(table)
-        elif not table.deselect():
+        elif table.current is not None:
+            table.deselect()
+        elif not table.leave_view():
+            table.deselect()
             self.query_one(FilterInput).value = ""
 
     def _shown_keys(self) -> list[tuple[str, str]]:

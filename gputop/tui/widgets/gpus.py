@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from rich.cells import cell_len
+from textual.binding import Binding, BindingType
+from textual.message import Message
 
 from gputop.model import summary
 from gputop.model.frame import Frame, Gpu
@@ -29,6 +33,16 @@ class GpuPane(Table[Gpu]):
 
     HELP = "One line a GPU. Columns appear as the terminal has room for them."
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "This GPU", id="gpus.choose", show=False),
+    ]
+
+    @dataclass
+    class Chosen(Message):
+        """Its processes are wanted."""
+
+        key: str
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._frame: Frame | None = None
@@ -45,6 +59,13 @@ class GpuPane(Table[Gpu]):
         """Another width: other columns."""
         self._fit()
         super().on_resize()
+
+    def action_choose(self) -> None:
+        """The GPU under the cursor; of none, the first in sight is selected."""
+        if self.current is None:
+            self.action_move(0)
+        else:
+            self.post_message(self.Chosen(self.current.key))
 
     @property
     def hidden(self) -> str:

@@ -2,51 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
 
 from gputop.model import query
-from gputop.model.frame import Frame
+from gputop.model.filter import FilterError, parse
+from gputop.model.finished import Ended, Finished
+from gputop.model.frame import Frame, ProcessKey
+from gputop.model.grouping import Entry, View
 from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import PROCESS, ProcessRow
-from gputop.model.text import MISSING
-from gputop.tui.themes import user_role
-from gputop.tui.widgets.columns import Column, cut, fit, heading, row
+from gputop.tui.widgets.columns import Fitted, cut, heading, row
 from gputop.tui.widgets.lines import Piece, spread
+from gputop.tui.widgets.processcolumns import ProcessColumns
 from gputop.tui.widgets.table import Table
 
-_RANKS = {
-    "gpu": 1, "cuda": 2, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3,
-    "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
-}  # fmt: skip
-_LEAST_COMMAND = 16
-_WIDE = 100
-"""Cells from which there is room for the columns that say least."""
-_WIDE_ONLY = {"type", "rss", "state"}
 _SHIFT = 16
-_MAX_USER = 16
 
 
-class ProcessTable(Table[ProcessRow]):
-    """Every process on every GPU: filtered, sorted, the cursor bound to its process."""
+class ProcessTable(Table[Entry]):
+    """Every process on every GPU: filtered, sorted, grouped, the cursor bound to its process."""
 
     HELP = "Processes with memory or work on a GPU; one on two GPUs has two rows."
 
     head_lines = 2
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(
+        self,
+        me: str | None = None,
+        user: str | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - Textual's name
+    ) -> None:
+        """`me` is whose the own processes are, `user` whose are shown at first (None: all)."""
         super().__init__(id=id)
         self.sort_id = "gpu_memory"
         self.descending = True
         self.filter = ""
-        self.full_command = False
+        self.view = View() if user is None else View(whose=(user,))
         self.above = ""
         """What the rule says of the pane above it."""
-        self._shift = 0
-        self._frame: Frame | None = None
         self.names: LogicalNames | None = None
         """What the processes of the frame call their GPUs."""
-        self._total = 0
-        self._columns: list[tuple[Column[ProcessRow], int]] = []
+        self._me = me
+        self._before = View()
+        """Where Esc leads from the view of now."""
+        self._opened: set[Hashable] = set()
+        self._tags: dict[ProcessKey, None] = {}
+        self._finished = Finished()
+        self._with_finished = True
+        self._frame: Frame | None = None
+        self._every: list[Entry] = []
+        self._total = self._fitting = 0
+        self._longest_user = 0
+        self._cells = ProcessColumns()
+        self._columns: Fitted[Entry] = []
+
+    @property
+    def selected(self) -> ProcessRow | None:
+        """The process under the cursor; None for a group, and for one that has ended."""
+        entry = self.current
+        return None if entry is None or entry.members or entry.ended else entry.row
+
+    @property
+    def tagged(self) -> list[ProcessKey]:
+        """The tagged processes that are on a GPU, in the order in which they were tagged; some
+        may not be in sight."""
+        if self._frame is None or not self._tags:
+            return []
+        there = {self._frame.key(process) for process in self._frame.processes}
+        return [key for key in self._tags if key in there]
 
     def say_above(self, text: str) -> None:
         """Say something of the pane above, in the rule between the two."""
@@ -57,6 +82,12 @@ class ProcessTable(Table[ProcessRow]):
         """Another frame."""
         self._frame = frame
         self.names = LogicalNames(frame, self.names)
+        rows = query.rows(frame, self.names)
+        keys = query.row_keys(frame, rows)
+        self._finished.take(frame, rows, keys)
+        self._every = list(map(Entry, rows, keys))
+        self._total = len(rows)
+        self._longest_user = max((len(one.user or "") for one in frame.processes), default=0)
         self._arrange()
 
     def sort_by(self, metric_id: str) -> None:
@@ -67,23 +98,89 @@ class ProcessTable(Table[ProcessRow]):
             self.sort_id, self.descending = metric_id, not PROCESS[metric_id].left
         self._arrange()
 
-    def filter_by(self, text: str) -> None:
-        """Show only rows that fit; see `query.matching`."""
+    def filter_by(self, text: str) -> FilterError | None:
+        """Show only rows that fit; a filter that says nothing is answered with what is wrong,
+        and the one before stays."""
+        try:
+            parse(text)
+        except FilterError as error:
+            return error
         self.filter = text
         self._arrange()
+        return None
+
+    def go_round(self) -> None:
+        """All, mine, by user."""
+        self._look(self.view.after(self._me))
+
+    def toggle_tree(self) -> None:
+        """Folded under the parents, or not."""
+        self._look(replace(self.view, shape="flat" if self.view.shape == "tree" else "tree"))
+
+    def toggle_finished(self) -> None:
+        """With those that have ended, or without."""
+        self._with_finished = not self._with_finished
+        self._arrange()
+
+    def only_gpu(self, key: str) -> None:
+        """The processes of one GPU."""
+        self._look(replace(self.view, gpu=key), replace(self.view, gpu=None))
+
+    def open(self) -> bool:
+        """Open or close the group under the cursor; whether there is one."""
+        entry = self.current
+        if entry is None or not entry.members:
+            return False
+        if self.view.shape == "users":
+            user = entry.row.process.user
+            self._look(replace(self.view, shape="flat", whose=(user,)), self.view)
+        else:
+            self._opened ^= {entry.key}
+            self._arrange()
+        return True
+
+    def leave_view(self) -> bool:
+        """Back to all, or to where this view was opened; whether there was one to leave."""
+        if self.view == View():
+            return False
+        self._look(self._before)
+        return True
+
+    def tag(self) -> None:
+        """Tag the process under the cursor, or all of a group, and go on to the next; again: not
+        any more. Nothing is tagged that has ended."""
+        entry = self.current
+        if entry is None:
+            self.action_move(0)
+            return
+        keys = self._processes(entry)
+        if self._tags.keys() >= set(keys):
+            for key in dict.fromkeys(keys):
+                del self._tags[key]
+        else:
+            self._tags.update(dict.fromkeys(keys))
+        self.action_move(1)
+
+    def untag(self) -> bool:
+        """Take all tags away; whether there were any."""
+        were_any = bool(self.tagged)
+        self._tags.clear()
+        self.sync()
+        return were_any
 
     def action_shift(self, direction: int) -> None:
         """Scroll the command line sideways, until the end of the longest is in sight."""
-        longest = max((len(self._command_of(row_)) for row_ in self._rows), default=0)
+        longest = max((len(self._cells.command(entry)) for entry in self._rows), default=0)
         seen = next((width for column, width in self._columns if column.id == "command"), 1)
-        self._shift = min(max(0, self._shift + direction * _SHIFT), max(0, longest - seen))
+        shift = self._cells.shift + direction * _SHIFT
+        self._cells.shift = min(max(0, shift), max(0, longest - seen))
         self._fit()
         self.sync()
 
     def action_toggle_command(self) -> None:
         """The script first, or the whole line."""
-        self.full_command = not self.full_command
-        self._shift = 0
+        self._cells.full_command = not self._cells.full_command
+        self._cells.shift = 0
         self._fit()
         self.sync()
 
@@ -93,23 +190,27 @@ class ProcessTable(Table[ProcessRow]):
         super().on_resize()
 
     def head(self, y: int) -> Iterable[Piece]:
-        """The rule with filter, order and count, then the labels."""
+        """The rule with what is shown, and the labels."""
         if y == 1:
             mark = self.glyphs.descending if self.descending else self.glyphs.ascending
             return [(" ", "quiet"), *heading(self._columns, self._gap, self.sort_id, mark)]
         return self._rule()
 
-    def row_pieces(self, row_: ProcessRow, selected: bool) -> Iterable[Piece]:
-        """One process on one GPU."""
-        role = "cursor" if selected else None
+    def row_pieces(self, row_: Entry, selected: bool) -> Iterable[Piece]:
+        """One process on one GPU, or a group."""
+        role = "cursor" if selected else "quiet" if row_.ended else None
         pieces = row(self._columns, row_, self._gap, self.glyphs.ellipsis, role)
-        lead = self.glyphs.cursor if selected else " "
-        return [(lead, role or "text"), *pieces]
+        lead, lead_role = self.glyphs.cursor if selected else " ", role or "text"
+        if self._tags and (keys := self._processes(row_)) and self._tags.keys() >= set(keys):
+            lead, lead_role = self.glyphs.tag, role or "notice"
+        return [(lead, lead_role), *pieces]
 
     def empty(self) -> Iterable[Piece]:
         """Why there is no row."""
         if self._frame is None:
             return ()
+        if self._total and self.view != View():
+            return [("  no process fits this view; Esc goes back", "quiet")]
         if self._total:
             return [("  no process fits the filter; Esc drops it", "quiet")]
         if any(gpu.processes_known is False for gpu in self._frame.gpus):
@@ -123,90 +224,75 @@ class ProcessTable(Table[ProcessRow]):
     def _rule(self) -> list[Piece]:
         line = self.glyphs.rule
         first, last, shown = self.span
-        count = f"{shown} of {self._total}" if self.filter else f"{shown}"
-        place = f"{first}-{last} of {count}" if last - first + 1 < shown else count
+        whole = self._fitting == self._total and not self.filter
+        count = f"{self._total}" if whole else f"{self._fitting} of {self._total}"
+        if last - first + 1 < shown:
+            lines = f"{first}-{last} of {shown}"
+            count = lines if count == f"{shown}" else f"{lines} ({count})"
         label = PROCESS[self.sort_id].label
         mark = self.glyphs.descending if self.descending else self.glyphs.ascending
         left: list[Piece] = [(f"{line} ", "track")]
-        if self.above:
-            left += [(f"{self.above} ", "notice"), (f"{line * 2} ", "track")]
-        left.append(("Processes ", "heading"))
-        if self.filter:
-            most = max(8, self.size.width // 3)
-            filter_text = cut(self.glyphs.text(self.filter), most, self.glyphs.ellipsis)
-            left += [(f"{line * 2} ", "track"), (f"filter: {filter_text} ", "notice")]
+        for text, role in self._said():
+            left += [(f"{text} ", role), (f"{line * 2} ", "track")]
         right: list[Piece] = [
             (f" sort: {label} {mark} ", "quiet"),
             (line * 2, "track"),
-            (f" {place} ", "quiet"),
+            (f" {count} ", "quiet"),
             (line, "track"),
         ]
-        pieces = spread(left, right, self.size.width, line)
+        pieces = spread(left[:-1], right, self.size.width, line)
         return [(text, "track" if text.strip(line) == "" else role) for text, role in pieces]
 
+    def _said(self) -> Iterable[Piece]:
+        """What the rule says of the pane above, of tags, view and filter."""
+        tagged = len(self.tagged)
+        texts = (
+            (self.above, "notice"),
+            ("Processes", "heading"),
+            (f"{tagged} tagged" if tagged else "", "notice"),
+            (self.view.words(self._frame.gpus if self._frame else ()), "notice"),
+            (self.filter and f"filter: {self.filter}", "notice"),
+        )
+        most = max(16, self.size.width // 3 + 8)
+        return [
+            (cut(self.glyphs.text(text), most, self.glyphs.ellipsis), role)
+            for text, role in texts
+            if text
+        ]
+
+    def _look(self, view: View, before: View | None = None) -> None:
+        """Another view; Esc leads from it to the one `before`."""
+        self.view, self._before = view, before or View()
+        self._arrange()
+
+    def _processes(self, entry: Entry) -> list[ProcessKey]:
+        """What a tag on an entry is put on."""
+        if entry.ended or self._frame is None:
+            return []
+        return [self._frame.key(row_.process) for row_ in entry.members or (entry.row,)]
+
     def _arrange(self) -> None:
-        """The rows of now: matching ones, in order."""
-        frame = self._frame
-        if frame is None:
-            return
-        every = query.rows(frame, self.names)
-        self._total = len(every)
-        found = query.matching(every, self.filter) if self.filter else every
-        rows = query.ordered(found, self.sort_id, self.descending)
-        keys: list[Hashable] = [query.row_key(frame, row_) for row_ in rows]
+        """The lines of now: of those that fit, in order."""
+        found = self._every
+        if self._with_finished and self._finished.ended:  # where they were, among equal ones
+            found = [*found, *map(_past, self._finished.ended)]
+            found.sort(key=lambda entry: query.place(entry.row))
+        if self.filter:
+            fits = parse(self.filter)
+            found = [entry for entry in found if fits(entry.row)]
+        if self.view.whose or self.view.gpu is not None:
+            found = [entry for entry in found if self.view.holds(entry.row)]
+        self._fitting = sum(not entry.ended for entry in found)
+        lines = self.view.lines(found, (self.sort_id, self.descending), self._opened)
         self._fit()
-        self.show(rows, keys)
+        self.show(lines, [entry.key for entry in lines])
 
     def _fit(self) -> None:
-        user = 8
-        if self._frame is not None:
-            names = (process.user or "" for process in self._frame.processes)
-            user = min(_MAX_USER, max(8, max(map(len, names), default=8)))
-        columns = [
-            self._column(metric_id, user if metric_id == "user" else metric.width)
-            for metric_id, metric in PROCESS.items()
-            if self.size.width >= _WIDE or metric_id not in _WIDE_ONLY
-        ]
-        self._columns = fit(columns, max(1, self.size.width - 1), self._gap)
+        self._columns = self._cells.fitted(
+            self.size.width, self._gap, self._longest_user, self.sort_id, self.glyphs
+        )
 
-    def _column(self, metric_id: str, width: int) -> Column[ProcessRow]:
-        metric = PROCESS[metric_id]
-        draw: Callable[[ProcessRow, int], Sequence[Piece]]
-        label = metric.label
-        if metric_id == "command":
-            least, most, draw = _LEAST_COMMAND, _LEAST_COMMAND, self._command
-            label += f" from {self._shift}" if self._shift else ""
-        else:
-            least = most = max(width, len(metric.label) + (metric_id == self.sort_id))
-            draw = self._user if metric_id == "user" else self._plain(metric_id)
-        return Column(metric_id, label, least, most, _RANKS[metric_id], draw, metric.left)
 
-    def _plain(self, metric_id: str) -> Callable[[ProcessRow, int], Sequence[Piece]]:
-        metric = PROCESS[metric_id]
-
-        def draw(row_: ProcessRow, width: int) -> Sequence[Piece]:
-            text = metric.text(row_)
-            if text == MISSING:
-                return [(self.glyphs.not_available, "quiet")]
-            return [(text, "quiet" if metric_id == "cuda" and text.isalpha() else "text")]
-
-        return draw
-
-    def _user(self, row_: ProcessRow, width: int) -> Sequence[Piece]:
-        user = row_.process.user
-        if user is None:
-            return [(self.glyphs.not_available, "quiet")]
-        return [(self.glyphs.text(user), user_role(user))]
-
-    def _command(self, row_: ProcessRow, width: int) -> Sequence[Piece]:
-        if row_.process.command is None:
-            return [("not in this /proc: another PID namespace, or it just ended", "quiet")]
-        command = (self.glyphs.text(self._command_of(row_)[self._shift :]), "text")
-        if row_.misspelt is None:
-            return [command]
-        return [(f"{self.glyphs.warning} {self.glyphs.text(row_.misspelt)} ", "notice"), command]
-
-    def _command_of(self, row_: ProcessRow) -> str:
-        if self.full_command:
-            return row_.process.command or ""
-        return PROCESS["command"].text(row_)
+def _past(one: Ended) -> Entry:
+    how = f"ended ({one.how})" if one.how else "ended"
+    return Entry(one.row, one.key, note=how, ended=True)

@@ -59,7 +59,7 @@ class Table(Lines, Generic[R], can_focus=True):
         return ()
 
     @property
-    def selected(self) -> R | None:
+    def current(self) -> R | None:
         """The row under the cursor."""
         return self._rows[self._place] if self._in_sight else None
 

@@ -1,0 +1,97 @@
+"""Processes that have left the GPUs, for a minute."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gputop.model.frame import Frame
+from gputop.model.metrics import ProcessRow
+from gputop.model.query import RowKey
+
+KEPT = 60.0
+"""Seconds of the frames' time that they are shown."""
+
+
+class Ended(NamedTuple):
+    """What was last known of a process on a GPU."""
+
+    row: ProcessRow
+    """As it was, with its greatest memory there."""
+    key: RowKey
+    at: float
+    """Time of the first frame without it."""
+    how: str = ""
+    """`SIGTERM` where a signal that gputop sent has ended it; empty where nobody knows."""
+
+
+class Finished:
+    """Compares each frame with the one before. A GPU that does not answer ends no process, and
+    neither does a process end that is on another GPU still."""
+
+    def __init__(self) -> None:
+        self.ended: list[Ended] = []
+        """Those of the last minute, in the order in which they ended."""
+        self._machine: tuple[object, ...] = ()
+        self._time: float | None = None
+        self._last: dict[RowKey, ProcessRow] = {}
+        self._peaks: dict[RowKey, int] = {}
+
+    def take(self, frame: Frame, rows: Sequence[ProcessRow], keys: Sequence[RowKey]) -> None:
+        """Another frame, its rows and their keys; the same frame twice is one."""
+        machine = (frame.host.name, frame.host.boot_id, frame.demo)
+        if machine != self._machine:
+            self.ended, self._last, self._peaks = [], {}, {}
+        elif frame.time == self._time:
+            return
+        self._machine, self._time = machine, frame.time
+        now = dict(zip(keys, rows, strict=True))
+        for key, row in now.items():
+            memory = row.process.gpu_memory
+            if memory and memory > self._peaks.get(key, 0):
+                self._peaks[key] = memory
+        self._compare(frame, now)
+
+    def _compare(self, frame: Frame, now: dict[RowKey, ProcessRow]) -> None:
+        gone = [key for key in self._last if key not in now]
+        if gone:
+            self._part(frame, now, gone)
+        self._last = now
+        self.ended = [
+            one._replace(how=one.how or _how(frame, one.key))
+            for one in self.ended
+            if 0 <= frame.time - one.at <= KEPT and one.key not in now
+        ]
+
+    def _part(self, frame: Frame, now: dict[RowKey, ProcessRow], gone: list[RowKey]) -> None:
+        """Which rows have ended, and which may come back."""
+        alive = {(row.process.pid, row.process.start_time) for row in now.values()}
+        silent = {
+            gpu.uuid: gpu.error is not None
+            or gpu.stale_for is not None
+            or gpu.processes_known is False
+            for gpu in frame.gpus
+        }
+        for key in gone:
+            row, (_, pid, start) = self._last[key], key[0]
+            if start is None and any(pid == other for other, _ in alive):
+                continue  # its start has become known, which is another key
+            if silent.get(key[1]) or {(pid, start), (pid, None)} & alive:
+                now[key] = row
+                continue
+            peak = self._peaks.pop(key, row.process.gpu_memory)
+            last = row._replace(process=replace(row.process, gpu_memory=peak), names=None)
+            self.ended.append(Ended(last, key, frame.time))
+
+
+def _how(frame: Frame, key: RowKey) -> str:
+    for verdict in frame.verdicts:
+        if (verdict.pid, verdict.start_time) == key[0][1:] and verdict.outcome == "exited":
+            try:
+                return signal.Signals(verdict.signal).name
+            except ValueError:
+                return f"signal {verdict.signal}"
+    return ""

@@ -1,0 +1,232 @@
+"""Views of the processes: some of them, a line a user, or folded under their parents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeVar
+
+from gputop.model.frame import Gpu, Process
+from gputop.model.metrics import PROCESS, ProcessRow
+from gputop.model.query import by_value
+from gputop.model.text import MISSING, short_command
+
+N = TypeVar("N", int, float)
+
+_DEEPEST = 8
+"""Levels of a tree; what is deeper stands on the last."""
+
+
+class Entry(NamedTuple):
+    """A line of the table."""
+
+    row: ProcessRow
+    """What it shows; of a group the totals of what is known, pid 0 if it is no process."""
+    key: Hashable
+    """Its identity, whatever moves."""
+    members: tuple[ProcessRow, ...] = ()
+    """What a group stands for; empty for a process."""
+    note: str = ""
+    """What is said before the command."""
+    depth: int = 0
+    last: bool = False
+    """It is the last of its depth, under what it belongs to."""
+    ended: bool = False
+    """It is not there any more, and nothing can be done to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which processes are shown, and how."""
+
+    shape: Literal["flat", "tree", "users"] = "flat"
+    whose: tuple[str | None, ...] = ()
+    """One user (None: the processes nobody is known of); empty for all users."""
+    gpu: str | None = None
+    """The key of the only GPU."""
+
+    def holds(self, row: ProcessRow) -> bool:
+        """Whether a row belongs to it."""
+        if self.whose and row.process.user not in self.whose:
+            return False
+        return self.gpu is None or (row.gpu is not None and row.gpu.key == self.gpu)
+
+    def after(self, me: str | None) -> View:
+        """The next one of all users, one's own processes (None: of nobody), a line a user."""
+        if self.shape == "users":
+            return replace(self, shape="flat", whose=())
+        if self.whose or me is None:
+            return replace(self, shape="users", whose=())
+        return replace(self, whose=(me,))
+
+    def words(self, gpus: Iterable[Gpu]) -> str:
+        """What it shows, as `of alice, on GPU 3, tree`; nothing for all."""
+        words = [f"of {user or 'unknown users'}" for user in self.whose]
+        words += [f"on GPU {gpu.index}" for gpu in gpus if gpu.key == self.gpu]
+        words += {"flat": [], "tree": ["tree"], "users": ["by user"]}[self.shape]
+        return ", ".join(words)
+
+    def lines(
+        self,
+        entries: Sequence[Entry],
+        order: tuple[str, bool],
+        opened: Collection[Hashable] = (),
+    ) -> list[Entry]:
+        """The lines for entries, ordered by a metric, descending or not; groups that are not
+        opened are one line."""
+        if self.shape == "users":
+            rows = [entry.row for entry in entries if not entry.ended]
+            return _ordered(list(_by_user(rows)), order)
+        if self.shape == "tree":
+            return _Forest(entries, order, opened).lines()
+        return _ordered(entries, order)
+
+
+def _ordered(entries: Sequence[Entry], order: tuple[str, bool]) -> list[Entry]:
+    read, descending = PROCESS[order[0]].read, order[1]
+    return by_value(entries, lambda entry: read(entry.row), descending)
+
+
+def _by_user(rows: Iterable[ProcessRow]) -> Iterable[Entry]:
+    of: dict[str | None, list[ProcessRow]] = {}
+    for row in rows:
+        of.setdefault(row.process.user, []).append(row)
+    for user, members in of.items():
+        processes = len(_distinct(members))
+        gpus = sorted({row.gpu.index for row in members if row.gpu is not None})
+        where = f"GPU {','.join(map(str, gpus))}: " if gpus else ""
+        command = f"{where}{processes} process{'es' * (processes != 1)}"
+        total = _total(members, 0, command)
+        yield Entry(total, ("user", user), tuple(members))
+
+
+class _Forest:
+    """The entries of one frame by their parents, as far as those are on a GPU, too; siblings of
+    one launcher (same parent, user and script) stand under a line for it."""
+
+    def __init__(
+        self, entries: Sequence[Entry], order: tuple[str, bool], opened: Collection[Hashable]
+    ) -> None:
+        self._order, self._opened = order, opened
+        self._rest = [entry for entry in entries if entry.ended]
+        self._own: dict[int, list[Entry]] = {}
+        for entry in entries:
+            if not entry.ended:
+                self._own.setdefault(entry.row.process.pid, []).append(entry)
+        self._children: dict[int, list[int]] = {}
+        self._launched: dict[Hashable, list[int]] = {}
+        for pid in self._own:
+            parent = self._parent(pid)
+            if parent is not None:
+                self._children.setdefault(parent, []).append(pid)
+            else:
+                self._launched.setdefault(self._launcher(pid), []).append(pid)
+
+    def lines(self) -> list[Entry]:
+        """All of them."""
+        blocks = [[entry] for entry in self._rest]
+        for key, pids in self._launched.items():
+            if len(pids) == 1:
+                blocks += self._process(pids[0], 0)
+            else:
+                blocks.append(self._siblings(key, pids))
+        return self._flat(blocks)
+
+    def _siblings(self, key: Hashable, pids: list[int]) -> list[Entry]:
+        members = [entry.row for pid in pids for entry in self._family(pid)]
+        process = self._own[pids[0]][0].row.process
+        script = short_command(process.command).split(" ")[0]
+        command = f"{len(pids)} x {script}, children of this PID"
+        total = _total(members, process.parent or 0, command)
+        blocks = [block for pid in pids for block in self._process(pid, 1)]
+        return self._group(Entry(total, key, tuple(members)), blocks)
+
+    def _process(self, pid: int, depth: int) -> list[list[Entry]]:
+        """A process without children: its rows. One with children: a group."""
+        own = self._own[pid]
+        children = self._children.get(pid)
+        if not children:
+            return [[entry._replace(depth=depth)] for entry in own]
+        family = self._family(pid)
+        members = tuple(entry.row for entry in family)
+        head = own[0].row.process
+        total = _total(members, pid, head.command)
+        group = Entry(total, ("family", pid, head.start_time), members, depth=depth)
+        if depth + 1 >= _DEEPEST:
+            return [self._group(group, [[one._replace(depth=depth + 1)] for one in family])]
+        blocks = [[entry._replace(depth=depth + 1)] for entry in own]
+        for child in children:
+            blocks += self._process(child, depth + 1)
+        return [self._group(group, blocks)]
+
+    def _group(self, group: Entry, blocks: list[list[Entry]]) -> list[Entry]:
+        opened = group.key in self._opened
+        group = group._replace(note=f"[{'-' if opened else '+'}]")
+        return [group, *self._flat(blocks)] if opened else [group]
+
+    def _flat(self, blocks: list[list[Entry]]) -> list[Entry]:
+        read, descending = PROCESS[self._order[0]].read, self._order[1]
+        ordered = by_value(blocks, lambda block: read(block[0].row), descending)
+        for block in ordered[-1:]:
+            block[0] = block[0]._replace(last=True)
+        return [entry for block in ordered for entry in block]
+
+    def _family(self, pid: int) -> list[Entry]:
+        """The entries of a process and of all under it."""
+        found, left = [], [pid]
+        while left:
+            one = left.pop()
+            found += self._own[one]
+            left += self._children.get(one, ())
+        return found
+
+    def _parent(self, pid: int) -> int | None:
+        """A parent that is on a GPU, and that is older: numbers are used again."""
+        process = self._own[pid][0].row.process
+        if process.parent not in self._own or process.start_time is None:
+            return None
+        parent = self._own[process.parent][0].row.process
+        older = parent.start_time is not None and (
+            (parent.start_time, parent.pid) < (process.start_time, process.pid)
+        )
+        return parent.pid if older else None
+
+    def _launcher(self, pid: int) -> Hashable:
+        """What siblings have in common; something of its own where nothing is known. Number 1
+        takes the orphans of all."""
+        process = self._own[pid][0].row.process
+        if process.command is None or process.parent is None or process.parent <= 1:
+            return ("alone", pid)
+        script = re.sub("[0-9]+", "", short_command(process.command).split(" ")[0])
+        return ("launcher", process.parent, process.user, script)
+
+
+def _distinct(rows: Iterable[ProcessRow]) -> list[Process]:
+    """A process on two GPUs once."""
+    return list({(row.process.pid, row.process.start_time): row.process for row in rows}.values())
+
+
+def _total(rows: Sequence[ProcessRow], pid: int, command: str | None) -> ProcessRow:
+    """The sums of what is known; host values of a process on two GPUs once; the oldest age."""
+    once = _distinct(rows)
+    users, gpus = {one.user for one in once}, {row.gpu and row.gpu.key for row in rows}
+    types = {row.process.type for row in rows}
+    total = Process(
+        pid=pid,
+        start_time=min((one.start_time for one in once if one.start_time), default=None),
+        type=types.pop() if len(types) == 1 else MISSING,
+        gpu_memory=_sum(row.process.gpu_memory for row in rows),
+        sm_utilization=_sum(row.process.sm_utilization for row in rows),
+        cpu=_sum(one.cpu for one in once),
+        rss=_sum(one.rss for one in once),
+        user=users.pop() if len(users) == 1 else None,
+        command=command,
+    )
+    age = max((row.age for row in rows if row.age is not None), default=None)
+    return ProcessRow(total, rows[0].gpu if len(gpus) == 1 else None, age)
+
+
+def _sum(values: Iterable[N | None]) -> N | None:
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None

@@ -1,0 +1,50 @@
+"""The keys that choose what the process table shows."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from gputop.tui.screens.asking import AskingScreen
+from gputop.tui.widgets.gpus import GpuPane
+from gputop.tui.widgets.processes import ProcessTable
+
+_GROUP = Binding.Group("Processes")
+
+
+class ViewScreen(AskingScreen):
+    """A screen with a process table, and perhaps GPUs to choose from."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("u", "user", "User", tooltip="Round: all processes, mine, a row a user",
+                id="view.user", key_display="u", group=_GROUP),
+        Binding("t", "tree", "Tree", tooltip="Fold processes under their parents; Enter opens",
+                id="view.tree", key_display="t", group=_GROUP),
+        Binding("space", "tag", "Tag", tooltip="Tag the process, or all of the group",
+                id="view.tag", show=False, group=_GROUP),
+        Binding("z", "finished", "Ended", tooltip="Processes that have ended, or without them",
+                id="view.finished", show=False, group=_GROUP),
+    ]  # fmt: skip
+
+    def action_user(self) -> None:
+        """Round: all, mine, by user."""
+        self.query_one(ProcessTable).go_round()
+
+    def action_tree(self) -> None:
+        """Folded under the parents, or not."""
+        self.query_one(ProcessTable).toggle_tree()
+
+    def action_tag(self) -> None:
+        """The process under the cursor."""
+        self.query_one(ProcessTable).tag()
+
+    def action_finished(self) -> None:
+        """With those that have ended, or without."""
+        self.query_one(ProcessTable).toggle_finished()
+
+    def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
+        """Its processes alone, and the cursor among them."""
+        table = self.query_one(ProcessTable)
+        table.only_gpu(message.key)
+        self.set_focus(table)

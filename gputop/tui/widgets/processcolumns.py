@@ -1,0 +1,94 @@
+"""The columns of the process table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gputop.model.grouping import Entry
+from gputop.model.metrics import PROCESS
+from gputop.model.text import MISSING
+from gputop.tui.glyphs import Glyphs
+from gputop.tui.themes import user_role
+from gputop.tui.widgets.columns import Column, Fitted, fit
+from gputop.tui.widgets.lines import Piece
+
+_RANKS = {
+    "gpu": 1, "cuda": 2, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3,
+    "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
+}  # fmt: skip
+_LEAST_COMMAND = 16
+_WIDE = 100
+"""Cells from which there is room for the columns that say least."""
+_WIDE_ONLY = {"type", "rss", "state"}
+_MAX_USER = 16
+
+
+class ProcessColumns:
+    """What stands in each cell of an entry; the commands from a place on, short or whole."""
+
+    def __init__(self) -> None:
+        self.shift = 0
+        self.full_command = False
+
+    def fitted(
+        self, width: int, gap: int, longest_user: int, sort_id: str, glyphs: Glyphs
+    ) -> Fitted[Entry]:
+        """The columns for a width; text in the signs of the terminal."""
+        self._glyphs = glyphs
+        user = min(_MAX_USER, max(8, longest_user))
+        columns = [
+            self._column(metric_id, user if metric_id == "user" else metric.width, sort_id)
+            for metric_id, metric in PROCESS.items()
+            if width >= _WIDE or metric_id not in _WIDE_ONLY
+        ]
+        return fit(columns, max(1, width - 1), gap)
+
+    def command(self, entry: Entry) -> str:
+        """All of the command that can be scrolled to."""
+        if self.full_command:
+            return entry.row.process.command or ""
+        return PROCESS["command"].text(entry.row)
+
+    def _column(self, metric_id: str, width: int, sort_id: str) -> Column[Entry]:
+        metric = PROCESS[metric_id]
+        draw: Callable[[Entry, int], Sequence[Piece]]
+        label = metric.label
+        if metric_id == "command":
+            least, most, draw = _LEAST_COMMAND, _LEAST_COMMAND, self._command
+            label += f" from {self.shift}" if self.shift else ""
+        else:
+            least = most = max(width, len(metric.label) + (metric_id == sort_id))
+            draw = self._user if metric_id == "user" else self._plain(metric_id)
+        return Column(metric_id, label, least, most, _RANKS[metric_id], draw, metric.left)
+
+    def _plain(self, metric_id: str) -> Callable[[Entry, int], Sequence[Piece]]:
+        metric = PROCESS[metric_id]
+
+        def draw(entry: Entry, width: int) -> Sequence[Piece]:
+            text = metric.text(entry.row)
+            if text == MISSING or (metric_id == "pid" and not entry.row.process.pid):
+                return [(self._glyphs.not_available, "quiet")]
+            return [(text, "quiet" if metric_id == "cuda" and text.isalpha() else "text")]
+
+        return draw
+
+    def _user(self, entry: Entry, width: int) -> Sequence[Piece]:
+        user = entry.row.process.user
+        if user is None:
+            return [(self._glyphs.not_available, "quiet")]
+        return [(self._glyphs.text(user), user_role(user))]
+
+    def _command(self, entry: Entry, width: int) -> Sequence[Piece]:
+        row, glyphs = entry.row, self._glyphs
+        pieces: list[Piece] = []
+        if entry.depth:
+            branch = glyphs.last_branch if entry.last else glyphs.branch
+            pieces.append(("  " * (entry.depth - 1) + f"{branch} ", "track"))
+        if entry.note:
+            pieces.append((f"{entry.note} ", "notice"))
+        if row.misspelt is not None:
+            pieces.append((f"{glyphs.warning} {glyphs.text(row.misspelt)} ", "notice"))
+        if row.process.command is None:
+            why = "not in this /proc: another PID namespace, or it just ended"
+            return [*pieces, (why, "quiet")]
+        return [*pieces, (glyphs.text(self.command(entry)[self.shift :]), "text")]

@@ -1,0 +1,137 @@
+"""Processes that have ended stay for a minute."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gputop.model import query
+from gputop.model.finished import Finished
+from gputop.model.frame import Gpu, Host, Process
+from gputop.model.signals import Verdict
+from tests.builders import frame, gpu, process
+
+GPUS = (gpu(0), gpu(1))
+
+
+def after(
+    *frames: tuple[float, Sequence[Process]],
+    finished: Finished | None = None,
+    gpus: Sequence[Gpu] = GPUS,
+    **values: Any,
+) -> Finished:
+    """What has ended after frames at these times."""
+    finished = finished or Finished()
+    for time, processes in frames:
+        here = replace(frame(gpus, processes, time), **values)
+        rows = query.rows(here)
+        finished.take(here, rows, query.row_keys(here, rows))
+    return finished
+
+
+def told(finished: Finished) -> list[tuple[int, int | None, float | None]]:
+    return [
+        (one.row.process.pid, one.row.process.gpu_memory, one.row.age) for one in finished.ended
+    ]
+
+
+def test_it_stays_for_a_minute_with_its_peak_and_run_time() -> None:
+    finished = after(
+        (2000, [process(1, gpu_memory=5)]),
+        (2001, [process(1, gpu_memory=9)]),
+        (2002, [process(1, gpu_memory=7), process(2)]),
+    )
+    assert told(finished) == []
+    after((2003, [process(2)]), finished=finished)
+    assert told(finished) == [(1, 9, 1002.0)]
+    after((2063, []), finished=finished)
+    assert told(finished) == [(1, 9, 1002.0), (2, None, 1003.0)]
+    after((2063.5, []), finished=finished)
+    assert told(finished) == [(2, None, 1003.0)]
+
+
+def test_the_same_frame_again_changes_nothing() -> None:
+    finished = after((2000, [process(1)]), (2001, []), (2001, []))
+    assert len(finished.ended) == 1
+
+
+@pytest.mark.parametrize(
+    "silence", [{"stale_for": 3.0}, {"error": "lost"}, {"processes_known": False}]
+)
+def test_a_gpu_that_does_not_answer_ends_nothing(silence: dict[str, Any]) -> None:
+    silent = (gpu(0, **silence), gpu(1))
+    both = [process(1, on=0), process(2, on=1)]
+    finished = after((2000, both))
+    after((2001, []), finished=finished, gpus=silent)
+    assert [pid for pid, *_ in told(finished)] == [2]
+    after((2002, []), finished=finished)
+    assert sorted(pid for pid, *_ in told(finished)) == [1, 2]
+
+
+def test_what_comes_back_has_not_ended() -> None:
+    finished = after((2000, [process(1)]), (2001, []), (2002, [process(1)]))
+    assert told(finished) == []
+    after((2003, [process(1, start_time=1999.0)]), finished=finished)
+    assert [pid for pid, *_ in told(finished)] == [1]
+
+
+def test_a_process_ends_when_it_has_left_all_gpus() -> None:
+    finished = after((2000, [process(1, on=0), process(1, on=1)]), (2001, [process(1, on=1)]))
+    assert told(finished) == []
+    after((2002, []), finished=finished)
+    assert len(finished.ended) == 2
+
+
+def test_a_start_time_that_is_late_or_missing_for_a_moment_ends_nothing() -> None:
+    finished = after(
+        (2000, [process(1, start_time=None)]),
+        (2001, [process(1)]),
+        (2002, [process(1, start_time=None)]),
+    )
+    assert told(finished) == []
+    after((2003, [process(1)]), finished=finished)
+    assert told(finished) == []
+    after((2004, []), finished=finished)
+    assert len(finished.ended) == 1
+
+
+def test_another_machine_or_boot_ends_nothing() -> None:
+    finished = after((2000, [process(1)]))
+    after((2001, []), finished=finished, host=Host(name="node", boot_id="another"))
+    after((2002, [process(1)]), finished=finished)
+    after((2003, []), finished=finished, demo=True)
+    assert told(finished) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "how"),
+    [
+        ({}, "SIGTERM"),
+        ({"signal": signal.SIGKILL}, "SIGKILL"),
+        ({"signal": 50}, "signal 50"),
+        ({"outcome": "gone"}, ""),
+        ({"outcome": "ignored"}, ""),
+        ({"start_time": 7.0}, ""),
+        ({"pid": 2}, ""),
+    ],
+)
+def test_how_it_ended_where_that_is_known(values: dict[str, Any], how: str) -> None:
+    verdict = Verdict(
+        **{
+            "order": "1",
+            "pid": 1,
+            "start_time": 1000.0,
+            "signal": 15,
+            "outcome": "exited",
+            **values,
+        }
+    )
+    finished = after((2000, [process(1)]), (2001, []))
+    assert finished.ended[0].how == ""
+    after((2002, []), finished=finished, verdicts=(verdict,))
+    after((2003, []), finished=finished)
+    assert finished.ended[0].how == how

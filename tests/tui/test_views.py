@@ -1,0 +1,254 @@
+"""Views of the process table, tags, those that ended, bad filters."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from gputop.model.frame import Process, ProcessKey
+from gputop.model.metrics import PROCESS
+from gputop.settings import Settings
+from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
+
+GPUS = tuple(gpu_of(index) for index in range(3))
+
+
+def rank(pid: int, **values: Any) -> Process:
+    """Of a launcher that is not on a GPU."""
+    usual = {"parent": 90, "start_time": NOON - 1000 + pid, "command": f"python t.py --rank {pid}"}
+    return process_of(pid, **{**usual, **values})
+
+
+MIXED = (
+    process_of(301, gpu=0, user="amy", gpu_memory=30 * GIB),
+    process_of(302, gpu=1, user="bob", gpu_memory=20 * GIB),
+    process_of(303, gpu=1, user="amy", gpu_memory=10 * GIB),
+)
+
+
+async def test_u_goes_round_all_mine_by_user() -> None:
+    frame = frame_of(*GPUS, *MIXED)
+    async with shown(frame, settings=Settings(me="amy")) as screen:
+        await screen.press("u")
+        assert screen.pids == [301, 303]
+        assert "─ of amy ─" in screen.text
+        assert "─ 2 of 3 ─" in screen.text
+        await screen.press("u")
+        assert "─ by user ─" in screen.text
+        first, second = screen.process_lines
+        assert first.split()[3] == "amy"
+        assert "40.0G" in first
+        assert first.endswith("GPU 0,1: 2 processes")
+        assert second.endswith("GPU 1: 1 process")
+        await screen.press("u")
+        assert screen.pids == [301, 302, 303]
+        assert "─ Processes ──────" in screen.text
+
+
+async def test_enter_on_a_user_shows_the_processes_and_escape_goes_back() -> None:
+    nobody = process_of(304, user=None, gpu_memory=GIB)
+    async with shown(frame_of(*GPUS, *MIXED, nobody), settings=Settings(me="amy")) as screen:
+        await screen.press("u", "u", "j", "j", "enter")
+        assert screen.pids == [302]
+        await screen.press("j", "escape", "escape")
+        assert "by user" in screen.text
+        await screen.press("end", "enter")
+        assert screen.pids == [304]
+        assert "of unknown users" in screen.text
+        await screen.press("escape", "escape", "escape", "escape")
+        assert screen.pids == [301, 302, 303, 304]
+
+
+async def test_it_starts_with_the_user_that_was_asked_for() -> None:
+    async with shown(frame_of(*GPUS, *MIXED), settings=Settings(user="bob")) as screen:
+        assert screen.pids == [302]
+        await screen.show(frame_of(*GPUS))
+        assert "no process is on a GPU" in screen.text
+        await screen.show(frame_of(*GPUS, MIXED[0]))
+        assert "no process fits this view" in screen.text
+        await screen.press("escape")
+        assert screen.pids == [301]
+
+
+async def test_the_tree_folds_and_enter_opens() -> None:
+    alone = process_of(401, gpu_memory=GIB)
+    frame = frame_of(*GPUS, rank(101), rank(102), rank(201, parent=102), alone)
+    async with shown(frame) as screen:
+        await screen.press("t")
+        assert "─ tree ─" in screen.text
+        assert [line.split()[2] for line in screen.process_lines] == ["90", "401"]
+        assert "[+] 2 x t.py, children of this PID" in screen.process_lines[0]
+        assert "30.0G" in screen.process_lines[0]
+        await screen.press("j", "enter")
+        assert [line.split()[-1] for line in screen.process_lines] == ["PID", "102", "101", "401"]
+        assert screen.process_lines[0].startswith("▸")
+        await screen.press("j", "enter")
+        assert "│" not in screen.text
+        assert "  └─ t.py --rank 201" in screen.text
+        await screen.press("k", "enter", "t")
+        assert screen.pids[-1] == 401
+        assert len(screen.pids) == 4
+
+
+async def test_a_gpu_is_chosen_in_its_pane() -> None:
+    async with shown(frame_of(*GPUS, *MIXED)) as screen:
+        await screen.press("shift+tab" if screen.app.focused is screen.gpus else "tab")
+        screen.app._main.set_focus(screen.gpus)
+        await screen.press("j", "j", "enter")
+        assert screen.pids == [302, 303]
+        assert "on GPU 1" in screen.text
+        assert screen.app.focused is screen.table
+        await screen.press("slash", *"amy", "enter")
+        assert screen.pids == [303]
+        await screen.press("escape")
+        assert screen.pids == [301, 303]
+        await screen.press("escape")
+        assert len(screen.pids) == 3
+
+
+async def test_a_gpu_that_goes_away_takes_its_view_with_it() -> None:
+    async with shown(frame_of(*GPUS, *MIXED)) as screen:
+        screen.table.only_gpu(GPUS[1].key)
+        await screen.show(frame_of(GPUS[0], *MIXED))
+        assert "no process fits this view" in screen.text
+        await screen.press("escape")
+        assert len(screen.pids) == 3
+
+
+# Tags
+
+
+def key(pid: int) -> ProcessKey:
+    return ProcessKey("boot", pid, NOON - 60)
+
+
+async def test_space_tags_a_process_on_all_its_rows() -> None:
+    both = process_of(302, gpu=2, user="bob", gpu_memory=5 * GIB)
+    async with shown(frame_of(*GPUS, *MIXED, both)) as screen:
+        await screen.press("j", "j", "space", "k", "k", "space")
+        assert screen.table.tagged == [key(302), key(301)]
+        assert "2 tagged" in screen.text
+        assert [line[0] for line in screen.process_lines] == ["»", "»", " ", "»"]
+        await screen.press("space")
+        assert screen.table.tagged == [key(301)]
+        await screen.press("slash", *"amy", "enter", "escape")
+        assert screen.table.tagged == []
+        assert screen.table.filter == "amy"
+
+
+async def test_a_group_is_tagged_whole() -> None:
+    async with shown(frame_of(*GPUS, rank(101), rank(102), MIXED[0])) as screen:
+        await screen.press("t", "end", "space")
+        assert {one.pid for one in screen.table.tagged} == {101, 102} or (
+            [one.pid for one in screen.table.tagged] == [301]
+        )
+        await screen.press("escape", "home", "space", "end", "space")
+        assert {one.pid for one in screen.table.tagged} == {101, 102, 301}
+
+
+async def test_a_tag_stays_with_its_process() -> None:
+    async with shown(frame_of(*GPUS, *MIXED)) as screen:
+        await screen.press("j", "space")
+        later = MIXED[1:]
+        await screen.show(frame_of(*GPUS, *later, process_of(301, start_time=NOON - 1)))
+        assert screen.table.tagged == []
+        assert "tagged" not in screen.text
+        await screen.show(frame_of(*GPUS, *MIXED))
+        assert screen.table.tagged == [key(301)]
+
+
+# Those that ended
+
+
+async def test_an_ended_process_stays_dimmed_is_not_counted_and_cannot_be_chosen() -> None:
+    async with shown(frame_of(*GPUS, *MIXED)) as screen:
+        await screen.press("j")
+        assert screen.selected == 301
+        await screen.show(frame_of(*GPUS, *MIXED[1:], time=NOON + 1))
+        assert screen.pids == [301, 302, 303]
+        assert "ended train.py --seed 301" in screen.process_lines[0]
+        assert "─ 2 ─" in screen.text
+        assert screen.selected is None
+        await screen.press("enter", "space")
+        assert screen.table.tagged == []
+        assert screen.app.screen is screen.app._main
+        await screen.press("z")
+        assert screen.pids == [302, 303]
+        await screen.press("z")
+        await screen.show(frame_of(*GPUS, *MIXED[1:], time=NOON + 62))
+        assert screen.pids == [302, 303]
+
+
+# A bad filter
+
+
+@pytest.mark.parametrize("size", [(200, 50), (80, 24)])
+async def test_a_bad_filter_says_where_and_the_last_good_one_stays(size: tuple[int, int]) -> None:
+    async with shown(frame_of(*GPUS, *MIXED), size=size) as screen:
+        await screen.press("slash")
+        await screen.type("amy mem")
+        assert "no process fits the filter" in screen.text
+        await screen.press("greater_than_sign", *"20")
+        assert "no process fits the filter" in screen.text
+        assert "column 9: a unit is missing: K M G T" in screen.lines[-1]
+        await screen.press("enter")
+        assert screen.app.focused is not screen.table
+        await screen.press("G")
+        assert "column" not in screen.lines[-1]
+        assert screen.pids == [301]
+        await screen.press("enter")
+        assert screen.app.focused is screen.table
+        await screen.press("slash", "exclamation_mark", "escape")
+        assert len(screen.pids) == 3
+
+
+# Identity
+
+
+async def test_the_selected_process_is_never_another_one() -> None:
+    """Frames, sorting, views, folding and filters at random: what is selected is what a key
+    selected, or nothing."""
+    chance = random.Random(7)
+    pool = [
+        rank(
+            n, gpu=n % 3, user=chance.choice(["amy", "bob"]), parent=chance.choice([90, 91, n - 1])
+        )
+        for n in range(101, 131)
+    ]
+    keys = ["t", "u", "z", "I", "c"]
+    async with shown(frame_of(*GPUS, *pool), settings=Settings(me="amy")) as screen:
+        for turn in range(300):
+            table = screen.table
+            before = None if table.current is None else table.current.key
+            what = chance.randrange(4)
+            if what == 0:
+                now = [
+                    rank(one.pid, gpu=one.pid % 3, user=one.user, parent=one.parent,
+                         gpu_memory=chance.randrange(9) * GIB)
+                    for one in chance.sample(pool, chance.randrange(31))
+                ]  # fmt: skip
+                await screen.show(frame_of(*GPUS, *now, time=NOON + turn))
+            elif what == 1:
+                table.sort_by(chance.choice(list(PROCESS)))
+            elif what == 2:
+                table.filter_by(chance.choice(["", "amy", "gpu:1", "mem>3G or bob", "12", "idle"]))
+            else:
+                await screen.press(chance.choice(keys))
+            after = None if table.current is None else table.current.key
+            assert after in (None, before) or before is None
+            assert after is None or table._rows[table._place].key == after
+            if after is None:
+                await screen.press(chance.choice(["j", "end", "pagedown"]))
+            check(screen)
+
+
+def check(screen: Screenful) -> None:
+    """What the screen shows as selected is what a signal would be sent to."""
+    row, entry = screen.table.selected, screen.table.current
+    assert (row is None) == (entry is None or entry.ended or bool(entry.members))
+    marked = [line for line in screen.process_lines if line.startswith("▸")]
+    if row is not None:
+        (line,) = marked
+        assert str(row.process.pid) in line
