@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from gputop.model.frame import Frame, Gpu, Host, Process
+from gputop.model.place import Ancestor, Container, Place
 from gputop.model.probe import Probed
 from gputop.model.protocol import Pause, Probe, Refresh, Request, SetInterval, clamp_interval
 from gputop.model.text import GIB, MIB
@@ -37,6 +38,7 @@ class _Job(NamedTuple):
     load: float | None
     cpu: float
     age: float
+    place: Place = Place()
     type: str = "C"
 
 
@@ -50,6 +52,12 @@ _JOBS = (
         0.96,
         1.04,
         8040,
+        Place(
+            cwd="/home/alice/llama",
+            venv="/home/alice/llama/.venv",
+            ancestors=(Ancestor(20980, "bash"), Ancestor(20977, "tmux: server")),
+            session="tmux default:$0",
+        ),
     ),
     _Job(
         30411,
@@ -60,6 +68,7 @@ _JOBS = (
         None,
         0.01,
         93600,
+        Place(cwd="/home/bob", venv="/home/bob/.venv", unit="jupyterhub.service"),
     ),
     _Job(
         31002,
@@ -70,9 +79,23 @@ _JOBS = (
         0.83,
         1.31,
         2700,
+        Place(cwd="/scratch/carol", slurm_job="4711", slurm_step="0"),
     ),
     _Job(31003, "carol", "python3 -u evaluate.py --split test", (3,), 12.6, 0.11, 0.72, 310),
-    _Job(40217, "serving", "VLLM::EngineCore --model Qwen3-32B", (4,), 121.8, 0.58, 0.97, 712800),
+    _Job(
+        40217,
+        "serving",
+        "VLLM::EngineCore --model Qwen3-32B",
+        (4,),
+        121.8,
+        0.58,
+        0.97,
+        712800,
+        Place(
+            cwd="/vllm-workspace",
+            container=Container("4f" * 32, "docker", "vllm", "vllm/vllm-openai"),
+        ),
+    ),
     _Job(40990, "dave", "./nbody -benchmark -numbodies=256000 -fp64", (5,), 0.9, 0.99, 1.0, 95),
     _Job(
         41180,
@@ -146,13 +169,13 @@ def demo_frame(now: float, running: float = 0.0, interval: float | None = None) 
         interval=interval,
         driver_version="580.159.03",
         cuda_version="13.0",
-        gpus=tuple(_gpu(index, now, processes) for index in range(len(_BUSES))),
+        gpus=tuple(_gpu(index, now, running, processes) for index in range(len(_BUSES))),
         processes=processes,
         demo=True,
     )
 
 
-def _gpu(index: int, now: float, processes: tuple[Process, ...]) -> Gpu:
+def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...]) -> Gpu:
     identity = _uuid(index)
     here = [process for process in processes if process.gpu_uuid == identity]
     used = sum(process.gpu_memory or 0 for process in here) + 22 * MIB
@@ -169,6 +192,7 @@ def _gpu(index: int, now: float, processes: tuple[Process, ...]) -> Gpu:
         memory_used=used,
         memory_free=_TOTAL - _RESERVED - used,
         memory_reserved=_RESERVED,
+        memory_unexplained=22 * MIB,
         utilization=round(load, 2),
         memory_utilization=round(load * 0.6, 2),
         temperature=float(round(33 + index % 3 + load * 31 + _wave(now, 23, index))),
@@ -186,6 +210,7 @@ def _gpu(index: int, now: float, processes: tuple[Process, ...]) -> Gpu:
         cores=16896,
         sm=132,
         processes_known=True,
+        idle_for=0.0 if busy else round(2460 + running, 1),
     )
 
 
@@ -198,12 +223,18 @@ def _process(job: _Job, index: int, now: float, running: float) -> Process:
         type=job.type,
         gpu_memory=int(job.memory * GIB * (1 + 0.004 * _wave(now, 41, job.pid))),
         sm_utilization=None if load is None else round(load, 2),
+        memory_utilization=None if load is None else round(load * 0.6, 2),
+        idle_for=round(2460 + running, 1) if load is None else 0.0,
         user=job.user,
         command=job.command,
         cpu=round(job.cpu * (1 + 0.05 * _wave(now, 5, job.pid)), 3),
         rss=int((2.1 + job.memory / 20) * GIB),
         state="R" if job.load else "S",
-        parent=1,
+        parent=job.place.ancestors[0].pid if job.place.ancestors else 1,
+        threads=8 + int(job.memory),
+        io_read=None if load is None else round(load * 40e6),
+        io_write=0.0,
+        place=job.place,
     )
 
 
