@@ -17,6 +17,7 @@ import msgspec
 from gputop.model.enumeration import PCI_BUS_ID
 from gputop.model.environ import NAME, ORDER, Environ, Surroundings
 from gputop.model.frame import Frame, Gpu, Host, Process
+from gputop.model.place import Ancestor, Container, Place
 from gputop.model.probe import Probed
 from gputop.model.protocol import Pause, Probe, Refresh, Request, SetInterval, clamp_interval
 from gputop.model.text import GIB, MIB
@@ -41,6 +42,7 @@ class _Job(NamedTuple):
     age: float
     variables: dict[str, str] | None = {}
     """Of those that decide which GPUs it sees; None: it wrote over them."""
+    place: Place = Place()
 
 
 _JOBS = (
@@ -54,6 +56,12 @@ _JOBS = (
         1.04,
         8040,
         {NAME: "0,1", ORDER: PCI_BUS_ID},
+        Place(
+            cwd="/home/alice/llama",
+            venv="/home/alice/llama/.venv",
+            ancestors=(Ancestor(20980, "bash"), Ancestor(20977, "tmux: server")),
+            session="tmux default:$0",
+        ),
     ),
     _Job(
         30411,
@@ -64,6 +72,8 @@ _JOBS = (
         None,
         0.01,
         93600,
+        {},
+        Place(cwd="/home/bob", venv="/home/bob/.venv", unit="jupyterhub.service"),
     ),
     _Job(
         31002,
@@ -75,6 +85,7 @@ _JOBS = (
         1.31,
         2700,
         {NAME: "3"},
+        Place(cwd="/scratch/carol", slurm_job="4711", slurm_step="0"),
     ),
     _Job(
         31003,
@@ -97,6 +108,10 @@ _JOBS = (
         0.97,
         712800,
         None,
+        Place(
+            cwd="/vllm-workspace",
+            container=Container("4f" * 32, "docker", "vllm", "vllm/vllm-openai"),
+        ),
     ),
     _Job(
         40990,
@@ -182,13 +197,13 @@ def demo_frame(now: float, running: float = 0.0, interval: float | None = None) 
         interval=interval,
         driver_version="580.159.03",
         cuda_version="13.0",
-        gpus=tuple(_gpu(index, now, processes) for index in range(len(_BUSES))),
+        gpus=tuple(_gpu(index, now, running, processes) for index in range(len(_BUSES))),
         processes=processes,
         demo=True,
     )
 
 
-def _gpu(index: int, now: float, processes: tuple[Process, ...]) -> Gpu:
+def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...]) -> Gpu:
     identity = _uuid(index)
     here = [process for process in processes if process.gpu_uuid == identity]
     used = sum(process.gpu_memory or 0 for process in here) + 22 * MIB
@@ -205,6 +220,7 @@ def _gpu(index: int, now: float, processes: tuple[Process, ...]) -> Gpu:
         memory_used=used,
         memory_free=_TOTAL - _RESERVED - used,
         memory_reserved=_RESERVED,
+        memory_unexplained=22 * MIB,
         utilization=round(load, 2),
         memory_utilization=round(load * 0.6, 2),
         temperature=float(round(33 + index % 3 + load * 31 + _wave(now, 23, index))),
@@ -222,6 +238,7 @@ def _gpu(index: int, now: float, processes: tuple[Process, ...]) -> Gpu:
         cores=16896,
         sm=132,
         processes_known=True,
+        idle_for=0.0 if busy else round(2460 + running, 1),
     )
 
 
@@ -233,12 +250,18 @@ def _process(job: _Job, index: int, now: float, running: float) -> Process:
         gpu_uuid=_uuid(index),
         gpu_memory=int(job.memory * GIB * (1 + 0.004 * _wave(now, 41, job.pid))),
         sm_utilization=None if load is None else round(load, 2),
+        memory_utilization=None if load is None else round(load * 0.6, 2),
+        idle_for=round(2460 + running, 1) if load is None else 0.0,
         user=job.user,
         command=job.command,
         cpu=round(job.cpu * (1 + 0.05 * _wave(now, 5, job.pid)), 3),
         rss=int((2.1 + job.memory / 20) * GIB),
         state="R" if job.load else "S",
-        parent=1,
+        parent=job.place.ancestors[0].pid if job.place.ancestors else 1,
+        threads=8 + int(job.memory),
+        io_read=None if load is None else round(load * 40e6),
+        io_write=0.0,
+        place=job.place,
         surroundings=Surroundings(_environ(job)),
     )
 
