@@ -332,8 +332,16 @@ def test_json_is_utf8_whatever_the_locale_says(encoding: str, machine: MachineFa
 def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFactory) -> None:
     """A new key needs a word in model/frame.py and here."""
     frame = look(machine("h200x8"))
-    assert set(frame) == {*FRAME_FIELDS, "interval", "links", "probed", "problem", "demo"}
-    assert frame["probed"] == []
+    assert set(frame) == {
+        *FRAME_FIELDS,
+        "interval",
+        "links",
+        "probed",
+        "verdicts",
+        "problem",
+        "demo",
+    }
+    assert (frame["probed"], frame["verdicts"]) == ([], [])
     more = "minor sm_clock_max persistence_mode display_active compute_mode ecc_uncorrected"
     assert set(frame["gpus"][0]) == {
         *GPU_FIELDS,

@@ -99,6 +99,8 @@ def run(options: argparse.Namespace) -> int:
         check = Signal(_id(), targets, 0, 0.0, options.descendants)
         found = _verdicts(source, frames, check, _PATIENCE)
         _within_reason(found)
+        if options.descendants and {one.caution for one in found} & {"first", "ancestor"}:
+            raise UsageError("gputop itself is a descendant of it: name what is to end")
         if options.dry_run:
             _report(options, found, f"would get {signal_name(options.signal)}")
             return 0

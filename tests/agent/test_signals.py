@@ -455,6 +455,16 @@ def test_a_process_with_its_descendants(here: Machine, start: Start) -> None:
     assert all(gone(one["pid"]) for one in listed)
 
 
+def test_what_started_gputop_has_no_descendants_to_signal(here: Machine) -> None:
+    with Agent(here) as agent:
+        agent.line()
+        ours = (target(1), target(os.getpid()))
+        told = verdicts_of(agent, send(agent, *ours, number=0, descendants=True))
+    assert [(one["pid"], one["caution"]) for one in told] == [
+        (1, "first"), (os.getpid(), "ancestor"),
+    ]  # fmt: skip
+
+
 def test_no_more_than_two_hundred_verdicts_are_kept(here: Machine) -> None:
     with Agent(here) as agent:
         agent.line()
