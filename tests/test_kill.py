@@ -91,8 +91,12 @@ def test_a_dry_run_sends_nothing(here: Machine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     pids = here.pids
     assert done.stdout.splitlines() == [
-        f"{pids[name]} {psutil.Process().username()} {name}.py: would get SIGKILL"
-        for name in ("train", "stuck", "eval")
+        f"{pids[name]} {psutil.Process().username()} {name}.py: would get SIGKILL ({held})"
+        for name, held in (
+            ("train", "4.00G on GPU 0"),
+            ("stuck", "1.00G on GPU 0; 1.00G on GPU 1"),
+            ("eval", "2.00G on GPU 1"),
+        )
     ]
     assert len(here.pids) == 3
 
