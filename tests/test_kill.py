@@ -78,6 +78,12 @@ def test_errors_are_one_line(words: str, status: int, error: str, here: Machine)
     assert len(here.pids) == 3
 
 
+def test_the_demo_has_no_processes(here: Machine) -> None:
+    done = here.run([sys.executable, "-m", "gputop", "--demo", "kill", "train", "--yes"])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("gputop: the demo has no processes")
+
+
 def test_without_a_terminal_it_wants_a_yes(here: Machine) -> None:
     done = kill(here, "train.py")
     assert (done.returncode, done.stdout) == (2, "")

@@ -110,7 +110,8 @@ class Signals:
         self._known[order.order] = None
         for oldest in list(self._known)[:-_REMEMBERED]:
             del self._known[oldest]
-        cases = [self._case(order, target) for target in order.targets[:MOST_TARGETS]]
+        targets = {(one.pid, one.start_time): one for one in order.targets[:MOST_TARGETS]}
+        cases = [self._case(order, target) for target in targets.values()]
         if order.descendants:
             cases += self._below(order, cases)
         for case in cases:

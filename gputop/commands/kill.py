@@ -86,6 +86,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
+    if options.demo:
+        raise UsageError("the demo has no processes; without --demo this machine's are meant")
     asks = not (options.yes or options.dry_run)
     if asks and not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         raise UsageError("not a terminal, so nobody can be asked: give --yes, or --dry-run")

@@ -288,6 +288,7 @@ def test_refused(here: Machine) -> None:
         bad = verdict(agent, target(os.getpid(), forced=True), number=999)
         assert (bad["outcome"], bad["words"]) == ("refused", "999 is no signal")
         assert verdict(agent, {"pid": 2**31, "start_time": 1.0})["outcome"] == "gone"
+        assert verdict(agent, {**target(1), "start_time": 1e308})["outcome"] == "identity_changed"
         assert verdict(agent, {"pid": 77, "start_time": None})["outcome"] == "gone"
         assert agent.refresh()["problem"] is None
 
@@ -387,6 +388,7 @@ def test_an_order_is_done_once(here: Machine, start: Start) -> None:
     with Agent(here) as agent:
         agent.line()
         order = {"order": "one", "targets": [target(program.pid)], "number": 15, "grace": 0.1}
+        order["targets"] = [target(program.pid)] * 2
         agent.ask("signal", **order)
         [told] = verdicts_of(agent, "one")
         agent.ask("signal", **order)
