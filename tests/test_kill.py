@@ -202,6 +202,29 @@ def test_it_asks(answer: str, status: int, here: Machine) -> None:
     assert ("train" in here.pids) == bool(status)
 
 
+def test_ctrl_c_sends_nothing(here: Machine) -> None:
+    with on_terminal(here, "train") as terminal:
+        terminal.wait_for("[y/N]")
+        terminal.send(b"\x03")
+        terminal.wait_for("nothing was sent")
+        assert terminal.exit_code() == 130
+    assert "train" in here.pids
+
+
+def test_ctrl_c_afterwards_says_that_it_was_sent(here: Machine) -> None:
+    with on_terminal(here, "stuck", "--yes", "--grace", "30") as terminal:
+        terminal.pump(0)
+        until((Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").exists)
+        terminal.send(b"\x03")
+        terminal.wait_for("SIGTERM was sent; what came of it is not awaited")
+        assert terminal.exit_code() == 130
+
+
+def test_it_does_without_textual() -> None:
+    program = "import sys, gputop.commands.kill; sys.exit('textual' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 @pytest.mark.parametrize(("answer", "sent"), [("y", False), ("kill", True)])
 def test_what_it_runs_under_wants_a_typed_word(answer: str, sent: bool, here: Machine) -> None:
     here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])

@@ -109,7 +109,11 @@ def run(options: argparse.Namespace) -> int:
             return 0
         confirmed = _confirmed(found, options, frame)
         order = Signal(_id(), confirmed, options.signal, options.grace)
-        verdicts = _verdicts(source, frames, order, options.grace + _AFTER_GRACE)
+        try:
+            verdicts = _verdicts(source, frames, order, options.grace + _AFTER_GRACE)
+        except KeyboardInterrupt:
+            _say(f"{signal_name(options.signal)} was sent; what came of it is not awaited")
+            raise
     _report(options, verdicts)
     if any(one.outcome == "refused" and one.caution == "foreign" for one in verdicts):
         _say("--foreign signals other users' processes as well")
@@ -176,7 +180,11 @@ def _ask(question: str, word: str) -> None:
     assert sys.stderr is not None
     sys.stderr.write(question)
     sys.stderr.flush()
-    answer = sys.stdin.readline().strip().lower()
+    try:
+        answer = sys.stdin.readline().strip().lower()
+    except KeyboardInterrupt:
+        _say("\nnothing was sent", "")
+        raise
     if answer != word and not (word == "y" and answer == "yes"):
         raise GputopError("nothing was sent")
 
