@@ -64,12 +64,21 @@ class ProcessMapping(msgspec.Struct, frozen=True):
 
     def reasoning(self) -> tuple[str, ...]:
         """How it was found, a sentence each, printable."""
-        lines = [_started(self.environ)]
-        if self.inside.because and self.inside.devices is not None:
-            names = ", ".join(device.label for device in self.inside.devices) or "no GPU"
-            lines.append(f"It reaches {names}: {self.inside.because}.")
-        lines += [_meaning(self.mapping), self.evidence.because]
+        lines = (_started(self.environ), self.reach, _meaning(self.mapping), self.evidence.because)
         return tuple(printable(line, 600) for line in lines if line)
+
+    @property
+    def reach(self) -> str:
+        """The GPUs that it can reach, as a sentence; empty where that is all."""
+        if not self.inside.because or self.inside.devices is None:
+            return ""
+        names = ", ".join(device.label for device in self.inside.devices) or "no GPU"
+        return printable(f"It reaches {names}: {self.inside.because}.", 600)
+
+    @property
+    def unread(self) -> str | None:
+        """Why its variables are not known; None where they are."""
+        return _WHY_UNKNOWN.get(self.environ.missing)
 
 
 def process_mapping(

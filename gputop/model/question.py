@@ -41,8 +41,6 @@ class Question(msgspec.Struct, frozen=True):
     order: str | None
     """CUDA_DEVICE_ORDER, unless the line sets it; None: unset."""
     layers: Layers = Layers()
-    request: str = ""
-    """A device that a program asks for, as cuda:2."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -57,6 +55,8 @@ class Answer(msgspec.Struct, frozen=True):
     """Whether a whole line was asked about, not a value."""
     verdict: Verdict | None
     """The CUDA driver's own word; None: it was not asked about this."""
+    surprise: Verdict | None
+    """Where it differs from what would be expected had the driver told nothing."""
     ranks: dict[int, str]
     """CUDA's number of each GPU, by NVML index; empty where that cannot be told."""
     exact: bool
@@ -71,20 +71,24 @@ def answer(question: Question, inventory: Inventory, probed: Sequence[Probed] = 
     devices = inventory.devices
     seen = inventory.cuda_order or probed_order(probed, order, devices)
 
-    def mapped(value: str | None) -> Resolved:
+    def mapped(value: str | None, seen: Sequence[int] | None) -> Resolved:
         version = inventory.driver_version
         return resolve(value, devices, order=order, cuda_order=seen, driver_version=version)
 
-    mapping, whole = mapped(value), mapped(None)
-    asked = f"{line.rest if line else ''} {question.request}"
+    mapping, whole = mapped(value, seen), mapped(None, seen)
+    asked = f"{line.rest if line else ''} {question.layers.device or ''}"
     found = (request_advice(name, mapping) for name in _NOT_OF_NAMES.split(asked))
     heard = answer_to(probed, value, order)
+    verdict = None if heard is None else compare(mapping, heard, devices)
+    guess = None if heard is None else compare(mapped(value, None), heard, devices)
+    surprise = guess if verdict and verdict.ok and guess and guess.ok is False else None
     return Answer(
         mapping=mapping,
         said=line.advice if line else (),
         missed=tuple(dict.fromkeys(one for one in found if one is not None)),
         is_line=line is not None,
-        verdict=None if heard is None else compare(mapping, heard, devices),
+        verdict=verdict,
+        surprise=surprise,
         ranks={d.index: str(k) for k, d in enumerate(whole.visible or ()) if not d.instance},
         exact=whole.certainty == "exact",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 from textual.message import Message
@@ -15,7 +16,8 @@ from gputop.model.enumeration import Device
 from gputop.model.frame import Frame, Gpu
 from gputop.model.inventory import Inventory, frame_inventory
 from gputop.model.mapping import Mapping
-from gputop.model.probe import answer_to
+from gputop.model.probe import Verdict, answer_to
+from gputop.model.process_mapping import ProcessMapping
 from gputop.model.protocol import Probe
 from gputop.model.question import Answer, Question, answer, completion, judge, suggest
 from gputop.model.visibility import FASTEST_FIRST, PCI_BUS_ID, export_line
@@ -23,7 +25,7 @@ from gputop.tui.widgets.editor import Past
 
 _ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 _LOOKS = 5
-FIELDS = ("tf-visible", "tf-logical", "fraction", "request")
+FIELDS = ("tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
 @dataclass
@@ -31,6 +33,13 @@ class ProbeWanted(Message):
     """The driver is to be asked."""
 
     probe: Probe
+
+
+class Followed(NamedTuple):
+    """A process in place of the question."""
+
+    label: str
+    mapping: ProcessMapping
 
 
 class Inquiry:
@@ -43,11 +52,13 @@ class Inquiry:
         self.past = Past()
         """What was entered before."""
         self.fields = dict.fromkeys(FIELDS, "")
-        """What was written of the layers and the request, as it was written."""
+        """What was written of the layers, as it was written."""
         self.note = ""
         """What is said for a while."""
         self.frame: Frame | None = None
-        self.advice: tuple[Advice, ...] = ()
+        self._advice: tuple[Advice, ...] = ()
+        self.followed: Followed | None = None
+        """The process that is shown instead of the answer."""
         self._frames: deque[Frame] = deque(maxlen=_LOOKS)
         self._choices: dict[tuple[int, ...], Choice] = {}
         self._asked: Probe | None = None
@@ -56,13 +67,23 @@ class Inquiry:
 
     @property
     def mapping(self) -> Mapping:
-        """The answer of now."""
-        return self.answer.mapping
+        """The answer of now, or of the process that is followed."""
+        return self.followed.mapping.mapping if self.followed else self.answer.mapping
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The driver's word on the answer; it is not asked about processes."""
+        return None if self.followed else self.answer.verdict
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """What is worth a word."""
+        return self.followed.mapping.advice if self.followed else self._advice
 
     @property
     def export(self) -> str:
-        """The line that sets the value."""
-        return export_line(self.mapping)
+        """The line that sets the value; empty where the value is not known."""
+        return "" if self.followed and self.followed.mapping.unread else export_line(self.mapping)
 
     @property
     def asking(self) -> bool:
@@ -85,7 +106,7 @@ class Inquiry:
         self._work_out()
 
     def ask(self, **changes: object) -> None:
-        """Change the question: `text`, `order`, `layers`, `request`."""
+        """Change the question: `text`, `order`, `layers`."""
         self.question = msgspec.structs.replace(self.question, **changes)
         self._work_out()
 
@@ -98,8 +119,10 @@ class Inquiry:
     def probe(self) -> Probe | None:
         """What to ask of the driver; None, and a note, where it cannot be asked."""
         frame, probe = self.frame, self._probe
-        if frame is None or frame.demo:
-            self.note = "the demo has no driver to ask"
+        if self.followed:
+            self.note = "the driver is asked about a value: m, and type one"
+        elif frame is None or frame.demo:
+            self.note = "the demo has no driver to ask" if frame else "no GPU has answered yet"
         elif not f"{probe.value}{probe.order}".isprintable():
             self.note = "the driver can be asked only about printable text"
         else:
@@ -140,4 +163,4 @@ class Inquiry:
         if facts != self._last:
             self._last = facts
             self.answer = answer(self.question, found, probed)
-        self.advice = judge(self.answer, found.usage)
+        self._advice = judge(self.answer, found.usage)

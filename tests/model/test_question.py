@@ -22,6 +22,7 @@ from gputop.model.question import (
     suggest,
     who_is_on,
 )
+from gputop.model.selections import Layers
 from tests.builders import GIB, frame, gpu, process
 
 UUIDS = [f"GPU-{k}f00d000-0000-0000-0000-00000000000{k}" for k in range(4)]
@@ -88,7 +89,7 @@ def test_a_line_that_sets_nothing_leaves_it_unset() -> None:
     [
         ("python train.py --device cuda:2", ["cuda:2"]),
         ("python train.py --device cuda:1", []),
-        ("python -c \"tf.device('/device:GPU:7')\"", ["cuda:7"]),
+        ("python -c \"tf.device('/device:GPU:7')\"", ["/device:GPU:7"]),
         ("python -c 'jax.device_put(x, CudaDevice(id=3))'", ["cuda:3"]),
         ("run --devices=cuda:0,cuda:2 --other cuda:9 --again cuda:2", ["cuda:2", "cuda:9"]),
         ("python train.py --lr 2 --gpus 5", []),
@@ -101,10 +102,10 @@ def test_what_the_rest_of_the_line_asks_for(program: str, missing: list[str]) ->
 
 
 def test_a_device_that_is_asked_for_by_itself() -> None:
-    found = ask("1,2", request="cuda:2")
+    found = ask("1,2", layers=Layers(device="cuda:2"))
     assert ids(found) == ["request-out-of-visible"]
     assert "For physical GPU 2 use cuda:1" in found.missed[0].message
-    assert ids(ask("1,2", request="cuda:1")) == []
+    assert ids(ask("1,2", layers=Layers(device="cuda:1"))) == []
 
 
 # --- what is said ------------------------------------------------------------------------------
@@ -197,6 +198,18 @@ def test_the_drivers_order_is_used() -> None:
     assert found.ranks == {1: "0", 0: "1"}
 
 
+def test_what_the_driver_says_may_be_a_surprise() -> None:
+    answers = (probed(None, None, 1, 0, 2, 3), probed("0", None, 1), probed("2", None, 2))
+    inventory = frame_inventory(FOUR)
+    found = answer(Question("0", None), inventory, answers)
+    assert found.verdict is not None
+    assert found.verdict.ok is True
+    assert found.surprise is not None
+    assert "cuda:0 is GPU 1, gputop expected GPU 0" in found.surprise.reason
+    assert answer(Question("2", None), inventory, answers).surprise is None
+    assert answer(Question("3", None), inventory, answers).surprise is None
+
+
 # --- what is offered ---------------------------------------------------------------------------
 
 
@@ -273,7 +286,7 @@ def test_a_gpu_that_was_busy_a_second_ago_is_not_free() -> None:
     "text", ["\x1b[2J", ",", ",,", "\u202e", "GPU-,", "=", "CUDA_VISIBLE_DEVICES='", "0," * 2000]
 )
 def test_nothing_raises(text: str) -> None:
-    found = ask(text, request=text)
+    found = ask(text, layers=Layers(device=text))
     judge(found, {})
     completion(text, found, frame_inventory(FOUR), lambda named: None)
     offered(text)

@@ -44,6 +44,24 @@ def test_no_key_is_lost_while_every_key_gives_an_answer(machine: MachineFactory)
         assert terminal.exit_code() == 0
 
 
+def test_the_driver_itself_is_asked(machine: MachineFactory) -> None:
+    here = machine({"base": "h200x8", "cuda_order": [0, 1, 3, 2, 4, 5, 6, 7]})
+    with running(here, "-i", "0.2", size=(120, 40)) as terminal:
+        terminal.send(b"m1,0\rv")
+        terminal.wait_for("verified by the driver")
+        terminal.send(b"m\x152\rv")
+        terminal.wait_for("! the driver says cuda:0 is GPU 3, gputop expected GPU 2")
+        assert "/device:GPU:0   →  GPU 3 " in terminal.text
+        terminal.send(b"Mov")  # by PCI bus id there is nothing to differ in
+        terminal.wait_for("Physical to logical")
+        terminal.wait_for(lambda: "expected GPU 2" not in terminal.text)
+        terminal.wait_for("verified by the driver")
+        terminal.send(b"oo")
+        terminal.wait_for("! the driver says cuda:0 is GPU 3, gputop expected GPU 2")
+        terminal.send(b"Mq")
+        assert terminal.exit_code() == 0
+
+
 def test_hostile_processes_on_the_whole_screen(machine: MachineFactory) -> None:
     with running(machine("hostile"), size=(120, 40)) as terminal:
         terminal.send(b"Mm\x1b[200~0,\x1b]0;x\x07\xc2\x9b2J\xe2\x80\xae\x1b[201~1\r")

@@ -125,7 +125,7 @@ async def test_hostile_names_in_advice() -> None:
 async def test_the_free_gpu_is_named() -> None:
     busy = frame_of(*FOUR, process_of(1, gpu=0), process_of(2, gpu=1))
     async with shown(busy) as screen:
-        assert f"free: GPU 2, {uuid_of(2)}" in screen.mapping_lines
+        assert f"free: GPU 2 as {uuid_of(2)}" in screen.mapping_lines
         await screen.press("o")
         assert "free: 2" in screen.mapping_lines
         await screen.press("m")

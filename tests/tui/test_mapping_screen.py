@@ -21,7 +21,7 @@ from tests.tui.test_mapping import devices
 SIXTEEN = tuple(gpu_of(index) for index in range(16))
 FOUR = SIXTEEN[:4]
 WIDE = (200, 50)
-FIELDS = ("order", "tf-visible", "tf-logical", "fraction", "request")
+FIELDS = ("order", "tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
 def mig_gpu(index: int, count: int) -> Gpu:
@@ -123,8 +123,8 @@ async def test_sixteen_gpus_with_mig_fit_side_by_side() -> None:
 async def test_the_tables_scroll_where_they_do_not_fit() -> None:
     async with shown(frame_of(*SIXTEEN), size=(80, 24)) as screen:
         await screen.press("M")
-        assert list(logical(screen)) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
-        assert "1-4 of 16" in screen.line_with("Logical to physical")
+        assert list(logical(screen)) == ["cuda:0", "cuda:1", "cuda:2"]
+        assert "1-3 of 16" in screen.line_with("Logical to physical")
         await screen.press("G")
         assert list(logical(screen))[-1] == "cuda:15"
         await screen.press("tab", "end")
@@ -163,6 +163,15 @@ async def test_it_lives() -> None:
         assert len(devices(screen)) == 4
 
 
+async def test_it_knows_of_a_pause() -> None:
+    async with shown(frame_of(*FOUR), interval=5) as screen:
+        await screen.press("p", "M")
+        assert "PAUSED" in screen.lines[0]
+        assert screen.lines[0].rstrip().endswith("5s")
+        await screen.press("p")
+        assert "PAUSED" not in screen.lines[0]
+
+
 async def test_the_order_by_key_and_by_field() -> None:
     mixed = (gpu_of(0), gpu_of(1, name="NVIDIA A100"))
     async with shown(frame_of(*mixed), size=WIDE) as screen:
@@ -189,12 +198,27 @@ async def test_what_tensorflow_selects() -> None:
         await field(screen, "tf-logical", "1:2048,1024")
         assert "TensorFlow /device:GPU:1  -> GPU 2  1.00 GiB" in screen.text
         await field(screen, "fraction", "0.5")
-        assert "0.5 of GPU 1 is 70.00 GiB, which is free now" in screen.text
-        await field(screen, "request", "cuda:2")
-        assert "For physical GPU 2 use cuda:1" in screen.text
+        assert "0.5 of GPU 2 is 70.00 GiB, which is free now" in screen.text
+        await field(screen, "request", "cuda:1")
+        assert re.search("  cuda:1 +-> GPU 2\n", screen.text)
+        await screen.press("backspace", "2")
+        assert screen.text.count("For physical GPU 2 use cuda:1") == 1
         await screen.press("escape", "M")
         kept = [screen.app.screen.query_one(f"#{name}").value for name in FIELDS]  # type: ignore[attr-defined]
-        assert kept == ["", "1", "1:2048,1024", "0.5", "cuda:2"]
+        assert kept == ["", "1", "1:2048,1024", "", "0.5", "", "cuda:2"]
+
+
+async def test_what_jax_and_torchrun_select() -> None:
+    async with shown(frame_of(*FOUR), size=WIDE) as screen:
+        await screen.press("M", "m")
+        await screen.type("1,2")
+        await field(screen, "jax-visible", "1")
+        assert re.search(r"JAX jax\.devices\(\)\[0\] +-> GPU 2", screen.text)
+        assert "0.75 of GPU 2 is 105.00 GiB, which is free now" in screen.text
+        await field(screen, "local-rank", "1")
+        assert re.search("LOCAL_RANK=1 cuda:1 +-> GPU 2", screen.text)
+        await screen.press("backspace", "x")
+        assert "! a number from 0" in screen.text
 
 
 @pytest.mark.parametrize("size", [WIDE, (80, 24)])
@@ -205,6 +229,7 @@ async def test_what_tensorflow_selects() -> None:
         ("tf-logical", "0:1;1:1", ";2", "! write it as 0:2048,2048; 1:1024"),
         ("fraction", "0.5", "x", "! a number above 0 and at most 1"),
         ("fraction", "1", "1", "! a number above 0 and at most 1"),
+        ("request", "", "cud", "! write cuda:2 or /device:GPU:2"),
         ("fraction", "1", "[/]", "! a number above 0 and at most 1"),
     ],
 )
@@ -217,7 +242,8 @@ async def test_a_mistake_is_told_beside_its_field(
         before = screen.inquiry.question
         assert "!" not in screen.text
         await screen.type(bad)
-        label = {"tf-logical": "TF logical devices", "fraction": "memory fraction"}[name]
+        label = {"tf-logical": "TF logical devices", "fraction": "memory fraction",
+                 "request": "device that is asked"}[name]  # fmt: skip
         assert error in screen.line_with(label)
         assert screen.inquiry.question == before
         await screen.press(*["backspace"] * len(bad))

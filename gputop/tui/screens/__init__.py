@@ -1,1 +1,1 @@
-"""The screens: main, problem (no driver), and the dialogs over them."""
+"""The screens: main, mapping, problem (no driver), and the dialogs over them."""

@@ -45,6 +45,9 @@ class AskingScreen(Screen[None]):
     def action_copy(self) -> None:
         """Hand the line for the shell to the terminal, which may keep it (OSC 52)."""
         line = self.inquiry.export
+        if not line:
+            self._say("there is no line to copy: the process's variables are not known")
+            return
         self.app.copy_to_clipboard(line)
         self._say(f"copied (OSC 52): {line}")
 

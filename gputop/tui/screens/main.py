@@ -12,7 +12,7 @@ from textual.widgets import Input
 from gputop.model.frame import Frame
 from gputop.model.history import History
 from gputop.model.metrics import PROCESS
-from gputop.tui.inquiry import Inquiry
+from gputop.tui.inquiry import Followed, Inquiry
 from gputop.tui.screens.asking import AskingScreen
 from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.process import ProcessScreen
@@ -83,6 +83,9 @@ class MainScreen(AskingScreen):
         super().__init__(Inquiry(value, order))
         self._frame: Frame | None = None
         self._mapping_open = False
+        self._following = True
+        self._state = (1.0, False)
+        """Interval, and whether it is paused."""
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -102,14 +105,35 @@ class MainScreen(AskingScreen):
     def show_frame(self, frame: Frame, history: History, interval: float, paused: bool) -> None:
         """Another frame, or the same one in another state."""
         relayout = self._frame is None or len(self._frame.gpus) != len(frame.gpus)
-        self._frame = frame
+        self._frame, self._state = frame, (interval, paused)
         if relayout:
             self._lay_out()
         self.query_one(Heading).show_frame(frame, interval, paused)
         self.query_one(GpuPane).show_frame(frame, history)
         self.query_one(ProcessTable).show_frame(frame)
         self.inquiry.take(frame)
+        self._follow()
         self.show_answer()
+
+    def on_table_moved(self) -> None:
+        """The mapping is that of the process under the cursor, until somebody edits."""
+        self._following = True
+        self._follow()
+        self.show_answer()
+
+    def _follow(self) -> None:
+        """Show the mapping of the selected process in place of the question's."""
+        table = self.query_one(ProcessTable)
+        row = table.selected if self._following else None
+        mapping = None if row is None or table.names is None else table.names.mapping(row.process)
+        self.inquiry.followed = None
+        if row is not None and mapping is not None:
+            label = f"PID {row.process.pid} {PROCESS['command'].text(row).split(' ')[0]}:"
+            self.inquiry.followed = Followed(label, mapping)
+
+    def _ask_again(self) -> None:
+        """The question, not the process."""
+        self._following, self.inquiry.followed = False, None
 
     def show_answer(self) -> None:
         """The answer of now."""
@@ -185,13 +209,26 @@ class MainScreen(AskingScreen):
 
     def action_mapping(self) -> None:
         """Open the pane if it is a line, and edit."""
+        self._ask_again()
+        self.show_answer()
         self._mapping_open = self._short
         self._lay_out()
         self.query_one(MappingPane).edit()
 
+    def action_order(self) -> None:
+        """Another CUDA_DEVICE_ORDER, of the question."""
+        self._ask_again()
+        super().action_order()
+
+    def action_unset(self) -> None:
+        """Unset CUDA_VISIBLE_DEVICES, of the question."""
+        self._ask_again()
+        super().action_unset()
+
     def action_whole(self) -> None:
         """The mapping on the whole screen."""
-        self.app.push_screen(MappingScreen(self.inquiry))
+        self._ask_again()
+        self.app.push_screen(MappingScreen(self.inquiry, *self._state))
 
     def action_leave(self) -> None:
         """From an editor back to the processes, what was edited stays."""

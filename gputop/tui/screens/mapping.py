@@ -26,19 +26,25 @@ _FIELDS = (
     ("order", "CUDA_DEVICE_ORDER"),
     ("tf-visible", "TF visible_device_list"),
     ("tf-logical", "TF logical devices"),
+    ("jax-visible", "JAX visible devices"),
     ("fraction", "memory fraction"),
+    ("local-rank", "torchrun LOCAL_RANK"),
     ("request", "device that is asked for"),
 )
 _EXAMPLES = {
     "order": "unset; PCI_BUS_ID",
     "tf-visible": "as 1,0",
     "tf-logical": "as 0:2048,2048; 1:1024 (MiB)",
+    "jax-visible": "all, or as 0,1; takes 75 % of each",
     "fraction": "as 0.4",
+    "local-rank": "as 1",
     "request": "as cuda:2",
 }
 _HINTS = {
     "tf-logical": "write it as 0:2048,2048; 1:1024",
     "fraction": "a number above 0 and at most 1",
+    "local-rank": "a number from 0",
+    "request": "write cuda:2 or /device:GPU:2",
 }
 _MORE = 4
 """Lines of what is to be said, at the least."""
@@ -74,9 +80,9 @@ class MappingScreen(AskingScreen):
 
     AUTO_FOCUS = "LogicalTable"
 
-    def __init__(self, inquiry: Inquiry) -> None:
+    def __init__(self, inquiry: Inquiry, interval: float, paused: bool) -> None:
         super().__init__(inquiry)
-        self._errors: dict[str, str] = {}
+        self._start = (interval, paused)
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -108,7 +114,7 @@ class MappingScreen(AskingScreen):
 
     def on_mount(self) -> None:
         """The answer is there already."""
-        self.query_one(Heading).show_frame(self.inquiry.frame, 1.0, False)
+        self.query_one(Heading).show_frame(self.inquiry.frame, *self._start)
         self.call_after_refresh(self.show_answer)
 
     def on_resize(self) -> None:
@@ -180,7 +186,7 @@ class MappingScreen(AskingScreen):
             return
         self._say_error(name, "")
         self.inquiry.fields = fields
-        self.inquiry.ask(layers=layers, request=fields["request"])
+        self.inquiry.ask(layers=layers)
 
     def _say_error(self, name: str, message: str) -> None:
         text = Lines.glyphs.text(printable(message, 200))
@@ -220,7 +226,14 @@ def _layers(fields: dict[str, str]) -> Layers:
     """Read the fields; UsageError with what is wrong."""
     try:
         fraction = float(fields["fraction"]) if fields["fraction"] else None
+        rank = int(fields["local-rank"]) if fields["local-rank"] else None
     except ValueError as error:
         raise UsageError(str(error)) from None
-    logical = [one.strip() for one in fields["tf-logical"].split(";") if one.strip()]
-    return read_layers(fields["tf-visible"] or None, logical, fraction)
+    return read_layers(
+        fields["tf-visible"] or None,
+        [one.strip() for one in fields["tf-logical"].split(";") if one.strip()],
+        fraction,
+        jax_visible=fields["jax-visible"] or None,
+        local_rank=rank,
+        device=fields["request"] or None,
+    )

@@ -9,9 +9,11 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from gputop.tui.inquiry import Inquiry
+from gputop.tui.widgets.columns import sized
 from gputop.tui.widgets.editor import ValueInput, harmless
-from gputop.tui.widgets.lines import Lines, Piece, width_of
-from gputop.tui.widgets.mapping import MappingLine, MappingResult, order_text, state
+from gputop.tui.widgets.lines import Lines, Piece, spread, width_of
+from gputop.tui.widgets.mapping import MappingLine, MappingResult
+from gputop.tui.widgets.sentences import order_text, state, variable
 
 _LEAST_EDITOR = 24
 """Cells of the editor without which the order is left out."""
@@ -91,18 +93,29 @@ class MappingPane(Vertical):
             self.query_one(MappingResult).show_answer(editor.offer)
 
     def _show_head(self) -> None:
-        rule, found = Lines.glyphs.rule, self._inquiry.answer
+        rule, found, followed = Lines.glyphs.rule, self._inquiry.answer, self._inquiry.followed
         name = "Shell line: " if found.is_line else "CUDA_VISIBLE_DEVICES="
         name = "CUDA_VISIBLE_DEVICES is unset " if self._inquiry.question.text is None else name
+        name = name if followed is None else variable(self._inquiry)
+        self.query_one(ValueInput).display = followed is None
         label: list[Piece] = [(f"{rule} ", "track"), ("Mapping ", "heading")]
-        label += [(f"{rule * 2} ", "track"), (name, "text")]
-        self.query_one("#mapping-name", Label).show(label)
+        label += [(f"{rule * 2} ", "track"), (Lines.glyphs.text(name), "text")]
         between = (f" {rule * 2} ", "track")
-        ordered = [between, (Lines.glyphs.text(order_text(found.mapping)), "text")]
+        ordered = [between, (Lines.glyphs.text(order_text(self._inquiry.mapping)), "text")]
         shown = [between, state(self._inquiry), (f" {rule}", "track")]
-        if width_of([*label, *ordered, *shown]) + _LEAST_EDITOR <= self.size.width:
+        known = followed is None or not followed.mapping.unread
+        if known and width_of([*label, *ordered, *shown]) + _LEAST_EDITOR <= self.size.width:
             shown = [*ordered, *shown]
+        if followed is not None:
+            label = self._across(label, shown)
+        self.query_one("#mapping-name", Label).show(label)
         self.query_one("#mapping-state", Label).show(shown)
+
+    def _across(self, label: list[Piece], state_: list[Piece]) -> list[Piece]:
+        """What stands in place of the editor as well."""
+        width = max(1, self.size.width - width_of(state_))
+        cut_ = sized(label, min(width, width_of(label)), Lines.glyphs.ellipsis, left=True)
+        return spread([*cut_, (" ", "track")], [], width, Lines.glyphs.rule)
 
     def on_resize(self) -> None:
         """The order is shown where there is room."""

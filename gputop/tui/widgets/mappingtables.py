@@ -11,7 +11,8 @@ from gputop.model.text import printable, short_name
 from gputop.tui.inquiry import Inquiry
 from gputop.tui.widgets.columns import Column, Fitted, fit, heading, row
 from gputop.tui.widgets.lines import Piece, spread
-from gputop.tui.widgets.mapping import absent, bus_id, room, state
+from gputop.tui.widgets.mapping import bus_id, room
+from gputop.tui.widgets.sentences import absent, state
 from gputop.tui.widgets.table import Table
 
 _GAP = 2
@@ -107,7 +108,7 @@ class PlaceTable(Table[Place]):
 
     def _device(self, rank: int) -> Column[Place]:
         wanted = max((len(_device(place)) for place in self._rows), default=0)
-        width = max(6, min(wanted, 34 if self.size.width >= 120 else 22))
+        width = max(6, min(wanted, 34 if self.size.width >= 120 else 28))
         return self._text("device", "DEVICE", width, width, rank, _device)
 
     def _room(self, rank: int) -> list[Column[Place]]:

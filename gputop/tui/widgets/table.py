@@ -33,6 +33,9 @@ class Table(Lines, Generic[R], can_focus=True):
     class Scrolled(Message):
         """Other rows are in sight."""
 
+    class Moved(Message):
+        """A key took the cursor to another row, or away."""
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._rows: Sequence[R] = ()
@@ -102,32 +105,36 @@ class Table(Lines, Generic[R], can_focus=True):
     def action_move(self, step: int) -> None:
         """To a neighbour; the first key selects the first visible row."""
         if self._rows:
-            self._select(self._start + step if self._in_sight else self._start)
-            self.sync()
+            self._choose(self._start + step if self._in_sight else self._start)
 
     def action_page(self, step: int) -> None:
         """A screenful up or down."""
         if self._rows:
-            self._select(self._start + step * max(1, self.room - 1))
-            self.sync()
+            self._choose(self._start + step * max(1, self.room - 1))
 
     def action_end(self, last: int) -> None:
         """To the first or the last row."""
         if self._rows:
-            self._select(len(self._rows) - 1 if last else 0)
-            self.sync()
+            self._choose(len(self._rows) - 1 if last else 0)
 
     def deselect(self) -> bool:
         """Take the cursor away; whether one was in sight."""
         was_in_sight = self._in_sight
         self._cursor, self._in_sight = None, False
         self.sync()
+        self.post_message(self.Moved())
         return was_in_sight
 
     @property
     def _start(self) -> int:
         """Where a key moves from."""
         return self._top if self._cursor is None else self._place
+
+    def _choose(self, place: int) -> None:
+        """What a key does."""
+        self._select(place)
+        self.sync()
+        self.post_message(self.Moved())
 
     def _select(self, place: int) -> None:
         self._place = min(max(0, place), len(self._keys) - 1)
