@@ -479,6 +479,17 @@ def test_no_more_than_two_hundred_verdicts_are_kept(here: Machine) -> None:
     assert sum(one["order"] == last for one in told) == 150
 
 
+def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("case", "signals"):
+        monkeypatch.setattr(f"gputop.agent.{module}.KEPT", 0.3)
+    changed, frame = threading.Event(), Frame(host=Host(name="here"), time=0.0)
+    signals = Signals(changed.set)
+    signals.take(Signal("a", (Target(5_000_000, 1.0),), 15, 1.0))
+    assert changed.wait(10)
+    assert [one.outcome for one in signals.with_verdicts(frame).verdicts] == ["gone"]
+    until(lambda: signals.with_verdicts(frame).verdicts == ())
+
+
 # The audit log
 
 
