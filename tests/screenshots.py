@@ -80,6 +80,9 @@ async def main() -> None:
     await picture("main", demo, (120, 40), "dark", ["m", *value, "enter", "down", "down"])
     await picture("light", demo, (120, 40), "light", ["m", *value, "enter", "down"])
     await picture("ssh-80x24", demo, (80, 24), "ansi-dark")
+    await picture("process", demo, (100, 30), "dark", ["j", "j", "j", "j", "enter"])
+    whole = ["M", "m", *value, *["tab"] * 7, *"cuda", "colon", "3"]
+    await picture("mapping", demo, (160, 44), "dark", whole)
     await picture("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])
     await picture("h200x8-20-processes", live_frames("h200x8"), (200, 50), "dark")
     await picture("h200x8-200-processes", live_frames("h200x8-200"), (80, 24), "dark")

@@ -33,8 +33,8 @@ def is_free(frame: Frame, gpu: Gpu) -> bool:
     """Nobody computes on it, and its memory is there to be used; a GPU in doubt is not free."""
     if gpu.error or gpu.stale_for is not None or gpu.memory_used is None:
         return False
-    if gpu.processes_known is False:
-        return False
+    if gpu.processes_known is False or gpu.mig_mode:
+        return False  # in MIG mode a job gets an instance, not the GPU
     taken = any(process.gpu_uuid == gpu.uuid and process.type != "G" for process in frame.processes)
     return not taken and gpu.memory_used < _FREE_MEMORY
 

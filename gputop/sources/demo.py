@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from gputop.model.enumeration import PCI_BUS_ID
+from gputop.model.environ import NAME, ORDER, Environ, Surroundings
 from gputop.model.frame import Frame, Gpu, Host, Process
 from gputop.model.probe import Probed
 from gputop.model.protocol import Pause, Probe, Refresh, Request, SetInterval, clamp_interval
@@ -37,7 +39,8 @@ class _Job(NamedTuple):
     load: float | None
     cpu: float
     age: float
-    type: str = "C"
+    variables: dict[str, str] | None = {}
+    """Of those that decide which GPUs it sees; None: it wrote over them."""
 
 
 _JOBS = (
@@ -50,6 +53,7 @@ _JOBS = (
         0.96,
         1.04,
         8040,
+        {NAME: "0,1", ORDER: PCI_BUS_ID},
     ),
     _Job(
         30411,
@@ -70,10 +74,41 @@ _JOBS = (
         0.83,
         1.31,
         2700,
+        {NAME: "3"},
     ),
-    _Job(31003, "carol", "python3 -u evaluate.py --split test", (3,), 12.6, 0.11, 0.72, 310),
-    _Job(40217, "serving", "VLLM::EngineCore --model Qwen3-32B", (4,), 121.8, 0.58, 0.97, 712800),
-    _Job(40990, "dave", "./nbody -benchmark -numbodies=256000 -fp64", (5,), 0.9, 0.99, 1.0, 95),
+    _Job(
+        31003,
+        "carol",
+        "python3 -u evaluate.py --split test",
+        (3,),
+        12.6,
+        0.11,
+        0.72,
+        310,
+        {"CUDA_VISIBLE_DIVICES": "3"},
+    ),
+    _Job(
+        40217,
+        "serving",
+        "VLLM::EngineCore --model Qwen3-32B",
+        (4,),
+        121.8,
+        0.58,
+        0.97,
+        712800,
+        None,
+    ),
+    _Job(
+        40990,
+        "dave",
+        "./nbody -benchmark -numbodies=256000 -fp64",
+        (5,),
+        0.9,
+        0.99,
+        1.0,
+        95,
+        {NAME: "4,5,6", "LOCAL_RANK": "1"},
+    ),
     _Job(
         41180,
         "erin",
@@ -83,6 +118,7 @@ _JOBS = (
         0.71,
         2.6,
         12_600,
+        {NAME: "7,6"},
     ),
 )
 
@@ -195,7 +231,6 @@ def _process(job: _Job, index: int, now: float, running: float) -> Process:
         pid=job.pid,
         start_time=round(now - running - job.age, 2),
         gpu_uuid=_uuid(index),
-        type=job.type,
         gpu_memory=int(job.memory * GIB * (1 + 0.004 * _wave(now, 41, job.pid))),
         sm_utilization=None if load is None else round(load, 2),
         user=job.user,
@@ -204,7 +239,12 @@ def _process(job: _Job, index: int, now: float, running: float) -> Process:
         rss=int((2.1 + job.memory / 20) * GIB),
         state="R" if job.load else "S",
         parent=1,
+        surroundings=Surroundings(_environ(job)),
     )
+
+
+def _environ(job: _Job) -> Environ:
+    return Environ({}, "overwritten") if job.variables is None else Environ(job.variables)
 
 
 def _uuid(index: int) -> str:

@@ -25,7 +25,7 @@ from gputop.tui.widgets.editor import Past
 
 _ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 _LOOKS = 5
-FIELDS = ("tf-visible", "tf-logical", "fraction", "request")
+FIELDS = ("tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
 @dataclass

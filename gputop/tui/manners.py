@@ -5,11 +5,13 @@
     Ctrl-Z, fg  every line is drawn again
     stall       a terminal that takes no output neither stops the keys nor delays the end
     NO_COLOR    no colour is sent, in any theme
+    encoding    input that is not UTF-8 is shown as such, and the keys go on
 
 Textual by itself does none of this.
 """
 
 import asyncio
+import codecs
 import contextlib
 import io
 import os
@@ -19,9 +21,11 @@ import sys
 import termios
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TextIO, cast
 
 from textual.app import App, ReturnType
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, NoColor
 
@@ -37,6 +41,10 @@ PATIENCE = 0.25
 RESTORE = b"\x18\x1b\\\x1b[?2026l\x1b[m\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h"
 
 _NO_COLOR = NoColor()
+
+
+def _lenient(encoding: str) -> partial[codecs.IncrementalDecoder]:
+    return partial(codecs.getincrementaldecoder(encoding), errors="replace")
 
 
 def run(app: App[Any]) -> int:
@@ -180,6 +188,11 @@ class TerminalDriver(LinuxDriver):
             compositor.forget()
         else:
             writer.write(data)
+
+    def run_input_thread(self) -> None:
+        """Read keys; bytes that are not UTF-8, as in a paste, would end Textual's own thread."""
+        linux_driver.getincrementaldecoder = _lenient  # type: ignore[assignment,attr-defined]
+        super().run_input_thread()
 
     def _get_terminal_size(self) -> tuple[int, int]:
         """Of the terminal itself: COLUMNS and LINES, where exported, are those of an old one."""

@@ -175,7 +175,8 @@ def test_nothing_of_a_hostile_process_drives_the_terminal(machine: MachineFactor
             (b"sjjjjjjjj\r", "sort:"),
             (b"/[", "filter: ["),
             (b"\r", "filter: ["),
-            (b"m\x1b[200~0,\x1b]0;x\x07\x9b2J\xe2\x80\xae\x1b[201~1", "Mapping"),
+            (b"m\x1b[200~0,\x1b]0;x\x07\x9b2J\xe2\x80\xae\x1b[201~1", "x�2J"),
+            (b"\r/\xff\xfealice", "filter: [��alice"),
             (b"\rq", ""),
         ):
             terminal.send(keys)

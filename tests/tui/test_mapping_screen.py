@@ -21,7 +21,7 @@ from tests.tui.test_mapping import devices
 SIXTEEN = tuple(gpu_of(index) for index in range(16))
 FOUR = SIXTEEN[:4]
 WIDE = (200, 50)
-FIELDS = ("order", "tf-visible", "tf-logical", "fraction", "request")
+FIELDS = ("order", "tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
 def mig_gpu(index: int, count: int) -> Gpu:
@@ -123,8 +123,8 @@ async def test_sixteen_gpus_with_mig_fit_side_by_side() -> None:
 async def test_the_tables_scroll_where_they_do_not_fit() -> None:
     async with shown(frame_of(*SIXTEEN), size=(80, 24)) as screen:
         await screen.press("M")
-        assert list(logical(screen)) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
-        assert "1-4 of 16" in screen.line_with("Logical to physical")
+        assert list(logical(screen)) == ["cuda:0", "cuda:1", "cuda:2"]
+        assert "1-3 of 16" in screen.line_with("Logical to physical")
         await screen.press("G")
         assert list(logical(screen))[-1] == "cuda:15"
         await screen.press("tab", "end")
@@ -205,7 +205,20 @@ async def test_what_tensorflow_selects() -> None:
         assert screen.text.count("For physical GPU 2 use cuda:1") == 1
         await screen.press("escape", "M")
         kept = [screen.app.screen.query_one(f"#{name}").value for name in FIELDS]  # type: ignore[attr-defined]
-        assert kept == ["", "1", "1:2048,1024", "0.5", "cuda:2"]
+        assert kept == ["", "1", "1:2048,1024", "", "0.5", "", "cuda:2"]
+
+
+async def test_what_jax_and_torchrun_select() -> None:
+    async with shown(frame_of(*FOUR), size=WIDE) as screen:
+        await screen.press("M", "m")
+        await screen.type("1,2")
+        await field(screen, "jax-visible", "1")
+        assert re.search(r"JAX jax\.devices\(\)\[0\] +-> GPU 2", screen.text)
+        assert "0.75 of GPU 2 is 105.00 GiB, which is free now" in screen.text
+        await field(screen, "local-rank", "1")
+        assert re.search("LOCAL_RANK=1 cuda:1 +-> GPU 2", screen.text)
+        await screen.press("backspace", "x")
+        assert "! a number from 0" in screen.text
 
 
 @pytest.mark.parametrize("size", [WIDE, (80, 24)])

@@ -72,6 +72,7 @@ class MainScreen(ViewScreen):
         self._settings = settings
         self._frame: Frame | None = None
         self._mapping_open = False
+        self._following = True
         self._state = (1.0, False)
         """Interval, and whether it is paused."""
 
@@ -102,23 +103,24 @@ class MainScreen(ViewScreen):
         self.show_answer()
 
     def on_table_moved(self) -> None:
-        """The mapping is that of the process under the cursor."""
+        """The mapping is that of the process under the cursor, until somebody edits."""
+        self._following = True
         self._follow()
         self.show_answer()
-
-    def on_descendant_focus(self) -> None:
-        """Not while somebody edits."""
-        self.on_table_moved()
 
     def _follow(self) -> None:
         """Show the mapping of the selected process in place of the question's."""
         table = self.query_one(ProcessTable)
-        row = table.selected if self.focused is table else None
+        row = table.selected if self._following else None
         mapping = None if row is None or table.names is None else table.names.mapping(row.process)
         self.inquiry.followed = None
         if row is not None and mapping is not None:
             label = f"PID {row.process.pid} {PROCESS['command'].text(row).split(' ')[0]}:"
             self.inquiry.followed = Followed(label, mapping)
+
+    def _ask_again(self) -> None:
+        """The question, not the process."""
+        self._following, self.inquiry.followed = False, None
 
     def show_answer(self) -> None:
         """The answer of now."""
@@ -198,14 +200,25 @@ class MainScreen(ViewScreen):
 
     def action_mapping(self) -> None:
         """Open the pane if it is a line, and edit."""
-        self.inquiry.followed = None
+        self._ask_again()
         self.show_answer()
         self._mapping_open = self._short
         self._lay_out()
         self.query_one(MappingPane).edit()
 
+    def action_order(self) -> None:
+        """Another CUDA_DEVICE_ORDER, of the question."""
+        self._ask_again()
+        super().action_order()
+
+    def action_unset(self) -> None:
+        """Unset CUDA_VISIBLE_DEVICES, of the question."""
+        self._ask_again()
+        super().action_unset()
+
     def action_whole(self) -> None:
         """The mapping on the whole screen."""
+        self._ask_again()
         self.app.push_screen(MappingScreen(self.inquiry, *self._state))
 
     def action_leave(self) -> None:

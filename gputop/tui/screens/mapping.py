@@ -26,19 +26,24 @@ _FIELDS = (
     ("order", "CUDA_DEVICE_ORDER"),
     ("tf-visible", "TF visible_device_list"),
     ("tf-logical", "TF logical devices"),
+    ("jax-visible", "JAX visible devices"),
     ("fraction", "memory fraction"),
+    ("local-rank", "torchrun LOCAL_RANK"),
     ("request", "device that is asked for"),
 )
 _EXAMPLES = {
     "order": "unset; PCI_BUS_ID",
     "tf-visible": "as 1,0",
     "tf-logical": "as 0:2048,2048; 1:1024 (MiB)",
+    "jax-visible": "all, or as 0,1; takes 75 % of each",
     "fraction": "as 0.4",
+    "local-rank": "as 1",
     "request": "as cuda:2",
 }
 _HINTS = {
     "tf-logical": "write it as 0:2048,2048; 1:1024",
     "fraction": "a number above 0 and at most 1",
+    "local-rank": "a number from 0",
     "request": "write cuda:2 or /device:GPU:2",
 }
 _MORE = 4
@@ -221,8 +226,14 @@ def _layers(fields: dict[str, str]) -> Layers:
     """Read the fields; UsageError with what is wrong."""
     try:
         fraction = float(fields["fraction"]) if fields["fraction"] else None
+        rank = int(fields["local-rank"]) if fields["local-rank"] else None
     except ValueError as error:
         raise UsageError(str(error)) from None
-    logical = [one.strip() for one in fields["tf-logical"].split(";") if one.strip()]
-    device = fields["request"] or None
-    return read_layers(fields["tf-visible"] or None, logical, fraction, device=device)
+    return read_layers(
+        fields["tf-visible"] or None,
+        [one.strip() for one in fields["tf-logical"].split(";") if one.strip()],
+        fraction,
+        jax_visible=fields["jax-visible"] or None,
+        local_rank=rank,
+        device=fields["request"] or None,
+    )

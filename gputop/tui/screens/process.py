@@ -20,7 +20,8 @@ from gputop.model.text import GIB, printable
 from gputop.tui.widgets.bars import KeyLine
 from gputop.tui.widgets.page import Line, Page
 
-_OF_PROCESS = ("pid", "user", "state", "cpu", "rss")
+_OF_PROCESS = (("pid", "PID"), ("user", "user"), ("state", "state"), ("cpu", "CPU %"),
+               ("rss", "RSS"))  # fmt: skip
 _OF_GPU = ("gpu_memory", "sm_utilization", "type")
 _LABELS = {one.id: one.label for one in FRAMEWORKS}
 _CONTEXT = GIB
@@ -80,7 +81,7 @@ class ProcessScreen(Screen[None]):
         yield from page.wrapped(process.command or "not in this /proc", 1, "heading")
         if self._ended:
             yield [(" it has ended, or left the GPUs; these are its last figures", "alarm")]
-        facts = [f"{PROCESS[id_].label} {PROCESS[id_].text(self._rows[0])}" for id_ in _OF_PROCESS]
+        facts = [f"{label} {PROCESS[id_].text(self._rows[0])}" for id_, label in _OF_PROCESS]
         if process.start_time is not None:
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.start_time))
             facts.append(f"started {since}, {PROCESS['age'].text(self._rows[0])} ago")

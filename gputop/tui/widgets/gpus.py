@@ -216,6 +216,8 @@ class GpuPane(Table[Gpu]):
             return [("processes not listed", "notice")]
         if summary.is_free(frame, gpu):
             return [("free", "good")]
+        if gpu.mig_mode and gpu.mig is not None:
+            return [(f"{len(gpu.mig)} MIG", "quiet")]
         if gpu.memory_used is None or gpu.stale_for is not None:
             return [(self.glyphs.not_available, "quiet")]
         return [(summary.only_display(frame, gpu) or "no process", "quiet")]

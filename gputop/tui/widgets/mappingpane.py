@@ -102,7 +102,8 @@ class MappingPane(Vertical):
         between = (f" {rule * 2} ", "track")
         ordered = [between, (Lines.glyphs.text(order_text(self._inquiry.mapping)), "text")]
         shown = [between, state(self._inquiry), (f" {rule}", "track")]
-        if width_of([*label, *ordered, *shown]) + _LEAST_EDITOR <= self.size.width:
+        known = followed is None or not followed.mapping.unread
+        if known and width_of([*label, *ordered, *shown]) + _LEAST_EDITOR <= self.size.width:
             shown = [*ordered, *shown]
         if followed is not None:
             label = self._across(label, shown)
