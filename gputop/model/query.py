@@ -39,7 +39,7 @@ def row_keys(frame: Frame, found: Iterable[ProcessRow]) -> list[RowKey]:
             one.gpu_instance,
             one.compute_instance,
         )
-        for one, *_ in found
+        for one in [row.process for row in found]
     ]
 
 
