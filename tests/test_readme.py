@@ -44,6 +44,7 @@ def test_every_key_is_named(owner: type[GputopApp] | type[MainScreen]) -> None:
     names = {
         "slash": "/", "question_mark": "?", "plus": "+", "minus": "-", "right": "→", "left": "←",
         "escape": "Esc", "enter": "Enter", "ctrl+l": "Ctrl-L", "ctrl+z": "Ctrl-Z", "ctrl+c": "`q`",
+        "space": "Space",
     }  # fmt: skip
     for binding in owner.BINDINGS:
         key = getattr(binding, "key", "").split(",")[0]

@@ -85,7 +85,7 @@ class View:
 
 def _ordered(entries: Sequence[Entry], order: tuple[str, bool]) -> list[Entry]:
     read, descending = PROCESS[order[0]].read, order[1]
-    return by_value(entries, lambda entry: read(entry.row), descending)
+    return by_value(entries, [read(entry.row) for entry in entries], descending)
 
 
 def _by_user(rows: Iterable[ProcessRow]) -> Iterable[Entry]:
@@ -167,7 +167,7 @@ class _Forest:
 
     def _flat(self, blocks: list[list[Entry]]) -> list[Entry]:
         read, descending = PROCESS[self._order[0]].read, self._order[1]
-        ordered = by_value(blocks, lambda block: read(block[0].row), descending)
+        ordered = by_value(blocks, [read(block[0].row) for block in blocks], descending)
         for block in ordered[-1:]:
             block[0] = block[0]._replace(last=True)
         return [entry for block in ordered for entry in block]

@@ -273,16 +273,16 @@ class ProcessTable(Table[Entry]):
 
     def _arrange(self) -> None:
         """The lines of now: of those that fit, in order."""
-        found = self._every
-        if self._with_finished and self._finished.ended:  # where they were, among equal ones
-            found = [*found, *map(_past, self._finished.ended)]
+        found, past = self._every, self._finished.ended if self._with_finished else []
+        if past:  # where they were, among equal ones
+            found = [*found, *map(_past, past)]
             found.sort(key=lambda entry: query.place(entry.row))
         if self.filter:
             fits = parse(self.filter)
             found = [entry for entry in found if fits(entry.row)]
         if self.view.whose or self.view.gpu is not None:
             found = [entry for entry in found if self.view.holds(entry.row)]
-        self._fitting = sum(not entry.ended for entry in found)
+        self._fitting = len(found) - (sum(entry.ended for entry in found) if past else 0)
         lines = self.view.lines(found, (self.sort_id, self.descending), self._opened)
         self._fit()
         self.show(lines, [entry.key for entry in lines])
