@@ -176,7 +176,7 @@ def expected_unexplained(gpu: Json, used: int | None, processes: dict[Any, Json]
     held = [row["gpu_memory"] for row in processes.values()]
     if used is None or gpu.get("compute") is None or None in held:
         return None
-    return max(0, used - sum(held))
+    return max(0, used - sum(map(int, held)))
 
 
 def expected_processes(gpu: Json, era: int, pids: dict[str, int]) -> dict[Any, Json]:
