@@ -156,7 +156,7 @@ class Processes:
         return known
 
     def _read_io(self, pid: int, known: _Known, now: float) -> None:
-        before, known.io = known.io, _io(pid)
+        before, known.io = known.io, io_of(pid)
         if before is None or known.io is None:
             known.io_rates = None
             return
@@ -247,7 +247,7 @@ def command_of(pid: int, name: str) -> str:
     return _command(pid) or printable(f"[{name}]")
 
 
-def _io(pid: int) -> tuple[int, int] | None:
+def io_of(pid: int) -> tuple[int, int] | None:
     """Bytes read from and written to storage, proc_pid_io(5)."""
     words = _read_short(f"/proc/{pid}/io").split()
     return (int(words[9]), int(words[11])) if len(words) >= 12 else None

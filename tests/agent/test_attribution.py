@@ -15,6 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
+from gputop.agent.places import read_place
+from gputop.agent.processes import io_of
 from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -130,9 +132,10 @@ def test_a_real_tmux(here: Machine, tmux: str, tmp_path: Path) -> None:
 def test_threads_and_storage(here: Machine, start: Start, tmp_path: Path) -> None:
     code = (
         f"import threading; file = open({str(tmp_path / 'x')!r}, 'wb')\n"
-        "print(end='.', flush=True)\n"
+        "import os; write = lambda: (file.seek(0), file.write(bytes(1 << 20)), os.fsync(file))\n"
+        "write(); print(end='.', flush=True)\n"
         "threading.Thread(target=input).start()\n"
-        "while threading.active_count() > 1: file.seek(0); file.write(bytes(1 << 20)); file.flush()"
+        "while threading.active_count() > 1: write()"
     )
     pid = start([sys.executable, "-c", code])
     with Agent(here, interval=0.2) as agent:
@@ -250,3 +253,21 @@ def test_a_local_process_is_not_taken_for_one_of_the_host(here: Machine, tmp_pat
     for pid in listed[1:]:
         assert {told[pid][field] for field in about} == {None}
         assert told[pid]["gpu_memory"] == 1
+
+
+@ROOT
+def test_another_users_process_tells_little() -> None:
+    """Only root and its owner may see its directory, its variables and its I/O."""
+    ours = os.getpid()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        place = read_place(ours)
+        known = (place.cwd, place.venv, place.session, place.ssh_from, io_of(ours))
+        os.write(write, json.dumps([known, len(place.ancestors)]).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    known, ancestors = json.loads(os.read(read, 1000))
+    assert known == [None] * 5
+    assert ancestors == len(read_place(ours).ancestors) > 0
