@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from glob import glob
 
+import msgspec
 import psutil
 
 from gputop.agent.namespaces import in_first_namespace, local_process
@@ -34,8 +35,7 @@ _NAME_PATIENCE = 0.05
 """Seconds that a tick waits for the name of a new user; directory services can take many."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
+class ProcessFacts(msgspec.Struct, frozen=True):
     """What is known of a process now; rates are None at first sight."""
 
     start_time: float
