@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from glob import glob
 
+import msgspec
 import psutil
 
 from gputop.agent.namespaces import in_first_namespace, local_process
@@ -34,8 +35,7 @@ _NAME_PATIENCE = 0.05
 """Seconds that a tick waits for the name of a new user; directory services can take many."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
+class ProcessFacts(msgspec.Struct, frozen=True):
     """What is known of a process now; rates are None at first sight."""
 
     start_time: float
@@ -156,7 +156,7 @@ class Processes:
         return known
 
     def _read_io(self, pid: int, known: _Known, now: float) -> None:
-        before, known.io = known.io, _io(pid)
+        before, known.io = known.io, io_of(pid)
         if before is None or known.io is None:
             known.io_rates = None
             return
@@ -242,7 +242,7 @@ def real_uid(pid: int) -> int | None:
     return None
 
 
-def _io(pid: int) -> tuple[int, int] | None:
+def io_of(pid: int) -> tuple[int, int] | None:
     """Bytes read from and written to storage, proc_pid_io(5)."""
     words = _read_short(f"/proc/{pid}/io").split()
     return (int(words[9]), int(words[11])) if len(words) >= 12 else None
