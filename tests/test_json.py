@@ -155,6 +155,7 @@ def expected_gpu(index: int, gpu: Json, era: int) -> Json:
         "processes_known": gpu.get("compute") is not None,
         "stale_for": None,
         "error": None,
+        "idle_for": None,
     }
     for field, path, (low, high), unit in TABLE:
         told = at(gpu, path)
@@ -166,6 +167,18 @@ def expected_gpu(index: int, gpu: Json, era: int) -> Json:
     return {**fields, **expected_memory(gpu, era), **expected_parts(gpu, era)}
 
 
+OTHERS = {"memory_utilization": "mem", "encoder_utilization": "enc", "decoder_utilization": "dec"}
+UNSAMPLED: Json = {"sm_utilization": None, **dict.fromkeys(OTHERS)}
+
+
+def expected_unexplained(gpu: Json, used: int | None, processes: dict[Any, Json]) -> int | None:
+    """What the rows of the GPU leave over."""
+    held = [row["gpu_memory"] for row in processes.values()]
+    if used is None or gpu.get("compute") is None or None in held:
+        return None
+    return max(0, used - sum(map(int, held)))
+
+
 def expected_processes(gpu: Json, era: int, pids: dict[str, int]) -> dict[Any, Json]:
     """Of one GPU, by pid and MIG instance."""
     found: dict[Any, Json] = {}
@@ -174,7 +187,7 @@ def expected_processes(gpu: Json, era: int, pids: dict[str, int]) -> dict[Any, J
     for name, letter in lists.items():
         for entry in (gpu.get(name) or []) if era >= 535 or name != "mps" else []:
             key = (pids[entry["pid"]], entry.get("gi"), entry.get("ci"))
-            row = found.setdefault(key, {"types": [], "gpu_memory": None, "sm_utilization": None})
+            row = found.setdefault(key, {"types": [], "gpu_memory": None, **UNSAMPLED})
             row["types"].append(letter)
             used = number(entry.get("used"))
             if used is not None and used < 2**63 and (not total or used <= total):
@@ -183,6 +196,8 @@ def expected_processes(gpu: Json, era: int, pids: dict[str, int]) -> dict[Any, J
             fresh = "sample_time" not in entry and gpu.get("samples") is not None
             if sm is not None and sm <= 100 and fresh:
                 row["sm_utilization"] = sm / 100
+                for field, name in OTHERS.items():
+                    row[field] = (number(entry.get(name)) or 0) / 100
     for row in found.values():
         row["type"] = "+".join(row.pop("types"))
     return found
@@ -215,6 +230,10 @@ def test_every_value_is_the_scenarios(name: str, machine: MachineFactory) -> Non
     for index, gpu in enumerate(gpus):
         told = frame["gpus"][index]
         assert set(GPU_FIELDS) <= set(told)
+        assert told.pop("openers") == []
+        unexplained = told.pop("memory_unexplained")
+        listed = expected_processes(gpu, era, here.pids)
+        assert unexplained == expected_unexplained(gpu, told["memory_used"], listed)
         assert told == expected_gpu(index, gpu, era)
 
     pids = here.pids
@@ -236,6 +255,8 @@ def check_facts(told: Json, command: list[str]) -> None:
     assert told["start_time"] == pytest.approx(known.create_time(), abs=1.1)
     assert told["rss"] == pytest.approx(known.memory_info().rss, abs=MIB)
     assert told["parent"] == os.getpid()
+    assert told["place"]["ancestors"][0][0] == os.getpid()
+    assert (told["threads"], told["idle_for"], told["elsewhere"]) == (1, None, False)
     assert told["state"] == "S"
     assert 0 <= told["cpu"] < 0.5
     written = " ".join(command)
@@ -332,7 +353,15 @@ def test_json_is_utf8_whatever_the_locale_says(encoding: str, machine: MachineFa
 def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFactory) -> None:
     """A new key needs a word in model/frame.py and here."""
     frame = look(machine("h200x8"))
-    assert set(frame) == {*FRAME_FIELDS, "interval", "links", "probed", "problem", "demo"}
+    assert set(frame) == {
+        *FRAME_FIELDS,
+        "interval",
+        "links",
+        "probed",
+        "problem",
+        "demo",
+        "verdicts",
+    }
     assert frame["probed"] == []
     more = "minor sm_clock_max persistence_mode display_active compute_mode ecc_uncorrected"
     assert set(frame["gpus"][0]) == {
@@ -343,7 +372,11 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "cores",
         "sm",
         "processes_known",
+        "memory_unexplained",
+        "idle_for",
+        "openers",
         "error",
     }
-    more = "gpu_instance compute_instance state parent surroundings"
+    more = "gpu_instance compute_instance state parent surroundings place threads io_read io_write"
+    more += " idle_for elsewhere " + " ".join(OTHERS)
     assert set(frame["processes"][0]) == {*PROCESS_FIELDS, *more.split()}

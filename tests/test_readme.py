@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from gputop.model.environ import Descendant, Environ, Surroundings
-from gputop.model.frame import Frame, Gpu, Host, MigDevice, PciCard, Problem, Process
+from gputop.model.frame import Frame, Gpu, Host, MigDevice, Opener, PciCard, Problem, Process
+from gputop.model.place import Container, Place
 from gputop.model.probe import Probed, ProbedDevice
 from gputop.tui.app import GputopApp
 from gputop.tui.screens.main import MainScreen
@@ -18,7 +19,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 
 
 JSON = [Frame, Host, Gpu, MigDevice, Process, Surroundings, Environ, Descendant, Problem, PciCard,
-        Probed, ProbedDevice]  # fmt: skip
+        Probed, ProbedDevice, Opener, Place, Container]  # fmt: skip
 
 
 @pytest.mark.parametrize("struct", JSON)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
 
 from gputop.agent.host import HostFacts
+from gputop.agent.idle import IdleTimes
 from gputop.agent.links import read_links
 from gputop.agent.nvml import (
     DRIVER_GONE,
@@ -23,11 +23,12 @@ from gputop.agent.nvml import (
 )
 from gputop.agent.problems import NO_GPU, not_answering, problem_of
 from gputop.agent.processes import Processes, ProcessFacts
-from gputop.agent.surroundings import Key, Surveyor
+from gputop.agent.rows import Look, unexplained_of
+from gputop.agent.survey import Survey, Surveyor, Wanted
 from gputop.agent.worker import Worker, ask_all
-from gputop.model.environ import Surroundings
 from gputop.model.frame import Frame, Gpu, Problem, Process
 from gputop.model.links import Links
+from gputop.model.unexplained import is_notable
 
 _RETRY = 5.0
 """Seconds between two tries to open a driver that is not there."""
@@ -35,7 +36,9 @@ _SETTLE = 0.1
 """Seconds between two looks at the CPU time of processes, where one frame is all there is."""
 _NO_PERMISSION = 4
 _SURVEY_PATIENCE = 0.02
-"""Seconds that a tick waits for the surroundings of new processes; they may come with the next."""
+"""Seconds that a tick waits for what is found out of new processes; it may come with the next."""
+_NAMES_PATIENCE = 0.5
+"""Seconds for the names of containers, where one frame is all there is."""
 
 
 class Collector:
@@ -50,6 +53,7 @@ class Collector:
         self._host = HostFacts()
         self._processes = Processes()
         self._surveyor = Surveyor()
+        self._idle = IdleTimes()
 
     def collect(self, interval: float | None, patience: float, settle: bool = False) -> Frame:
         """A Frame after at most `patience` seconds for the driver; None where it is silent.
@@ -124,24 +128,40 @@ class Collector:
             for index, reader in enumerate(self._readers)
             if reader.latest is None or reader.latest.code != _NO_PERMISSION
         ]
-        pids = {run.pid for _, _, reading in readings if reading for run in reading.running}
+        told = [reading for _, _, reading in readings if reading]
+        pids = {run.pid for reading in told for run in reading.running}
         facts = self._processes.read(pids, patience)
         if settle and facts:
             time.sleep(_SETTLE)
             facts = self._processes.read(pids, patience)
-        computing = {run.pid for _, _, r in readings if r for run in r.running if run.type != "G"}
-        around = self._surveyor.read(
-            frozenset((pid, facts[pid].start_time) for pid in computing & facts.keys()),
-            patience if settle else _SURVEY_PATIENCE,
+        survey = self._survey(told, facts, patience if settle else _SURVEY_PATIENCE)
+        if settle and any(place.container for place in survey.places.values()):
+            self._surveyor.settle(_NAMES_PATIENCE)
+            survey = self._survey(told, facts, patience)
+        gpus: list[Gpu] = []
+        processes: list[Process] = []
+        idle = None if settle else self._idle
+        for index, reader, reading in readings:
+            seen = Look(index, reading, reader.answered, facts, survey, idle, self._host.nested)
+            gpus.append(seen.gpu(stale_for=_stale_for(reader)))
+            processes += seen.processes()
+        self._idle.end_cycle()
+        return tuple(gpus), tuple(processes)
+
+    def _survey(
+        self, told: list[Reading], facts: dict[int, ProcessFacts], patience: float
+    ) -> Survey:
+        dubious = {
+            reading.values.get("minor")
+            for reading in told
+            if reading.values.get("processes_known") is False or is_notable(unexplained_of(reading))
+        }
+        wanted = Wanted(
+            frozenset((pid, fact.start_time) for pid, fact in facts.items()),
+            frozenset(minor for minor in dubious if minor is not None),
+            frozenset(facts),
         )
-        gpus = tuple(_gpu(index, reader, reading) for index, reader, reading in readings)
-        processes = tuple(
-            process
-            for _, _, reading in readings
-            if reading
-            for process in _processes_of(reading, facts, around)
-        )
-        return gpus, processes
+        return self._surveyor.read(wanted, patience)
 
 
 def _open() -> Driver | NvmlError:
@@ -153,41 +173,9 @@ def _open() -> Driver | NvmlError:
         return error
 
 
-def _gpu(index: int, reader: Worker[Reading], reading: Reading | None) -> Gpu:
-    """The last values, with their age if the GPU was late in this cycle."""
-    stale_for = None
-    if reader.busy:
-        since = reader.answered if reader.answered is not None else reader.asked
-        stale_for = round(time.monotonic() - since, 2)
-    if reading is None:
-        return Gpu(index=index, stale_for=stale_for)
-    return Gpu(**reading.values, stale_for=stale_for, error=reading.error)
-
-
-def _processes_of(
-    reading: Reading, facts: dict[int, ProcessFacts], around: dict[Key, Surroundings]
-) -> list[Process]:
-    uuid: str | None = reading.values.get("uuid")
-    found = []
-    for run in reading.running:
-        sample = reading.utilization.get(run.pid)
-        known: dict[str, Any] = {}
-        if (fact := facts.get(run.pid)) is not None:
-            known = {name: getattr(fact, name) for name in _FACTS}
-            known["surroundings"] = around.get((run.pid, fact.start_time))
-        found.append(
-            Process(
-                pid=run.pid,
-                gpu_uuid=uuid,
-                gpu_instance=run.gpu_instance,
-                compute_instance=run.compute_instance,
-                type=run.type,
-                gpu_memory=run.memory,
-                sm_utilization=None if sample is None else sample.sm,
-                **known,
-            )
-        )
-    return found
-
-
-_FACTS = tuple(name for name in ProcessFacts.__slots__ if name in Process.__struct_fields__)
+def _stale_for(reader: Worker[Reading]) -> float | None:
+    """Age of the last values, if the GPU was late in this cycle."""
+    if not reader.busy:
+        return None
+    since = reader.answered if reader.answered is not None else reader.asked
+    return round(time.monotonic() - since, 2)

@@ -6,46 +6,24 @@ own /proc/PID/environ. A forked child shows what its parent was started with.
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from gputop.agent.environ import read_environ
+from gputop.agent.walk import Seen
 from gputop.model.environ import NAME, ORDER, Descendant, Environ
 
-_EVERY = 10.0
-"""Seconds between two walks through /proc, at least."""
-_SHARE = 200
-"""And at least so many times as long as the last one took: half a percent of a core."""
 _MOST = 64
 """Descendants of one process that are looked at."""
 
 
-class Descendants:
-    """Walks through all processes now and then."""
-
-    def __init__(self) -> None:
-        self._due = 0.0
-
-    def look(self, parents: Mapping[int, Environ]) -> Mapping[int, Descendant] | None:
-        """Of those `parents` (by pid, with their own variables) the telling descendant; None if
-        it is not yet time for another walk."""
-        now = time.monotonic()
-        if not parents or now < self._due:
-            return None
-        found = dict(_telling(parents))
-        self._due = now + max(_EVERY, _SHARE * (time.monotonic() - now))
-        return found
-
-
-def _telling(parents: Mapping[int, Environ]) -> Iterator[tuple[int, Descendant]]:
+def telling(parents: Mapping[int, Environ], table: Mapping[int, Seen]) -> dict[int, Descendant]:
+    """Of those `parents` (by pid, with their own variables) the telling descendants among the
+    processes of a walk; who has none is not in it."""
     children: dict[int, list[int]] = {}
-    for pid, parent in _parents():
-        children.setdefault(parent, []).append(pid)
-    for pid, own in parents.items():
-        found = _agreed(own, _below(pid, children))
-        if found is not None:
-            yield pid, found
+    for pid, seen in table.items():
+        children.setdefault(seen.parent, []).append(pid)
+    found = {pid: _agreed(own, _below(pid, children)) for pid, own in parents.items()}
+    return {pid: one for pid, one in found.items() if one is not None}
 
 
 def _agreed(own: Environ, below: list[int]) -> Descendant | None:
@@ -68,14 +46,3 @@ def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
             break
         found += children.get(one, ())
     return found[:_MOST]
-
-
-def _parents() -> Iterator[tuple[int, int]]:
-    """Every process and its parent."""
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                    yield int(name), int(file.read().rpartition(b")")[2].split(None, 2)[1])
-            except (OSError, IndexError):  # it ended meanwhile
-                continue

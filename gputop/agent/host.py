@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from gputop.agent.namespaces import in_first_namespace
 from gputop.model.frame import Host, PciCard
 from gputop.model.text import printable
 
@@ -23,6 +24,7 @@ class HostFacts:
         self._boot_id = _read(Path("/proc/sys/kernel/random/boot_id"))
         self._cpu_count = os.cpu_count()
         self._asked = False
+        self.nested = not in_first_namespace()
 
     def read(self) -> Host:
         """The host now."""
@@ -36,6 +38,7 @@ class HostFacts:
             cpu_count=self._cpu_count,
             memory_total=memory.total,
             memory_used=memory.total - memory.available,
+            nested=self.nested,
         )
 
 

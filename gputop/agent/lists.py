@@ -29,6 +29,9 @@ _NEWER = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t and _v3_t
 _OLDEST = struct.Struct("<I4xQ")  # nvmlProcessInfo_v1_t
 _SAMPLE = struct.Struct("<I4xQIIII")  # nvmlProcessUtilizationSample_t
 
+_RATIOS = {percentage: sanity.ratio(percentage) for percentage in range(256)}
+"""Of what a sample may say; looked up, since there are three of them for every process."""
+
 _LISTS = (
     ("C", "nvmlDeviceGetComputeRunningProcesses"),
     ("G", "nvmlDeviceGetGraphicsRunningProcesses"),
@@ -57,10 +60,19 @@ class Running(NamedTuple):
 
 
 class Utilization(NamedTuple):
-    """The newest sample of a process: a ratio and the driver's time in microseconds."""
+    """The newest sample of a process: ratios, None for garbage, and the driver's time in
+    microseconds."""
 
     sm: float
     timestamp: int
+    memory: float | None
+    encoder: float | None
+    decoder: float | None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any of them is above 0: a decoder works without the SMs."""
+        return any((self.sm, self.memory, self.encoder, self.decoder))
 
 
 class _Buffer:
@@ -159,11 +171,11 @@ class RunningLists:
                 return {}
             raise
         newest: dict[int, Utilization] = {}
-        for pid, timestamp, sm, _memory, _encoder, _decoder in records:
+        for pid, timestamp, sm, *others in records:
             if not since < timestamp <= latest or sm > 100:
                 continue
             if pid not in newest or newest[pid].timestamp < timestamp:
-                newest[pid] = Utilization(sm / 100, timestamp)
+                newest[pid] = Utilization(sm / 100, timestamp, *map(_RATIOS.get, others))
         self._since = max((sample.timestamp for sample in newest.values()), default=since)
         return newest
 

@@ -67,11 +67,12 @@ class Driver:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What one GPU answered in one cycle: keyword arguments of `model.frame.Gpu`, its running
-    processes and their utilization. `code` is NVML's error if there are no values."""
+    processes and their utilization (None where the driver takes no samples). `code` is NVML's
+    error if there are no values."""
 
     values: dict[str, Any] = field(default_factory=dict)
     running: tuple[Running, ...] = ()
-    utilization: dict[int, Utilization] = field(default_factory=dict)
+    utilization: dict[int, Utilization] | None = None
     code: int = 0
     error: str | None = None
 
@@ -137,7 +138,7 @@ class Device:
         return Reading(
             values=values,
             running=running,
-            utilization=self._ask(self._lists.utilization) or {},
+            utilization=self._ask(self._lists.utilization),
         )
 
     def _take_slow(self) -> None:

@@ -1,6 +1,7 @@
 """Facts of a process from /proc, cached by (pid, start time).
 
-`/proc/PID/stat` is read every tick, by hand: psutil needs ten times as long. The owner and the
+`/proc/PID/stat` is read every tick, by hand: psutil needs ten times as long; `/proc/PID/io` in
+turns, where there are many. The owner and the
 command line are read at first sight, when the process renames itself, and now and then: what it
 executes next may have the same name, and only the beginning of a new title is one.
 """
@@ -12,9 +13,12 @@ import pwd
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from glob import glob
 
 import psutil
 
+from gputop.agent.namespaces import in_first_namespace, local_process
 from gputop.agent.worker import Worker
 from gputop.model.text import printable
 
@@ -24,21 +28,26 @@ _FIELDS = 22
 """Of /proc/PID/stat, from the state to the resident set."""
 _LOOK_AGAIN = 20
 """Ticks between two looks at the command line of a process that kept its name."""
+_IO_READS = 20
+"""Processes whose I/O is read in a tick; of more, each in its turn."""
 _NAME_PATIENCE = 0.05
 """Seconds that a tick waits for the name of a new user; directory services can take many."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """What is known of a process now; `cpu` is None at first sight."""
+    """What is known of a process now; rates are None at first sight."""
 
     start_time: float
     user: str | None
     command: str | None
     parent: int
     state: str
+    threads: int
     rss: int
     cpu: float | None
+    io_read: float | None
+    io_write: float | None
 
 
 @dataclass(slots=True)
@@ -52,6 +61,11 @@ class _Known:
     cpu_ticks: int
     seen: float
     cpu: float | None = None
+    elsewhere: bool = False
+    io: tuple[int, int] | None = (0, 0)
+    """Bytes read and written; None where that may not be known."""
+    io_seen: float | None = None
+    io_rates: tuple[float, float] | None = None
 
 
 class UserNames:
@@ -91,11 +105,11 @@ class Processes:
     """
 
     def __init__(self) -> None:
-        self._boot_time = psutil.boot_time()
         self._known: dict[int, _Known] = {}
         self._users = UserNames()
         self._wanted: frozenset[int] = frozenset()
         self._tick = 0
+        self._turns = 1
         self._worker = Worker("processes", self._read)
 
     def read(self, pids: Iterable[int], patience: float) -> dict[int, ProcessFacts]:
@@ -110,12 +124,17 @@ class Processes:
     def _read(self) -> dict[int, ProcessFacts]:
         """In the thread. Who is not wanted any more is forgotten."""
         self._tick += 1
-        stats = {pid: stat for pid in self._wanted if (stat := _stat(pid)) is not None}
+        self._turns = 1 + (len(self._wanted) - 1) // _IO_READS
+        stats = {pid: stat for pid in self._wanted if (stat := read_stat(pid)) is not None}
         self._known = {
             pid: self._update(pid, name, fields) for pid, (name, fields) in stats.items()
         }
         self._users.prepare(known.uid for known in self._known.values() if known.uid is not None)
-        return {pid: self._facts(self._known[pid], fields) for pid, (_, fields) in stats.items()}
+        return {
+            pid: self._facts(known, stats[pid][1])
+            for pid, known in self._known.items()
+            if not known.elsewhere
+        }
 
     def _update(self, pid: int, name: bytes, fields: list[bytes]) -> _Known:
         start_ticks = int(fields[19])
@@ -123,29 +142,68 @@ class Processes:
         now = time.monotonic()
         known = self._known.get(pid)
         if known is None or known.start_ticks != start_ticks:
-            command = _command(pid) or _bracketed(name)
-            return _Known(start_ticks, name, _uid(pid), command, cpu_ticks, now)
-        if known.name != name or (self._tick + pid) % _LOOK_AGAIN == 0:
-            known.name, known.uid = name, _uid(pid)
+            command = command_of(pid, name.decode("utf-8", "replace"))
+            known = _Known(start_ticks, name, uid_of(pid), command, cpu_ticks, now)
+            known.elsewhere = _is_elsewhere(pid)
+        elif known.name != name or (self._tick + pid) % _LOOK_AGAIN == 0:
+            known.name, known.uid = name, uid_of(pid)
             known.command = _command(pid) or known.command  # a zombie keeps what it was
         if now - known.seen >= 1 / _TICK:
             known.cpu = (cpu_ticks - known.cpu_ticks) / _TICK / (now - known.seen)
             known.cpu_ticks, known.seen = cpu_ticks, now
+        if known.io is not None and (self._tick + pid) % self._turns == 0:
+            self._read_io(pid, known, now)
         return known
+
+    def _read_io(self, pid: int, known: _Known, now: float) -> None:
+        before, known.io = known.io, _io(pid)
+        if before is None or known.io is None:
+            known.io_rates = None
+            return
+        if known.io_seen is not None and now > known.io_seen:
+            read, written = (max(0, n - b) for n, b in zip(known.io, before, strict=True))
+            seconds = now - known.io_seen
+            known.io_rates = round(read / seconds, 1), round(written / seconds, 1)
+        known.io_seen = now
 
     def _facts(self, known: _Known, fields: list[bytes]) -> ProcessFacts:
         return ProcessFacts(
-            start_time=round(self._boot_time + known.start_ticks / _TICK, 2),
+            start_time=started(known.start_ticks),
             user=None if known.uid is None else self._users.name(known.uid),
             command=known.command,
             parent=int(fields[1]),
             state=fields[0].decode("ascii", "replace"),
+            threads=int(fields[17]),
             rss=max(0, int(fields[21])) * _PAGE,
             cpu=None if known.cpu is None else round(max(0.0, known.cpu), 4),
+            io_read=known.io_rates and known.io_rates[0],
+            io_write=known.io_rates and known.io_rates[1],
         )
 
 
-def _read(path: str) -> bytes | None:
+def started(start_ticks: int) -> float:
+    """Seconds since the epoch, of a start as /proc/PID/stat tells it."""
+    return round(_boot_time() + start_ticks / _TICK, 2)
+
+
+@lru_cache(maxsize=1)
+def _boot_time() -> float:
+    return psutil.boot_time()
+
+
+def _is_elsewhere(pid: int) -> bool:
+    """Whether a pid of the driver's is not known to be the process that has that number here.
+
+    Where there are no device nodes at all (WSL) they prove nothing.
+    """
+    if in_first_namespace():
+        return False
+    if not os.path.exists(f"/proc/{pid}"):
+        return True
+    return bool(glob("/dev/nvidia[0-9]*")) and local_process(pid) is not True
+
+
+def read_file(path: str) -> bytes | None:
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()
@@ -153,41 +211,51 @@ def _read(path: str) -> bytes | None:
         return None
 
 
-def _stat(pid: int) -> tuple[bytes, list[bytes]] | None:
-    """The name and the fields from the state on; the name may hold spaces and parentheses.
+def read_stat(pid: int) -> tuple[bytes, list[bytes]] | None:
+    """The name and the fields from the state on; the name may hold spaces and parentheses."""
+    head, found, tail = _read_short(f"/proc/{pid}/stat").rpartition(b")")
+    return (head.partition(b"(")[2], tail.split(None, _FIELDS)) if found else None
+
+
+def _read_short(path: str) -> bytes:
+    """A file of one page at most, empty where it cannot be read.
 
     Read without a file object, which costs as much again: this is most of a tick's work.
     """
     try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return None
+        return b""
     try:
-        line = os.read(descriptor, 4096)
+        return os.read(descriptor, 4096)
     except OSError:  # it ended meanwhile
-        return None
+        return b""
     finally:
         os.close(descriptor)
-    head, found, tail = line.rpartition(b")")
-    return (head.partition(b"(")[2], tail.split(None, _FIELDS)) if found else None
 
 
-def _uid(pid: int) -> int | None:
+def uid_of(pid: int) -> int | None:
     """The real user. Not the owner of /proc/PID: that is root for processes that may not dump."""
-    for line in (_read(f"/proc/{pid}/status") or b"").splitlines():
+    for line in (read_file(f"/proc/{pid}/status") or b"").splitlines():
         if line.startswith(b"Uid:"):
             return int(line.split()[1])
     return None
 
 
+def command_of(pid: int, name: str) -> str:
+    """The command line; where there is none, the name in brackets, as ps does."""
+    return _command(pid) or printable(f"[{name}]")
+
+
+def _io(pid: int) -> tuple[int, int] | None:
+    """Bytes read from and written to storage, proc_pid_io(5)."""
+    words = _read_short(f"/proc/{pid}/io").split()
+    return (int(words[9]), int(words[11])) if len(words) >= 12 else None
+
+
 def _command(pid: int) -> str | None:
     """The command line, its arguments joined by spaces; None of a zombie or a kernel thread."""
-    line = (_read(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
+    line = (read_file(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
     if not line.strip():
         return None
     return printable(line.replace(b"\0", b" ").decode("utf-8", "replace"))
-
-
-def _bracketed(name: bytes) -> str:
-    """What is shown of a process without a command line, as ps does."""
-    return printable(f"[{name.decode('utf-8', 'replace')}]")

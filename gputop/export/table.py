@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from gputop import __version__
 from gputop.model import query
 from gputop.model.frame import Frame, Gpu
-from gputop.model.metrics import GPU, PROCESS, ProcessRow
+from gputop.model.metrics import GPU, MORE, PROCESS, ProcessRow
 from gputop.model.summary import free_gpus, users
 from gputop.model.text import MIB, MISSING
+from gputop.model.unexplained import is_notable, remark, suspects, words
 
 _GAP = "  "
 
@@ -40,12 +41,14 @@ _GPU_COLUMNS: tuple[_Column, ...] = (
 )
 
 _STATE = "STATE"
+_WHERE_KNOWN = ("idle_for", "container", "pod", "job")
+"""Columns that are there if some process has them."""
 
 
 def table(frame: Frame) -> str:
     """The whole frame as text, as wide as it needs to be, with a line end."""
-    parts = [_heading(frame), _gpu_table(frame.gpus), _process_table(frame)]
-    return "\n\n".join(parts) + "\n"
+    parts = [_heading(frame), _gpu_table(frame.gpus), _unexplained_table(frame)]
+    return "\n\n".join([*filter(None, parts), _process_table(frame)]) + "\n"
 
 
 def _heading(frame: Frame) -> str:
@@ -77,6 +80,45 @@ def _state(gpu: Gpu) -> str:
     return gpu.error or "ok"
 
 
+def _unexplained_table(frame: Frame) -> str:
+    """Memory that no listed process holds, and who may; empty where it is no more than usual."""
+    rows: list[list[str]] = []
+    for gpu in frame.gpus:
+        found = suspects(gpu)
+        amount = GPU["memory_unexplained"].text(gpu)
+        if not is_notable(gpu.memory_unexplained) and not (found and gpu.processes_known is False):
+            continue
+        rows += [
+            [
+                str(gpu.index),
+                amount,
+                str(one.pid),
+                one.user or MISSING,
+                words(one),
+                one.command or MISSING,
+            ]
+            for one in found
+        ] or [
+            [
+                str(gpu.index),
+                amount,
+                MISSING,
+                MISSING,
+                remark(gpu, nested=frame.host.nested),
+                MISSING,
+            ]
+        ]
+    heads = (
+        ("GPU", False),
+        ("UNEXPLAINED", False),
+        ("PID", False),
+        ("USER", True),
+        ("WHY", True),
+        ("COMMAND", True),
+    )
+    return _aligned(heads, rows) if rows else ""
+
+
 def _process_table(frame: Frame) -> str:
     found = query.rows(frame)
     if not found:
@@ -86,13 +128,17 @@ def _process_table(frame: Frame) -> str:
     columns: list[tuple[str, bool, Callable[[ProcessRow], str]]] = [
         (metric.label, metric.left, metric.text) for metric in PROCESS.values()
     ]
-    columns[-1] = ("COMMAND", True, _command)
+    more = [MORE[id_] for id_ in _WHERE_KNOWN if any(map(MORE[id_].read, found))]
+    columns[-1:] = [(metric.label, metric.left, metric.text) for metric in more]
+    columns.append(("COMMAND", True, _command))
     rows = [[text(row) for _, _, text in columns] for row in found]
     return _aligned([(label, left) for label, left, _ in columns], rows)
 
 
 def _command(row: ProcessRow) -> str:
     if row.process.command is None:
+        if row.process.elsewhere:
+            return "(host PID, not visible here)"
         return "(not in this /proc)" if row.process.start_time is None else MISSING
     return f"(! {row.misspelt}) {row.process.command}" if row.misspelt else row.process.command
 

@@ -13,6 +13,7 @@ import msgspec
 
 from gputop.model.environ import Surroundings
 from gputop.model.links import Links
+from gputop.model.place import Place
 from gputop.model.probe import Probed
 from gputop.model.signals import Verdict
 
@@ -29,6 +30,19 @@ ProblemKind = Literal[
     "agent_ended",
     "error",
 ]
+
+
+Reason = Literal["orphan", "zombie_child", "other_namespace", "open", "monitor"]
+"""Why a process has a GPU open that the driver does not list there.
+
+orphan           its job has ended: its parent is process 1 and it leads no group of its own, or the
+                 leader of its group is gone
+zombie_child     its parent, or the leader of its group, is a zombie
+other_namespace  it lives in another PID namespace, as in a container
+open             none of these
+monitor          it is known to watch GPUs (nvidia-persistenced, DCGM), or only asks the driver: it
+                 has no /dev/nvidia-uvm open, without which nobody computes
+"""
 
 
 class ProcessKey(NamedTuple):
@@ -50,6 +64,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     cpu_count: int | None = None
     memory_total: int | None = None
     memory_used: int | None = None
+    nested: bool = False
+    """gputop runs in a PID namespace below the first, as in a container: the driver's PIDs are not
+    those of this /proc."""
 
 
 class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +80,18 @@ class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the compute instance within it."""
     profile: str | None = None
     """As `2g.20gb`."""
+
+
+class Opener(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that has a GPU's device node open while the driver does not list it there."""
+
+    pid: int
+    start_time: float
+    """Seconds since the epoch: identity, with the pid."""
+    user: str | None = None
+    command: str | None = None
+    reason: Reason
+    """See `model.unexplained` for what to do."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +113,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     v1 call, and then `memory_reserved` is None."""
     memory_free: int | None = None
     memory_reserved: int | None = None
+    memory_unexplained: int | None = None
+    """In use, and of no listed process; see `model.unexplained`."""
 
     utilization: float | None = None
     """Share of the driver's last sample period in which a kernel ran."""
@@ -119,6 +150,12 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     processes_known: bool | None = None
     """False where the driver does not list compute processes (WSL, no permission): that none is
     listed then says nothing."""
+    idle_for: float | None = None
+    """Seconds since it was last seen to run a kernel, or since gputop first looked: at least so
+    long. None where utilization is not known, and in a single look."""
+    openers: tuple[Opener, ...] = ()
+    """Looked for, every ten seconds at most, where memory is unexplained or processes are not
+    listed: without root among the user's own processes only. Those who say most come first."""
 
     stale_for: float | None = None
     """Age of the values when the GPU did not answer in this cycle; None while it answers."""
@@ -144,7 +181,16 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """As nvidia-smi writes it: C compute, G graphics, M MPS, and sums such as C+G."""
     gpu_memory: int | None = None
     sm_utilization: float | None = None
-    """None is "no sample since the last frame", which is not 0."""
+    """None is "no sample since the last frame", which is not 0; so are the next three."""
+    memory_utilization: float | None = None
+    encoder_utilization: float | None = None
+    decoder_utilization: float | None = None
+    idle_for: float | None = None
+    """Seconds since one of these four was last above 0, or since gputop first saw it: at least so
+    long. None where the driver takes no samples, and in a single look."""
+    elsewhere: bool = False
+    """The pid is the driver's, and of no process that is known to be seen here: nothing else is
+    known of it, and a process of that number here is another one."""
     user: str | None = None
     command: str | None = None
     """The whole command line, harmless to print."""
@@ -153,6 +199,12 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     """The letter of /proc/PID/stat: R, S, D, Z, T, ..."""
     parent: int | None = None
+    threads: int | None = None
+    io_read: float | None = None
+    """Bytes per second from storage; of the user's own processes, of all for root."""
+    io_write: float | None = None
+    place: Place | None = None
+    """Where it belongs; None until that has been looked at."""
     surroundings: Surroundings | None = None
     """What decides which GPUs it sees; None until that has been looked at."""
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from gputop.model.frame import Gpu, MigDevice, Process
 from gputop.model.logical_names import LogicalNames
+from gputop.model.place import Ancestor
 from gputop.model.text import MISSING, duration, percent, short_command, short_name, size
 
 S = TypeVar("S")
@@ -97,6 +98,7 @@ GPU: dict[str, Metric[Gpu]] = {
         _gpu("memory_used", "MEM-USED", "bytes", size, "in use, without what is reserved"),
         _gpu("memory_free", "MEM-FREE", "bytes", size, "what can still be allocated"),
         _gpu("memory_reserved", "MEM-RSVD", "bytes", size, "kept by the driver and firmware"),
+        _gpu("memory_unexplained", "MEM-?", "bytes", size, "in use, and of no listed process"),
         _gpu("utilization", "UTIL", "0..1", percent, "share of time in which a kernel ran"),
         _gpu("memory_utilization", "MEM-UTIL", "0..1", percent, "share of time memory was busy"),
         _gpu("temperature", "TEMP", "Celsius", _whole, "of the GPU's core"),
@@ -118,6 +120,7 @@ GPU: dict[str, Metric[Gpu]] = {
         _gpu("cores", "CORES", "", str, "CUDA cores"),
         _gpu("sm", "SM", "", str, "streaming multiprocessors"),
         _gpu("processes_known", "LISTED", "", _yes, "the driver lists the compute processes"),
+        _gpu("idle_for", "IDLE", "s", duration, "at least so long without a kernel"),
         _gpu("stale_for", "AGE", "s", duration, "age of the values while the GPU does not answer"),
         _gpu("error", "ERROR", "", str, "what the driver says instead of values"),
     )
@@ -211,3 +214,78 @@ PROCESS: dict[str, Metric[ProcessRow]] = {
     )
 }
 """In the order of the table's columns; `width` 0 takes what is left."""
+
+
+def _placed(id_: str) -> Callable[[ProcessRow], Any]:
+    """Of its place, once that is known."""
+    return lambda row: getattr(row.process.place, id_, None)
+
+
+def _container(row: ProcessRow) -> str | None:
+    place = row.process.place
+    return place.container.label if place and place.container else None
+
+
+def _image(row: ProcessRow) -> str | None:
+    place = row.process.place
+    return place.container.image if place and place.container else None
+
+
+def _parents(ancestors: tuple[Ancestor, ...]) -> str:
+    """The terminal first, as pstree has it."""
+    return " > ".join(one.name for one in reversed(ancestors))
+
+
+def _share(id_: str, label: str, help_: str) -> Metric[ProcessRow]:
+    return Metric(id_, label, "0..1", help_, _of(id_), percent, width=4)
+
+
+def _rate(id_: str, label: str, help_: str) -> Metric[ProcessRow]:
+    return Metric(id_, label, "B/s", help_, _of(id_), lambda value: size(int(value)), width=5)
+
+
+def _text(
+    id_: str, label: str, width: int, help_: str, read: Callable[[ProcessRow], Any] | None = None
+) -> Metric[ProcessRow]:
+    return Metric(id_, label, "", help_, read or _placed(id_), width=width, left=True)
+
+
+MORE: dict[str, Metric[ProcessRow]] = {
+    metric.id: metric
+    for metric in (
+        Metric(
+            "idle_for",
+            "IDLE",
+            "s",
+            "at least so long without work on this GPU",
+            _of("idle_for"),
+            duration,
+        ),
+        _share("memory_utilization", "MEM%", "share of time it read or wrote device memory"),
+        _share("encoder_utilization", "ENC%", "its share of the video encoder"),
+        _share("decoder_utilization", "DEC%", "its share of the video decoder"),
+        Metric("threads", "THR", "", "its threads", _of("threads"), width=4),
+        _rate("io_read", "READ", "bytes per second read from storage"),
+        _rate("io_write", "WRITE", "bytes per second written to storage"),
+        _text("container", "CONTAINER", 14, "name, or short id, of its container", _container),
+        _text("image", "IMAGE", 20, "of its container", _image),
+        _text("pod", "POD", 36, "uid of its Kubernetes pod"),
+        _text("job", "SLURM", 10, "Slurm job and step"),
+        _text("unit", "UNIT", 20, "of systemd"),
+        _text("venv", "ENV", 20, "directory of its virtual or conda environment"),
+        _text("cwd", "DIRECTORY", 24, "its working directory"),
+        _text("session", "SESSION", 16, "of tmux or screen"),
+        _text("ssh_from", "FROM", 15, "client of the ssh session that it was started in"),
+        Metric(
+            "ancestors",
+            "PARENTS",
+            "",
+            "who started it, from the terminal on",
+            lambda row: (row.process.place and row.process.place.ancestors) or None,
+            _parents,
+            width=24,
+            left=True,
+        ),
+    )
+}
+"""Columns that are not shown unless they are asked for."""

@@ -221,8 +221,11 @@ def test_a_process_that_is_not_here(here: Machine) -> None:
     here.change(gpu=0, compute=[{"pid": NOBODY, "used": 5, "sm": 7}])
     with Agent(here) as agent:
         told = only(agent.line())
-    known = ("pid", "gpu_uuid", "type", "gpu_memory", "sm_utilization")
-    assert [told[field] for field in known] == [NOBODY, "GPU-0", "C", 5, 0.07]
+    known = ("pid", "gpu_uuid", "type", "gpu_memory", "sm_utilization", "memory_utilization",
+             "encoder_utilization", "decoder_utilization")  # fmt: skip
+    assert [told[field] for field in known] == [NOBODY, "GPU-0", "C", 5, 0.07, 0.0, 0.0, 0.0]
+    assert told.pop("elsewhere") is False
+    assert told.pop("idle_for") == 0.0
     assert {told[field] for field in told if field not in known} == {None}
 
 

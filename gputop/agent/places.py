@@ -1,0 +1,91 @@
+"""Where a process belongs, as /proc tells it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from gputop.agent.processes import read_file
+from gputop.agent.walk import look
+from gputop.model.cgroup import parse_cgroup
+from gputop.model.environ import parse_environ
+from gputop.model.place import Ancestor, Place
+from gputop.model.text import printable
+
+_TERMINALS = ("tmux", "screen", "SCREEN", "sshd")
+"""Beginnings of the names of those that a chain of parents ends with."""
+_GENERATIONS = 32
+_PATH = 512
+_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+"""What the directory of a virtual (PEP 405) or conda environment has in it."""
+
+
+def read_place(pid: int) -> Place:
+    """Read it; the container's name is not in /proc."""
+    variables = parse_environ(read_file(f"/proc/{pid}/environ") or b"").variables
+    place = parse_cgroup((read_file(f"/proc/{pid}/cgroup") or b"").decode("utf-8", "replace"))
+    cwd = _link(f"/proc/{pid}/cwd")
+    return msgspec.structs.replace(
+        place,
+        cwd=_text(cwd),
+        venv=_text(_environment(pid, cwd, variables)),
+        ancestors=tuple(_ancestors(pid)),
+        session=_text(_session(variables)),
+        ssh_from=_text(variables.get("SSH_CONNECTION", "").partition(" ")[0]),
+        slurm_job=place.slurm_job or _number(variables.get("SLURM_JOB_ID")),
+        slurm_step=place.slurm_step or _number(variables.get("SLURM_STEP_ID")),
+    )
+
+
+def _ancestors(pid: int) -> Iterator[Ancestor]:
+    seen = look(pid)
+    for _ in range(_GENERATIONS):
+        parent = seen.parent if seen else 0
+        seen = look(parent) if parent > 1 else None
+        if seen is None:
+            return
+        yield Ancestor(parent, printable(seen.name, 64))
+        if seen.name.startswith(_TERMINALS):
+            return
+
+
+def _environment(pid: int, cwd: str | None, variables: Mapping[str, str]) -> str | None:
+    """The interpreter's own, else the one that was active: a venv's interpreter is a link, so
+    that /proc/PID/exe leads out of it, and the first argument does not."""
+    line = read_file(f"/proc/{pid}/cmdline") or b""
+    program = os.fsdecode(line.partition(b"\0")[0])
+    if program and "/" not in program:
+        program = shutil.which(program, path=variables.get("PATH", "")) or ""
+    called = os.path.join(cwd, program) if cwd and program else None
+    for path in (called, _link(f"/proc/{pid}/exe")):
+        prefix = os.path.dirname(os.path.dirname(os.path.normpath(path))) if path else None
+        if prefix and any(os.path.exists(f"/proc/{pid}/root{prefix}/{n}") for n in _ENVIRONMENT):
+            return prefix
+    return variables.get("VIRTUAL_ENV") or variables.get("CONDA_PREFIX")
+
+
+def _session(variables: Mapping[str, str]) -> str | None:
+    """TMUX is `socket,pid of the server,number of the session`; STY is the session's name."""
+    if "TMUX" in variables:
+        socket, _, rest = variables["TMUX"].partition(",")
+        return f"tmux {os.path.basename(socket)}:${rest.rpartition(',')[2]}"
+    return f"screen {variables['STY']}" if variables.get("STY") else None
+
+
+def _number(text: str | None) -> str | None:
+    """A plain one: the steps that have names have numbers close to 2**32."""
+    return text if text and text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _text(text: str | None) -> str | None:
+    return printable(text, _PATH) if text else None

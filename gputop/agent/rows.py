@@ -1,0 +1,100 @@
+"""What a frame says of one GPU and of the processes on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from gputop.agent.idle import IdleTimes
+from gputop.agent.lists import Running
+from gputop.agent.nvml import Reading
+from gputop.agent.processes import ProcessFacts
+from gputop.agent.survey import Survey
+from gputop.model.frame import Gpu, Process
+from gputop.model.unexplained import unexplained
+
+_FACTS = tuple(name for name in ProcessFacts.__slots__ if name in Process.__struct_fields__)
+_values = attrgetter(*_FACTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One GPU in one cycle."""
+
+    index: int
+    reading: Reading | None
+    answered: float | None
+    """When the reading came (monotonic)."""
+    facts: dict[int, ProcessFacts]
+    survey: Survey
+    idle: IdleTimes | None
+    """None where there is no time before this."""
+    nested: bool
+    """As `Host.nested`."""
+
+    def gpu(self, stale_for: float | None) -> Gpu:
+        """The last values, with their age."""
+        reading = self.reading
+        if reading is None:
+            return Gpu(index=self.index, stale_for=stale_for)
+        minor, idle_for = reading.values.get("minor"), None
+        if self.idle is not None and self.answered is not None:
+            used = reading.values.get("utilization")
+            idle_for = self.idle.of_gpu(self.index, used, self.answered)
+        return Gpu(
+            **reading.values,
+            memory_unexplained=unexplained_of(reading),
+            idle_for=idle_for,
+            openers=() if minor is None else self.survey.openers.get(minor, ()),
+            stale_for=stale_for,
+            error=reading.error,
+        )
+
+    def processes(self) -> list[Process]:
+        """Those of the driver's lists."""
+        return [self._process(run) for run in self.reading.running] if self.reading else []
+
+    def _process(self, run: Running) -> Process:
+        assert self.reading is not None
+        sample = (self.reading.utilization or {}).get(run.pid)
+        fact = self.facts.get(run.pid)
+        known: dict[str, Any] = {}
+        if fact is not None:
+            key = (run.pid, fact.start_time)
+            known = dict(zip(_FACTS, _values(fact), strict=True))
+            known["place"] = self.survey.places.get(key)
+            if run.type != "G":
+                known["surroundings"] = self.survey.surroundings.get(key)
+        if sample is not None:
+            known["sm_utilization"] = sample.sm
+            known["memory_utilization"] = sample.memory
+            known["encoder_utilization"] = sample.encoder
+            known["decoder_utilization"] = sample.decoder
+        return Process(
+            pid=run.pid,
+            gpu_uuid=self.reading.values.get("uuid"),
+            gpu_instance=run.gpu_instance,
+            compute_instance=run.compute_instance,
+            type=run.type,
+            gpu_memory=run.memory,
+            idle_for=self._idle_for(run.pid, fact),
+            elsewhere=fact is None and self.nested,
+            **known,
+        )
+
+    def _idle_for(self, pid: int, fact: ProcessFacts | None) -> float | None:
+        if self.idle is None or self.reading is None or self.answered is None:
+            return None
+        return self.idle.of_process(
+            (self.index, pid, None if fact is None else fact.start_time),
+            self.reading.utilization,
+            self.reading.values.get("utilization"),
+            self.answered,
+        )
+
+
+def unexplained_of(reading: Reading) -> int | None:
+    """Bytes of the GPU's memory that no listed process holds."""
+    used, known = reading.values.get("memory_used"), reading.values.get("processes_known")
+    return unexplained(used, (run.memory for run in reading.running), known)

@@ -1,0 +1,164 @@
+"""What takes longer to find out than a tick may: in a thread of its own, kept by process."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gputop.agent.containers import ContainerNames
+from gputop.agent.descendants import telling
+from gputop.agent.environ import read_environ
+from gputop.agent.openers import Openers
+from gputop.agent.places import read_place
+from gputop.agent.surroundings import loaded_frameworks, look_at
+from gputop.agent.walk import every_process
+from gputop.agent.worker import Worker
+from gputop.model.environ import Surroundings
+from gputop.model.frame import Opener
+from gputop.model.place import Place
+
+Key = tuple[int, float]
+"""pid and start time."""
+
+_LOOK_AGAIN = 120
+"""Looks between two at one process: it may execute another program, or lose its parent."""
+_MAPS_SECONDS = 0.005
+"""Of a look; a list of mapped files can take as long."""
+_EVERY = 10.0
+"""Seconds between two walks through /proc, at least."""
+_SHARE = 200
+"""And at least so many times as long as the last one took: half a percent of a core."""
+
+
+class Survey(NamedTuple):
+    """What is known by now."""
+
+    surroundings: dict[Key, Surroundings]
+    places: dict[Key, Place]
+    openers: dict[int, tuple[Opener, ...]]
+    """By the N of /dev/nvidiaN."""
+
+
+class Wanted(NamedTuple):
+    """What is asked for."""
+
+    processes: frozenset[Key] = frozenset()
+    minors: frozenset[int] = frozenset()
+    """The N of the /dev/nvidiaN whose openers are to be found."""
+    listed: frozenset[int] = frozenset()
+    """Pids that the driver names, which are not looked for."""
+
+
+class Surveyor:
+    """Keeps what it found; its looks never delay a tick."""
+
+    def __init__(self) -> None:
+        self._around: dict[Key, Surroundings] = {}
+        self._places: dict[Key, Place] = {}
+        self._found: dict[int, tuple[Opener, ...]] = {}
+        self._loaded: set[Key] = set()
+        self._names = ContainerNames()
+        self._openers = Openers()
+        self._wanted = Wanted()
+        self._looks = 0
+        self._due = 0.0
+        self._worker = Worker("survey", self._look)
+
+    def read(self, wanted: Wanted, patience: float) -> Survey:
+        """What is known of those after at most `patience` seconds."""
+        if not self._worker.busy:
+            self._wanted = wanted
+            self._worker.ask()
+        self._worker.wait(time.monotonic() + patience)
+        return self._worker.latest or Survey({}, {}, {})
+
+    def settle(self, patience: float) -> None:
+        """Wait for the names of containers that have been asked for."""
+        self._names.wait(patience)
+
+    def _look(self) -> Survey:
+        """In the thread. Who is not wanted any more is forgotten."""
+        self._looks += 1
+        keys = self._wanted.processes
+        self._around = {key: self._surroundings(key) for key in keys}
+        self._places = {key: self._place(key) for key in keys}
+        self._loaded &= keys
+        self._load()
+        self._name()
+        if self._wanted.minors or keys:
+            self._walk()
+        return Survey(self._around, self._places, self._still_open())
+
+    def _surroundings(self, key: Key) -> Surroundings:
+        known, pid = self._around.get(key), key[0]
+        if known is None:
+            return look_at(pid)
+        if not self._is_due(pid):
+            return known
+        environ = read_environ(pid)
+        if environ.missing in ("overwritten", "gone"):
+            return known  # read before the process wrote over it, it holds still
+        return msgspec.structs.replace(known, environ=environ)
+
+    def _place(self, key: Key) -> Place:
+        known, pid = self._places.get(key), key[0]
+        if known is not None and not self._is_due(pid):
+            return known
+        place = read_place(pid)
+        if known is not None and place.cwd is None:
+            return known  # a zombie belongs where it was
+        return place
+
+    def _is_due(self, pid: int) -> bool:
+        return (self._looks + pid) % _LOOK_AGAIN == 0
+
+    def _load(self) -> None:
+        """See which frameworks are loaded, of as many processes as the time allows."""
+        end = time.monotonic() + _MAPS_SECONDS
+        for key in self._around.keys() - self._loaded:
+            self._change(key, frameworks=loaded_frameworks(key[0]))
+            self._loaded.add(key)
+            if time.monotonic() >= end:
+                break
+
+    def _name(self) -> None:
+        """Give containers their names, as far as they are known."""
+        nameless = {
+            key: place.container
+            for key, place in self._places.items()
+            if place.container is not None and place.container.name is None
+        }
+        if nameless:
+            self._names.prepare(nameless.values())
+        for key, container in nameless.items():
+            named = self._names.named(container)
+            if named is not container:
+                self._places[key] = msgspec.structs.replace(self._places[key], container=named)
+
+    def _walk(self) -> None:
+        """Through all processes, now and then."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        table = every_process()
+        found = telling({pid: one.environ for (pid, _), one in self._around.items()}, table)
+        for key in self._around:
+            self._change(key, descendant=found.get(key[0]))
+        minors, listed = self._wanted.minors, self._wanted.listed
+        self._found = self._openers.look(minors, table, listed) if minors else {}
+        self._due = now + max(_EVERY, _SHARE * (time.monotonic() - now))
+
+    def _still_open(self) -> dict[int, tuple[Opener, ...]]:
+        """Without those that have ended since."""
+        return {
+            minor: tuple(one for one in found if os.path.exists(f"/proc/{one.pid}"))
+            for minor, found in self._found.items()
+            if minor in self._wanted.minors
+        }
+
+    def _change(self, key: Key, **facts: Any) -> None:
+        if any(getattr(self._around[key], name) != fact for name, fact in facts.items()):
+            self._around[key] = msgspec.structs.replace(self._around[key], **facts)
