@@ -32,8 +32,9 @@ class Entry(NamedTuple):
     depth: int = 0
     last: bool = False
     """It is the last of its depth, under what it belongs to."""
-    ended: bool = False
-    """It is not there any more, and nothing can be done to it."""
+    kind: Literal["process", "group", "ended", "unexplained"] = "process"
+    """`ended`: it is not there any more. `unexplained`: memory that nobody admits to. Nothing can
+    be done to these two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class View:
         """The lines for entries, ordered by a metric, descending or not; groups that are not
         opened are one line."""
         if self.shape == "users":
-            rows = [entry.row for entry in entries if not entry.ended]
+            rows = [entry.row for entry in entries if entry.kind != "ended"]
             return _ordered(list(_by_user(rows)), order)
         if self.shape == "tree":
             return _Forest(entries, order, opened).lines()
@@ -98,7 +99,7 @@ def _by_user(rows: Iterable[ProcessRow]) -> Iterable[Entry]:
         where = f"GPU {','.join(map(str, gpus))}: " if gpus else ""
         command = f"{where}{processes} process{'es' * (processes != 1)}"
         total = _total(members, 0, command)
-        yield Entry(total, ("user", user), tuple(members))
+        yield Entry(total, ("user", user), tuple(members), kind="group")
 
 
 class _Forest:
@@ -109,10 +110,10 @@ class _Forest:
         self, entries: Sequence[Entry], order: tuple[str, bool], opened: Collection[Hashable]
     ) -> None:
         self._order, self._opened = order, opened
-        self._rest = [entry for entry in entries if entry.ended]
+        self._rest = [entry for entry in entries if entry.kind == "ended"]
         self._own: dict[int, list[Entry]] = {}
         for entry in entries:
-            if not entry.ended:
+            if entry.kind != "ended":
                 self._own.setdefault(entry.row.process.pid, []).append(entry)
         self._children: dict[int, list[int]] = {}
         self._launched: dict[Hashable, list[int]] = {}
@@ -140,7 +141,7 @@ class _Forest:
         command = f"{len(pids)} x {script}, children of this PID"
         total = _total(members, process.parent or 0, command)
         blocks = [block for pid in pids for block in self._process(pid, 1)]
-        return self._group(Entry(total, key, tuple(members)), blocks)
+        return self._group(Entry(total, key, tuple(members), kind="group"), blocks)
 
     def _process(self, pid: int, depth: int) -> list[list[Entry]]:
         """A process without children: its rows. One with children: a group."""
@@ -152,7 +153,7 @@ class _Forest:
         members = tuple(entry.row for entry in family)
         head = own[0].row.process
         total = _total(members, pid, head.command)
-        group = Entry(total, ("family", pid, head.start_time), members, depth=depth)
+        group = Entry(total, ("family", pid, head.start_time), members, depth=depth, kind="group")
         if depth + 1 >= _DEEPEST:
             return [self._group(group, [[one._replace(depth=depth + 1)] for one in family])]
         blocks = [[entry._replace(depth=depth + 1)] for entry in own]

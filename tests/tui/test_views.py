@@ -247,7 +247,7 @@ async def test_the_selected_process_is_never_another_one() -> None:
 def check(screen: Screenful) -> None:
     """What the screen shows as selected is what a signal would be sent to."""
     row, entry = screen.table.selected, screen.table.current
-    assert (row is None) == (entry is None or entry.ended or bool(entry.members))
+    assert (row is None) == (entry is None or entry.kind != "process")
     marked = [line for line in screen.process_lines if line.startswith("▸")]
     if row is not None:
         (line,) = marked

@@ -18,6 +18,7 @@ from gputop.tui.widgets.processcolumns import ProcessColumns
 from gputop.tui.widgets.table import Table
 
 _SHIFT = 16
+_ROLES = {"ended": "quiet", "unexplained": "notice"}
 
 
 class ProcessTable(Table[Entry]):
@@ -62,7 +63,7 @@ class ProcessTable(Table[Entry]):
     def selected(self) -> ProcessRow | None:
         """The process under the cursor; None for a group, and for one that has ended."""
         entry = self.current
-        return None if entry is None or entry.members or entry.ended else entry.row
+        return entry.row if entry is not None and entry.kind == "process" else None
 
     @property
     def tagged(self) -> list[ProcessKey]:
@@ -198,7 +199,7 @@ class ProcessTable(Table[Entry]):
 
     def row_pieces(self, row_: Entry, selected: bool) -> Iterable[Piece]:
         """One process on one GPU, or a group."""
-        role = "cursor" if selected else "quiet" if row_.ended else None
+        role = "cursor" if selected else _ROLES.get(row_.kind)
         pieces = row(self._columns, row_, self._gap, self.glyphs.ellipsis, role)
         lead, lead_role = self.glyphs.cursor if selected else " ", role or "text"
         if self._tags and (keys := self._processes(row_)) and self._tags.keys() >= set(keys):
@@ -267,7 +268,7 @@ class ProcessTable(Table[Entry]):
 
     def _processes(self, entry: Entry) -> list[ProcessKey]:
         """What a tag on an entry is put on."""
-        if entry.ended or self._frame is None:
+        if entry.kind in ("ended", "unexplained") or self._frame is None:
             return []
         return [self._frame.key(row_.process) for row_ in entry.members or (entry.row,)]
 
@@ -282,7 +283,7 @@ class ProcessTable(Table[Entry]):
             found = [entry for entry in found if fits(entry.row)]
         if self.view.whose or self.view.gpu is not None:
             found = [entry for entry in found if self.view.holds(entry.row)]
-        self._fitting = len(found) - (sum(entry.ended for entry in found) if past else 0)
+        self._fitting = len(found) - (sum(entry.kind == "ended" for entry in found) if past else 0)
         lines = self.view.lines(found, (self.sort_id, self.descending), self._opened)
         self._fit()
         self.show(lines, [entry.key for entry in lines])
@@ -295,4 +296,4 @@ class ProcessTable(Table[Entry]):
 
 def _past(one: Ended) -> Entry:
     how = f"ended ({one.how})" if one.how else "ended"
-    return Entry(one.row, one.key, note=how, ended=True)
+    return Entry(one.row, one.key, note=how, kind="ended")
