@@ -7,10 +7,11 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from gputop.model.frame import Gpu, Process
+from gputop.model.frame import Frame, Gpu, Opener, Process
 from gputop.model.metrics import PROCESS, ProcessRow
 from gputop.model.query import by_value
 from gputop.model.text import MISSING, short_command
+from gputop.model.unexplained import is_notable, remark, suspects, words
 
 N = TypeVar("N", int, float)
 
@@ -231,3 +232,30 @@ def _total(rows: Sequence[ProcessRow], pid: int, command: str | None) -> Process
 def _sum(values: Iterable[N | None]) -> N | None:
     known = [value for value in values if value is not None]
     return sum(known[1:], known[0]) if known else None
+
+
+def unexplained(frame: Frame) -> list[Entry]:
+    """Lines for memory that nobody admits to: who may hold it, a line each with the amount on the
+    first, or what to do where nobody is suspect."""
+    entries = []
+    for gpu in frame.gpus:
+        found = suspects(gpu)
+        if is_notable(gpu.memory_unexplained) or (found and gpu.processes_known is False):
+            entries += [_suspect(frame, gpu, one, not k) for k, one in enumerate(found or [None])]
+    return entries
+
+
+def _suspect(frame: Frame, gpu: Gpu, one: Opener | None, first: bool) -> Entry:
+    row = Process(
+        pid=one.pid if one else 0,
+        start_time=one.start_time if one else None,
+        gpu_uuid=gpu.uuid,
+        type=MISSING,
+        gpu_memory=gpu.memory_unexplained if first else None,
+        user=one.user if one else None,
+        command=f"{words(one)}; {one.command or MISSING}" if one
+        else remark(gpu, nested=frame.host.nested),
+    )  # fmt: skip
+    age = max(0.0, frame.time - one.start_time) if one else None
+    key = ("unexplained", gpu.key, row.pid, row.start_time)
+    return Entry(ProcessRow(row, gpu, age), key, note="unexplained:", kind="unexplained")

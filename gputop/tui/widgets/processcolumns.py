@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gputop.model.grouping import Entry
 from gputop.model.metrics import PROCESS
-from gputop.model.text import MISSING
+from gputop.model.text import MISSING, duration
 from gputop.tui.glyphs import Glyphs
 from gputop.tui.themes import user_role
 from gputop.tui.widgets.columns import Column, Fitted, fit
@@ -26,7 +26,8 @@ _MAX_USER = 16
 class ProcessColumns:
     """What stands in each cell of an entry; the commands from a place on, short or whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_after: float) -> None:
+        self._idle_after = idle_after
         self.shift = 0
         self.full_command = False
 
@@ -86,9 +87,17 @@ class ProcessColumns:
             pieces.append(("  " * (entry.depth - 1) + f"{branch} ", "track"))
         if entry.note:
             pieces.append((f"{entry.note} ", "notice"))
+        if idle := self._idle(entry):
+            pieces.append((f"{idle} ", "notice"))
         if row.misspelt is not None:
             pieces.append((f"{glyphs.warning} {glyphs.text(row.misspelt)} ", "notice"))
         if row.process.command is None:
             why = "not in this /proc: another PID namespace, or it just ended"
             return [*pieces, (why, "quiet")]
         return [*pieces, (glyphs.text(self.command(entry)[self.shift :]), "text")]
+
+    def _idle(self, entry: Entry) -> str:
+        """Since when it holds memory and does nothing, where that is long."""
+        process = entry.row.process
+        idle = process.idle_for if entry.kind == "process" and process.gpu_memory else None
+        return "" if idle is None or idle < self._idle_after else f"idle {duration(idle)}"

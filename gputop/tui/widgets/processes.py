@@ -9,9 +9,10 @@ from gputop.model import query
 from gputop.model.filter import FilterError, parse
 from gputop.model.finished import Ended, Finished
 from gputop.model.frame import Frame, ProcessKey
-from gputop.model.grouping import Entry, View
+from gputop.model.grouping import Entry, View, unexplained
 from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import PROCESS, ProcessRow
+from gputop.settings import Settings
 from gputop.tui.widgets.columns import Fitted, cut, heading, row
 from gputop.tui.widgets.lines import Piece, spread
 from gputop.tui.widgets.processcolumns import ProcessColumns
@@ -28,24 +29,17 @@ class ProcessTable(Table[Entry]):
 
     head_lines = 2
 
-    def __init__(
-        self,
-        me: str | None = None,
-        user: str | None = None,
-        *,
-        id: str | None = None,  # noqa: A002 - Textual's name
-    ) -> None:
-        """`me` is whose the own processes are, `user` whose are shown at first (None: all)."""
+    def __init__(self, settings: Settings, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.sort_id = "gpu_memory"
         self.descending = True
         self.filter = ""
-        self.view = View() if user is None else View(whose=(user,))
+        self.view = View(whose=() if settings.user is None else (settings.user,))
         self.above = ""
         """What the rule says of the pane above it."""
         self.names: LogicalNames | None = None
         """What the processes of the frame call their GPUs."""
-        self._me = me
+        self._me = settings.me
         self._before = View()
         """Where Esc leads from the view of now."""
         self._opened: set[Hashable] = set()
@@ -54,9 +48,10 @@ class ProcessTable(Table[Entry]):
         self._with_finished = True
         self._frame: Frame | None = None
         self._every: list[Entry] = []
+        self._unexplained: list[Entry] = []
         self._total = self._fitting = 0
         self._longest_user = 0
-        self._cells = ProcessColumns()
+        self._cells = ProcessColumns(settings.idle_after)
         self._columns: Fitted[Entry] = []
 
     @property
@@ -87,6 +82,7 @@ class ProcessTable(Table[Entry]):
         keys = query.row_keys(frame, rows)
         self._finished.take(frame, rows, keys)
         self._every = list(map(Entry, rows, keys))
+        self._unexplained = unexplained(frame)
         self._total = len(rows)
         self._longest_user = max((len(one.user or "") for one in frame.processes), default=0)
         self._arrange()
@@ -278,15 +274,20 @@ class ProcessTable(Table[Entry]):
         if past:  # where they were, among equal ones
             found = [*found, *map(_past, past)]
             found.sort(key=lambda entry: query.place(entry.row))
-        if self.filter:
-            fits = parse(self.filter)
-            found = [entry for entry in found if fits(entry.row)]
-        if self.view.whose or self.view.gpu is not None:
-            found = [entry for entry in found if self.view.holds(entry.row)]
+        found, strange = self._fit_view(found), self._fit_view(self._unexplained)
         self._fitting = len(found) - (sum(entry.kind == "ended" for entry in found) if past else 0)
         lines = self.view.lines(found, (self.sort_id, self.descending), self._opened)
+        lines += strange
         self._fit()
         self.show(lines, [entry.key for entry in lines])
+
+    def _fit_view(self, entries: list[Entry]) -> list[Entry]:
+        if self.filter:
+            fits = parse(self.filter)
+            entries = [entry for entry in entries if fits(entry.row)]
+        if self.view.whose or self.view.gpu is not None:
+            entries = [entry for entry in entries if self.view.holds(entry.row)]
+        return entries
 
     def _fit(self) -> None:
         self._columns = self._cells.fitted(
