@@ -258,4 +258,4 @@ def _suspect(frame: Frame, gpu: Gpu, one: Opener | None, first: bool) -> Entry:
     )  # fmt: skip
     age = max(0.0, frame.time - one.start_time) if one else None
     key = ("unexplained", gpu.key, row.pid, row.start_time)
-    return Entry(ProcessRow(row, gpu, age), key, note="unexplained:", kind="unexplained")
+    return Entry(ProcessRow(row, gpu, age), key, note="unexplained", kind="unexplained")

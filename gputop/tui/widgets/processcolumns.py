@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from gputop.model.grouping import Entry
 from gputop.model.metrics import PROCESS
-from gputop.model.text import MISSING, duration
+from gputop.model.text import MISSING, duration, size
 from gputop.tui.glyphs import Glyphs
 from gputop.tui.themes import user_role
-from gputop.tui.widgets.columns import Column, Fitted, fit
+from gputop.tui.widgets.columns import Column, Fitted, fit, sized
 from gputop.tui.widgets.lines import Piece
 
 _RANKS = {
@@ -49,6 +49,15 @@ class ProcessColumns:
         if self.full_command:
             return entry.row.process.command or ""
         return PROCESS["command"].text(entry.row)
+
+    def across(self, entry: Entry, width: int, role: str) -> list[Piece]:
+        """An entry that says more than columns hold, as a sentence."""
+        process, gpu = entry.row.process, PROCESS["gpu"].text(entry.row)
+        amount = "" if process.gpu_memory is None else f" {size(process.gpu_memory)}"
+        who = f" PID {process.pid} {process.user or ''}".rstrip() if process.pid else ""
+        text = f"{gpu:>3} {entry.note}{amount}{who}: {process.command or ''}"
+        said = self._glyphs.text(text[self.shift :])
+        return sized([(said, role)], width, self._glyphs.ellipsis, left=True)
 
     def _column(self, metric_id: str, width: int, sort_id: str) -> Column[Entry]:
         metric = PROCESS[metric_id]

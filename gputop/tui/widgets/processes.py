@@ -49,8 +49,7 @@ class ProcessTable(Table[Entry]):
         self._frame: Frame | None = None
         self._every: list[Entry] = []
         self._unexplained: list[Entry] = []
-        self._total = self._fitting = 0
-        self._longest_user = 0
+        self._total = self._fitting = self._longest_user = 0
         self._cells = ProcessColumns(settings.idle_after)
         self._columns: Fitted[Entry] = []
 
@@ -152,8 +151,7 @@ class ProcessTable(Table[Entry]):
             return
         keys = self._processes(entry)
         if self._tags.keys() >= set(keys):
-            for key in dict.fromkeys(keys):
-                del self._tags[key]
+            self._tags = {key: None for key in self._tags if key not in keys}
         else:
             self._tags.update(dict.fromkeys(keys))
         self.action_move(1)
@@ -196,7 +194,10 @@ class ProcessTable(Table[Entry]):
     def row_pieces(self, row_: Entry, selected: bool) -> Iterable[Piece]:
         """One process on one GPU, or a group."""
         role = "cursor" if selected else _ROLES.get(row_.kind)
-        pieces = row(self._columns, row_, self._gap, self.glyphs.ellipsis, role)
+        if row_.kind == "unexplained":
+            pieces = self._cells.across(row_, max(1, self.size.width - 1), role or "text")
+        else:
+            pieces = row(self._columns, row_, self._gap, self.glyphs.ellipsis, role)
         lead, lead_role = self.glyphs.cursor if selected else " ", role or "text"
         if self._tags and (keys := self._processes(row_)) and self._tags.keys() >= set(keys):
             lead, lead_role = self.glyphs.tag, role or "notice"
@@ -206,10 +207,9 @@ class ProcessTable(Table[Entry]):
         """Why there is no row."""
         if self._frame is None:
             return ()
-        if self._total and self.view != View():
-            return [("  no process fits this view; Esc goes back", "quiet")]
         if self._total:
-            return [("  no process fits the filter; Esc drops it", "quiet")]
+            what = "the filter; Esc drops it" if self.view == View() else "this view; Esc goes back"
+            return [(f"  no process fits {what}", "quiet")]
         if any(gpu.processes_known is False for gpu in self._frame.gpus):
             return [("  the driver does not list the processes here", "notice")]
         return [("  no process is on a GPU", "quiet")]
