@@ -204,6 +204,14 @@ async def test_who_holds_memory_and_does_nothing_is_marked() -> None:
         assert sum(line.count("idle") for line in screen.process_lines) == 1
 
 
+async def test_an_opener_cannot_be_tagged_even_if_it_is_listed_elsewhere() -> None:
+    opener = Opener(pid=303, start_time=NOON - 60, user="amy", reason="open")
+    gpus = (gpu_of(0, memory_unexplained=10 * GIB, openers=(opener,)), gpu_of(1))
+    async with shown(frame_of(*gpus, MIXED[2]), size=(200, 50)) as screen:
+        await screen.press("end", "space")
+        assert screen.table.tagged == []
+
+
 async def test_memory_that_nobody_admits_to_is_a_line_at_the_end() -> None:
     orphan = Opener(pid=777, start_time=NOON - 9, user="amy", command="loader", reason="orphan")
     gpus = (
