@@ -102,6 +102,8 @@ class ProcessColumns:
             pieces.append((f"{glyphs.warning} {glyphs.text(row.misspelt)} ", "notice"))
         if row.process.command is None:
             why = "not in this /proc: another PID namespace, or it just ended"
+            if row.process.elsewhere:
+                why = "host PID, not visible here"
             return [*pieces, (why, "quiet")]
         return [*pieces, (glyphs.text(self.command(entry)[self.shift :]), "text")]
 
