@@ -230,6 +230,8 @@ async def test_memory_that_nobody_admits_to_is_a_line_at_the_end() -> None:
         assert screen.table.tagged == []
         assert screen.selected is None
         assert screen.app.screen is screen.app._main
+        await screen.press("end")
+        assert "▸  2 unexplained" in screen.text
         screen.table.only_gpu(gpus[2].key)
         assert len(screen.process_lines) == 1
 

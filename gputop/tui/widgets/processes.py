@@ -50,6 +50,7 @@ class ProcessTable(Table[Entry]):
         self._every: list[Entry] = []
         self._unexplained: list[Entry] = []
         self._total = self._fitting = self._longest_user = 0
+        self._told = 0  # lines at the end that are no processes
         self._cells = ProcessColumns(settings.idle_after)
         self._columns: Fitted[Entry] = []
 
@@ -220,19 +221,18 @@ class ProcessTable(Table[Entry]):
 
     def _rule(self) -> list[Piece]:
         line = self.glyphs.rule
-        first, last, shown = self.span
+        first, last, shown = (min(place, len(self._rows) - self._told) for place in self.span)
         whole = self._fitting == self._total and not self.filter
         count = f"{self._total}" if whole else f"{self._fitting} of {self._total}"
         if last - first + 1 < shown:
             lines = f"{first}-{last} of {shown}"
             count = lines if count == f"{shown}" else f"{lines} ({count})"
-        label = PROCESS[self.sort_id].label
         mark = self.glyphs.descending if self.descending else self.glyphs.ascending
         left: list[Piece] = [(f"{line} ", "track")]
         for text, role in self._said():
             left += [(f"{text} ", role), (f"{line * 2} ", "track")]
         right: list[Piece] = [
-            (f" sort: {label} {mark} ", "quiet"),
+            (f" sort: {PROCESS[self.sort_id].label} {mark} ", "quiet"),
             (line * 2, "track"),
             (f" {count} ", "quiet"),
             (line, "track"),
@@ -277,7 +277,7 @@ class ProcessTable(Table[Entry]):
         found, strange = self._fit_view(found), self._fit_view(self._unexplained)
         self._fitting = len(found) - (sum(entry.kind == "ended" for entry in found) if past else 0)
         lines = self.view.lines(found, (self.sort_id, self.descending), self._opened)
-        lines += strange
+        lines, self._told = lines + strange, len(strange)
         self._fit()
         self.show(lines, [entry.key for entry in lines])
 
