@@ -23,3 +23,5 @@ class Settings:
     """Whose processes are shown at first; None for everybody's."""
     me: str | None = None
     """Whose the own processes are."""
+    idle_after: float = 600.0
+    """Seconds without work after which who holds memory is marked."""

@@ -79,8 +79,8 @@ class MainScreen(ViewScreen):
     def compose(self) -> ComposeResult:
         """From top to bottom."""
         yield Heading(id="heading")
-        yield GpuPane(id="gpus")
-        yield ProcessTable(self._settings.me, self._settings.user, id="processes")
+        yield GpuPane(self._settings.idle_after, id="gpus")
+        yield ProcessTable(self._settings, id="processes")
         yield MappingPane(self.inquiry, id="mapping")
         yield FilterLine(id="filter-line")
         yield KeyLine(self._shown_keys(), id="keys")
