@@ -142,10 +142,13 @@ class Processes:
         now = time.monotonic()
         known = self._known.get(pid)
         if known is None or known.start_ticks != start_ticks:
-            command = command_line(pid) or bracketed(name)
-            known = _Known(start_ticks, name, real_uid(pid), command, cpu_ticks, now)
+            known = _Known(start_ticks, name, real_uid(pid), command_line(pid), cpu_ticks, now)
             known.elsewhere = _is_elsewhere(pid)
-        elif known.name != name or (self._tick + pid) % _LOOK_AGAIN == 0:
+        elif (
+            known.command is None  # seen while it began to execute
+            or known.name != name
+            or (self._tick + pid) % _LOOK_AGAIN == 0
+        ):
             known.name, known.uid = name, real_uid(pid)
             known.command = command_line(pid) or known.command  # a zombie keeps what it was
         if now - known.seen >= 1 / _TICK:
@@ -170,7 +173,7 @@ class Processes:
         return ProcessFacts(
             start_time=started(known.start_ticks),
             user=None if known.uid is None else self._users.name(known.uid),
-            command=known.command,
+            command=known.command or bracketed(known.name),
             parent=int(fields[1]),
             state=fields[0].decode("ascii", "replace"),
             threads=int(fields[17]),
