@@ -23,7 +23,11 @@ class Page(Table[Line]):
     head_lines = 0
 
     def show_lines(self, lines: Sequence[Line]) -> None:
-        """Another text; it stays where it was scrolled to."""
+        """Another text; it stays where it was scrolled to, also when what is above grows: the
+        heading before the first line in sight keeps its place."""
+        above = [n for n, line in enumerate(self._rows[: self._top + 1]) if _is_heading(line)]
+        if above and self._rows[above[-1]] in lines:
+            self._top += lines.index(self._rows[above[-1]]) - above[-1]
         self.show(lines, list(range(len(lines))))
 
     def row_pieces(self, row: Line, selected: bool) -> Iterable[Piece]:
@@ -61,3 +65,7 @@ class Page(Table[Line]):
         for line in self.wrapped(text, 2 + LABEL):
             yield [head, *line[1:]]
             head = (" " * (2 + LABEL), "quiet")
+
+
+def _is_heading(line: Line) -> bool:
+    return len(line) == 1 and line[0][1] == "heading"
