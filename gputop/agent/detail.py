@@ -120,8 +120,11 @@ def _stack(request: Stack) -> ProcessStack:
 
 
 def _is_there(pid: int, start_time: float) -> bool:
+    """Whether a process still is the one; a zombie has nothing left to look at."""
     seen = look(pid)
-    return seen is not None and started(seen.start_ticks) == start_time
+    if seen is None or seen.state == "Z":
+        return False
+    return started(seen.start_ticks) == start_time
 
 
 def _open_files(pid: int) -> list[str] | None:

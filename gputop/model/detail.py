@@ -69,7 +69,7 @@ class ProcessDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     start_time: float
     """Of the process that was asked about."""
     gone: bool = False
-    """There is no such process any more, or another one has its number."""
+    """There is no such process any more, or a zombie, or another one has its number."""
     variables: tuple[EnvVariable, ...] | None = None
     """By name; of very many the first."""
     missing: State = "unset"

@@ -185,7 +185,7 @@ def test_a_zombie(start: Start) -> None:
     request = Detail(program.pid, start_time(program.pid))
     program.kill()
     until(lambda: b") Z" in Path(f"/proc/{program.pid}/stat").read_bytes())
-    assert read_detail(request).variables is None
+    assert read_detail(request) == ProcessDetail(program.pid, request.start_time, gone=True)
 
 
 @ROOT

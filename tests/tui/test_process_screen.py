@@ -213,6 +213,15 @@ async def test_a_process_that_ended_keeps_its_last_figures() -> None:
         assert asked(screen, Stack) == []
 
 
+async def test_a_zombie_that_was_never_looked_at() -> None:
+    process = process_of(401, state="Z")
+    async with shown(at(0, process)) as screen:
+        await screen.press("enter", "enter")
+        await screen.show(at(1, process, detail=ProcessDetail(401, START, gone=True)))
+        assert "zombie: it has ended, and its parent" in screen.text
+        assert "not known: it ended before it was looked at" in screen.text
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -253,6 +262,15 @@ async def test_its_past() -> None:
         assert "memory ▃▅█ ▃  peak 40.0G   SM ▁▅█ ▅" in screen.text
 
 
+async def test_a_long_command_line_leaves_room_and_is_told_whole() -> None:
+    words = " ".join(f"--option{n:03d}" for n in range(200))
+    async with shown(at(0, process_of(401, command=words)), size=(80, 24)) as screen:
+        await screen.press("enter", "enter")
+        assert "PID 401" in screen.text
+        assert "all of it is below" in screen.text
+        assert words in " ".join((await page_of(screen)).split())
+
+
 async def test_a_mig_device() -> None:
     mig = (MigDevice(uuid="MIG-1", gi=1, ci=0, profile="2g.20gb"),)
     gpu = gpu_of(0, mig_mode=True, mig=mig)
@@ -276,7 +294,9 @@ async def test_hostile_values(width: int) -> None:
     async with shown(at(0, process), size=(width, 30)) as screen:
         await screen.press("enter", "enter")
         await screen.show(at(1, process, detail=detail, stack=stack))
-        assert "[/][red]"[: width - 2] in await page_of(screen)
+        assert "[/][red]"[: width - 2] in (page := await page_of(screen))
+        if width >= 80:  # narrower, lines are cut
+            assert page.count("訓") >= 5 * 150
         for line in screen.segments:
             assert sum(segment.cell_length for segment in line) == width
 

@@ -96,6 +96,7 @@ class ProcessScreen(Screen[None]):
         """What a frame tells because it was asked for; of another process it is not shown."""
         subject, detail, stack = self._subject, frame.detail, frame.stack
         if detail is not None and (detail.pid, detail.start_time) == self._identity:
+            subject.gone = detail.gone
             if not detail.gone:
                 subject.detail = detail
             self._show()

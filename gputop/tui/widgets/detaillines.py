@@ -40,7 +40,9 @@ def _waiting(subject: Subject) -> str | None:
         return None
     if subject.key.start_time is None:
         return "not known: the process is not in this /proc"
-    return "not known: it ended before it was looked at" if subject.ended else "being looked at"
+    if subject.ended or subject.gone:
+        return "not known: it ended before it was looked at"
+    return "being looked at"
 
 
 def _gpu_variables(page: Page, subject: Subject) -> Iterator[Line]:

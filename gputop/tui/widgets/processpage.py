@@ -35,6 +35,8 @@ _SHARES = {"SM%": PROCESS["sm_utilization"]} | {
 _LABELS = {one.id: one.label for one in FRAMEWORKS}
 _CONTEXT = GIB
 """Bytes under which a process that has more elsewhere does not compute on a GPU."""
+_COMMAND = 5
+"""Lines of a command that may stand before everything else."""
 _IDLE = 10.0
 """Seconds without work that are worth a word."""
 _MOST_SAMPLES = 60
@@ -53,6 +55,8 @@ class Subject:
     frame: Frame | None = None
     ended: bool = False
     detail: ProcessDetail | None = None
+    gone: bool = False
+    """It was not there any more when it was looked at."""
     stack: ProcessStack | None = None
     stack_wanted: bool = False
     """py-spy was asked and has not answered."""
@@ -70,7 +74,10 @@ def process_lines(page: Page, subject: Subject) -> Iterator[Line]:
     """What frames tell."""
     process = subject.rows[0].process
     yield []
-    yield from page.wrapped(process.command or "not in this /proc", 1, "heading")
+    command = list(page.wrapped(process.command or "not in this /proc", 1, "heading"))
+    yield from command[:_COMMAND]
+    if len(command) > _COMMAND:
+        yield [(f" {page.glyphs.ellipsis} all of it is below", "quiet")]
     if subject.ended:
         yield [(" it has ended, or left the GPUs; these are its last figures", "alarm")]
     separator = f" {page.glyphs.separator} " if page.glyphs.name != "ascii" else ", "
@@ -87,6 +94,9 @@ def process_lines(page: Page, subject: Subject) -> Iterator[Line]:
         yield from _on_gpu(page, row, past, subject)
     yield from title("What it calls them")
     yield from _named(page, subject)
+    if len(command) > _COMMAND:
+        yield from title("Command line")
+        yield from page.wrapped(process.command or "")
 
 
 def _facts(row: ProcessRow) -> Iterator[str]:
