@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from gputop.model.frame import Frame
-from gputop.model.protocol import Request
+from gputop.model.protocol import Detail, Request
 from gputop.settings import Settings
 from gputop.sources.demo import demo_frame
+from gputop.sources.jobs import demo_detail
 from gputop.sources.local import LocalSource
 from gputop.tui.app import GputopApp
 from gputop.tui.messages import FrameArrived
@@ -57,9 +60,14 @@ def live_frames(scenario: str, count: int = 4) -> list[Frame]:
 
 
 async def picture(
-    name: str, frames: Sequence[Frame], size: tuple[int, int], theme: str, keys: Sequence[str] = ()
+    name: str,
+    frames: Sequence[Frame],
+    size: tuple[int, int],
+    theme: str,
+    keys: Sequence[str] = (),
+    answer: Frame | None = None,
 ) -> None:
-    """One SVG of the last frame, after some keys."""
+    """One SVG of the last frame, after some keys, and after the answer to what they ask for."""
     app = GputopApp(Recorded(frames), Settings(theme=theme))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
@@ -67,6 +75,9 @@ async def picture(
             app.on_frame_arrived(FrameArrived(0, frame))
         await pilot.press(*keys)
         await pilot.pause()
+        if answer is not None:
+            app.on_frame_arrived(FrameArrived(0, answer))
+            await pilot.pause()
         svg = app.export_screenshot(title="gputop")
     (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
 
@@ -80,7 +91,10 @@ async def main() -> None:
     await picture("main", demo, (120, 40), "dark", ["m", *value, "enter", "down", "down"])
     await picture("light", demo, (120, 40), "light", ["m", *value, "enter", "down"])
     await picture("ssh-80x24", demo, (80, 24), "ansi-dark")
-    await picture("process", demo, (100, 30), "dark", ["j", "j", "j", "j", "enter"])
+    trained = next(one for one in demo[-1].processes if one.pid == 21195)
+    assert trained.start_time is not None
+    told = replace(demo[-1], detail=demo_detail(Detail(trained.pid, trained.start_time)))
+    await picture("process", demo, (100, 46), "dark", ["j", "j", "j", "j", "enter"], told)
     whole = ["M", "m", *value, *["tab"] * 7, *"cuda", "colon", "3"]
     await picture("mapping", demo, (160, 44), "dark", whole)
     await picture("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])

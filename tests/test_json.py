@@ -361,6 +361,8 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "verdicts",
         "problem",
         "demo",
+        "detail",
+        "stack",
     }
     assert (frame["probed"], frame["verdicts"]) == ([], [])
     more = "minor sm_clock_max persistence_mode display_active compute_mode ecc_uncorrected"

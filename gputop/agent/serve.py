@@ -15,10 +15,12 @@ import time
 
 from gputop import __version__
 from gputop.agent.collector import Collector
+from gputop.agent.detail import Details
 from gputop.agent.probe import Questions
 from gputop.agent.signals import Signals
 from gputop.model.frame import SCHEMA
 from gputop.model.protocol import (
+    Detail,
     Hello,
     Pause,
     Probe,
@@ -26,6 +28,7 @@ from gputop.model.protocol import (
     Request,
     SetInterval,
     Signal,
+    Stack,
     Stop,
     clamp_interval,
     decode_request,
@@ -36,6 +39,8 @@ _SHARE_OF_INTERVAL = 0.8
 _LEAST_PATIENCE = 0.25
 _MOST_PATIENCE = 2.0
 _PATIENCE_ONCE = 5.0
+_SOON = 2.0
+"""Seconds that an answer may wait for the next frame: one out of turn finds fewer samples."""
 
 
 def serve(interval: float) -> None:
@@ -43,16 +48,18 @@ def serve(interval: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to answer
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
     signals = Signals(changed=lambda: requests.put(Refresh()))
-    listener = threading.Thread(target=_listen, args=(requests, signals), name="requests")
+    questions = Questions(answered=lambda: requests.put(Refresh()))
+    schedule = _Schedule(requests, questions, interval)
+    details = Details(answered=schedule.hurry)
+    listener = threading.Thread(target=_listen, args=(requests, signals, details), name="requests")
     listener.daemon = True
     listener.start()
     _send(Hello(schema=SCHEMA, version=__version__))
     collector = Collector()
-    questions = Questions(answered=lambda: requests.put(Refresh()))
-    schedule = _Schedule(requests, questions, interval)
     while True:
         frame = collector.collect(schedule.interval, schedule.patience)
-        _send(signals.with_verdicts(questions.with_answers(frame)))
+        frame = signals.with_verdicts(questions.with_answers(frame))
+        _send(details.with_answers(frame))
         schedule.wait()
 
 
@@ -93,6 +100,11 @@ class _Schedule:
                 self._due = time.monotonic()
                 return
 
+    def hurry(self) -> None:
+        """See that a frame comes soon; from any thread."""
+        if self._paused or self.interval > _SOON:
+            self._requests.put(Refresh())
+
     def _answer(self, request: Request) -> bool:
         """Whether the request wants a frame now."""
         if isinstance(request, Stop):
@@ -109,15 +121,17 @@ class _Schedule:
         return isinstance(request, Refresh)
 
 
-def _listen(requests: queue.SimpleQueue[Request], signals: Signals) -> None:
+def _listen(requests: queue.SimpleQueue[Request], signals: Signals, details: Details) -> None:
     """Requests of standard input, until it ends and the agent with it.
 
-    Signals do not wait for the frame that is being made.
+    Signals and details do not wait for the frame that is being made.
     """
     for line in sys.stdin.buffer if sys.stdin else ():
         request = decode_request(line)
         if isinstance(request, Signal):
             signals.take(request)
+        elif isinstance(request, Detail | Stack):
+            details.take(request)
         elif request is not None:
             requests.put(request)
     os._exit(0)

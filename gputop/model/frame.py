@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gputop.model.detail import ProcessDetail, ProcessStack
 from gputop.model.environ import Surroundings
 from gputop.model.links import Links
 from gputop.model.place import Place
@@ -255,6 +256,10 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """What the CUDA driver answered, to those who had it asked; for the GPUs of this frame."""
     verdicts: tuple[Verdict, ...] = ()
     """What became of the signals that were asked for, for a while; see `model.signals`."""
+    detail: ProcessDetail | None = None
+    """More of one process, in the one frame after it was asked for; see `model.detail`."""
+    stack: ProcessStack | None = None
+    """Where a Python process is, likewise."""
     demo: bool = False
     """True for an invented machine."""
 

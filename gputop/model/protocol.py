@@ -64,11 +64,28 @@ class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
     """What they started as well, a parent before its children."""
 
 
+class Detail(msgspec.Struct, frozen=True, tag_field="request", tag="detail"):
+    """Tell more of a process; the answer is in one later frame, of several requests to the last."""
+
+    pid: int
+    start_time: float
+    """Another process that has the number by now is not told of."""
+    hidden: bool = False
+    """The values of all variables but secrets."""
+
+
+class Stack(msgspec.Struct, frozen=True, tag_field="request", tag="stack"):
+    """Have py-spy tell where a Python process is; the answer is in one later frame."""
+
+    pid: int
+    start_time: float
+
+
 class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
     """End."""
 
 
-Request = SetInterval | Refresh | Pause | Probe | Signal | Stop
+Request = SetInterval | Refresh | Pause | Probe | Signal | Detail | Stack | Stop
 
 encode = msgspec.json.Encoder().encode
 _hello = msgspec.json.Decoder(Hello)

@@ -10,132 +10,30 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
-from gputop.model.enumeration import PCI_BUS_ID
-from gputop.model.environ import NAME, ORDER, Environ, Surroundings
+from gputop.model.detail import ProcessDetail, ProcessStack
+from gputop.model.environ import Surroundings
 from gputop.model.frame import Frame, Gpu, Host, Process
-from gputop.model.place import Ancestor, Container, Place
 from gputop.model.probe import Probed
-from gputop.model.protocol import Pause, Probe, Refresh, Request, SetInterval, clamp_interval
+from gputop.model.protocol import (
+    Detail,
+    Pause,
+    Probe,
+    Refresh,
+    Request,
+    SetInterval,
+    Stack,
+    clamp_interval,
+)
 from gputop.model.text import GIB, MIB
+from gputop.sources.jobs import JOBS, Job, demo_detail, environ_of
 
 _TOTAL = 143771 * MIB
 _RESERVED = 614 * MIB
 _BUSES = (0x19, 0x2D, 0x3F, 0x66, 0x9B, 0xAE, 0xBF, 0xE4)
 _NAMESPACE = uuid.UUID("8a5f61b2-5f3d-4f0e-9d33-6d0c3b1f7a55")
-
-
-class _Job(NamedTuple):
-    """An invented process: `load` is the SM share it would like, None for one that computes
-    nothing, `age` in seconds at the start of the demo."""
-
-    pid: int
-    user: str
-    command: str
-    gpus: tuple[int, ...]
-    memory: float
-    load: float | None
-    cpu: float
-    age: float
-    variables: dict[str, str] | None = {}
-    """Of those that decide which GPUs it sees; None: it wrote over them."""
-    place: Place = Place()
-
-
-_JOBS = (
-    _Job(
-        21195,
-        "alice",
-        "python train.py --config llama-8b.yaml --lr 3e-4",
-        (0, 1),
-        97.4,
-        0.96,
-        1.04,
-        8040,
-        {NAME: "0,1", ORDER: PCI_BUS_ID},
-        Place(
-            cwd="/home/alice/llama",
-            venv="/home/alice/llama/.venv",
-            ancestors=(Ancestor(20980, "bash"), Ancestor(20977, "tmux: server")),
-            session="tmux default:$0",
-        ),
-    ),
-    _Job(
-        30411,
-        "bob",
-        "/home/bob/.venv/bin/python -m ipykernel_launcher -f kernel-7f.json",
-        (2,),
-        132.9,
-        None,
-        0.01,
-        93600,
-        {},
-        Place(cwd="/home/bob", venv="/home/bob/.venv", unit="jupyterhub.service"),
-    ),
-    _Job(
-        31002,
-        "carol",
-        "python3 -u finetune.py --model mistral --batch 32",
-        (3,),
-        61.2,
-        0.83,
-        1.31,
-        2700,
-        {NAME: "3"},
-        Place(cwd="/scratch/carol", slurm_job="4711", slurm_step="0"),
-    ),
-    _Job(
-        31003,
-        "carol",
-        "python3 -u evaluate.py --split test",
-        (3,),
-        12.6,
-        0.11,
-        0.72,
-        310,
-        {"CUDA_VISIBLE_DIVICES": "3"},
-    ),
-    _Job(
-        40217,
-        "serving",
-        "VLLM::EngineCore --model Qwen3-32B",
-        (4,),
-        121.8,
-        0.58,
-        0.97,
-        712800,
-        None,
-        Place(
-            cwd="/vllm-workspace",
-            container=Container("4f" * 32, "docker", "vllm", "vllm/vllm-openai"),
-        ),
-    ),
-    _Job(
-        40990,
-        "dave",
-        "./nbody -benchmark -numbodies=256000 -fp64",
-        (5,),
-        0.9,
-        0.99,
-        1.0,
-        95,
-        {NAME: "4,5,6", "LOCAL_RANK": "1"},
-    ),
-    _Job(
-        41180,
-        "erin",
-        "python train.py --task segmentation --workers 8",
-        (7,),
-        38.2,
-        0.71,
-        2.6,
-        12_600,
-        {NAME: "7,6"},
-    ),
-)
 
 
 class DemoSource:
@@ -147,6 +45,8 @@ class DemoSource:
         self._closed = False
         self._paused = False
         self._probed: tuple[Probed, ...] = ()
+        self._detail: ProcessDetail | None = None
+        self._stack: ProcessStack | None = None
 
     def frames(self) -> Iterator[Frame]:
         """Frames until `close`; one only where the interval is None."""
@@ -154,7 +54,9 @@ class DemoSource:
         while not self._closed:
             now = time.time()
             frame = demo_frame(now, now - started, self._interval)
-            yield msgspec.structs.replace(frame, probed=self._probed)
+            detail, self._detail = self._detail, None
+            stack, self._stack = self._stack, None
+            yield msgspec.structs.replace(frame, probed=self._probed, detail=detail, stack=stack)
             if self._interval is None:
                 return
             self._wake.wait(None if self._paused else self._interval)
@@ -172,6 +74,13 @@ class DemoSource:
             problem = "the demo has no CUDA driver"
             self._probed = (Probed(None, problem, request.value, request.order),)
             self._wake.set()
+        elif isinstance(request, Detail):
+            self._detail = demo_detail(request)
+            self._wake.set()
+        elif isinstance(request, Stack):
+            problem = "the demo has no processes to look into"
+            self._stack = ProcessStack(request.pid, request.start_time, problem=problem)
+            self._wake.set()
         elif isinstance(request, Refresh):
             self._wake.set()
 
@@ -183,7 +92,7 @@ class DemoSource:
 
 def demo_frame(now: float, running: float = 0.0, interval: float | None = None) -> Frame:
     """The machine at `now` (seconds since the epoch), the demo `running` for so many seconds."""
-    processes = tuple(_process(job, index, now, running) for job in _JOBS for index in job.gpus)
+    processes = tuple(_process(job, index, now, running) for job in JOBS for index in job.gpus)
     return Frame(
         host=Host(
             name="demo",
@@ -242,7 +151,7 @@ def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...])
     )
 
 
-def _process(job: _Job, index: int, now: float, running: float) -> Process:
+def _process(job: Job, index: int, now: float, running: float) -> Process:
     load = None if job.load is None else job.load * (0.93 + 0.07 * _wave(now, 9, index + job.pid))
     return Process(
         pid=job.pid,
@@ -262,12 +171,8 @@ def _process(job: _Job, index: int, now: float, running: float) -> Process:
         io_read=None if load is None else round(load * 40e6),
         io_write=0.0,
         place=job.place,
-        surroundings=Surroundings(_environ(job)),
+        surroundings=Surroundings(environ_of(job)),
     )
-
-
-def _environ(job: _Job) -> Environ:
-    return Environ({}, "overwritten") if job.variables is None else Environ(job.variables)
 
 
 def _uuid(index: int) -> str:

@@ -25,7 +25,7 @@ from gputop.tui import glyphs, manners, terminal, themes
 from gputop.tui.crash import report
 from gputop.tui.inquiry import ProbeWanted
 from gputop.tui.keys import KeysInTurn
-from gputop.tui.messages import FrameArrived, SourceEnded
+from gputop.tui.messages import FrameArrived, RequestWanted, SourceEnded
 from gputop.tui.screens.help import HelpScreen
 from gputop.tui.screens.main import MainScreen
 from gputop.tui.screens.mapping import MappingScreen
@@ -104,7 +104,12 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
 
     def on_frame_arrived(self, message: FrameArrived) -> None:
         """Show the frame, or why there is nothing to show."""
-        if message.source != self._generation or (self._paused and not self._wanted):
+        if message.source != self._generation:
+            return
+        for screen in self.screen_stack:  # answers are shown in spite of a pause
+            if isinstance(screen, ProcessScreen):
+                screen.show_answers(message.frame)
+        if self._paused and not self._wanted:
             return
         self._wanted = False
         self._frame = message.frame
@@ -138,9 +143,13 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self._wanted = self._paused
         self._source.request(message.probe)
 
+    def on_request_wanted(self, message: RequestWanted) -> None:
+        """More of a process."""
+        self._source.request(message.request)
+
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
-        everywhere = _bindings(self.BINDINGS, MainScreen.BINDINGS)
+        everywhere = _bindings(self.BINDINGS, MainScreen.BINDINGS, ProcessScreen.BINDINGS)
         self.push_screen(HelpScreen(everywhere, _bindings(ProblemScreen.BINDINGS), Lines.glyphs))
 
     async def action_quit(self) -> None:
@@ -192,7 +201,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         """Every action of the keys, and the themes by name."""
         of_screen = (
             screen.BINDINGS
-            if isinstance(screen, MainScreen | MappingScreen | ProblemScreen)
+            if isinstance(screen, MainScreen | MappingScreen | ProblemScreen | ProcessScreen)
             else ()
         )
         for binding in (*self.BINDINGS, *of_screen):
@@ -213,7 +222,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
     async def _run_command(self, action: str) -> None:
         """What a key would do, from the palette: the app's actions, else the screen's."""
         name = f"action_{action.partition('(')[0]}"
-        there = self.screen if isinstance(self.screen, MappingScreen) else self._main
+        there = self.screen if hasattr(self.screen, name) else self._main
         await self.run_action(action, self if hasattr(self, name) else there)
 
     def _show(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from textual.message import Message
 
 from gputop.model.frame import Frame
+from gputop.model.protocol import Detail, Stack
 
 
 @dataclass
@@ -18,8 +19,16 @@ class FrameArrived(Message):
     frame: Frame
 
     def can_replace(self, message: Message) -> bool:
-        """The newer one stands for the older."""
-        return isinstance(message, FrameArrived)
+        """The newer one stands for the older, but not for an answer that only that one has."""
+        answers = self.frame.detail is not None or self.frame.stack is not None
+        return isinstance(message, FrameArrived) and not answers
+
+
+@dataclass
+class RequestWanted(Message):
+    """The source is to be asked for something that a frame will tell."""
+
+    request: Detail | Stack
 
 
 @dataclass

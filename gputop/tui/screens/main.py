@@ -71,6 +71,7 @@ class MainScreen(ViewScreen):
         super().__init__(Inquiry(value, order))
         self._settings = settings
         self._frame: Frame | None = None
+        self._history = History()
         self._mapping_open = False
         self._following = True
         self._state = (1.0, False)
@@ -92,7 +93,7 @@ class MainScreen(ViewScreen):
     def show_frame(self, frame: Frame, history: History, interval: float, paused: bool) -> None:
         """Another frame, or the same one in another state."""
         relayout = self._frame is None or len(self._frame.gpus) != len(frame.gpus)
-        self._frame, self._state = frame, (interval, paused)
+        self._frame, self._history, self._state = frame, history, (interval, paused)
         if relayout:
             self._lay_out()
         self.query_one(Heading).show_frame(frame, interval, paused)
@@ -192,7 +193,7 @@ class MainScreen(ViewScreen):
         """Give a page the frame of now."""
         names = self.query_one(ProcessTable).names
         if self._frame is not None and names is not None:
-            page.show_frame(self._frame, names)
+            page.show_frame(self._frame, names, self._history)
 
     def action_shift(self, direction: int) -> None:
         """Scroll the command."""

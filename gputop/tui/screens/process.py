@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,46 +10,51 @@ from textual.screen import Screen
 
 from gputop.model import query
 from gputop.model.frame import Frame, ProcessKey
-from gputop.model.frameworks import FRAMEWORKS, MAIN, device_name
+from gputop.model.history import History
 from gputop.model.logical_names import LogicalNames
-from gputop.model.metrics import PROCESS, ProcessRow
-from gputop.model.process_mapping import ProcessMapping
-from gputop.model.text import GIB, printable
+from gputop.model.protocol import Detail, Stack
+from gputop.tui.messages import RequestWanted
 from gputop.tui.widgets.bars import KeyLine
-from gputop.tui.widgets.page import Line, Page
+from gputop.tui.widgets.detaillines import STACK, detail_lines
+from gputop.tui.widgets.page import Page
+from gputop.tui.widgets.processpage import Subject, process_lines, title
 
-_OF_PROCESS = (("pid", "PID"), ("user", "user"), ("state", "state"), ("cpu", "CPU %"),
-               ("rss", "RSS"))  # fmt: skip
-_OF_GPU = ("gpu_memory", "sm_utilization", "type")
-_LABELS = {one.id: one.label for one in FRAMEWORKS}
-_CONTEXT = GIB
-"""Bytes under which a process that has more elsewhere does not compute on a GPU."""
-_MARKS = {"error": "alarm", "warning": "notice", "info": "quiet"}
+_EVERY = 5.0
+"""Seconds of the frames' time between two questions, at least: none are asked in a pause."""
+_GROUP = Binding.Group("Details")
 
 
 class ProcessScreen(Screen[None]):
     """The page of a process; it stays, with its last figures, when the process ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,backspace", "leave", "Back", tooltip="To the table",
-                id="process.leave"),
+        Binding("escape,enter,backspace", "leave", "Back", tooltip="From the details to the table",
+                id="process.leave", key_display="Esc", group=_GROUP),
+        Binding("e", "values", "Values", tooltip="In the details: values of all variables, or not",
+                id="process.values", key_display="e", group=_GROUP),
+        Binding("t", "stack", "Stack", tooltip="In the details: where it is, asked of py-spy",
+                id="process.stack", key_display="t", group=_GROUP),
     ]  # fmt: skip
 
     def __init__(self, key: ProcessKey) -> None:
         super().__init__()
-        self._key = key
-        self._rows: list[ProcessRow] = []
-        self._mapping: ProcessMapping | None = None
-        self._frame: Frame | None = None
-        self._ended = False
+        self._subject = Subject(key)
+        self._asked: float | None = None
+        """Time of the frame at which more was asked for."""
 
     def compose(self) -> ComposeResult:
         """The page, and the keys."""
         yield Page(id="page")
-        yield KeyLine([("Esc", "back"), ("q", "quit")], id="keys")
+        words = [
+            (one.key_display or one.key, one.description.lower())
+            for one in self.BINDINGS
+            if isinstance(one, Binding)
+        ]
+        yield KeyLine([*words, ("j k PgDn", "scroll"), ("q", "quit")], id="keys")
 
     def on_mount(self) -> None:
         """A frame may have come before the page was made."""
+        self._ask_in_time()
         self._show()
 
     def on_resize(self) -> None:
@@ -62,81 +65,70 @@ class ProcessScreen(Screen[None]):
         """Back to the table."""
         self.dismiss(None)
 
-    def show_frame(self, frame: Frame, names: LogicalNames) -> None:
+    def action_values(self) -> None:
+        """The values of the variables that are not about GPUs, or their names only."""
+        self._subject.with_values = not self._subject.with_values
+        self._ask()
+        self._show()
+
+    def action_stack(self) -> None:
+        """Have py-spy asked, and go to where the answer will be."""
+        subject = self._subject
+        if self._there and not subject.stack_wanted:
+            subject.stack_wanted = True
+            self.post_message(RequestWanted(Stack(*self._identity)))
+        self._show(at=STACK)
+
+    def show_frame(self, frame: Frame, names: LogicalNames, history: History) -> None:
         """Another frame."""
-        rows = [row for row in query.rows(frame, names) if frame.key(row.process) == self._key]
-        self._frame, self._ended = frame, not rows
+        subject = self._subject
+        rows = [row for row in query.rows(frame, names) if frame.key(row.process) == subject.key]
+        subject.ended = not rows
         if rows:
-            self._rows, self._mapping = rows, names.mapping(rows[0].process)
+            subject.frame, subject.rows = frame, rows
+            subject.pasts = [history.of_process(row.process) for row in rows]
+            subject.mapping = names.mapping(rows[0].process)
         if self.is_mounted:
+            self._ask_in_time()
             self._show()
 
-    def _show(self) -> None:
-        if self._rows:
-            self.query_one(Page).show_lines(list(self._lines(self.query_one(Page))))
+    def show_answers(self, frame: Frame) -> None:
+        """What a frame tells because it was asked for; of another process it is not shown."""
+        subject, detail, stack = self._subject, frame.detail, frame.stack
+        if detail is not None and (detail.pid, detail.start_time) == self._identity:
+            subject.gone = detail.gone
+            if not detail.gone:
+                subject.detail = detail
+            self._show()
+        if stack is not None and (stack.pid, stack.start_time) == self._identity:
+            subject.stack, subject.stack_wanted = stack, False
+            self._show(at=STACK)
 
-    def _lines(self, page: Page) -> Iterator[Line]:
-        process = self._rows[0].process
-        yield []
-        yield from page.wrapped(process.command or "not in this /proc", 1, "heading")
-        if self._ended:
-            yield [(" it has ended, or left the GPUs; these are its last figures", "alarm")]
-        facts = [f"{label} {PROCESS[id_].text(self._rows[0])}" for id_, label in _OF_PROCESS]
-        if process.start_time is not None:
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.start_time))
-            facts.append(f"started {since}, {PROCESS['age'].text(self._rows[0])} ago")
-        if process.parent is not None:
-            facts.append(f"parent {process.parent}")
-        yield from page.wrapped(
-            " · ".join(facts) if page.glyphs.name != "ascii" else ", ".join(facts), 1
-        )
-        yield from _title("On the GPUs")
-        for row in self._rows:
-            yield _gpu_line(row, self._rows)
-        yield from _title("What it calls them")
-        yield from self._named(page)
+    @property
+    def _identity(self) -> tuple[int, float]:
+        return self._subject.key.pid, self._subject.key.start_time or 0.0
 
-    def _named(self, page: Page) -> Iterator[Line]:
-        mapping, around = self._mapping, self._rows[0].process.surroundings
-        if mapping is None or around is None:
-            yield from page.wrapped("Its variables have not been looked at.", 2, "quiet")
+    @property
+    def _there(self) -> bool:
+        """Whether there is somebody to ask about."""
+        return self._subject.key.start_time is not None and not self._subject.ended
+
+    def _ask_in_time(self) -> None:
+        frame = self._subject.frame
+        if frame is not None and (self._asked is None or abs(frame.time - self._asked) >= _EVERY):
+            self._ask()
+
+    def _ask(self) -> None:
+        if self._there and self._subject.frame is not None:
+            self._asked = self._subject.frame.time
+            self.post_message(RequestWanted(Detail(*self._identity, self._subject.with_values)))
+
+    def _show(self, at: str | None = None) -> None:
+        """All lines; `at` is the section to go to."""
+        if not self._subject.rows or not self.is_mounted:
             return
-        for sentence in mapping.reasoning():
-            yield from page.wrapped(sentence)
-        if around.frameworks:
-            loaded = ", ".join(_LABELS[one] for one in around.frameworks if one in _LABELS)
-            yield from page.wrapped(f"It has loaded {loaded}.")
-        yield []
-        yield from _devices(mapping, page.glyphs.to)
-        for one in mapping.advice:
-            for first, line in enumerate(page.wrapped(one.message, 4)):
-                mark = f"  {page.glyphs.warning} " if not first else "    "
-                yield [(mark, _MARKS[one.severity]), *line[1:]]
-        yield from _title("Variables that decide")
-        for variable, value in mapping.environ.variables.items():
-            yield from page.wrapped(f"{variable}={printable(value, 400)}")
-        if not mapping.environ.variables:
-            yield from page.wrapped("none", 2, "quiet")
-
-
-def _title(text: str) -> Iterator[Line]:
-    yield []
-    yield [(f" {text}", "heading")]
-
-
-def _devices(mapping: ProcessMapping, to: str) -> Iterator[Line]:
-    used = {place for place, _ in mapping.evidence.names}
-    for k, device in enumerate(mapping.mapping.visible or ()):
-        names = "".join(f"{device_name(one, k):<16}" for one in MAIN)
-        line: Line = [(f"  {names}", "heading"), (f"{to}  {device.label}", "text")]
-        yield [*line, ("  in use", "good")] if device.place in used else line
-
-
-def _gpu_line(row: ProcessRow, rows: list[ProcessRow]) -> Line:
-    facts = "  ".join(f"{PROCESS[id_].label} {PROCESS[id_].text(row)}" for id_ in _OF_GPU)
-    place, name = PROCESS["gpu"].text(row), row.cuda or ""
-    held = max(one.process.gpu_memory or 0 for one in rows)
-    own = row.process.gpu_memory
-    small = own is not None and own < _CONTEXT <= held
-    note = ("  a context only: ranks open one on cuda:0 too", "quiet") if small else ("", "text")
-    return [(f"  GPU {place:<5}", "text"), (f"{name:<9}", "key"), (facts, "text"), note]
+        page = self.query_one(Page)
+        lines = [*process_lines(page, self._subject), *detail_lines(page, self._subject)]
+        page.show_lines(lines)
+        if at is not None:
+            page.go_to(lines.index(list(title(at))[1]))
