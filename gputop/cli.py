@@ -19,7 +19,7 @@ from gputop import __version__
 from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL
-from gputop.settings import THEMES, Settings
+from gputop.settings import THEMES, Settings, wants_readonly
 from gputop.sources.source import Source
 
 _DEFAULTS = Settings()
@@ -83,6 +83,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "-u", "--user", metavar="NAME",
         help="show the processes of one user at first; 'me' for your own (u shows the others)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--readonly", action="store_true",
+        help="no key signals a process (GPUTOP_READONLY=1 does the same, also for gputop kill)",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"gputop {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="")
@@ -173,7 +177,8 @@ def _screen(options: argparse.Namespace) -> int:
     user = me if options.user == "me" else options.user
     if user not in (None, me) and not options.demo and not _known(user):
         raise UsageError(f"-u {user}: there is no such user here; `getent passwd` lists them")
-    settings = Settings(options.interval, options.theme, options.glyphs, user, me)
+    readonly = options.readonly or wants_readonly(os.environ)
+    settings = Settings(options.interval, options.theme, options.glyphs, user, me, readonly)
     with _source(options, options.interval) as source:  # the agent starts before Textual's import
         from gputop.tui.app import run
 
