@@ -180,7 +180,7 @@ class Signalling:
         if not self.ready:
             return f"nothing here takes {name}", "notice"
         if self.cautious:
-            return f"some want a confirmation: type {WORD}, then Tab and Enter", "notice"
+            return f"some want a confirmation: Tab, type {WORD}, then Tab goes to Send", "notice"
         return "Tab goes to Send", "quiet"
 
     def _note_of_sent(self, left: float) -> Saying:

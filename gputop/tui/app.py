@@ -31,7 +31,7 @@ from gputop.tui.screens.main import MainScreen
 from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.problem import ProblemScreen
 from gputop.tui.screens.process import ProcessScreen
-from gputop.tui.screens.signalling import SignallingScreen
+from gputop.tui.screens.signalling import main_screen
 from gputop.tui.sending import Sending
 from gputop.tui.widgets.lines import Lines
 
@@ -85,11 +85,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self._sending = Sending(
             lambda order: self._source.request(order), lambda words: self._main.show_note(words)
         )
-        environ = os.environ
-        own = (environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"), settings)
-        self._main = (
-            MainScreen(*own) if settings.readonly else SignallingScreen(*own, self._sending.send)
-        )
+        self._main = main_screen(os.environ, settings, self._sending.send)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The roles, for themes that do not know them."""

@@ -31,7 +31,7 @@ from gputop.tui.widgets.editor import Editor
 from gputop.tui.widgets.lines import Lines, Piece
 from gputop.tui.widgets.page import Line, Page
 
-_AROUND = 7
+_AROUND = 4
 """Lines of the dialog besides the processes."""
 
 
@@ -83,11 +83,11 @@ class SignalScreen(ModalScreen[None]):
         with Vertical(id="signal"):
             yield Processes(id="signal-processes")
             yield Note(id="signal-note")
-            with Horizontal(id="signal-word"):
-                yield KeyLine([("", f"type {WORD}:")], id="signal-word-label")
-                yield Editor("", most=16, id="word")
             with Horizontal(id="signal-choices"):
                 yield Choice("Cancel", id="cancel")
+                with Horizontal(id="signal-word"):
+                    yield KeyLine([("", f"type {WORD}:")], id="signal-word-label")
+                    yield Editor("", most=16, id="word")
                 yield Choice("Send", id="send")
                 yield KeyLine(
                     [("Tab", ""), ("s", "signal"), ("d", "with what they started")],
@@ -109,7 +109,7 @@ class SignalScreen(ModalScreen[None]):
         offered = bool(self._signalling.living)
         self._signalling.take(frame)
         if self._signalling.living and not offered:  # so that no Enter of before means SIGKILL
-            self.query_one("#cancel").focus()
+            self.set_focus(self.query_one("#cancel"))
         self._show()
 
     def lose(self) -> bool:
@@ -164,7 +164,7 @@ class SignalScreen(ModalScreen[None]):
         self._show()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter leads on; it sends nothing by itself."""
+        """Enter leads on, and sends nothing by itself."""
         event.stop()
         self.focus_next()
 
@@ -173,7 +173,7 @@ class SignalScreen(ModalScreen[None]):
             return
         self._left = GRACE
         if order.number:  # what was under the finger is not there any more
-            self.query_one("#cancel").focus()
+            self.set_focus(self.query_one("#cancel"))
         self._send(order)
 
     def _second(self) -> None:
@@ -203,7 +203,7 @@ class SignalScreen(ModalScreen[None]):
         send.display = state.ready or bool(killing)
         self.query_one("#signal-keys").display = not (state.sent or state.lost or state.obstacle)
         if self.focused is None or (self.focused is send and not send.display):
-            self.query_one("#cancel").focus()
+            self.set_focus(self.query_one("#cancel"))
 
     def _lines(self, one: Meant) -> Iterator[Line]:
         page = self.query_one(Processes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -62,3 +62,11 @@ class SignallingScreen(MainScreen):
             keys = own_on(frame, gpu.key, self._settings.me)
             return meant(frame, keys, table.names), f"no process of yours is on GPU {gpu.index}"
         return meant(frame, table.meant, table.names), _ENDED if table.has_tags else _NOBODY
+
+
+def main_screen(
+    environ: Mapping[str, str], settings: Settings, send: Callable[[Signal], None]
+) -> MainScreen:
+    """With the mapping of these variables; `send` hands an order to the agent of now."""
+    own = (environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"), settings)
+    return MainScreen(*own) if settings.readonly else SignallingScreen(*own, send)
