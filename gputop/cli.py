@@ -20,7 +20,7 @@ from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL
 from gputop.model.text import printable
-from gputop.settings import THEMES, Settings
+from gputop.settings import THEMES, Settings, wants_readonly
 from gputop.sources.source import Source
 
 _DEFAULTS = Settings()
@@ -84,6 +84,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "-u", "--user", metavar="NAME",
         help="show the processes of one user at first; 'me' for your own (u shows the others)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--readonly", action="store_true",
+        help="no key signals a process (GPUTOP_READONLY=1 does the same, also for gputop kill)",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"gputop {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="")
@@ -171,7 +175,8 @@ def _once(options: argparse.Namespace) -> int:
 
 
 def _screen(options: argparse.Namespace, user: str | None) -> int:
-    settings = Settings(options.interval, options.theme, options.glyphs, user, _me())
+    readonly = options.readonly or wants_readonly(os.environ)
+    settings = Settings(options.interval, options.theme, options.glyphs, user, _me(), readonly)
     with _source(options, options.interval) as source:  # the agent starts before Textual's import
         from gputop.tui.app import run
 

@@ -140,6 +140,7 @@ class Signals:
             case.verdict,
             command=case.verdict.command or process.command,
             user=None if uid is None else self._users.name(uid),
+            parent=process.parent,
             caution=caution_of(process),
         )
         return case

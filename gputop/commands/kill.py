@@ -24,6 +24,7 @@ from gputop.model.frame import Frame
 from gputop.model.protocol import Signal
 from gputop.model.signals import MOST_TARGETS, Target, Verdict, signal_name, signal_number
 from gputop.model.text import printable, short_command, size
+from gputop.settings import wants_readonly
 from gputop.sources.local import LocalSource
 
 _PATIENCE = 5.0
@@ -88,6 +89,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
     if options.demo:
         raise UsageError("the demo has no processes; without --demo this machine's are meant")
+    if wants_readonly(os.environ):
+        raise GputopError("GPUTOP_READONLY is set, so nothing is signalled: unset it first")
     asks = not (options.yes or options.dry_run)
     if asks and not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         raise UsageError("not a terminal, so nobody can be asked: give --yes, or --dry-run")

@@ -80,6 +80,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     start_time: float | None
     command: str | None = None
     user: str | None = None
+    parent: int | None = None
+    """The pid of its parent, when the order came."""
     signal: int
     """Its number."""
     outcome: Outcome

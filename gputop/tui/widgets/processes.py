@@ -69,6 +69,19 @@ class ProcessTable(Table[Entry]):
         there = {self._frame.key(process) for process in self._frame.processes}
         return [key for key in self._tags if key in there]
 
+    @property
+    def has_tags(self) -> bool:
+        """Whether something is tagged, be it on a GPU still or not."""
+        return bool(self._tags)
+
+    @property
+    def meant(self) -> list[ProcessKey]:
+        """What a signal is for: the tagged processes, and with tags nothing else; else the one
+        under the cursor, or all of a group."""
+        if self._tags:
+            return self.tagged
+        return [] if self.current is None else self._processes(self.current)
+
     def say_above(self, text: str) -> None:
         """Say something of the pane above, in the rule between the two."""
         self.above = text
