@@ -20,7 +20,7 @@ from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL
 from gputop.model.text import printable
-from gputop.settings import THEMES, Settings, wants_readonly
+from gputop.settings import THEMES, Settings, read_settings, settings_path, wants_readonly
 from gputop.sources.source import Source
 
 _DEFAULTS = Settings()
@@ -175,8 +175,17 @@ def _once(options: argparse.Namespace) -> int:
 
 
 def _screen(options: argparse.Namespace, user: str | None) -> int:
+    from gputop.model.metrics import COLUMNS
+
     readonly = options.readonly or wants_readonly(os.environ)
-    settings = Settings(options.interval, options.theme, options.glyphs, user, _me(), readonly)
+    path = settings_path(os.environ)
+    try:
+        kept = {"path": path, **read_settings(path, COLUMNS)}
+    except UsageError as error:  # a file that is broken is neither used nor written
+        _say(f"{error}; the defaults are used")
+        kept = {}
+    given = (options.interval, options.theme, options.glyphs, user, _me(), readonly)
+    settings = Settings(*given, **kept)
     with _source(options, options.interval) as source:  # the agent starts before Textual's import
         from gputop.tui.app import run
 

@@ -16,6 +16,13 @@ from tests.driver import Machine
 MachineFactory = Callable[..., Machine]
 
 
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither read nor write the settings and logs of whoever runs the tests."""
+    for name in ("CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[MachineFactory]:
     """Make simulated machines: `machine("h200x8")`; they end with the test."""

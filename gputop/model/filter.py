@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputop.errors import UsageError
-from gputop.model.metrics import MORE, PROCESS, ProcessRow
+from gputop.model.metrics import COLUMNS, PROCESS, ProcessRow
 from gputop.model.text import printable
 
 Test = Callable[[ProcessRow], bool | None]
@@ -130,7 +130,7 @@ def _comparison(text: str, position: int, match: re.Match[str]) -> Test:
     if number["unit"] not in units and (amount or number["unit"]):
         raise FilterError(text, at, f"a unit is missing: {known}")
     limit, holds = amount * units.get(number["unit"], 1.0), _SIGNS[match["sign"]]
-    read = (PROCESS.get(metric_id) or MORE[metric_id]).read
+    read = COLUMNS[metric_id].read
 
     def compared(row: ProcessRow) -> bool | None:
         known = read(row)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 from gputop.model.frame import Frame, Gpu, Opener, Process
-from gputop.model.metrics import PROCESS, ProcessRow
+from gputop.model.metrics import COLUMNS, ProcessRow
 from gputop.model.query import by_value
 from gputop.model.text import MISSING, short_command
 from gputop.model.unexplained import is_notable, remark, suspects, words
@@ -86,7 +86,7 @@ class View:
 
 
 def _ordered(entries: Sequence[Entry], order: tuple[str, bool]) -> list[Entry]:
-    read, descending = PROCESS[order[0]].read, order[1]
+    read, descending = COLUMNS[order[0]].read, order[1]
     return by_value(entries, [read(entry.row) for entry in entries], descending)
 
 
@@ -168,7 +168,7 @@ class _Forest:
         return [group, *self._flat(blocks)] if opened else [group]
 
     def _flat(self, blocks: list[list[Entry]]) -> list[Entry]:
-        read, descending = PROCESS[self._order[0]].read, self._order[1]
+        read, descending = COLUMNS[self._order[0]].read, self._order[1]
         ordered = by_value(blocks, [read(block[0].row) for block in blocks], descending)
         for block in ordered[-1:]:
             block[0] = block[0]._replace(last=True)

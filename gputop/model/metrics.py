@@ -289,3 +289,6 @@ MORE: dict[str, Metric[ProcessRow]] = {
     )
 }
 """Columns that are not shown unless they are asked for."""
+
+COLUMNS: dict[str, Metric[ProcessRow]] = {**PROCESS, **MORE}
+"""Every column that the process table can have."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from gputop.model.filter import parse
 from gputop.model.frame import Frame, Gpu, ProcessKey
 from gputop.model.logical_names import LogicalNames
-from gputop.model.metrics import PROCESS, ProcessRow
+from gputop.model.metrics import COLUMNS, ProcessRow
 
 R = TypeVar("R")
 
@@ -45,7 +45,7 @@ def row_keys(frame: Frame, found: Iterable[ProcessRow]) -> list[RowKey]:
 
 def ordered(found: Sequence[ProcessRow], metric_id: str, descending: bool) -> list[ProcessRow]:
     """By one metric; unknown values last either way, equal ones in the order of `rows`."""
-    read = PROCESS[metric_id].read
+    read = COLUMNS[metric_id].read
     return by_value(found, [read(row) for row in found], descending)
 
 

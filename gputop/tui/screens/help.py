@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from gputop.model.metrics import GPU, PROCESS
+from gputop.model.metrics import COLUMNS, GPU
 from gputop.tui.glyphs import Glyphs
 
 _MOVING = (
@@ -70,7 +70,7 @@ class HelpScreen(ModalScreen[None]):
             yield from _line(_names(binding), binding.tooltip or binding.description)
         yield ("\nSigns\n", "bold")
         yield from self._signs()
-        for title, metrics in (("GPUs", GPU.values()), ("Processes", PROCESS.values())):
+        for title, metrics in (("GPUs", GPU.values()), ("Processes", COLUMNS.values())):
             yield (f"\n{title}\n", "bold")
             for metric in metrics:
                 yield from _line(metric.label, metric.help)

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from gputop.model.frame import Frame
 from gputop.model.history import History
-from gputop.model.metrics import PROCESS
+from gputop.model.metrics import COLUMNS, PROCESS
 from gputop.settings import Settings
 from gputop.tui.inquiry import Followed, Inquiry
 from gputop.tui.screens.mapping import MappingScreen
@@ -68,8 +68,7 @@ class MainScreen(ViewScreen):
     AUTO_FOCUS = "#processes"
 
     def __init__(self, value: str | None, order: str | None, settings: Settings) -> None:
-        super().__init__(Inquiry(value, order))
-        self._settings = settings
+        super().__init__(Inquiry(value, order), settings)
         self._frame: Frame | None = None
         self._history = History()
         self._mapping_open = False
@@ -79,9 +78,9 @@ class MainScreen(ViewScreen):
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
-        yield Heading("read only" if self._settings.readonly else "", id="heading")
-        yield GpuPane(self._settings.idle_after, id="gpus")
-        yield ProcessTable(self._settings, id="processes")
+        yield Heading("read only" if self.settings.readonly else "", id="heading")
+        yield GpuPane(self.settings.idle_after, id="gpus")
+        yield ProcessTable(self.settings, id="processes")
         yield MappingPane(self.inquiry, id="mapping")
         yield FilterLine(id="filter-line")
         yield KeyLine(self._shown_keys(), id="keys")
@@ -172,8 +171,9 @@ class MainScreen(ViewScreen):
         self.app.push_screen(SortScreen(table.sort_id), self._sorted)
 
     def _sorted(self, metric_id: str | None) -> None:
-        if metric_id in PROCESS:
+        if metric_id in COLUMNS:
             self.query_one(ProcessTable).sort_by(metric_id)
+            self.keep_settings()
 
     def action_invert(self) -> None:
         """The other way round."""

@@ -59,7 +59,7 @@ class SignallingScreen(MainScreen):
         table, pane = self.query_one(ProcessTable), self.query_one(GpuPane)
         gpu = pane.current if self.focused is pane else None
         if gpu is not None:
-            keys = own_on(frame, gpu.key, self._settings.me)
+            keys = own_on(frame, gpu.key, self.settings.me)
             return meant(frame, keys, table.names), f"no process of yours is on GPU {gpu.index}"
         return meant(frame, table.meant, table.names), _ENDED if table.has_tags else _NOBODY
 

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from gputop.model.metrics import PROCESS
+from gputop.model.metrics import COLUMNS
 
 
 class SortScreen(ModalScreen[str | None]):
@@ -31,7 +31,7 @@ class SortScreen(ModalScreen[str | None]):
         """A line a column."""
         options = [
             Option(Content(f"{metric.label:<9}{metric.help}"), id=metric.id)
-            for metric in PROCESS.values()
+            for metric in COLUMNS.values()
         ]
         yield OptionList(*options, markup=False)
 
@@ -39,7 +39,7 @@ class SortScreen(ModalScreen[str | None]):
         """Start on the column of now."""
         choices = self.query_one(OptionList)
         choices.border_title = Content("Sort by (the same again: other way)")
-        choices.highlighted = list(PROCESS).index(self._current)
+        choices.highlighted = list(COLUMNS).index(self._current)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Answer."""

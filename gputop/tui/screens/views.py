@@ -6,7 +6,12 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
+from gputop.model.metrics import PROCESS
+from gputop.model.text import printable
+from gputop.settings import Settings, keep_settings
+from gputop.tui.inquiry import Inquiry
 from gputop.tui.screens.asking import AskingScreen
+from gputop.tui.screens.columns import ColumnsScreen
 from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.processes import ProcessTable
 
@@ -25,7 +30,13 @@ class ViewScreen(AskingScreen):
                 id="view.tag", show=False, group=_GROUP),
         Binding("z", "finished", "Ended", tooltip="Processes that have ended, or without them",
                 id="view.finished", show=False, group=_GROUP),
+        Binding("C", "columns", "Columns", tooltip="Choose columns and their order, and keep them",
+                id="view.columns", show=False, group=_GROUP),
     ]  # fmt: skip
+
+    def __init__(self, inquiry: Inquiry, settings: Settings) -> None:
+        super().__init__(inquiry)
+        self.settings = settings
 
     def action_user(self) -> None:
         """Round: all, mine, by user."""
@@ -42,6 +53,26 @@ class ViewScreen(AskingScreen):
     def action_finished(self) -> None:
         """With those that have ended, or without."""
         self.query_one(ProcessTable).toggle_finished()
+
+    def action_columns(self) -> None:
+        """Choose them in a dialog."""
+        shown = self.query_one(ProcessTable).chosen_columns or tuple(PROCESS)
+        self.app.push_screen(ColumnsScreen(shown), self._chosen)
+
+    def _chosen(self, columns: tuple[str, ...] | None) -> None:
+        if columns is not None:
+            self.query_one(ProcessTable).show_columns(columns)
+            self.keep_settings()
+
+    def keep_settings(self) -> None:
+        """Write columns and order down for the next time."""
+        table, path = self.query_one(ProcessTable), self.settings.path
+        if path is None:
+            return
+        try:
+            keep_settings(path, table.chosen_columns, table.sort_id)
+        except (OSError, ValueError) as error:
+            table.say_above(printable(f"not kept: {error}", 120))
 
     def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
         """Its processes alone, and the cursor among them."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gputop.model.grouping import Entry
-from gputop.model.metrics import PROCESS
+from gputop.model.metrics import COLUMNS, PROCESS, Metric, ProcessRow
 from gputop.model.text import MISSING, duration, size
 from gputop.tui.glyphs import Glyphs
 from gputop.tui.themes import user_role
@@ -26,7 +26,9 @@ _MAX_USER = 16
 class ProcessColumns:
     """What stands in each cell of an entry; the commands from a place on, short or whole."""
 
-    def __init__(self, idle_after: float) -> None:
+    def __init__(self, chosen: tuple[str, ...], idle_after: float) -> None:
+        self.chosen = chosen
+        """Ids in the order of the columns; empty: those that are usual."""
         self._idle_after = idle_after
         self.shift = 0
         self.full_command = False
@@ -39,10 +41,23 @@ class ProcessColumns:
         user = min(_MAX_USER, max(8, longest_user))
         columns = [
             self._column(metric_id, user if metric_id == "user" else metric.width, sort_id)
-            for metric_id, metric in PROCESS.items()
-            if width >= _WIDE or metric_id not in _WIDE_ONLY
+            for metric_id, metric in self._wanted(width)
         ]
         return fit(columns, max(1, width - 1), gap)
+
+    def _wanted(self, width: int) -> Iterator[tuple[str, Metric[ProcessRow]]]:
+        """Those that were chosen, however narrow it is; the command is always the last."""
+        for metric_id in self.chosen or PROCESS:
+            wide_only = not self.chosen and metric_id in _WIDE_ONLY
+            if metric_id != "command" and (width >= _WIDE or not wide_only):
+                yield metric_id, COLUMNS[metric_id]
+        yield "command", COLUMNS["command"]
+
+    def _rank(self, metric_id: str) -> int:
+        """Of those that were chosen the last goes first where there is no room."""
+        if not self.chosen:
+            return _RANKS[metric_id]
+        return 1 if metric_id == "command" else self.chosen.index(metric_id)
 
     def command(self, entry: Entry) -> str:
         """All of the command that can be scrolled to."""
@@ -60,7 +75,7 @@ class ProcessColumns:
         return sized([(said, role)], width, self._glyphs.ellipsis, left=True)
 
     def _column(self, metric_id: str, width: int, sort_id: str) -> Column[Entry]:
-        metric = PROCESS[metric_id]
+        metric = COLUMNS[metric_id]
         draw: Callable[[Entry, int], Sequence[Piece]]
         label = metric.label
         if metric_id == "command":
@@ -69,10 +84,10 @@ class ProcessColumns:
         else:
             least = most = max(width, len(metric.label) + (metric_id == sort_id))
             draw = self._user if metric_id == "user" else self._plain(metric_id)
-        return Column(metric_id, label, least, most, _RANKS[metric_id], draw, metric.left)
+        return Column(metric_id, label, least, most, self._rank(metric_id), draw, metric.left)
 
     def _plain(self, metric_id: str) -> Callable[[Entry, int], Sequence[Piece]]:
-        metric = PROCESS[metric_id]
+        metric = COLUMNS[metric_id]
 
         def draw(entry: Entry, width: int) -> Sequence[Piece]:
             text = metric.text(entry.row)

@@ -11,7 +11,7 @@ from gputop.model.finished import Ended, Finished
 from gputop.model.frame import Frame, ProcessKey
 from gputop.model.grouping import Entry, View, unexplained
 from gputop.model.logical_names import LogicalNames
-from gputop.model.metrics import PROCESS, ProcessRow
+from gputop.model.metrics import COLUMNS, ProcessRow
 from gputop.settings import Settings
 from gputop.tui.widgets.columns import Fitted, cut, heading, row
 from gputop.tui.widgets.lines import Piece, spread
@@ -31,8 +31,7 @@ class ProcessTable(Table[Entry]):
 
     def __init__(self, settings: Settings, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.sort_id = "gpu_memory"
-        self.descending = True
+        self.sort_id, self.descending = settings.sort, not COLUMNS[settings.sort].left
         self.filter = ""
         self.view = View(whose=() if settings.user is None else (settings.user,))
         self.above = ""
@@ -51,7 +50,7 @@ class ProcessTable(Table[Entry]):
         self._unexplained: list[Entry] = []
         self._total = self._fitting = self._longest_user = 0
         self._told = 0  # lines at the end that are no processes
-        self._cells = ProcessColumns(settings.idle_after)
+        self._cells = ProcessColumns(settings.columns, settings.idle_after)
         self._columns: Fitted[Entry] = []
 
     @property
@@ -105,8 +104,19 @@ class ProcessTable(Table[Entry]):
         if metric_id == self.sort_id:
             self.descending = not self.descending
         else:
-            self.sort_id, self.descending = metric_id, not PROCESS[metric_id].left
+            self.sort_id, self.descending = metric_id, not COLUMNS[metric_id].left
         self._arrange()
+
+    @property
+    def chosen_columns(self) -> tuple[str, ...]:
+        """The ids of the columns that were chosen; empty: those that are usual are shown."""
+        return self._cells.chosen
+
+    def show_columns(self, columns: tuple[str, ...]) -> None:
+        """Other columns, or in another order."""
+        self._cells.chosen = columns
+        self._fit()
+        self.sync()
 
     def filter_by(self, text: str) -> FilterError | None:
         """Show only rows that fit; a filter that says nothing is answered with what is wrong,
@@ -245,7 +255,7 @@ class ProcessTable(Table[Entry]):
         for text, role in self._said():
             left += [(f"{text} ", role), (f"{line * 2} ", "track")]
         right: list[Piece] = [
-            (f" sort: {PROCESS[self.sort_id].label} {mark} ", "quiet"),
+            (f" sort: {COLUMNS[self.sort_id].label} {mark} ", "quiet"),
             (line * 2, "track"),
             (f" {count} ", "quiet"),
             (line, "track"),
