@@ -19,7 +19,8 @@ from gputop import __version__
 from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL
-from gputop.settings import THEMES, Settings
+from gputop.model.text import printable
+from gputop.settings import THEMES, Settings, wants_readonly
 from gputop.sources.source import Source
 
 _DEFAULTS = Settings()
@@ -84,6 +85,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         "-u", "--user", metavar="NAME",
         help="show the processes of one user at first; 'me' for your own (u shows the others)",
     )  # fmt: skip
+    parser.add_argument(
+        "--readonly", action="store_true",
+        help="no key signals a process (GPUTOP_READONLY=1 does the same, also for gputop kill)",
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"gputop {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="")
     for name, summary in HELP.items():
@@ -121,8 +126,7 @@ def _run(options: argparse.Namespace) -> int:
         return status
     if options.watch and not options.json:
         raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
-    if options.user is not None and (options.json or options.once):
-        raise UsageError("-u is for the screen; --json | jq selects processes by their .user")
+    user = _user(options)
     if options.json:
         return _json(options)
     if options.once:
@@ -131,10 +135,12 @@ def _run(options: argparse.Namespace) -> int:
 
     reason = unfit_reason(os.environ)
     if reason is not None:
+        if user is not None:
+            raise UsageError(f"{reason}; -u is for the screen")
         if os.isatty(1):  # who sends the output elsewhere wants text there
             _say(f"{reason}; this is one look as text")
         return _once(options)
-    return _screen(options)
+    return _screen(options, user)
 
 
 def _agent(options: argparse.Namespace) -> int:
@@ -168,31 +174,39 @@ def _once(options: argparse.Namespace) -> int:
     return 0
 
 
-def _screen(options: argparse.Namespace) -> int:
-    me = _name_of_uid(os.getuid())
-    user = me if options.user == "me" else options.user
-    if user not in (None, me) and not options.demo and not _known(user):
-        raise UsageError(f"-u {user}: there is no such user here; `getent passwd` lists them")
-    settings = Settings(options.interval, options.theme, options.glyphs, user, me)
+def _screen(options: argparse.Namespace, user: str | None) -> int:
+    readonly = options.readonly or wants_readonly(os.environ)
+    settings = Settings(options.interval, options.theme, options.glyphs, user, _me(), readonly)
     with _source(options, options.interval) as source:  # the agent starts before Textual's import
         from gputop.tui.app import run
 
         return run(source, settings)
 
 
-def _name_of_uid(uid: int) -> str:
+def _me() -> str:
     """As the agent names users: the number where there is no name."""
+    uid = os.getuid()
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
 
 
-def _known(user: str) -> bool:
+def _user(options: argparse.Namespace) -> str | None:
+    """Whose processes are to be shown. UsageError for one that this machine does not know."""
+    user: str | None = options.user
+    if user is not None and (options.json or options.once):
+        raise UsageError("-u is for the screen; --json | jq selects processes by their .user")
+    if user == "me":
+        return _me()
+    if user is None or options.demo or user.isdecimal():
+        return user
     try:
-        return user.isdecimal() or bool(pwd.getpwnam(user))
+        return pwd.getpwnam(user).pw_name
     except (KeyError, ValueError):
-        return False
+        raise UsageError(
+            f"-u {printable(user, 80)}: no such user here; give a name of `getent passwd`, or me"
+        ) from None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,3 +24,12 @@ class Settings:
     """Whose processes are shown at first; None for everybody's."""
     me: str | None = None
     """Whose the own processes are."""
+    readonly: bool = False
+    """Without any way to signal a process."""
+    idle_after: float = 600.0
+    """Seconds without work after which who holds memory is marked."""
+
+
+def wants_readonly(environ: Mapping[str, str]) -> bool:
+    """Whether GPUTOP_READONLY is set to anything but 0."""
+    return environ.get("GPUTOP_READONLY", "") not in ("", "0")

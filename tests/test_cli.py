@@ -66,6 +66,12 @@ def complaint(done: Done, code: int) -> str:
         (["-i"], "expected one argument"),
         (["--theme", "pink"], "'pink'"),
         (["frobnicate"], "'frobnicate'"),
+        (["-u", "nobody-like-that"], "-u nobody-like-that: no such user here"),
+        (["-u", ""], "no such user here"),
+        (["-u", "\x1b[2J"], "-u \ufffd[2J: no such user here"),
+        (["-u"], "expected one argument"),
+        (["-u", "me", "--once"], "-u is for the screen"),
+        (["-u", "me"], "-u is for the screen"),
         (["agent", "--bad"], "--bad"),
         *(
             (["-i", seconds], f"'{seconds}' is not a number of seconds from 0.1 to 60")

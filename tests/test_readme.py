@@ -12,6 +12,7 @@ from gputop.model.environ import Descendant, Environ, Surroundings
 from gputop.model.frame import Frame, Gpu, Host, MigDevice, Opener, PciCard, Problem, Process
 from gputop.model.place import Container, Place
 from gputop.model.probe import Probed, ProbedDevice
+from gputop.model.signals import Freed, Verdict
 from gputop.tui.app import GputopApp
 from gputop.tui.screens.main import MainScreen
 
@@ -19,7 +20,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 
 
 JSON = [Frame, Host, Gpu, MigDevice, Process, Surroundings, Environ, Descendant, Problem, PciCard,
-        Probed, ProbedDevice, Opener, Place, Container]  # fmt: skip
+        Probed, ProbedDevice, Opener, Place, Container, Verdict, Freed]  # fmt: skip
 
 
 @pytest.mark.parametrize("struct", JSON)
@@ -43,6 +44,7 @@ def test_every_key_is_named(owner: type[GputopApp] | type[MainScreen]) -> None:
     names = {
         "slash": "/", "question_mark": "?", "plus": "+", "minus": "-", "right": "→", "left": "←",
         "escape": "Esc", "enter": "Enter", "ctrl+l": "Ctrl-L", "ctrl+z": "Ctrl-Z", "ctrl+c": "`q`",
+        "space": "Space",
     }  # fmt: skip
     for binding in owner.BINDINGS:
         key = getattr(binding, "key", "").split(",")[0]

@@ -18,6 +18,9 @@ _MONITORS = re.compile(
     r"|nvidia_gpu_expo|gputop|btop|node_exporter|telegraf|netdata|go\.d\.plugin"
 )
 """Of names as the kernel cuts them off."""
+_WORK = ("/dev/nvidia-uvm", "/dev/nvidia-modeset", "/dev/dri/")
+"""Beginnings of what is open, too, in who computes (cuInit fails without nvidia-uvm) or draws; who
+has none of it only asks the driver, as every monitor does."""
 _ORDER: tuple[Reason, ...] = ("zombie_child", "orphan", "other_namespace", "open", "monitor")
 _MOST = 16
 """Openers of one GPU that are told."""
@@ -35,32 +38,32 @@ class Openers:
         """By N of /dev/nvidiaN, those of `table` that have it open, without some pids and the
         agent itself."""
         wanted = {f"/dev/nvidia{minor}": minor for minor in minors}
-        held = {
-            pid: {wanted[node] for node in open_files(pid) & wanted.keys()}
-            for pid, seen in table.items()
-            if seen.parent != _KERNEL_THREADS and pid not in without and pid != os.getpid()
+        others = table.keys() - without - {os.getpid()}
+        files = {
+            pid: found
+            for pid in others
+            if table[pid].parent != _KERNEL_THREADS and (found := open_files(pid)) & wanted.keys()
         }
-        uids = {pid: real_uid(pid) for pid, nodes in held.items() if nodes}
+        uids = {pid: real_uid(pid) for pid in files}
         self._users.prepare(uid for uid in uids.values() if uid is not None)
-        found = {pid: self._opener(pid, uid, table) for pid, uid in uids.items()}
+        openers = [self._opener(pid, uids[pid], files[pid], table) for pid in files]
+        openers.sort(key=lambda one: (_ORDER.index(one.reason), one.pid))
         return {
-            minor: tuple(
-                sorted(
-                    (opener for pid, opener in found.items() if minor in held[pid]),
-                    key=lambda one: (_ORDER.index(one.reason), one.pid),
-                )[:_MOST]
-            )
-            for minor in wanted.values()
+            minor: tuple(one for one in openers if node in files[one.pid])[:_MOST]
+            for node, minor in wanted.items()
         }
 
-    def _opener(self, pid: int, uid: int | None, table: Mapping[int, Seen]) -> Opener:
+    def _opener(
+        self, pid: int, uid: int | None, files: set[str], table: Mapping[int, Seen]
+    ) -> Opener:
         seen = table[pid]
+        works = any(file.startswith(_WORK) for file in files)
         return Opener(
             pid=pid,
             start_time=started(seen.start_ticks),
             user=None if uid is None else self._users.name(uid),
             command=command_line(pid) or bracketed(seen.name.encode()),
-            reason=reason(pid, table),
+            reason=reason(pid, table) if works else "monitor",
         )
 
 

@@ -153,7 +153,7 @@ class Pinned:
             raise NotSentError("gone", _GONE)
         ticks = int(stat[1][19])
         assert target.start_time is not None
-        if ticks != round((target.start_time - _BOOT_TIME) * _TICK):
+        if not abs(start_time(ticks) - target.start_time) < 0.4 / _TICK:
             raise NotSentError(
                 "identity_changed", "another process has this number now; nothing was sent"
             )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from glob import glob
 
+import msgspec
 import psutil
 
 from gputop.agent.namespaces import in_first_namespace, local_process
@@ -34,8 +35,7 @@ _NAME_PATIENCE = 0.05
 """Seconds that a tick waits for the name of a new user; directory services can take many."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
+class ProcessFacts(msgspec.Struct, frozen=True):
     """What is known of a process now; rates are None at first sight."""
 
     start_time: float
@@ -142,10 +142,13 @@ class Processes:
         now = time.monotonic()
         known = self._known.get(pid)
         if known is None or known.start_ticks != start_ticks:
-            command = command_line(pid) or bracketed(name)
-            known = _Known(start_ticks, name, real_uid(pid), command, cpu_ticks, now)
+            known = _Known(start_ticks, name, real_uid(pid), command_line(pid), cpu_ticks, now)
             known.elsewhere = _is_elsewhere(pid)
-        elif known.name != name or (self._tick + pid) % _LOOK_AGAIN == 0:
+        elif (
+            known.command is None  # seen while it began to execute
+            or known.name != name
+            or (self._tick + pid) % _LOOK_AGAIN == 0
+        ):
             known.name, known.uid = name, real_uid(pid)
             known.command = command_line(pid) or known.command  # a zombie keeps what it was
         if now - known.seen >= 1 / _TICK:
@@ -156,7 +159,7 @@ class Processes:
         return known
 
     def _read_io(self, pid: int, known: _Known, now: float) -> None:
-        before, known.io = known.io, _io(pid)
+        before, known.io = known.io, io_of(pid)
         if before is None or known.io is None:
             known.io_rates = None
             return
@@ -170,7 +173,7 @@ class Processes:
         return ProcessFacts(
             start_time=started(known.start_ticks),
             user=None if known.uid is None else self._users.name(known.uid),
-            command=known.command,
+            command=known.command or bracketed(known.name),
             parent=int(fields[1]),
             state=fields[0].decode("ascii", "replace"),
             threads=int(fields[17]),
@@ -242,7 +245,7 @@ def real_uid(pid: int) -> int | None:
     return None
 
 
-def _io(pid: int) -> tuple[int, int] | None:
+def io_of(pid: int) -> tuple[int, int] | None:
     """Bytes read from and written to storage, proc_pid_io(5)."""
     words = _read_short(f"/proc/{pid}/io").split()
     return (int(words[9]), int(words[11])) if len(words) >= 12 else None

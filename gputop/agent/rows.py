@@ -14,7 +14,7 @@ from gputop.agent.survey import Survey
 from gputop.model.frame import Gpu, Process
 from gputop.model.unexplained import unexplained
 
-_FACTS = tuple(name for name in ProcessFacts.__slots__ if name in Process.__struct_fields__)
+_FACTS = tuple(name for name in ProcessFacts.__struct_fields__ if name in Process.__struct_fields__)
 _values = attrgetter(*_FACTS)
 
 

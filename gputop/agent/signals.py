@@ -18,15 +18,15 @@ from collections.abc import Callable
 import msgspec
 
 from gputop.agent.audit import Audit
+from gputop.agent.case import KEPT, LOOK, Case
 from gputop.agent.cautions import caution_of, cautious
 from gputop.agent.pinned import NotSentError, Pinned, parents, target_of
 from gputop.agent.processes import UserNames
-from gputop.agent.returned import Held, held_by, returned
+from gputop.agent.returned import held_by, returned
 from gputop.model.frame import Frame
 from gputop.model.protocol import Signal
 from gputop.model.signals import (
     MOST_TARGETS,
-    Outcome,
     Target,
     Verdict,
     ends_processes,
@@ -34,58 +34,11 @@ from gputop.model.signals import (
 )
 from gputop.model.text import printable
 
-_KEPT = 60.0
-"""Seconds that a verdict stays in the frames, and its process is watched."""
-_LOOK = 0.1
-"""Seconds between two looks whether memory came back and the parent took notice."""
 _MEMORY_PATIENCE = 3.0
 _PARENT_PATIENCE = 1.0
 """Seconds after which a process that nobody waits for is called a zombie."""
 _REMEMBERED = 1000
 """Orders whose ids are known."""
-
-
-class _Case:
-    """One process of an order."""
-
-    def __init__(self, order: Signal, target: Target, command: str | None) -> None:
-        self.target = target
-        self.grace = max(0.0, order.grace)
-        self.process: Pinned | None = None
-        self.held: tuple[Held, ...] = ()
-        self.sent: float | None = None
-        self.ended: float | None = None
-        self.changed = time.monotonic()
-        self.noted: Outcome | None = None
-        self.verdict = Verdict(
-            order=order.order,
-            pid=target.pid,
-            start_time=target.start_time,
-            command=command,
-            signal=order.number,
-            outcome="waiting",
-        )
-
-    def say(self, outcome: Outcome, words: str, **more: object) -> None:
-        """Change the verdict."""
-        seconds = self.verdict.seconds
-        if self.sent is not None:
-            seconds = round((self.ended or time.monotonic()) - self.sent, 2)
-        facts = {"outcome": outcome, "words": words, "seconds": seconds, **more}
-        self.verdict = msgspec.structs.replace(self.verdict, **facts)
-        self.changed = time.monotonic()
-
-    def due(self, now: float) -> float:
-        """When there is something to look at unless the process ends; monotonic."""
-        if self.verdict.outcome != "waiting" or self.sent is None:
-            return self.changed + _KEPT
-        return now + _LOOK if self.ended is not None else self.sent + self.grace
-
-    def close(self) -> None:
-        """Watch it no more."""
-        if self.process is not None:
-            self.process.close()
-            self.process = None
 
 
 class Signals:
@@ -96,7 +49,7 @@ class Signals:
         self._frame: Frame | None = None
         self._orders: queue.SimpleQueue[Signal] = queue.SimpleQueue()
         self._known: dict[str, None] = {}
-        self._cases: list[_Case] = []
+        self._cases: list[Case] = []
         self._verdicts: tuple[Verdict, ...] = ()
         self._vouched: set[tuple[int, float | None]] = set()
         self._next_frame = 0.0
@@ -157,7 +110,8 @@ class Signals:
         self._known[order.order] = None
         for oldest in list(self._known)[:-_REMEMBERED]:
             del self._known[oldest]
-        cases = [self._case(order, target) for target in order.targets[:MOST_TARGETS]]
+        targets = {(one.pid, one.start_time): one for one in order.targets[:MOST_TARGETS]}
+        cases = [self._case(order, target) for target in targets.values()]
         if order.descendants:
             cases += self._below(order, cases)
         for case in cases:
@@ -165,12 +119,12 @@ class Signals:
                 self._send(case, case.process)
         self._cases += cases
 
-    def _case(self, order: Signal, target: Target) -> _Case:
+    def _case(self, order: Signal, target: Target) -> Case:
         """Hold a process, if it is the one."""
         rows = self._frame.processes if self._frame else ()
         key = (target.pid, target.start_time)
         commands = (row.command for row in rows if (row.pid, row.start_time) == key)
-        case = _Case(order, target, next(commands, None))
+        case = Case(order, target, next(commands, None))
         try:
             if order.number not in (0, *signal.valid_signals()):
                 raise NotSentError("refused", f"{order.number} is no signal")
@@ -186,19 +140,22 @@ class Signals:
             case.verdict,
             command=case.verdict.command or process.command,
             user=None if uid is None else self._users.name(uid),
+            parent=process.parent,
             caution=caution_of(process),
         )
         return case
 
-    def _below(self, order: Signal, roots: list[_Case]) -> list[_Case]:
+    def _below(self, order: Signal, roots: list[Case]) -> list[Case]:
         """The descendants, a parent before its children: a launcher that is told first starts no
-        new ones for those that end. Each is held, and then its parent is still what it was."""
+        new ones for those that end. Each is held, and then its parent is still what it was. What
+        started gputop itself is alone: it may have started all that is here."""
         children: dict[int, list[int]] = {}
         for pid, parent in parents().items():
             children.setdefault(parent, []).append(pid)
         found, seen = list(roots), {case.target.pid for case in roots}
         for above in found:
-            for pid in children.get(above.target.pid, ()) if above.process else ():
+            whole = above.process is None or above.verdict.caution in ("first", "ancestor")
+            for pid in () if whole else children.get(above.target.pid, ()):
                 target = target_of(pid)
                 if target is None or pid in seen or len(found) >= MOST_TARGETS:
                     continue
@@ -208,7 +165,7 @@ class Signals:
                     found.append(case)
         return found[len(roots) :]
 
-    def _child(self, order: Signal, target: Target, above: _Case) -> _Case | None:
+    def _child(self, order: Signal, target: Target, above: Case) -> Case | None:
         """A child of a process that is held; it need not hold a GPU itself."""
         assert above.process is not None
         key = (target.pid, target.start_time)
@@ -220,7 +177,7 @@ class Signals:
         case.close()
         return None
 
-    def _send(self, case: _Case, process: Pinned) -> None:
+    def _send(self, case: Case, process: Pinned) -> None:
         verdict = case.verdict
         number, name = verdict.signal, signal_name(verdict.signal)
         try:
@@ -246,7 +203,7 @@ class Signals:
         else:
             case.say("waiting", f"{name} was sent")
 
-    def _look(self, case: _Case) -> None:
+    def _look(self, case: Case) -> None:
         process, now = case.process, time.monotonic()
         if process is None or case.sent is None:
             return
@@ -258,7 +215,7 @@ class Signals:
         elif case.verdict.outcome == "waiting" and now >= case.sent + case.grace:
             case.say(*process.why_alive(case.verdict.signal))
 
-    def _settle(self, case: _Case, process: Pinned, since: float) -> None:
+    def _settle(self, case: Case, process: Pinned, since: float) -> None:
         """It has ended: has its memory come back, and has its parent taken notice?"""
         back, freed, words = returned(case.held, case.target, self._frame)
         reaped = process.reaped
@@ -285,7 +242,7 @@ class Signals:
 
     def _forget(self) -> None:
         settled = [case for case in self._cases if case.verdict.outcome != "waiting"]
-        end = time.monotonic() - _KEPT
+        end = time.monotonic() - KEPT
         old = {case for case in settled if case.changed < end} | set(settled[:-MOST_TARGETS])
         for case in old:
             case.close()
@@ -299,5 +256,5 @@ class Signals:
         settling = any(case.ended is not None for case in waiting)
         news = set(self._verdicts) - set(before)
         if news or (settling and now >= self._next_frame):
-            self._next_frame = now + _LOOK
+            self._next_frame = now + LOOK
             self._changed()

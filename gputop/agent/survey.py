@@ -83,37 +83,33 @@ class Surveyor:
         """In the thread. Who is not wanted any more is forgotten."""
         self._looks += 1
         keys = self._wanted.processes
-        self._around = {key: self._surroundings(key) for key in keys}
-        self._places = {key: self._place(key) for key in keys}
+        for gone in self._around.keys() - keys:
+            del self._around[gone], self._places[gone]
+        for key in keys:
+            if key not in self._around or (key[0] + self._looks) % _LOOK_AGAIN == 0:
+                self._around[key] = self._surroundings(key)
+                self._places[key] = self._place(key)
         self._loaded &= keys
         self._load()
         self._name()
         if self._wanted.minors or keys:
             self._walk()
-        return Survey(self._around, self._places, self._still_open())
+        return Survey(dict(self._around), dict(self._places), self._still_open())
 
     def _surroundings(self, key: Key) -> Surroundings:
         known, pid = self._around.get(key), key[0]
         if known is None:
             return look_at(pid)
-        if not self._is_due(pid):
-            return known
         environ = read_environ(pid)
         if environ.missing in ("overwritten", "gone"):
             return known  # read before the process wrote over it, it holds still
         return msgspec.structs.replace(known, environ=environ)
 
     def _place(self, key: Key) -> Place:
-        known, pid = self._places.get(key), key[0]
-        if known is not None and not self._is_due(pid):
-            return known
-        place = read_place(pid)
+        known, place = self._places.get(key), read_place(key[0])
         if known is not None and place.cwd is None:
             return known  # a zombie belongs where it was
         return place
-
-    def _is_due(self, pid: int) -> bool:
-        return (self._looks + pid) % _LOOK_AGAIN == 0
 
     def _load(self) -> None:
         """See which frameworks are loaded, of as many processes as the time allows."""

@@ -23,7 +23,8 @@ from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.frame import Frame
 from gputop.model.protocol import Signal
 from gputop.model.signals import MOST_TARGETS, Target, Verdict, signal_name, signal_number
-from gputop.model.text import short_command
+from gputop.model.text import printable, short_command, size
+from gputop.settings import wants_readonly
 from gputop.sources.local import LocalSource
 
 _PATIENCE = 5.0
@@ -86,6 +87,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
+    if options.demo:
+        raise UsageError("the demo has no processes; without --demo this machine's are meant")
+    if wants_readonly(os.environ):
+        raise GputopError("GPUTOP_READONLY is set, so nothing is signalled: unset it first")
     asks = not (options.yes or options.dry_run)
     if asks and not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         raise UsageError("not a terminal, so nobody can be asked: give --yes, or --dry-run")
@@ -94,17 +99,24 @@ def run(options: argparse.Namespace) -> int:
     selection = Selection(options.words, options.gpu, options.user, options.descendants)
     with closing(LocalSource(1.0)) as source:
         frames = source.frames()
-        targets = selected(_first(frames), selection)
+        frame = _first(frames)
+        targets = selected(frame, selection)
         _within_reason(targets)
         check = Signal(_id(), targets, 0, 0.0, options.descendants)
         found = _verdicts(source, frames, check, _PATIENCE)
         _within_reason(found)
+        if options.descendants and {one.caution for one in found} & {"first", "ancestor"}:
+            raise UsageError("gputop itself is a descendant of it: name what is to end")
         if options.dry_run:
-            _report(options, found, f"would get {signal_name(options.signal)}")
+            _report(options, found, frame)
             return 0
-        confirmed = _confirmed(found, options)
+        confirmed = _confirmed(found, options, frame)
         order = Signal(_id(), confirmed, options.signal, options.grace)
-        verdicts = _verdicts(source, frames, order, options.grace + _AFTER_GRACE)
+        try:
+            verdicts = _verdicts(source, frames, order, options.grace + _AFTER_GRACE)
+        except KeyboardInterrupt:
+            _say(f"{signal_name(options.signal)} was sent; what came of it is not awaited")
+            raise
     _report(options, verdicts)
     if any(one.outcome == "refused" and one.caution == "foreign" for one in verdicts):
         _say("--foreign signals other users' processes as well")
@@ -147,7 +159,9 @@ def _within_reason(found: Sequence[object]) -> None:
         raise UsageError(f"these are {MOST_TARGETS} processes or more: choose fewer at a time")
 
 
-def _confirmed(found: Sequence[Verdict], options: argparse.Namespace) -> tuple[Target, ...]:
+def _confirmed(
+    found: Sequence[Verdict], options: argparse.Namespace, frame: Frame
+) -> tuple[Target, ...]:
     """The targets in the order that was shown; GputopError if the answer is no."""
     cautions = {one.caution for one in found if one.outcome == "alive"} - {None}
     forced = cautions
@@ -156,7 +170,7 @@ def _confirmed(found: Sequence[Verdict], options: argparse.Namespace) -> tuple[T
     else:
         name = signal_name(options.signal)
         for one in found:
-            _say(_line(one, f"would get {name}"), "")
+            _say(_plan(one, options.signal, frame), "")
         if not any(one.outcome == "alive" for one in found):
             raise GputopError("none of them can be signalled")
         word = "kill" if cautions else "y"
@@ -169,7 +183,11 @@ def _ask(question: str, word: str) -> None:
     assert sys.stderr is not None
     sys.stderr.write(question)
     sys.stderr.flush()
-    answer = sys.stdin.readline().strip().lower()
+    try:
+        answer = sys.stdin.readline().strip().lower()
+    except KeyboardInterrupt:
+        _say("\nnothing was sent", "")
+        raise
     if answer != word and not (word == "y" and answer == "yes"):
         raise GputopError("nothing was sent")
 
@@ -180,16 +198,17 @@ def _count(found: Sequence[Verdict]) -> str:
 
 
 def _report(
-    options: argparse.Namespace, verdicts: Sequence[Verdict], would: str | None = None
+    options: argparse.Namespace, verdicts: Sequence[Verdict], plan: Frame | None = None
 ) -> None:
+    """The verdicts; with the frame to `plan` by, what would be done."""
     if options.kill_json:
         _write(json.dumps({"verdicts": [_json(one, options.signal) for one in verdicts]}))
         for one in verdicts:
-            if one.outcome not in ("exited", "gone") and would is None:
+            if one.outcome not in ("exited", "gone") and plan is None:
                 _say(_line(one))
     else:
         for one in verdicts:
-            _write(_line(one, would))
+            _write(_plan(one, options.signal, plan) if plan else _line(one))
 
 
 def _json(verdict: Verdict, number: int) -> dict[str, object]:
@@ -204,12 +223,28 @@ def _json(verdict: Verdict, number: int) -> dict[str, object]:
     }
 
 
-def _line(verdict: Verdict, would: str | None = None) -> str:
-    """A line about a process; `would`: what is said of one that can be signalled."""
-    words = verdict.words
-    if would is not None and verdict.outcome == "alive":
-        words = f"{would}; {words}, which wants a confirmation" if verdict.caution else would
-    return f"{verdict.pid} {verdict.user or '-'} {short_command(verdict.command)[:60]}: {words}"
+def _plan(verdict: Verdict, number: int, frame: Frame) -> str:
+    """A line about a process that is not signalled yet."""
+    if verdict.outcome != "alive":
+        return _line(verdict)
+    caution = f"; {verdict.words}, which wants a confirmation" if verdict.caution else ""
+    held = "; ".join(_held(verdict.pid, frame))
+    words = f"would get {signal_name(number)}{caution}" + (f" ({held})" if held else "")
+    return _line(msgspec.structs.replace(verdict, words=words))
+
+
+def _held(pid: int, frame: Frame) -> Iterator[str]:
+    """What it is on, as `38.2G on GPU 2`."""
+    for gpu in frame.gpus:
+        rows = [row for row in frame.processes if (row.pid, row.gpu_uuid) == (pid, gpu.uuid)]
+        known = sum(row.gpu_memory or 0 for row in rows)
+        if rows:
+            yield f"{size(known)} on GPU {gpu.index}" if known else f"on GPU {gpu.index}"
+
+
+def _line(verdict: Verdict) -> str:
+    command = short_command(verdict.command)
+    return f"{verdict.pid} {verdict.user or '-'} {printable(command, 60)}: {verdict.words}"
 
 
 def _id() -> str:

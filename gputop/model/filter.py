@@ -1,14 +1,15 @@
 """The filter language: which rows of processes are meant.
 
-    alice train.py       both words, each somewhere in user, command or pid; case is ignored
+    alice train.py       both words, each somewhere in user, command, pid or container; in any case
     "train.py --lr 1"    quotes keep blanks, and take every sign for itself
     user:alice pid:4242  exactly this one
+    container:train      a part of its name, id or image
     gpu:1 gpu:2:3 gpu:GPU-4f    index as the column GPU says it, or the beginning of a UUID
     cuda:0               what the column CUDA says, with or without its ?
     mem>10G rss>=1.5GiB  sizes in binary units K M G T
     sm<5 cpu>100         percent, as shown
     age>1h               s m h d
-    idle                 no work on the SMs now
+    idle idle>10m        no work on the SMs now, or for so long
     !word !user:bob      not that
     a b or c             either both a and b, or c
 
@@ -23,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputop.errors import UsageError
-from gputop.model.metrics import PROCESS, ProcessRow
+from gputop.model.metrics import MORE, PROCESS, ProcessRow
 from gputop.model.text import printable
 
 Test = Callable[[ProcessRow], bool | None]
@@ -39,7 +40,7 @@ class FilterError(UsageError):
 
 
 _WORD = re.compile(
-    r"(?=\S)(?P<negated>!?)(?:(?P<key>user|pid|gpu|cuda):)?"
+    r"(?=\S)(?P<negated>!?)(?:(?P<key>user|pid|gpu|cuda|container):)?"
     r'(?:"(?P<quoted>[^"]*)"(?!\S)|(?P<plain>\S*))',
     re.IGNORECASE,
 )
@@ -54,6 +55,7 @@ _FIELDS: dict[str, tuple[str, Mapping[str, float], str]] = {
     "mem": ("gpu_memory", _SIZES, "K M G T"),
     "rss": ("rss", _SIZES, "K M G T"),
     "age": ("age", _SPANS, "s m h d"),
+    "idle": ("idle_for", _SPANS, "s m h d"),
     "sm": ("sm_utilization", _PERCENT, "%"),
     "cpu": ("cpu", _PERCENT, "%"),
 }
@@ -128,7 +130,7 @@ def _comparison(text: str, position: int, match: re.Match[str]) -> Test:
     if number["unit"] not in units and (amount or number["unit"]):
         raise FilterError(text, at, f"a unit is missing: {known}")
     limit, holds = amount * units.get(number["unit"], 1.0), _SIGNS[match["sign"]]
-    read = PROCESS[metric_id].read
+    read = (PROCESS.get(metric_id) or MORE[metric_id]).read
 
     def compared(row: ProcessRow) -> bool | None:
         known = read(row)
@@ -140,8 +142,10 @@ def _comparison(text: str, position: int, match: re.Match[str]) -> Test:
 def _anywhere(value: str) -> Test:
     def found(row: ProcessRow) -> bool | None:
         process = row.process
-        texts = (str(process.pid), process.user, process.command)  # and the container, once known
+        texts = (str(process.pid), process.user, process.command)
         if any(text is not None and value in text.casefold() for text in texts):
+            return True
+        if value in (_container_of(row) or ""):
             return True
         if row.gpu is not None and value == str(row.gpu.index):
             return True
@@ -156,6 +160,23 @@ def _user(value: str) -> Test:
         return None if user is None else user.casefold() == value
 
     return is_of
+
+
+def _container_of(row: ProcessRow) -> str | None:
+    """Empty for a process outside of any; None while nobody has looked."""
+    place = row.process.place
+    if place is None:
+        return None
+    one = place.container
+    return "" if one is None else f"{one.name or ''}\n{one.id}\n{one.image or ''}".casefold()
+
+
+def _container(value: str) -> Test:
+    def is_in(row: ProcessRow) -> bool | None:
+        known = _container_of(row)
+        return None if known is None else value in known
+
+    return is_in
 
 
 def _pid(value: str) -> Test:
@@ -185,12 +206,14 @@ def _cuda(value: str) -> Test:
     return is_called
 
 
-_KEYS = {"user": _user, "pid": _pid, "gpu": _on_gpu, "cuda": _cuda}
+_KEYS = {"user": _user, "pid": _pid, "gpu": _on_gpu, "cuda": _cuda, "container": _container}
 
 
 def idle(row: ProcessRow) -> bool | None:
     """Whether a process does nothing on the SMs now. Where it has no sample of its own, a GPU on
     which nothing ran tells the same."""
+    if row.process.idle_for:
+        return True
     own = row.process.sm_utilization
     if own is not None:
         return own == 0

@@ -20,7 +20,7 @@ class Ended(NamedTuple):
     """What was last known of a process on a GPU."""
 
     row: ProcessRow
-    """As it was, with its greatest memory there."""
+    """Who it was, with its greatest memory there; nothing of what is now."""
     key: RowKey
     at: float
     """Time of the first frame without it."""
@@ -83,7 +83,10 @@ class Finished:
                 now[key] = row
                 continue
             peak = self._peaks.pop(key, row.process.gpu_memory)
-            last = row._replace(process=replace(row.process, gpu_memory=peak), names=None)
+            process = replace(
+                row.process, gpu_memory=peak, sm_utilization=None, cpu=None, rss=None, state=None
+            )
+            last = row._replace(process=process, names=None)
             self.ended.append(Ended(last, key, frame.time))
 
 

@@ -41,7 +41,8 @@ orphan           its job has ended: its parent is process 1 and it leads no grou
 zombie_child     its parent, or the leader of its group, is a zombie
 other_namespace  it lives in another PID namespace, as in a container
 open             none of these
-monitor          it is known to watch GPUs (nvidia-persistenced, DCGM, nvidia-smi, ...)
+monitor          it is known to watch GPUs (nvidia-persistenced, DCGM), or only asks the driver: it
+                 has no /dev/nvidia-uvm open, without which nobody computes
 """
 
 

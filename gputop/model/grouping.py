@@ -7,10 +7,11 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from gputop.model.frame import Gpu, Process
+from gputop.model.frame import Frame, Gpu, Opener, Process
 from gputop.model.metrics import PROCESS, ProcessRow
 from gputop.model.query import by_value
 from gputop.model.text import MISSING, short_command
+from gputop.model.unexplained import is_notable, remark, suspects, words
 
 N = TypeVar("N", int, float)
 
@@ -32,8 +33,9 @@ class Entry(NamedTuple):
     depth: int = 0
     last: bool = False
     """It is the last of its depth, under what it belongs to."""
-    ended: bool = False
-    """It is not there any more, and nothing can be done to it."""
+    kind: Literal["process", "group", "ended", "unexplained"] = "process"
+    """`ended`: it is not there any more. `unexplained`: memory that nobody admits to. Nothing can
+    be done to these two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class View:
         """The lines for entries, ordered by a metric, descending or not; groups that are not
         opened are one line."""
         if self.shape == "users":
-            rows = [entry.row for entry in entries if not entry.ended]
+            rows = [entry.row for entry in entries if entry.kind != "ended"]
             return _ordered(list(_by_user(rows)), order)
         if self.shape == "tree":
             return _Forest(entries, order, opened).lines()
@@ -85,7 +87,7 @@ class View:
 
 def _ordered(entries: Sequence[Entry], order: tuple[str, bool]) -> list[Entry]:
     read, descending = PROCESS[order[0]].read, order[1]
-    return by_value(entries, lambda entry: read(entry.row), descending)
+    return by_value(entries, [read(entry.row) for entry in entries], descending)
 
 
 def _by_user(rows: Iterable[ProcessRow]) -> Iterable[Entry]:
@@ -98,7 +100,7 @@ def _by_user(rows: Iterable[ProcessRow]) -> Iterable[Entry]:
         where = f"GPU {','.join(map(str, gpus))}: " if gpus else ""
         command = f"{where}{processes} process{'es' * (processes != 1)}"
         total = _total(members, 0, command)
-        yield Entry(total, ("user", user), tuple(members))
+        yield Entry(total, ("user", user), tuple(members), kind="group")
 
 
 class _Forest:
@@ -109,10 +111,10 @@ class _Forest:
         self, entries: Sequence[Entry], order: tuple[str, bool], opened: Collection[Hashable]
     ) -> None:
         self._order, self._opened = order, opened
-        self._rest = [entry for entry in entries if entry.ended]
+        self._rest = [entry for entry in entries if entry.kind == "ended"]
         self._own: dict[int, list[Entry]] = {}
         for entry in entries:
-            if not entry.ended:
+            if entry.kind != "ended":
                 self._own.setdefault(entry.row.process.pid, []).append(entry)
         self._children: dict[int, list[int]] = {}
         self._launched: dict[Hashable, list[int]] = {}
@@ -140,7 +142,7 @@ class _Forest:
         command = f"{len(pids)} x {script}, children of this PID"
         total = _total(members, process.parent or 0, command)
         blocks = [block for pid in pids for block in self._process(pid, 1)]
-        return self._group(Entry(total, key, tuple(members)), blocks)
+        return self._group(Entry(total, key, tuple(members), kind="group"), blocks)
 
     def _process(self, pid: int, depth: int) -> list[list[Entry]]:
         """A process without children: its rows. One with children: a group."""
@@ -152,7 +154,7 @@ class _Forest:
         members = tuple(entry.row for entry in family)
         head = own[0].row.process
         total = _total(members, pid, head.command)
-        group = Entry(total, ("family", pid, head.start_time), members, depth=depth)
+        group = Entry(total, ("family", pid, head.start_time), members, depth=depth, kind="group")
         if depth + 1 >= _DEEPEST:
             return [self._group(group, [[one._replace(depth=depth + 1)] for one in family])]
         blocks = [[entry._replace(depth=depth + 1)] for entry in own]
@@ -167,7 +169,7 @@ class _Forest:
 
     def _flat(self, blocks: list[list[Entry]]) -> list[Entry]:
         read, descending = PROCESS[self._order[0]].read, self._order[1]
-        ordered = by_value(blocks, lambda block: read(block[0].row), descending)
+        ordered = by_value(blocks, [read(block[0].row) for block in blocks], descending)
         for block in ordered[-1:]:
             block[0] = block[0]._replace(last=True)
         return [entry for block in ordered for entry in block]
@@ -230,3 +232,30 @@ def _total(rows: Sequence[ProcessRow], pid: int, command: str | None) -> Process
 def _sum(values: Iterable[N | None]) -> N | None:
     known = [value for value in values if value is not None]
     return sum(known[1:], known[0]) if known else None
+
+
+def unexplained(frame: Frame) -> list[Entry]:
+    """Lines for memory that nobody admits to: who may hold it, a line each with the amount on the
+    first, or what to do where nobody is suspect."""
+    entries = []
+    for gpu in frame.gpus:
+        found = suspects(gpu)
+        if is_notable(gpu.memory_unexplained) or (found and gpu.processes_known is False):
+            entries += [_suspect(frame, gpu, one, not k) for k, one in enumerate(found or [None])]
+    return entries
+
+
+def _suspect(frame: Frame, gpu: Gpu, one: Opener | None, first: bool) -> Entry:
+    row = Process(
+        pid=one.pid if one else 0,
+        start_time=one.start_time if one else None,
+        gpu_uuid=gpu.uuid,
+        type=MISSING,
+        gpu_memory=gpu.memory_unexplained if first else None,
+        user=one.user if one else None,
+        command=f"{words(one)}; {one.command or MISSING}" if one
+        else remark(gpu, nested=frame.host.nested),
+    )  # fmt: skip
+    age = max(0.0, frame.time - one.start_time) if one else None
+    key = ("unexplained", gpu.key, row.pid, row.start_time)
+    return Entry(ProcessRow(row, gpu, age), key, note="unexplained", kind="unexplained")

@@ -55,6 +55,7 @@ class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
     order: str
     """An id that the asker chooses: the same twice is done once."""
     targets: tuple[Target, ...]
+    """Each is signalled once, in this order; one that stands twice is one."""
     number: int
     """0 sends nothing, and tells what would be signalled."""
     grace: float

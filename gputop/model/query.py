@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from gputop.model.filter import parse
@@ -39,18 +39,18 @@ def row_keys(frame: Frame, found: Iterable[ProcessRow]) -> list[RowKey]:
             one.gpu_instance,
             one.compute_instance,
         )
-        for one, *_ in found
+        for one in [row.process for row in found]
     ]
 
 
 def ordered(found: Sequence[ProcessRow], metric_id: str, descending: bool) -> list[ProcessRow]:
     """By one metric; unknown values last either way, equal ones in the order of `rows`."""
-    return by_value(found, PROCESS[metric_id].read, descending)
+    read = PROCESS[metric_id].read
+    return by_value(found, [read(row) for row in found], descending)
 
 
-def by_value(found: Sequence[R], read: Callable[[R], Any], descending: bool) -> list[R]:
+def by_value(found: Sequence[R], values: Sequence[Any], descending: bool) -> list[R]:
     """Those with a value in its order, then those without; equal ones in the order they have."""
-    values = [read(one) for one in found]
     known = [k for k, value in enumerate(values) if value is not None]
     known.sort(key=values.__getitem__, reverse=descending)
     unknown = [one for one, value in zip(found, values, strict=True) if value is None]

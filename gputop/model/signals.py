@@ -48,7 +48,7 @@ Caution = Literal["foreign", "first", "ancestor"]
 """Why a person has to confirm: it is another user's; it is process 1; gputop runs under it."""
 
 MOST_TARGETS = 200
-"""Of an order. So many verdicts are in a frame at most, but for those that wait."""
+"""Of an order: more are left alone. So many verdicts are in a frame, but for those that wait."""
 
 _HARMLESS = {"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "WINCH"}
 """Signals that do not end a process that has no handler for them (signal(7))."""
@@ -80,6 +80,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     start_time: float | None
     command: str | None = None
     user: str | None = None
+    parent: int | None = None
+    """The pid of its parent, when the order came."""
     signal: int
     """Its number."""
     outcome: Outcome

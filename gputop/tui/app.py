@@ -31,6 +31,8 @@ from gputop.tui.screens.main import MainScreen
 from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.problem import ProblemScreen
 from gputop.tui.screens.process import ProcessScreen
+from gputop.tui.screens.signalling import main_screen
+from gputop.tui.sending import Sending
 from gputop.tui.widgets.lines import Lines
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
@@ -80,10 +82,10 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self._laid_out = False
         self._history = History()
         self._frame: Frame | None = None
-        environ = os.environ
-        self._main = MainScreen(
-            environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"), settings
+        self._sending = Sending(
+            lambda order: self._source.request(order), lambda words: self._main.show_note(words)
         )
+        self._main = main_screen(os.environ, settings, self._sending.send)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The roles, for themes that do not know them."""
@@ -109,6 +111,8 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         for screen in self.screen_stack:  # answers are shown in spite of a pause
             if isinstance(screen, ProcessScreen):
                 screen.show_answers(message.frame)
+        if self._laid_out:
+            self._sending.take(message.frame, self.screen_stack)
         if self._paused and not self._wanted:
             return
         self._wanted = False
@@ -132,8 +136,13 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self._show()
 
     def on_source_ended(self, message: SourceEnded) -> None:
-        """The agent is gone: say so."""
-        if message.source == self._generation:
+        """The agent is gone: say so. Another one takes the place of one that signals were asked
+        of, and is told nothing of them."""
+        if message.source != self._generation:
+            return
+        if self._sending.lose(self.screen_stack):
+            self.action_retry()
+        else:
             advice = "press r to start it again, d for the demo"
             problem = Problem(kind="agent_ended", message=message.reason, advice=advice)
             self._show_problem("", problem)
@@ -149,7 +158,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
 
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
-        everywhere = _bindings(self.BINDINGS, MainScreen.BINDINGS, ProcessScreen.BINDINGS)
+        everywhere = _bindings(self.BINDINGS, self._main.BINDINGS, ProcessScreen.BINDINGS)
         self.push_screen(HelpScreen(everywhere, _bindings(ProblemScreen.BINDINGS), Lines.glyphs))
 
     async def action_quit(self) -> None:

@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -31,11 +31,15 @@ class Agent:
     """
 
     def __init__(
-        self, machine: Machine, interval: float = 60.0, env: dict[str, str] | None = None
+        self,
+        machine: Machine,
+        interval: float = 60.0,
+        env: dict[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
-        """env: over the machine's."""
+        """env: over the machine's. prefix: a command that runs the one after it."""
         self.process = subprocess.Popen(
-            [*COMMAND, "--interval", str(interval)],
+            [*prefix, *COMMAND, "--interval", str(interval)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -288,6 +288,7 @@ def test_refused(here: Machine) -> None:
         bad = verdict(agent, target(os.getpid(), forced=True), number=999)
         assert (bad["outcome"], bad["words"]) == ("refused", "999 is no signal")
         assert verdict(agent, {"pid": 2**31, "start_time": 1.0})["outcome"] == "gone"
+        assert verdict(agent, {**target(1), "start_time": 1e308})["outcome"] == "identity_changed"
         assert verdict(agent, {"pid": 77, "start_time": None})["outcome"] == "gone"
         assert agent.refresh()["problem"] is None
 
@@ -387,6 +388,7 @@ def test_an_order_is_done_once(here: Machine, start: Start) -> None:
     with Agent(here) as agent:
         agent.line()
         order = {"order": "one", "targets": [target(program.pid)], "number": 15, "grace": 0.1}
+        order["targets"] = [target(program.pid)] * 2
         agent.ask("signal", **order)
         [told] = verdicts_of(agent, "one")
         agent.ask("signal", **order)
@@ -455,6 +457,16 @@ def test_a_process_with_its_descendants(here: Machine, start: Start) -> None:
     assert all(gone(one["pid"]) for one in listed)
 
 
+def test_what_started_gputop_has_no_descendants_to_signal(here: Machine) -> None:
+    with Agent(here) as agent:
+        agent.line()
+        ours = (target(1), target(os.getpid()))
+        told = verdicts_of(agent, send(agent, *ours, number=0, descendants=True))
+    assert [(one["pid"], one["caution"]) for one in told] == [
+        (1, "first"), (os.getpid(), "ancestor"),
+    ]  # fmt: skip
+
+
 def test_no_more_than_two_hundred_verdicts_are_kept(here: Machine) -> None:
     with Agent(here) as agent:
         agent.line()
@@ -465,6 +477,17 @@ def test_no_more_than_two_hundred_verdicts_are_kept(here: Machine) -> None:
         told = agent.refresh()["verdicts"]
     assert len(told) == 200
     assert sum(one["order"] == last for one in told) == 150
+
+
+def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("case", "signals"):
+        monkeypatch.setattr(f"gputop.agent.{module}.KEPT", 0.3)
+    changed, frame = threading.Event(), Frame(host=Host(name="here"), time=0.0)
+    signals = Signals(changed.set)
+    signals.take(Signal("a", (Target(5_000_000, 1.0),), 15, 1.0))
+    assert changed.wait(10)
+    assert [one.outcome for one in signals.with_verdicts(frame).verdicts] == ["gone"]
+    until(lambda: signals.with_verdicts(frame).verdicts == ())
 
 
 # The audit log

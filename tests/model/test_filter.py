@@ -15,6 +15,7 @@ from gputop.model.filter import FilterError, idle
 from gputop.model.frame import Frame
 from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import ProcessRow
+from gputop.model.place import Container, Place
 from tests.builders import GIB, frame, gpu, process
 
 SEEN = Surroundings(Environ({"CUDA_VISIBLE_DEVICES": "GPU-1"}))
@@ -115,7 +116,7 @@ def test_what_is_unknown_fits_neither_way(text: str) -> None:
         ("mem>", 4, "a number is missing, with a unit of K M G T"),
         ("age>x", 4, "a number is missing, with a unit of s m h d"),
         ("age>1w", 4, "a unit is missing: s m h d"),
-        ("alice foo<3", 6, "compare one of mem, rss, age, sm, cpu, or quote it"),
+        ("alice foo<3", 6, "compare one of mem, rss, age, idle, sm, cpu, or quote it"),
         ("or alice", 0, "nothing before this 'or'"),
         ("alice or", 6, "nothing after this 'or'"),
         ("a or or b", 5, "nothing before this 'or'"),
@@ -138,6 +139,30 @@ PARTS = st.sampled_from(
     ["user:", "gpu:", "pid:", "cuda:", "mem", "sm", "age", ">", "<=", "<", "10", "G", "h", "!", '"',
      " ", "or", " or ", "idle", "alice", "ß", "1" * 5000, "\x1b", "\u3000", "İ"]
 )  # fmt: skip
+
+
+def test_containers_and_how_long_idle() -> None:
+    boxed = Place(container=Container(id="abc123", runtime="docker", name="llama", image="vllm:1"))
+    here = frame(
+        processes=[
+            process(1, place=boxed, idle_for=700.0, sm_utilization=None),
+            process(2, place=Place(), idle_for=0.0, sm_utilization=0.5),
+            process(3, idle_for=None, sm_utilization=0.5),
+        ]
+    )
+    for text, expected in {
+        "llama": [1],
+        "container:llama": [1],
+        "container:VLLM": [1],
+        "container:abc": [1],
+        "!container:abc": [2],
+        "!llama": [2, 3],
+        "idle>10m": [1],
+        "idle": [1],
+        "!idle": [2, 3],
+        "!idle>10m": [2],
+    }.items():
+        assert [row.process.pid for row in query.matching(rows(here), text)] == expected, text
 
 
 @given(st.one_of(st.text(), st.lists(PARTS, max_size=8).map("".join)))

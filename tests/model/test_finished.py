@@ -54,6 +54,15 @@ def test_it_stays_for_a_minute_with_its_peak_and_run_time() -> None:
     assert told(finished) == [(2, None, 1003.0)]
 
 
+def test_nothing_is_said_of_now() -> None:
+    finished = after(
+        (2000, [process(1, sm_utilization=0.9, cpu=1.0, rss=5, state="R")]), (2001, [])
+    )
+    last = finished.ended[0].row.process
+    assert (last.sm_utilization, last.cpu, last.rss, last.state) == (None,) * 4
+    assert (last.user, last.command) == ("alice", "python train.py")
+
+
 def test_the_same_frame_again_changes_nothing() -> None:
     finished = after((2000, [process(1)]), (2001, []), (2001, []))
     assert len(finished.ended) == 1

@@ -121,7 +121,7 @@ def test_a_line_a_user() -> None:
         process(3, user="bob", on=1, gpu_memory=20),
         process(4, user=None, on=1, gpu_memory=None),
     )
-    found.append(found[0]._replace(ended=True))
+    found.append(found[0]._replace(kind="ended"))
     lines = USERS.lines(found, BY_MEMORY)
     assert [(line.row.process.user, line.row.process.command) for line in lines] == [
         ("bob", "GPU 1: 1 process"),

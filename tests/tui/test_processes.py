@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gputop.model.environ import Environ, Surroundings
 from gputop.model.metrics import PROCESS
@@ -264,6 +265,8 @@ async def test_what_is_not_known_of_a_process() -> None:
         (line,) = screen.process_lines
         assert "not in this /proc" in line
         assert line.split("not in")[0].split() == ["–", "–", "304", "–", "C", *["–"] * 6]
+        await screen.show(frame_of(replace(UNKNOWN, elsewhere=True)))
+        assert screen.process_lines[0].endswith("host PID, not visible here")
         zeros = process_of(1000, gpu_memory=0, sm_utilization=0.0, cpu=0.0, rss=0)
         await screen.show(frame_of(zeros))
         assert screen.process_lines[0].split()[5:9] == ["0"] * 4

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.model.frame import Process, ProcessKey
+from gputop.model.frame import Opener, Process, ProcessKey
 from gputop.model.metrics import PROCESS
 from gputop.settings import Settings
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
@@ -181,6 +181,61 @@ async def test_an_ended_process_stays_dimmed_is_not_counted_and_cannot_be_chosen
         assert screen.pids == [302, 303]
 
 
+# Idle, and memory that nobody admits to
+
+
+async def test_who_holds_memory_and_does_nothing_is_marked() -> None:
+    gpus = (
+        gpu_of(0, idle_for=2460.0, memory_used=30 * GIB, processes_known=True),
+        gpu_of(1, idle_for=2460.0),
+        gpu_of(2, idle_for=599.0, memory_used=30 * GIB),
+    )
+    processes = (
+        process_of(301, user="amy", idle_for=2460.0),
+        process_of(302, gpu=2, user="bob", idle_for=599.0, gpu_memory=9 * GIB),
+        process_of(303, gpu=2, user="bob", idle_for=700.0, gpu_memory=0),
+        process_of(304, gpu=2, user="bob", idle_for=None, gpu_memory=0),
+    )
+    async with shown(frame_of(*gpus, *processes), size=(200, 50)) as screen:
+        assert screen.gpu_line(0).endswith("amy idle 41m00s")
+        assert screen.gpu_line(1).endswith("free")
+        assert screen.gpu_line(2).endswith("bob")
+        assert [line.count("idle 41m00s train.py") for line in screen.process_lines] == [1, 0, 0, 0]
+        assert sum(line.count("idle") for line in screen.process_lines) == 1
+
+
+async def test_an_opener_cannot_be_tagged_even_if_it_is_listed_elsewhere() -> None:
+    opener = Opener(pid=303, start_time=NOON - 60, user="amy", reason="open")
+    gpus = (gpu_of(0, memory_unexplained=10 * GIB, openers=(opener,)), gpu_of(1))
+    async with shown(frame_of(*gpus, MIXED[2]), size=(200, 50)) as screen:
+        await screen.press("end", "space")
+        assert screen.table.tagged == []
+
+
+async def test_memory_that_nobody_admits_to_is_a_line_at_the_end() -> None:
+    orphan = Opener(pid=777, start_time=NOON - 9, user="amy", command="loader", reason="orphan")
+    gpus = (
+        gpu_of(0, memory_unexplained=10 * GIB, openers=(orphan,)),
+        gpu_of(1, memory_unexplained=20 * 2**20, openers=(orphan,)),
+        gpu_of(2, memory_unexplained=5 * GIB),
+    )
+    async with shown(frame_of(*gpus, MIXED[2]), size=(200, 50)) as screen:
+        process, first, second = screen.process_lines
+        assert " 303 " in process
+        what = "its job has ended and it still holds the GPU open: end it (kill 777); loader"
+        assert first.split(maxsplit=1) == ["0", f"unexplained 10.0G PID 777 amy: {what}"]
+        assert "2 unexplained 5.00G: nobody seen" in second
+        assert "─ 1 ─" in screen.text
+        await screen.press("end", "k", "space", "enter")
+        assert screen.table.tagged == []
+        assert screen.selected is None
+        assert screen.app.screen is screen.app._main
+        await screen.press("end")
+        assert "▸  2 unexplained" in screen.text
+        screen.table.only_gpu(gpus[2].key)
+        assert len(screen.process_lines) == 1
+
+
 # A bad filter
 
 
@@ -247,7 +302,7 @@ async def test_the_selected_process_is_never_another_one() -> None:
 def check(screen: Screenful) -> None:
     """What the screen shows as selected is what a signal would be sent to."""
     row, entry = screen.table.selected, screen.table.current
-    assert (row is None) == (entry is None or entry.ended or bool(entry.members))
+    assert (row is None) == (entry is None or entry.kind != "process")
     marked = [line for line in screen.process_lines if line.startswith("▸")]
     if row is not None:
         (line,) = marked

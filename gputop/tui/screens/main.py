@@ -79,9 +79,9 @@ class MainScreen(ViewScreen):
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
-        yield Heading(id="heading")
-        yield GpuPane(id="gpus")
-        yield ProcessTable(self._settings.me, self._settings.user, id="processes")
+        yield Heading("read only" if self._settings.readonly else "", id="heading")
+        yield GpuPane(self._settings.idle_after, id="gpus")
+        yield ProcessTable(self._settings, id="processes")
         yield MappingPane(self.inquiry, id="mapping")
         yield FilterLine(id="filter-line")
         yield KeyLine(self._shown_keys(), id="keys")
@@ -102,6 +102,13 @@ class MainScreen(ViewScreen):
         self.inquiry.take(frame)
         self._follow()
         self.show_answer()
+
+    def show_note(self, note: str) -> None:
+        """Something to say in the heading."""
+        heading = self.query_one(Heading)
+        if note != heading.note:
+            heading.note = note
+            heading.sync()
 
     def on_table_moved(self) -> None:
         """The mapping is that of the process under the cursor, until somebody edits."""

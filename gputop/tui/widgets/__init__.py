@@ -7,6 +7,8 @@ gpus.py           the GPU rows
 processes.py      the process rows
 editor.py         lines to type into
 mapping.py        the mapping in lines
+sentences.py      what there is to say of a mapping
+page.py           a text to scroll
 mappingpane.py    the mapping pane: its editor and its lines
 mappingtables.py  the mapping in both directions, for a whole screen
 bars.py           the heading, the rules between panes, the keys

@@ -15,8 +15,10 @@ from gputop.tui.widgets.lines import Lines, Piece, spread, width_of
 class Heading(Lines):
     """The machine in one line: name, versions, how many GPUs are free, the time of the frame."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, note: str = "", *, id: str | None = None) -> None:  # noqa: A002
+        """`note`: something to say first."""
         super().__init__(id=id)
+        self.note = note
         self._frame: Frame | None = None
         self._interval = 1.0
         self._paused = False
@@ -36,6 +38,8 @@ class Heading(Lines):
             right.append((time.strftime("%H:%M:%S", time.localtime(frame.time)), "text"))
         right.append((f"  {self._interval:g}s ", "quiet"))
         left: list[Piece] = [(" gputop  ", "heading")]
+        if self.note:
+            left.append((f"{self.note}  ", "notice"))
         if frame is None:
             return spread([*left, ("waiting for the driver", "quiet")], right, self.size.width)
         if frame.demo:

@@ -43,8 +43,9 @@ class GpuPane(Table[Gpu]):
 
         key: str
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, idle_after: float, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
+        self._idle_after = idle_after
         self._frame: Frame | None = None
         self._history = History()
         self._columns: list[tuple[Column[Gpu], int]] = []
@@ -197,7 +198,11 @@ class GpuPane(Table[Gpu]):
         pieces: list[Piece] = []
         if gpu.stale_for is not None:
             pieces.append((f"{self.glyphs.stale} stale {duration(gpu.stale_for)} ", "alarm"))
-        return [*pieces, *self._holders(gpu)]
+        pieces += self._holders(gpu)
+        idle = gpu.idle_for is not None and gpu.idle_for >= self._idle_after
+        if idle and gpu.stale_for is None and self._frame and not summary.is_free(self._frame, gpu):
+            pieces.append((f" idle {duration(gpu.idle_for)}", "notice"))
+        return pieces
 
     def _holders(self, gpu: Gpu) -> list[Piece]:
         frame = self._frame

@@ -12,7 +12,8 @@ from gputop.tui.inquiry import Inquiry
 from gputop.tui.widgets.columns import sized
 from gputop.tui.widgets.editor import ValueInput, harmless
 from gputop.tui.widgets.lines import Lines, Piece, spread, width_of
-from gputop.tui.widgets.mapping import MappingLine, MappingResult, order_text, state, variable
+from gputop.tui.widgets.mapping import MappingLine, MappingResult
+from gputop.tui.widgets.sentences import order_text, state, variable
 
 _LEAST_EDITOR = 24
 """Cells of the editor without which the order is left out."""

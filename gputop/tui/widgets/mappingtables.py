@@ -11,7 +11,8 @@ from gputop.model.text import printable, short_name
 from gputop.tui.inquiry import Inquiry
 from gputop.tui.widgets.columns import Column, Fitted, fit, heading, row
 from gputop.tui.widgets.lines import Piece, spread
-from gputop.tui.widgets.mapping import absent, bus_id, room, state
+from gputop.tui.widgets.mapping import bus_id, room
+from gputop.tui.widgets.sentences import absent, state
 from gputop.tui.widgets.table import Table
 
 _GAP = 2

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from gputop.model.grouping import Entry
 from gputop.model.metrics import PROCESS
-from gputop.model.text import MISSING
+from gputop.model.text import MISSING, duration, size
 from gputop.tui.glyphs import Glyphs
 from gputop.tui.themes import user_role
-from gputop.tui.widgets.columns import Column, Fitted, fit
+from gputop.tui.widgets.columns import Column, Fitted, fit, sized
 from gputop.tui.widgets.lines import Piece
 
 _RANKS = {
@@ -26,7 +26,8 @@ _MAX_USER = 16
 class ProcessColumns:
     """What stands in each cell of an entry; the commands from a place on, short or whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_after: float) -> None:
+        self._idle_after = idle_after
         self.shift = 0
         self.full_command = False
 
@@ -48,6 +49,15 @@ class ProcessColumns:
         if self.full_command:
             return entry.row.process.command or ""
         return PROCESS["command"].text(entry.row)
+
+    def across(self, entry: Entry, width: int, role: str) -> list[Piece]:
+        """An entry that says more than columns hold, as a sentence."""
+        process, gpu = entry.row.process, PROCESS["gpu"].text(entry.row)
+        amount = "" if process.gpu_memory is None else f" {size(process.gpu_memory)}"
+        who = f" PID {process.pid} {process.user or ''}".rstrip() if process.pid else ""
+        text = f"{gpu:>3} {entry.note}{amount}{who}: {process.command or ''}"
+        said = self._glyphs.text(text[self.shift :])
+        return sized([(said, role)], width, self._glyphs.ellipsis, left=True)
 
     def _column(self, metric_id: str, width: int, sort_id: str) -> Column[Entry]:
         metric = PROCESS[metric_id]
@@ -86,9 +96,19 @@ class ProcessColumns:
             pieces.append(("  " * (entry.depth - 1) + f"{branch} ", "track"))
         if entry.note:
             pieces.append((f"{entry.note} ", "notice"))
+        if idle := self._idle(entry):
+            pieces.append((f"{idle} ", "notice"))
         if row.misspelt is not None:
             pieces.append((f"{glyphs.warning} {glyphs.text(row.misspelt)} ", "notice"))
         if row.process.command is None:
             why = "not in this /proc: another PID namespace, or it just ended"
+            if row.process.elsewhere:
+                why = "host PID, not visible here"
             return [*pieces, (why, "quiet")]
         return [*pieces, (glyphs.text(self.command(entry)[self.shift :]), "text")]
+
+    def _idle(self, entry: Entry) -> str:
+        """Since when it holds memory and does nothing, where that is long."""
+        process = entry.row.process
+        idle = process.idle_for if entry.kind == "process" and process.gpu_memory else None
+        return "" if idle is None or idle < self._idle_after else f"idle {duration(idle)}"

@@ -9,15 +9,17 @@ from gputop.model import query
 from gputop.model.filter import FilterError, parse
 from gputop.model.finished import Ended, Finished
 from gputop.model.frame import Frame, ProcessKey
-from gputop.model.grouping import Entry, View
+from gputop.model.grouping import Entry, View, unexplained
 from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import PROCESS, ProcessRow
+from gputop.settings import Settings
 from gputop.tui.widgets.columns import Fitted, cut, heading, row
 from gputop.tui.widgets.lines import Piece, spread
 from gputop.tui.widgets.processcolumns import ProcessColumns
 from gputop.tui.widgets.table import Table
 
 _SHIFT = 16
+_ROLES = {"ended": "quiet", "unexplained": "notice"}
 
 
 class ProcessTable(Table[Entry]):
@@ -27,24 +29,17 @@ class ProcessTable(Table[Entry]):
 
     head_lines = 2
 
-    def __init__(
-        self,
-        me: str | None = None,
-        user: str | None = None,
-        *,
-        id: str | None = None,  # noqa: A002 - Textual's name
-    ) -> None:
-        """`me` is whose the own processes are, `user` whose are shown at first (None: all)."""
+    def __init__(self, settings: Settings, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.sort_id = "gpu_memory"
         self.descending = True
         self.filter = ""
-        self.view = View() if user is None else View(whose=(user,))
+        self.view = View(whose=() if settings.user is None else (settings.user,))
         self.above = ""
         """What the rule says of the pane above it."""
         self.names: LogicalNames | None = None
         """What the processes of the frame call their GPUs."""
-        self._me = me
+        self._me = settings.me
         self._before = View()
         """Where Esc leads from the view of now."""
         self._opened: set[Hashable] = set()
@@ -53,16 +48,17 @@ class ProcessTable(Table[Entry]):
         self._with_finished = True
         self._frame: Frame | None = None
         self._every: list[Entry] = []
-        self._total = self._fitting = 0
-        self._longest_user = 0
-        self._cells = ProcessColumns()
+        self._unexplained: list[Entry] = []
+        self._total = self._fitting = self._longest_user = 0
+        self._told = 0  # lines at the end that are no processes
+        self._cells = ProcessColumns(settings.idle_after)
         self._columns: Fitted[Entry] = []
 
     @property
     def selected(self) -> ProcessRow | None:
         """The process under the cursor; None for a group, and for one that has ended."""
         entry = self.current
-        return None if entry is None or entry.members or entry.ended else entry.row
+        return entry.row if entry is not None and entry.kind == "process" else None
 
     @property
     def tagged(self) -> list[ProcessKey]:
@@ -72,6 +68,19 @@ class ProcessTable(Table[Entry]):
             return []
         there = {self._frame.key(process) for process in self._frame.processes}
         return [key for key in self._tags if key in there]
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether something is tagged, be it on a GPU still or not."""
+        return bool(self._tags)
+
+    @property
+    def meant(self) -> list[ProcessKey]:
+        """What a signal is for: the tagged processes, and with tags nothing else; else the one
+        under the cursor, or all of a group."""
+        if self._tags:
+            return self.tagged
+        return [] if self.current is None else self._processes(self.current)
 
     def say_above(self, text: str) -> None:
         """Say something of the pane above, in the rule between the two."""
@@ -86,6 +95,7 @@ class ProcessTable(Table[Entry]):
         keys = query.row_keys(frame, rows)
         self._finished.take(frame, rows, keys)
         self._every = list(map(Entry, rows, keys))
+        self._unexplained = unexplained(frame)
         self._total = len(rows)
         self._longest_user = max((len(one.user or "") for one in frame.processes), default=0)
         self._arrange()
@@ -155,8 +165,7 @@ class ProcessTable(Table[Entry]):
             return
         keys = self._processes(entry)
         if self._tags.keys() >= set(keys):
-            for key in dict.fromkeys(keys):
-                del self._tags[key]
+            self._tags = {key: None for key in self._tags if key not in keys}
         else:
             self._tags.update(dict.fromkeys(keys))
         self.action_move(1)
@@ -198,8 +207,11 @@ class ProcessTable(Table[Entry]):
 
     def row_pieces(self, row_: Entry, selected: bool) -> Iterable[Piece]:
         """One process on one GPU, or a group."""
-        role = "cursor" if selected else "quiet" if row_.ended else None
-        pieces = row(self._columns, row_, self._gap, self.glyphs.ellipsis, role)
+        role = "cursor" if selected else _ROLES.get(row_.kind)
+        if row_.kind == "unexplained":
+            pieces = self._cells.across(row_, max(1, self.size.width - 1), role or "text")
+        else:
+            pieces = row(self._columns, row_, self._gap, self.glyphs.ellipsis, role)
         lead, lead_role = self.glyphs.cursor if selected else " ", role or "text"
         if self._tags and (keys := self._processes(row_)) and self._tags.keys() >= set(keys):
             lead, lead_role = self.glyphs.tag, role or "notice"
@@ -209,10 +221,9 @@ class ProcessTable(Table[Entry]):
         """Why there is no row."""
         if self._frame is None:
             return ()
-        if self._total and self.view != View():
-            return [("  no process fits this view; Esc goes back", "quiet")]
         if self._total:
-            return [("  no process fits the filter; Esc drops it", "quiet")]
+            what = "the filter; Esc drops it" if self.view == View() else "this view; Esc goes back"
+            return [(f"  no process fits {what}", "quiet")]
         if any(gpu.processes_known is False for gpu in self._frame.gpus):
             return [("  the driver does not list the processes here", "notice")]
         return [("  no process is on a GPU", "quiet")]
@@ -223,19 +234,18 @@ class ProcessTable(Table[Entry]):
 
     def _rule(self) -> list[Piece]:
         line = self.glyphs.rule
-        first, last, shown = self.span
+        first, last, shown = (min(place, len(self._rows) - self._told) for place in self.span)
         whole = self._fitting == self._total and not self.filter
         count = f"{self._total}" if whole else f"{self._fitting} of {self._total}"
         if last - first + 1 < shown:
             lines = f"{first}-{last} of {shown}"
             count = lines if count == f"{shown}" else f"{lines} ({count})"
-        label = PROCESS[self.sort_id].label
         mark = self.glyphs.descending if self.descending else self.glyphs.ascending
         left: list[Piece] = [(f"{line} ", "track")]
         for text, role in self._said():
             left += [(f"{text} ", role), (f"{line * 2} ", "track")]
         right: list[Piece] = [
-            (f" sort: {label} {mark} ", "quiet"),
+            (f" sort: {PROCESS[self.sort_id].label} {mark} ", "quiet"),
             (line * 2, "track"),
             (f" {count} ", "quiet"),
             (line, "track"),
@@ -267,25 +277,30 @@ class ProcessTable(Table[Entry]):
 
     def _processes(self, entry: Entry) -> list[ProcessKey]:
         """What a tag on an entry is put on."""
-        if entry.ended or self._frame is None:
+        if entry.kind in ("ended", "unexplained") or self._frame is None:
             return []
         return [self._frame.key(row_.process) for row_ in entry.members or (entry.row,)]
 
     def _arrange(self) -> None:
         """The lines of now: of those that fit, in order."""
-        found = self._every
-        if self._with_finished and self._finished.ended:  # where they were, among equal ones
-            found = [*found, *map(_past, self._finished.ended)]
+        found, past = self._every, self._finished.ended if self._with_finished else []
+        if past:  # where they were, among equal ones
+            found = [*found, *map(_past, past)]
             found.sort(key=lambda entry: query.place(entry.row))
-        if self.filter:
-            fits = parse(self.filter)
-            found = [entry for entry in found if fits(entry.row)]
-        if self.view.whose or self.view.gpu is not None:
-            found = [entry for entry in found if self.view.holds(entry.row)]
-        self._fitting = sum(not entry.ended for entry in found)
+        found, strange = self._fit_view(found), self._fit_view(self._unexplained)
+        self._fitting = len(found) - (sum(entry.kind == "ended" for entry in found) if past else 0)
         lines = self.view.lines(found, (self.sort_id, self.descending), self._opened)
+        lines, self._told = lines + strange, len(strange)
         self._fit()
         self.show(lines, [entry.key for entry in lines])
+
+    def _fit_view(self, entries: list[Entry]) -> list[Entry]:
+        if self.filter:
+            fits = parse(self.filter)
+            entries = [entry for entry in entries if fits(entry.row)]
+        if self.view.whose or self.view.gpu is not None:
+            entries = [entry for entry in entries if self.view.holds(entry.row)]
+        return entries
 
     def _fit(self) -> None:
         self._columns = self._cells.fitted(
@@ -295,4 +310,4 @@ class ProcessTable(Table[Entry]):
 
 def _past(one: Ended) -> Entry:
     how = f"ended ({one.how})" if one.how else "ended"
-    return Entry(one.row, one.key, note=how, ended=True)
+    return Entry(one.row, one.key, note=how, kind="ended")

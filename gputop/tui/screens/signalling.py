@@ -1,0 +1,72 @@
+"""The main screen with the key that signals; read only there is no such key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from gputop.model.frame import Frame
+from gputop.model.meant import Meant, meant, own_on
+from gputop.model.protocol import Signal
+from gputop.model.signalling import Signalling
+from gputop.settings import Settings
+from gputop.tui.screens.main import MainScreen
+from gputop.tui.screens.signal import SignalScreen
+from gputop.tui.widgets.gpus import GpuPane
+from gputop.tui.widgets.processes import ProcessTable
+
+_NOBODY = "no process is meant: select one with the arrow keys, or tag some with Space"
+_ENDED = "the tagged processes have ended; Esc forgets the tags"
+_DEMO = "the demo has no processes to signal"
+
+
+class SignallingScreen(MainScreen):
+    """Everything at a glance, and a dialog that stops processes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *MainScreen.BINDINGS,
+        Binding("f9,K", "signal", "Signal", tooltip="Signal the tagged ones, or this one (k is up)",
+                id="main.signal", show=False, group=Binding.Group("Processes")),
+    ]  # fmt: skip
+
+    def __init__(
+        self,
+        value: str | None,
+        order: str | None,
+        settings: Settings,
+        send: Callable[[Signal], None],
+    ) -> None:
+        """`send` hands an order to the agent of now."""
+        super().__init__(value, order, settings)
+        self._send = send
+
+    def action_signal(self) -> None:
+        """Ask about the processes that are meant now, whatever the frames do meanwhile."""
+        frame = self._frame
+        if frame is not None:
+            processes, why_none = self._meant(frame)
+            obstacle = _DEMO if frame.demo else "" if processes else why_none
+            self.app.push_screen(SignalScreen(Signalling(processes, obstacle), self._send))
+
+    def _shown_keys(self) -> list[tuple[str, str]]:
+        """Where there is room for one more."""
+        return [*super()._shown_keys(), ("F9", "signal")]
+
+    def _meant(self, frame: Frame) -> tuple[tuple[Meant, ...], str]:
+        """One's own on the selected GPU; else the tagged ones; else what is under the cursor."""
+        table, pane = self.query_one(ProcessTable), self.query_one(GpuPane)
+        gpu = pane.current if self.focused is pane else None
+        if gpu is not None:
+            keys = own_on(frame, gpu.key, self._settings.me)
+            return meant(frame, keys, table.names), f"no process of yours is on GPU {gpu.index}"
+        return meant(frame, table.meant, table.names), _ENDED if table.has_tags else _NOBODY
+
+
+def main_screen(
+    environ: Mapping[str, str], settings: Settings, send: Callable[[Signal], None]
+) -> MainScreen:
+    """With the mapping of these variables; `send` hands an order to the agent of now."""
+    own = (environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"), settings)
+    return MainScreen(*own) if settings.readonly else SignallingScreen(*own, send)

@@ -1,0 +1,273 @@
+"""Where real processes belong: directory, environment, terminal, container, job."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gputop.agent.places import read_place
+from gputop.agent.processes import io_of
+from tests.agent.driving import Agent, Json, gone, until
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="mounts, and starts processes of other users")
+ID = "9ec39b91f3d70e1beff50a308f77067065ea6be0d91a3378375056cd4422cf3d"
+WAITS = "print(end='.', flush=True); input()"
+
+Start = Callable[..., int]
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    return machine({"gpu": {"uuid": "GPU-0", "memory": {"total": 2**37, "used": 1, "reserved": 0}}})
+
+
+@pytest.fixture
+def start(here: Machine) -> Iterator[Start]:
+    """Start a program that writes a byte and lives on, on GPU 0; its pid."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def popen(command: list[str], env: dict[str, str] | None = None, **options: Any) -> int:
+        plain = {"PATH": os.environ["PATH"], **(env or {})}
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, env=plain, stdin=pipe, stdout=pipe, **options))
+        assert started[-1].stdout
+        assert started[-1].stdout.read(1) == b"."
+        here.change(gpu=0, compute=[{"pid": started[-1].pid, "used": 1}])
+        return started[-1].pid
+
+    yield popen
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+def look(here: Machine, *prefix: str) -> Json:
+    """The process on the GPU, as `gputop --json` tells it."""
+    done = here.run([*prefix, sys.executable, "-m", "gputop", "--json"])
+    assert (done.returncode, done.stderr) == (0, "")
+    [process] = json.loads(done.stdout)["processes"]
+    assert isinstance(process, dict)
+    return process
+
+
+def place(here: Machine, *prefix: str) -> Json:
+    found: Json = look(here, *prefix)["place"]
+    return found
+
+
+def test_directory_and_variables(here: Machine, start: Start, tmp_path: Path) -> None:
+    variables = {
+        "VIRTUAL_ENV": "/srv/en\x1bv",
+        "SSH_CONNECTION": "192.0.2.7 50022 192.0.2.1 22",
+        "TMUX": "/tmp/tmux-1000/default,3310,4",
+        "SLURM_JOB_ID": "4711",
+        "SLURM_STEP_ID": "4294967291",
+    }
+    start([sys._base_executable, "-c", WAITS], variables, cwd=tmp_path)  # type: ignore[attr-defined]
+    told = place(here)
+    assert told["cwd"] == str(tmp_path)
+    assert told["venv"] == "/srv/en\ufffdv"
+    assert told["ssh_from"] == "192.0.2.7"
+    assert told["session"] == "tmux default:$4"
+    assert told["slurm_job"] == "4711"
+    assert "slurm_step" not in told  # that number stands for the batch script
+    assert told["ancestors"][0] == [os.getpid(), psutil.Process().name()[:15]]
+
+
+def test_what_is_not_known_is_not_there(here: Machine, start: Start) -> None:
+    start([sys._base_executable, "-c", WAITS])  # type: ignore[attr-defined]
+    absent = {"venv", "ssh_from", "session", "container", "pod", "slurm_job", "slurm_step"}
+    assert not absent & place(here).keys()
+
+
+@pytest.mark.parametrize("called", ["path", "relative", "name"])
+def test_a_venv_is_that_of_the_interpreter(
+    called: str, here: Machine, start: Start, tmp_path: Path
+) -> None:
+    """Whatever is active in the shell, and although /proc/PID/exe leads out of it."""
+    venv.create(tmp_path / "env", symlinks=True)
+    program = {"path": str(tmp_path / "env/bin/python"), "relative": "./env/bin/python"}
+    path = f"{tmp_path}/env/bin:{os.environ['PATH']}"
+    command = [program.get(called, "python"), "-c", WAITS]
+    start(["env", *command], {"VIRTUAL_ENV": "/another", "PATH": path}, cwd=tmp_path)
+    assert place(here)["venv"] == str(tmp_path / "env")
+
+
+def test_screen_has_names(here: Machine, start: Start) -> None:
+    start([sys.executable, "-c", WAITS], {"STY": "4242.work"})
+    assert place(here)["session"] == "screen 4242.work"
+
+
+def test_a_real_tmux(here: Machine, tmux: str, tmp_path: Path) -> None:
+    server = [tmux, "-S", str(tmp_path / "work")]
+    subprocess.run(
+        [*server, "-f/dev/null", "new-session", "-d", "sh -c 'sleep 1000; :'"], check=True
+    )
+    try:
+        panes = [*server, "list-panes", "-F", "#{pane_pid}"]
+        shell = psutil.Process(int(subprocess.check_output(panes)))
+        until(shell.children)
+        [sleeping] = shell.children()
+        here.change(gpu=0, compute=[{"pid": sleeping.pid, "used": 1}])
+        told = place(here)
+    finally:
+        subprocess.run([*server, "kill-server"], check=True)
+    assert told["session"] == "tmux work:$0"
+    assert told["ancestors"][0] == [shell.pid, "sh"]
+    assert told["ancestors"][-1][1] == "tmux: server"
+
+
+def test_threads_and_storage(here: Machine, start: Start, tmp_path: Path) -> None:
+    code = (
+        f"import threading; file = open({str(tmp_path / 'x')!r}, 'wb')\n"
+        "import os; write = lambda: (file.seek(0), file.write(bytes(1 << 20)), os.fsync(file))\n"
+        "write(); print(end='.', flush=True)\n"
+        "threading.Thread(target=input).start()\n"
+        "while threading.active_count() > 1: write()"
+    )
+    pid = start([sys.executable, "-c", code])
+    with Agent(here, interval=0.2) as agent:
+        first = agent.line()["processes"][0]
+        before, at = psutil.Process(pid).io_counters().write_bytes, time.monotonic()
+        agent.line()
+        told = agent.line()["processes"][0]
+        written = psutil.Process(pid).io_counters().write_bytes - before
+        seconds = time.monotonic() - at
+    assert (first["io_read"], first["io_write"]) == (None, None)
+    assert told["threads"] == 2
+    assert told["io_read"] == 0.0
+    assert told["io_write"] == pytest.approx(written / seconds, rel=0.7)
+
+
+# Containers
+
+
+@pytest.fixture
+def contained(start: Start, tmp_path: Path) -> tuple[str, ...]:
+    """A process in a container of docker, and the prefix for those who are to see that."""
+    pid = start([sys.executable, "-c", WAITS])
+    (tmp_path / "cgroup").write_text(f"0::/system.slice/docker-{ID}.scope\n")
+    script = f'mount --bind {tmp_path}/cgroup /proc/{pid}/cgroup && exec "$@"'
+    return ("unshare", "--mount", "sh", "-c", script, "sh")
+
+
+def docker(here: Machine, tmp_path: Path, script: str) -> Path:
+    """A docker on the PATH, and a socket that may be used; the file with its calls."""
+    calls, program, socket = (tmp_path / name for name in ("calls", "docker", "socket"))
+    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n{script}\n')
+    program.chmod(0o755)
+    socket.touch()
+    here.env["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    here.env["DOCKER_HOST"] = f"unix://{socket}"
+    return calls
+
+
+@ROOT
+def test_docker_tells_name_and_image(
+    here: Machine, contained: tuple[str, ...], tmp_path: Path
+) -> None:
+    calls = docker(here, tmp_path, "printf '/vllm-1\\tvllm/vllm-openai:v0.9\\n'")
+    told = place(here, *contained)["container"]
+    assert told == {
+        "id": ID,
+        "runtime": "docker",
+        "name": "vllm-1",
+        "image": "vllm/vllm-openai:v0.9",
+    }
+    [call] = calls.read_text().splitlines()
+    assert call.startswith(f"--host unix://{tmp_path}/socket inspect --type container")
+
+
+@ROOT
+@pytest.mark.parametrize("script", ["exit 1", "echo '\x1b[31m'", ":"])
+def test_a_docker_that_does_not_tell(
+    script: str, here: Machine, contained: tuple[str, ...], tmp_path: Path
+) -> None:
+    docker(here, tmp_path, script)
+    assert place(here, *contained)["container"] == {"id": ID, "runtime": "docker"}
+
+
+@ROOT
+def test_without_a_socket_docker_is_left_alone(
+    here: Machine, contained: tuple[str, ...], tmp_path: Path
+) -> None:
+    calls = docker(here, tmp_path, "exit 1")
+    (tmp_path / "socket").unlink()
+    assert place(here, *contained)["container"] == {"id": ID, "runtime": "docker"}
+    assert not calls.exists()
+
+
+@ROOT
+def test_a_docker_that_hangs_delays_no_frame(
+    here: Machine, contained: tuple[str, ...], tmp_path: Path
+) -> None:
+    calls = docker(here, tmp_path, f"sleep 1000 & echo $! > {tmp_path}/sleeping; wait")
+    with Agent(here, interval=0.2, prefix=contained) as agent:
+        agent.line()
+        until(lambda: (tmp_path / "sleeping").exists() and (tmp_path / "sleeping").read_text())
+        sleeping, longest = int((tmp_path / "sleeping").read_text()), 0.0
+        while not gone(sleeping):
+            before = time.monotonic()
+            frame = agent.line()
+            longest = max(longest, time.monotonic() - before)
+        assert frame["processes"][0]["place"]["container"]["id"] == ID
+        for _ in range(3):
+            agent.line()
+    assert longest < 1.0
+    assert len(calls.read_text().splitlines()) == 1
+
+
+# The driver's PIDs in a container
+
+
+@ROOT
+def test_a_local_process_is_not_taken_for_one_of_the_host(here: Machine, tmp_path: Path) -> None:
+    nodes = "mknod /dev/null c 1 3; mknod /dev/urandom c 1 9; touch /dev/nvidia0 /dev/nvidiactl"
+    script = (
+        f"mount -t tmpfs t /dev; {nodes}; sleep 1000 3</dev/nvidia0 & echo $! > {tmp_path}/holds; "
+        f'sleep 1000 3</dev/nvidiactl & echo $! > {tmp_path}/innocent; exec "$@"'
+    )
+    unshare = ("unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child")
+    with Agent(here, prefix=(*unshare, "sh", "-c", script, "sh")) as agent:
+        assert agent.line()["host"]["nested"] is True
+        holds, innocent = (int((tmp_path / name).read_text()) for name in ("holds", "innocent"))
+        listed = (holds, innocent, 1, 4194305)
+        here.change(gpu=0, compute=[{"pid": pid, "used": 1} for pid in listed])
+        processes = agent.refresh()["processes"]
+    told = {one["pid"]: one for one in processes}
+    assert [told[pid]["elsewhere"] for pid in listed] == [False, True, True, True]
+    assert (told[holds]["command"], told[holds]["user"]) == ("sleep 1000", "root")
+    about = ("user", "command", "start_time", "state", "place", "surroundings", "cpu")
+    for pid in listed[1:]:
+        assert {told[pid][field] for field in about} == {None}
+        assert told[pid]["gpu_memory"] == 1
+
+
+@ROOT
+def test_another_users_process_tells_little() -> None:
+    """Only root and its owner may see its directory, its variables and its I/O."""
+    ours = os.getpid()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        place = read_place(ours)
+        known = (place.cwd, place.venv, place.session, place.ssh_from, io_of(ours))
+        os.write(write, json.dumps([known, len(place.ancestors)]).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    known, ancestors = json.loads(os.read(read, 1000))
+    assert known == [None] * 5
+    assert ancestors == len(read_place(ours).ancestors) > 0

@@ -1,0 +1,69 @@
+"""Memory that no listed process holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from gputop.model.frame import Opener, Reason
+from gputop.model.unexplained import (
+    NOTABLE,
+    is_notable,
+    remark,
+    suspects,
+    unexplained,
+    words,
+)
+from tests.builders import GIB, gpu
+
+
+@pytest.mark.parametrize(
+    ("used", "held", "known", "expected"),
+    [
+        (10, [], True, 10),
+        (10, [3, 4], True, 3),
+        (10, [3, 4], None, 3),
+        (10, [6, 7], True, 0),
+        (10, [3, None], True, None),
+        (10, [], False, None),
+        (None, [3], True, None),
+    ],
+)
+def test_unexplained(
+    used: int | None, held: list[int | None], known: bool | None, expected: int | None
+) -> None:
+    assert unexplained(used, held, known) == expected
+
+
+def test_what_leaves_a_gpu_free_is_not_notable() -> None:
+    assert not is_notable(None)
+    assert not is_notable(NOTABLE - 1)
+    assert is_notable(NOTABLE)
+    assert NOTABLE == GIB
+
+
+def opener(pid: int, reason: Reason) -> Opener:
+    return Opener(pid=pid, start_time=1.0, reason=reason)
+
+
+def test_monitors_are_no_suspects() -> None:
+    found = (opener(1, "orphan"), opener(2, "monitor"))
+    assert suspects(gpu(openers=found)) == found[:1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        ("orphan", "kill 7"),
+        ("zombie_child", "zombie"),
+        ("other_namespace", "container"),
+        ("open", "ask its owner"),
+        ("monitor", "no memory"),
+    ],
+)
+def test_words_say_what_to_do(reason: Reason, word: str) -> None:
+    assert word in words(opener(7, reason))
+
+
+def test_a_remark_where_nobody_is_seen() -> None:
+    assert "look from the host" in remark(gpu(), nested=True)
+    assert "/dev/nvidia3" in remark(gpu(minor=3), nested=False)

@@ -1,0 +1,253 @@
+"""`gputop kill`, through the command line, on simulated machines with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.agent.driving import gone, until
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+from tests.terminal import Terminal
+
+Done = subprocess.CompletedProcess[str]
+Kill = Callable[..., Done]
+KILL = [sys.executable, "-m", "gputop", "kill"]
+GIB = 2**30
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+
+
+@pytest.fixture
+def here(machine: MachineFactory, tmp_path: Path) -> Machine:
+    """Two GPUs, a job on each, and one that ignores TERM on both."""
+    made = machine({
+        "gpu": {"uuid": "GPU-{i}7777777", "memory": {"total": 80 * GIB, "used": GIB}},
+        "gpus": 2,
+        "processes": {
+            "train": {"command": ["python", "train.py"], "on": {"gpu": 0, "used": 4 * GIB}},
+            "eval": {"command": ["python", "eval.py"], "on": {"gpu": 1, "used": 2 * GIB}},
+            "stuck": {"command": ["python", "stuck.py"], "manner": "stubborn",
+                      "on": {"gpu": "all", "used": GIB}},
+        },
+    })  # fmt: skip
+    made.update(lambda scenario: [gpu["memory"].update(used=20 * GIB) for gpu in scenario["gpus"]])
+    made.env["XDG_STATE_HOME"] = str(tmp_path)
+    return made
+
+
+def kill(here: Machine, *words: object) -> Done:
+    return subprocess.run(
+        [*KILL, *map(str, words)], env=here.env, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "error"),
+    [
+        ("", 2, "which processes? Give PIDs, words of the filter, --gpu or --user"),
+        ("0", 2, "0 is a group of processes, no PID: give each PID"),
+        ("-1", 2, "-1 is a group of processes, no PID: give each PID"),
+        ("1", 1, "process 1 is on no GPU, or on another one than asked for"),
+        ("1 --descendants", 2, "gputop itself is a descendant of it: name what is to end"),
+        ("99999999999", 2, "99999999999 is no PID"),
+        ("train 17", 2, "PIDs or words of the filter, not both"),
+        ("--user nobody-like-that", 2, "no user nobody-like-that on this machine"),
+        ("--gpu 9", 2, "'9' is no GPU here: give an index or more of its UUID"),
+        ("--gpu GPU-", 2, "'GPU-' is no GPU here: give an index or more of its UUID"),
+        ("nothing-like-it", 1, "no process on a GPU fits: gputop --once shows who is there"),
+        ("--signal FOO train", 2, "argument -s/--signal: 'FOO' is no signal: give a name or"),
+        ("--signal 0 train", 2, "argument -s/--signal: '0' is no signal"),
+        ("--grace -1 train", 2, "argument --grace: '-1' is not a number of seconds"),
+        ("--grace nan train", 2, "argument --grace: 'nan' is not a number of seconds"),
+    ],
+)
+def test_errors_are_one_line(words: str, status: int, error: str, here: Machine) -> None:
+    done = kill(here, *words.split(), "--dry-run")
+    assert done.returncode == status, done.stderr
+    assert done.stderr.startswith(f"gputop: {error}")
+    assert (done.stderr.count("\n"), done.stdout) == (1, "")
+    assert len(here.pids) == 3
+
+
+def test_the_demo_has_no_processes(here: Machine) -> None:
+    done = here.run([sys.executable, "-m", "gputop", "--demo", "kill", "train", "--yes"])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("gputop: the demo has no processes")
+
+
+def test_without_a_terminal_it_wants_a_yes(here: Machine) -> None:
+    done = kill(here, "train.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nobody can be asked: give --yes, or --dry-run" in done.stderr
+    assert kill(here, "train.py", "--dry-run", "--foreign").returncode == 2
+    assert len(here.pids) == 3
+
+
+def test_a_dry_run_sends_nothing(here: Machine) -> None:
+    done = kill(here, "--user", "me", "--dry-run", "--signal", "kill")
+    assert (done.returncode, done.stderr) == (0, "")
+    pids = here.pids
+    assert done.stdout.splitlines() == [
+        f"{pids[name]} {psutil.Process().username()} {name}.py: would get SIGKILL ({held})"
+        for name, held in (
+            ("train", "4.00G on GPU 0"),
+            ("stuck", "1.00G on GPU 0; 1.00G on GPU 1"),
+            ("eval", "2.00G on GPU 1"),
+        )
+    ]
+    assert len(here.pids) == 3
+
+
+def test_all_of_mine_on_a_gpu(here: Machine) -> None:
+    """What ignores the signal is told with what to do, and counts."""
+    pids = here.pids
+    done = kill(here, "--gpu", "1", "--user", "me", "--yes", "--grace", "0.3")
+    assert (done.returncode, done.stderr) == (1, "")
+    [first, second] = sorted(done.stdout.splitlines(), key=lambda line: "eval" not in line)
+    assert first.startswith(f"{pids['eval']} ")
+    assert first.endswith("eval.py: ended at once after SIGTERM; 2.00G came back on GPU 1")
+    assert second.endswith("stuck.py: it ignores SIGTERM; SIGKILL ends it")
+    assert kill(here, "--gpu", "GPU-1", "--signal", "9", "--yes").returncode == 0
+    until(lambda: set(here.pids) == {"train"})
+
+
+@pytest.mark.parametrize("name", ["TERM", "SIGTERM", "15", "term"])
+def test_json(name: str, here: Machine) -> None:
+    pid = here.pids["train"]
+    done = kill(here, pid, "--yes", "--json", "--signal", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    [told] = json.loads(done.stdout)["verdicts"]
+    assert told.pop("start_time") == pytest.approx(psutil.boot_time(), abs=10**8)
+    assert 0 <= told.pop("seconds") < 5
+    assert told == {
+        "pid": pid,
+        "command": "python train.py",
+        "signal": 15,
+        "verdict": "exited",
+        "freed": [{"gpu_uuid": "GPU-07777777", "bytes": 4 * GIB}],
+    }
+
+
+def test_a_signal_that_ends_nobody(here: Machine) -> None:
+    done = kill(here, here.pids["train"], "--yes", "--signal", "STOP")
+    assert done.returncode == 1
+    assert "SIGSTOP was sent, which does not end a process" in done.stdout
+    assert psutil.Process(here.pids["train"]).status() == "stopped"
+
+
+@ROOT
+def test_others_processes_are_left_alone_unless_told_otherwise(here: Machine) -> None:
+    with subprocess.Popen(["sleep", "99"], user=65534) as other:
+        here.change(gpu=0, compute=[{"pid": other.pid, "used": GIB}])
+        done = kill(here, other.pid, "--yes")
+        assert done.returncode == 1
+        assert "nobody's: not without a confirmation" in done.stdout
+        assert "--foreign signals other users' processes as well" in done.stderr
+        lives = other.poll() is None
+        assert kill(here, other.pid, "--yes", "--foreign", "--signal", "9").returncode in (0, 1)
+        other.wait(10)
+    assert lives
+
+
+def test_gputops_own_ancestors_are_never_hit_by_a_script(here: Machine) -> None:
+    here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])
+    done = kill(here, os.getpid(), "--yes")
+    assert done.returncode == 1
+    assert "gputop runs under it: not without a confirmation" in done.stdout
+
+
+def test_descendants_of_a_launcher_that_is_on_no_gpu(here: Machine) -> None:
+    code = (
+        "import subprocess, sys; child = subprocess.Popen(['sleep', '99']);"
+        "print(child.pid, flush=True); child.wait()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as launcher:
+        assert launcher.stdout
+        rank = int(launcher.stdout.readline())
+        here.change(gpu=0, compute=[{"pid": rank, "used": GIB}])
+        assert kill(here, launcher.pid, "--dry-run").returncode == 1
+        done = kill(here, launcher.pid, "--descendants", "--dry-run")
+        assert [line.split()[0] for line in done.stdout.splitlines()] == [
+            str(launcher.pid), str(rank),
+        ]  # fmt: skip
+        kill(here, launcher.pid, "--descendants", "--yes", "--grace", "1")
+        until(lambda: gone(rank))
+
+
+# On a terminal
+
+
+def on_terminal(here: Machine, *words: object) -> Terminal:
+    return Terminal([*KILL, *map(str, words)], cols=200, rows=24, env=dict(here.env))
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y", 0), ("YES", 0), ("", 1), ("n", 1), ("no", 1)])
+def test_it_asks(answer: str, status: int, here: Machine) -> None:
+    pid = here.pids["train"]
+    with on_terminal(here, pid) as terminal:
+        terminal.wait_for("Send SIGTERM to this process? [y/N]")
+        assert f"{pid} {psutil.Process().username()} train.py: would get SIGTERM" in terminal.text
+        terminal.send(answer.encode() + b"\r")
+        terminal.wait_for("ended at once after SIGTERM" if status == 0 else "nothing was sent")
+        assert terminal.exit_code() == status
+    assert ("train" in here.pids) == bool(status)
+
+
+def test_ctrl_c_sends_nothing(here: Machine) -> None:
+    with on_terminal(here, "train") as terminal:
+        terminal.wait_for("[y/N]")
+        terminal.send(b"\x03")
+        terminal.wait_for("nothing was sent")
+        assert terminal.exit_code() == 130
+    assert "train" in here.pids
+
+
+def test_ctrl_c_afterwards_says_that_it_was_sent(here: Machine) -> None:
+    with on_terminal(here, "stuck", "--yes", "--grace", "30") as terminal:
+        terminal.pump(0)
+        until((Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").exists)
+        terminal.send(b"\x03")
+        terminal.wait_for("SIGTERM was sent; what came of it is not awaited")
+        assert terminal.exit_code() == 130
+
+
+def test_it_does_without_textual() -> None:
+    program = "import sys, gputop.commands.kill; sys.exit('textual' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("answer", "sent"), [("y", False), ("kill", True)])
+def test_what_it_runs_under_wants_a_typed_word(answer: str, sent: bool, here: Machine) -> None:
+    here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])
+    with on_terminal(here, os.getpid(), "--signal", "CONT") as terminal:
+        terminal.wait_for("Type kill to go on")
+        assert "gputop runs under it, which wants a confirmation" in terminal.text
+        terminal.send(answer.encode() + b"\r")
+        terminal.wait_for("SIGCONT was sent" if sent else "nothing was sent")
+        assert terminal.exit_code() == 1
+
+
+def test_an_agent_that_dies_in_the_middle(here: Machine) -> None:
+    program = here.popen(
+        [*KILL, str(here.pids["stuck"]), "--yes", "--grace", "30"],
+        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    until((Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").exists)
+    [agent] = psutil.Process(program.pid).children()
+    agent.send_signal(signal.SIGKILL)
+    output, errors = program.communicate(timeout=10)
+    assert (program.returncode, output) == (4, "")
+    assert errors == "gputop: the agent ended with status -9\n"
+    [line] = (
+        (Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").read_text().split("\n")[:-1]
+    )
+    assert json.loads(line)["verdict"] == "sent"
