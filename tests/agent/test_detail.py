@@ -215,6 +215,23 @@ def test_children(start: Start) -> None:
     subprocess.run(["kill", *pids], check=True)
 
 
+def test_an_answer_comes_with_the_next_frame(here: Machine) -> None:
+    """Out of turn only where that is far: the driver has no samples yet for an early frame."""
+    pid = here.spawn("train", ["train"])
+    with Agent(here, interval=1.5) as agent:
+        agent.line()
+        agent.line()
+        started = time.monotonic()
+        agent.ask("detail", pid=pid, start_time=start_time(pid))
+        assert agent.line()["detail"] is not None
+        assert time.monotonic() - started > 1
+        agent.ask("interval", seconds=60.0)
+        answer(agent, "detail", "detail", pid)
+        agent.ask("interval", seconds=1.5)
+        agent.ask("pause", paused=True)
+        answer(agent, "detail", "detail", pid)
+
+
 def fake(tmp_path: Path, script: str) -> str:
     """A py-spy that does this; the PATH with it in front."""
     path = tmp_path / "bin" / "py-spy"

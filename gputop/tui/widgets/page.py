@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from textwrap import wrap
 
 from rich.cells import chop_cells
@@ -55,9 +56,8 @@ class Page(Table[Line]):
     def wrapped(self, text: str, indent: int = 2, role: str = "text") -> Iterator[Line]:
         """A text that is harmless to print, in as many lines as it needs."""
         room = max(20, self.size.width - indent - 1)
-        for words in wrap(text, room, break_on_hyphens=False) or [""]:
-            for line in chop_cells(words, room) or [""]:
-                yield [(" " * indent, "text"), (line, role)]
+        for line in _wrapped(self.glyphs.text(text), room):
+            yield [(" " * indent, "text"), (line, role)]
 
     def labelled(self, label: str, text: str) -> Iterator[Line]:
         """A text beside a label."""
@@ -69,3 +69,10 @@ class Page(Table[Line]):
 
 def _is_heading(line: Line) -> bool:
     return len(line) == 1 and line[0][1] == "heading"
+
+
+@lru_cache(maxsize=1024)
+def _wrapped(text: str, room: int) -> tuple[str, ...]:
+    """Most of a page is the same in every tick."""
+    words = wrap(text, room, break_on_hyphens=False) or [""]
+    return tuple(line for one in words for line in chop_cells(one, room) or [""])
