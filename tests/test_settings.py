@@ -10,6 +10,7 @@ import pytest
 from gputop.errors import UsageError
 from gputop.model.metrics import COLUMNS
 from gputop.settings import Settings, keep_settings, read_settings, settings_path
+from tests.builders_tui import frame_of, gpu_of, process_of, shown
 from tests.conftest import MachineFactory
 from tests.terminal import Terminal
 
@@ -101,3 +102,15 @@ def test_columns_and_order_are_kept_between_runs(machine: MachineFactory) -> Non
         assert " CUDA          PID" in terminal.text
         assert " GPU  CUDA" not in terminal.text
         assert "sort: SM%" in terminal.text
+
+
+async def test_columns_are_chosen_and_moved() -> None:
+    frame = frame_of(gpu_of(0), process_of(401))
+    async with shown(frame, size=(120, 30)) as screen:
+        await screen.press("C", "j", "space", "j", "right_square_bracket", "enter")
+        labels = screen.line_with("COMMAND").split()
+        assert labels[:3] == ["GPU", "USER", "PID"]
+        await screen.press("C", "space", "k", "escape")
+        assert screen.line_with("COMMAND").split()[:3] == ["GPU", "USER", "PID"]
+        await screen.press("C", *["down"] * 3, "left_square_bracket", "enter")
+        assert len(screen.line_with("COMMAND").split()) == len(labels)
