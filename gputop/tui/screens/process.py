@@ -37,6 +37,8 @@ class ProcessScreen(Screen[None]):
                 id="process.leave"),
     ]  # fmt: skip
 
+    keys: tuple[tuple[str, str], ...] = (("Esc", "back"), ("q", "quit"))
+
     def __init__(self, key: ProcessKey) -> None:
         super().__init__()
         self._key = key
@@ -48,7 +50,7 @@ class ProcessScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """The page, and the keys."""
         yield Page(id="page")
-        yield KeyLine([("Esc", "back"), ("q", "quit")], id="keys")
+        yield KeyLine(self.keys, id="keys")
 
     def on_mount(self) -> None:
         """A frame may have come before the page was made."""

@@ -90,7 +90,7 @@ class SignalScreen(ModalScreen[None]):
                     yield Editor("", most=16, id="word")
                 yield Choice("Send", id="send")
                 yield KeyLine(
-                    [("Tab", ""), ("s", "signal"), ("d", "with what they started")],
+                    [("Tab", "next"), ("s", "signal"), ("d", "with what they started")],
                     id="signal-keys",
                 )
 
