@@ -171,6 +171,31 @@ def test_with_what_it_started(here: Machine) -> None:
     program.stdout.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_somebody_elses_process_wants_the_word(here: Machine, log: Path) -> None:
+    code = "import os, time; os.setuid(65534); print(flush=True); time.sleep(999)"
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert program.stdout
+    program.stdout.readline()
+    entry = {"pid": program.pid, "used": GIB}
+    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
+    with running(here) as terminal:
+        terminal.wait_for(str(program.pid))
+        ask(terminal, program.pid)
+        terminal.wait_for("it is nobody's; type kill to go on")
+        terminal.send(b"\t\t\r")
+        terminal.send(b"\x1b[Zkil\t\r")
+        terminal.wait_for("kil ")
+        assert sent(log) == []
+        terminal.send(b"\x1b[Z")
+        terminal.send(b"l\t\r")
+        terminal.wait_for("SIGTERM was sent")
+        assert program.wait() == -signal.SIGTERM
+        here.forget(program.pid)
+        terminal.wait_for("ended at once after SIGTERM")
+    program.stdout.close()
+
+
 def test_the_agent_ends_while_one_waits(
     here: Machine, counter: tuple[int, Callable[[], int]], log: Path
 ) -> None:
