@@ -8,8 +8,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from gputop.model.frame import Frame
-from gputop.model.protocol import Request
+from gputop.model.protocol import Request, Signal
+from gputop.model.signals import Verdict
 from gputop.settings import Settings
 from gputop.sources.demo import demo_frame
 from gputop.sources.local import LocalSource
@@ -27,13 +30,15 @@ class Recorded:
 
     def __init__(self, frames: Sequence[Frame]) -> None:
         self._frames = frames
+        self.requests: list[Request] = []
 
     def frames(self) -> Iterator[Frame]:
         """All of them, at once."""
         yield from self._frames
 
     def request(self, request: Request) -> None:
-        """Nothing to ask."""
+        """Keep it."""
+        self.requests.append(request)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -71,6 +76,33 @@ async def picture(
     (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
+async def signal_dialog(frames: Sequence[Frame]) -> None:
+    """The dialog for a process of one's own and another's; the demo itself signals nobody."""
+    real = [msgspec.structs.replace(frame, demo=False) for frame in frames]
+    source = Recorded(real)
+    app = GputopApp(source, Settings(theme="dark", me="carol"))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        app.on_frame_arrived(FrameArrived(0, real[-1]))
+        await pilot.press("j", "j", "space", *["j"] * 2, "space", "f9")
+        await pilot.pause()
+        [order] = [one for one in source.requests if isinstance(one, Signal)]
+        users = {one.pid: one.user for one in real[-1].processes}
+        said = tuple(
+            Verdict(order=order.order, pid=one.pid, start_time=one.start_time, signal=0,
+                    outcome="alive", user=users[one.pid], parent=1,
+                    words="" if users[one.pid] == "carol" else f"it is {users[one.pid]}'s",
+                    caution=None if users[one.pid] == "carol" else "foreign")
+            for one in order.targets
+        )  # fmt: skip
+        app.on_frame_arrived(FrameArrived(0, msgspec.structs.replace(real[-1], verdicts=said)))
+        await pilot.pause()
+        await pilot.press("tab", *"kill")
+        await pilot.pause()
+        svg = app.export_screenshot(title="gputop")
+    (FOLDER / "signal.svg").write_text(svg, encoding="utf-8")
+
+
 async def main() -> None:
     """All pictures."""
     FOLDER.mkdir(exist_ok=True)
@@ -81,6 +113,7 @@ async def main() -> None:
     await picture("light", demo, (120, 40), "light", ["m", *value, "enter", "down"])
     await picture("ssh-80x24", demo, (80, 24), "ansi-dark")
     await picture("process", demo, (100, 30), "dark", ["j", "j", "j", "j", "enter"])
+    await signal_dialog(demo)
     whole = ["M", "m", *value, *["tab"] * 7, *"cuda", "colon", "3"]
     await picture("mapping", demo, (160, 44), "dark", whole)
     await picture("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])
