@@ -8,10 +8,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from gputop.model.frame import Frame
-from gputop.model.protocol import Detail, Request
+from gputop.model.protocol import Detail, Request, Signal
+from gputop.model.signals import Verdict
 from gputop.settings import Settings
 from gputop.sources.demo import demo_frame
 from gputop.sources.jobs import demo_detail
@@ -30,13 +32,15 @@ class Recorded:
 
     def __init__(self, frames: Sequence[Frame]) -> None:
         self._frames = frames
+        self.requests: list[Request] = []
 
     def frames(self) -> Iterator[Frame]:
         """All of them, at once."""
         yield from self._frames
 
     def request(self, request: Request) -> None:
-        """Nothing to ask."""
+        """Keep it."""
+        self.requests.append(request)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -82,6 +86,33 @@ async def picture(
     (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
+async def signal_dialog(frames: Sequence[Frame]) -> None:
+    """The dialog for a process of one's own and another's; the demo itself signals nobody."""
+    real = [msgspec.structs.replace(frame, demo=False) for frame in frames]
+    source = Recorded(real)
+    app = GputopApp(source, Settings(theme="dark", me="carol"))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        app.on_frame_arrived(FrameArrived(0, real[-1]))
+        await pilot.press("j", "j", "space", *["j"] * 2, "space", "f9")
+        await pilot.pause()
+        [order] = [one for one in source.requests if isinstance(one, Signal)]
+        users = {one.pid: one.user for one in real[-1].processes}
+        said = tuple(
+            Verdict(order=order.order, pid=one.pid, start_time=one.start_time, signal=0,
+                    outcome="alive", user=users[one.pid], parent=1,
+                    words="" if users[one.pid] == "carol" else f"it is {users[one.pid]}'s",
+                    caution=None if users[one.pid] == "carol" else "foreign")
+            for one in order.targets
+        )  # fmt: skip
+        app.on_frame_arrived(FrameArrived(0, msgspec.structs.replace(real[-1], verdicts=said)))
+        await pilot.pause()
+        await pilot.press("tab", *"kill")
+        await pilot.pause()
+        svg = app.export_screenshot(title="gputop")
+    (FOLDER / "signal.svg").write_text(svg, encoding="utf-8")
+
+
 async def main() -> None:
     """All pictures."""
     FOLDER.mkdir(exist_ok=True)
@@ -95,6 +126,7 @@ async def main() -> None:
     assert trained.start_time is not None
     told = replace(demo[-1], detail=demo_detail(Detail(trained.pid, trained.start_time)))
     await picture("process", demo, (100, 46), "dark", ["j", "j", "j", "j", "enter"], told)
+    await signal_dialog(demo)
     whole = ["M", "m", *value, *["tab"] * 7, *"cuda", "colon", "3"]
     await picture("mapping", demo, (160, 44), "dark", whole)
     await picture("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])

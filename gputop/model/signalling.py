@@ -181,7 +181,9 @@ class Signalling:
             return f"nothing here takes {name}", "notice"
         if self.cautious:
             return f"some want a confirmation: Tab, type {WORD}, then Tab goes to Send", "notice"
-        return "Tab goes to Send", "quiet"
+        many = len(self._started) if self.with_started else None
+        started = "" if many is None else f"with {_count(many)} that they started; "
+        return f"{started}Tab goes to Send", "quiet"
 
     def _note_of_sent(self, left: float) -> Saying:
         if self.waiting:

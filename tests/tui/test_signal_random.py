@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Sequence
 
@@ -20,8 +21,9 @@ from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_o
 
 Identity = tuple[int, float | None]
 
-RUNS = 50
-"""Of each seed; a run is one use of the dialog."""
+RUNS = int(os.environ.get("GPUTOP_TEST_RUNS", "20"))
+"""Of each seed; a run is one use of the dialog, and takes a quarter of a second. With 250 there are
+a thousand: GPUTOP_TEST_RUNS=250 pytest --timeout 900 tests/tui/test_signal_random.py"""
 USERS = ("alice", "bob", "carol")
 PIDS = range(101, 119)
 """So few that numbers are used again all the time."""
@@ -81,6 +83,7 @@ class World:
             while app._turn == turn or app._at_work:
                 await asyncio.sleep(0.0005)
             self.churn()
+        await self.screen.pilot.pause()
 
     @property
     def under_cursor(self) -> set[Identity]:
@@ -223,7 +226,7 @@ async def clear(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_a_thousand_times_exactly_those_that_were_meant(seed: int) -> None:
+async def test_exactly_those_that_were_meant(seed: int) -> None:
     async with shown(frame_of(*GPUS), size=(80, 40)) as screen:
         world = World(screen, random.Random(seed))
         came: dict[str, int] = {}
@@ -234,4 +237,4 @@ async def test_a_thousand_times_exactly_those_that_were_meant(seed: int) -> None
             how = await once(world)
             came[how] = came.get(how, 0) + 1
             await clear(world)
-        assert came["sent"] > RUNS / 3, came
+        assert came["sent"] > RUNS / 8, came

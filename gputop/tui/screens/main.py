@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from gputop.model.frame import Frame
+from gputop.model.frame import Frame, ProcessKey
 from gputop.model.history import History
 from gputop.model.metrics import COLUMNS, PROCESS
 from gputop.settings import Settings
@@ -192,9 +192,13 @@ class MainScreen(ViewScreen):
         if table.selected is None or self._frame is None:
             table.action_move(0)
             return
-        page = ProcessScreen(self._frame.key(table.selected.process))
+        page = self.page(self._frame.key(table.selected.process))
         self.show_process(page)
         self.app.push_screen(page)
+
+    def page(self, key: ProcessKey) -> ProcessScreen:
+        """The page of a process."""
+        return ProcessScreen(key)
 
     def show_process(self, page: ProcessScreen) -> None:
         """Give a page the frame of now."""

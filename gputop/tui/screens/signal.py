@@ -90,7 +90,7 @@ class SignalScreen(ModalScreen[None]):
                     yield Editor("", most=16, id="word")
                 yield Choice("Send", id="send")
                 yield KeyLine(
-                    [("Tab", ""), ("s", "signal"), ("d", "with what they started")],
+                    [("Tab", "next"), ("s", "signal"), ("d", "with what they started")],
                     id="signal-keys",
                 )
 
@@ -187,7 +187,7 @@ class SignalScreen(ModalScreen[None]):
         state, page = self._signalling, self.query_one(Processes)
         count = len(state.processes)
         title = f"{state.name} to {count} process{'es' * (count != 1)}"
-        self.query_one("#signal").border_title = Content(f" {title} ")
+        self.query_one("#signal").border_title = Content(title)
         self.query_one("#signal-word").display = state.cautious and state.ready
         lines = [line for one in state.processes for line in self._lines(one)]
         page.styles.height = max(1, min(len(lines), self.size.height - _AROUND))

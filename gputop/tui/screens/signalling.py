@@ -7,19 +7,41 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.model.frame import Frame
+from gputop.model.frame import Frame, ProcessKey
 from gputop.model.meant import Meant, meant, own_on
 from gputop.model.protocol import Signal
 from gputop.model.signalling import Signalling
 from gputop.settings import Settings
 from gputop.tui.screens.main import MainScreen
+from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.signal import SignalScreen
 from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.processes import ProcessTable
 
 _NOBODY = "no process is meant: select one with the arrow keys, or tag some with Space"
 _ENDED = "the tagged processes have ended; Esc forgets the tags"
+_GONE = "it has ended, or left the GPUs"
 _DEMO = "the demo has no processes to signal"
+
+
+class SignallingPage(ProcessScreen):
+    """The page of a process, with the key that signals it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *ProcessScreen.BINDINGS,
+        Binding("f9,K", "signal", "Signal", tooltip="Signal this process", id="process.signal",
+                key_display="F9", group=Binding.Group("Processes")),
+    ]  # fmt: skip
+
+    def __init__(self, key: ProcessKey, ask: Callable[[Frame, list[ProcessKey]], None]) -> None:
+        super().__init__(key)
+        self._ask_about = ask
+
+    def action_signal(self) -> None:
+        """Ask about it."""
+        subject = self._subject
+        if subject.frame is not None:
+            self._ask_about(subject.frame, [] if subject.ended else [subject.key])
 
 
 class SignallingScreen(MainScreen):
@@ -44,11 +66,16 @@ class SignallingScreen(MainScreen):
 
     def action_signal(self) -> None:
         """Ask about the processes that are meant now, whatever the frames do meanwhile."""
-        frame = self._frame
-        if frame is not None:
-            processes, why_none = self._meant(frame)
-            obstacle = _DEMO if frame.demo else "" if processes else why_none
-            self.app.push_screen(SignalScreen(Signalling(processes, obstacle), self._send))
+        if self._frame is not None:
+            self._ask(self._frame, *self._meant(self._frame))
+
+    def page(self, key: ProcessKey) -> ProcessScreen:
+        """The page of a process, with the key."""
+        return SignallingPage(key, lambda frame, keys: self._ask(frame, meant(frame, keys), _GONE))
+
+    def _ask(self, frame: Frame, processes: tuple[Meant, ...], why_none: str) -> None:
+        obstacle = _DEMO if frame.demo else "" if processes else why_none
+        self.app.push_screen(SignalScreen(Signalling(processes, obstacle), self._send))
 
     def _shown_keys(self) -> list[tuple[str, str]]:
         """Where there is room for one more."""

@@ -42,7 +42,7 @@ class SignalNameScreen(ModalScreen[int | None]):
 
     def on_mount(self) -> None:
         """Start on the signal of now."""
-        self.query_one("#signals").border_title = Content(" Which signal? A name or a number ")
+        self.query_one("#signals").border_title = Content("Which signal? A name or a number")
         self.query_one(OptionList).can_focus = False
         self._go_to(self._current)
 

@@ -1,0 +1,250 @@
+"""Processes are stopped as a person does it: a terminal, the real agent, real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+from tests.driver.scenario import enlist
+from tests.terminal import Terminal
+from tests.tui.live import SIZES, agents, gone, running
+
+GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the audit log is."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "gputop" / "signals.jsonl"
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    """Two GPUs."""
+    return machine({"gpu": {"uuid": "GPU-{i}", "memory": {"total": 80 * GIB, "used": GIB}},
+                    "gpus": 2})  # fmt: skip
+
+
+@pytest.fixture
+def counter(here: Machine, tmp_path: Path) -> Iterator[tuple[int, Callable[[], int]]]:
+    """A process on GPU 0 that only counts its SIGTERMs, and how many there were."""
+    counted = tmp_path / "counted"
+    counted.touch()
+    code = (
+        "import signal, sys\n"
+        f"signal.signal(15, lambda *_: print('T', file=open({str(counted)!r}, 'a')))\n"
+        "print(flush=True)\nwhile True: signal.pause()"
+    )
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert program.stdout
+    program.stdout.readline()
+    entry = {"pid": program.pid, "used": GIB}
+    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
+    yield program.pid, lambda: len(counted.read_text().splitlines())
+    program.kill()
+    program.wait()
+    program.stdout.close()
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def sent(log: Path) -> list[int]:
+    """The pids that were signalled, as the audit log has them."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    return sorted({line["pid"] for line in lines})
+
+
+def ask(terminal: Terminal, pid: int) -> None:
+    """Select the process and open the dialog, and wait until it may be signalled."""
+    terminal.send(f"/\x15{pid}\r".encode())
+    terminal.wait_for(f"filter: {pid}")
+    terminal.send(b"j\x1b[20~")
+    terminal.wait_for("SIGTERM to 1 process ")
+    terminal.wait_for("[ Send SIGTERM ]")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_term_ends_it_and_its_memory_comes_back(size: tuple[int, int], here: Machine) -> None:
+    pid = here.spawn("train", ["python", "train.py"], gpu=1, used=3 * GIB)
+    other = here.spawn("other", ["python", "other.py"], gpu=1, used=5 * GIB)
+    with running(here, size=size) as terminal:
+        ask(terminal, pid)
+        for fact in (str(pid), "train.py", "3.00G on GPU 1", "▸[ Cancel ]"):
+            assert fact in terminal.text
+        terminal.send(b"\t\r")
+        terminal.wait_for("ended at once after SIGTERM; 3.00G came back on GPU 1")
+        assert "▸[ Close ]" in terminal.text
+        assert gone(pid)
+        terminal.send(b"\r")
+        terminal.wait_for("ended (SIGTERM)")
+        assert "under way" not in terminal.text
+    assert alive(other)
+
+
+@pytest.mark.parametrize("keys", [b"\r", b"\x1b", b"q", b" \r", b"y\r", b"\t\x1b"])
+def test_cancel_does_nothing(keys: bytes, here: Machine, log: Path) -> None:
+    pid = here.spawn("train", ["python", "train.py"], used=GIB)
+    with running(here) as terminal:
+        ask(terminal, pid)
+        terminal.send(keys)
+        terminal.wait_for(lambda: "Cancel" not in terminal.text and "Processes" in terminal.text)
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
+    assert alive(pid)
+    assert sent(log) == []
+
+
+def test_who_ignores_term_is_offered_kill_with_cancel_focused(here: Machine) -> None:
+    pid = here.spawn("stub", ["python", "stub.py"], used=GIB, manner="stubborn")
+    with running(here) as terminal:
+        ask(terminal, pid)
+        terminal.send(b"\t\r")
+        terminal.wait_for("SIGTERM was sent; 1 process may take")
+        terminal.wait_for("may take 7 s to end")
+        terminal.send(b"\x1b")
+        terminal.wait_for("1 signal under way")
+        terminal.wait_for(lambda: "under way" not in terminal.text)
+        assert alive(pid)
+        terminal.send(b"\x1b[20~")
+        terminal.wait_for("[ Send SIGTERM ]")
+        terminal.send(b"\t\r")
+        terminal.wait_for("it ignores SIGTERM; SIGKILL ends it")
+        assert "▸[ Close ]  [ SIGKILL to 1 ]" in terminal.text
+        assert alive(pid)
+        terminal.send(b"\t\r")
+        terminal.wait_for("after SIGKILL; 1.00G came back on GPU 0")
+        assert gone(pid)
+
+
+def test_three_that_are_tagged_and_a_signal_by_name(here: Machine) -> None:
+    pids = [here.spawn(f"w{k}", ["python", f"w{k}.py"], used=GIB) for k in range(4)]
+    with running(here, size=(120, 40)) as terminal:
+        terminal.wait_for("w3.py")
+        terminal.send(b"sP\r/w\rj   ")
+        terminal.wait_for("3 tagged")
+        terminal.send(b"K")
+        terminal.wait_for("SIGTERM to 3 processes")
+        terminal.send(b"sint\r")
+        terminal.wait_for("[ Send SIGINT ]")
+        terminal.send(b"\t\r")
+        terminal.wait_for("that is all")
+        assert terminal.text.count("ended at once after SIGINT") == 3
+    assert sum(map(alive, pids)) == 1
+
+
+def test_with_what_it_started(here: Machine) -> None:
+    code = (
+        "import subprocess as s; p = s.Popen(['sleep', '999']); print(p.pid, flush=True); p.wait()"
+    )
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert program.stdout
+    child = int(program.stdout.readline())
+    entry = {"pid": program.pid, "used": GIB}
+    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
+    with running(here) as terminal:
+        terminal.wait_for(str(program.pid))
+        ask(terminal, program.pid)
+        assert "with 1 started" in terminal.text
+        terminal.send(b"d")
+        terminal.wait_for("SIGTERM to 2 processes")
+        assert str(child) in terminal.text
+        terminal.send(b"\t\r")
+        assert program.wait() == -signal.SIGTERM
+        here.forget(program.pid)
+        assert gone(child)
+    program.stdout.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_somebody_elses_process_wants_the_word(here: Machine, log: Path) -> None:
+    code = "import os, time; os.setuid(65534); print(flush=True); time.sleep(999)"
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert program.stdout
+    program.stdout.readline()
+    entry = {"pid": program.pid, "used": GIB}
+    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
+    with running(here) as terminal:
+        terminal.wait_for(str(program.pid))
+        ask(terminal, program.pid)
+        terminal.wait_for("it is nobody's; type kill to go on")
+        terminal.send(b"\t\t\r")
+        terminal.send(b"\x1b[Zkil\t\r")
+        terminal.wait_for("kil ")
+        assert sent(log) == []
+        terminal.send(b"\x1b[Z")
+        terminal.send(b"l\t\r")
+        terminal.wait_for("SIGTERM was sent")
+        assert program.wait() == -signal.SIGTERM
+        here.forget(program.pid)
+        terminal.wait_for("ended at once after SIGTERM")
+    program.stdout.close()
+
+
+def test_the_agent_ends_while_one_waits(
+    here: Machine, counter: tuple[int, Callable[[], int]], log: Path
+) -> None:
+    """It is said, another agent shows the machine, and is told nothing of the signal."""
+    pid, count = counter
+    with running(here) as terminal:
+        ask(terminal, pid)
+        terminal.send(b"\t\r")
+        terminal.wait_for("SIGTERM was sent; 1 process may take")
+        [agent] = agents(terminal)
+        os.kill(agent, signal.SIGKILL)
+        terminal.wait_for("the agent ended: what became of these is not known")
+        assert "SIGKILL" not in terminal.text
+        assert "▸[ Close ]" in terminal.text
+        terminal.send(b"\t\r")
+        terminal.wait_for("agent ended: end of 1 signal unknown")
+        terminal.wait_for(lambda: [one for one in agents(terminal) if one != agent])
+        late = here.spawn("late", ["python", "late.py"], used=GIB)
+        terminal.send(b"/\x15late\r")
+        terminal.wait_for(str(late))  # the new agent has made a frame
+        assert count() == 1
+        assert sent(log) == [pid]
+        ask(terminal, late)  # and does what it is asked for
+        terminal.send(b"\t\r")
+        terminal.wait_for("ended at once after SIGTERM")
+        assert count() == 1
+
+
+@pytest.mark.parametrize(("argument", "variable"), [("--readonly", None), ("-i1", "1")])
+def test_readonly(argument: str, variable: str | None, here: Machine, log: Path) -> None:
+    pid = here.spawn("train", ["python", "train.py"], used=GIB)
+    env = {"GPUTOP_READONLY": variable}
+    with running(here, argument, size=(160, 40), env=env) as terminal:
+        terminal.wait_for("train.py")
+        assert "read only" in terminal.text
+        assert "F9" not in terminal.text
+        terminal.send(b"j\x1b[20~K\x1b")
+        terminal.send(b"?")
+        terminal.wait_for("Without a driver")
+        assert "Signal" not in terminal.text
+        assert "f9" not in terminal.text
+        terminal.send(b"\x1b\x10signal")
+        terminal.wait_for("No matches found")
+        terminal.send(b"\x03")
+        assert terminal.exit_code() == 0
+    assert alive(pid)
+    kill = [sys.executable, "-m", "gputop", "kill", str(pid), "--yes"]
+    done = here.run(["env", "GPUTOP_READONLY=1", *kill])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "GPUTOP_READONLY is set" in done.stderr
+    assert alive(pid)
+    assert sent(log) == []
