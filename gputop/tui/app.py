@@ -136,8 +136,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self._show()
 
     def on_source_ended(self, message: SourceEnded) -> None:
-        """The agent is gone: say so. Another one takes the place of one that signals were asked
-        of, and is told nothing of them."""
+        """Say so; after signals start another agent, which is told nothing of them."""
         if message.source != self._generation:
             return
         if self._sending.lose(self.screen_stack):

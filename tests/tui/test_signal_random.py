@@ -149,7 +149,7 @@ async def once(world: World) -> str:
     dice, screen = world.dice, world.screen
     tags, cursor = await choose(world)
     alive = {(pid, own[0].start_time) for pid, own in world.processes.items()}
-    meant = tags & alive if screen.table.has_tags else cursor
+    meant = tags & alive if screen.table._tags else cursor
     before = len(world.orders)
     await world.press(dice.choice(("f9", "K")))
     assert isinstance(screen.app.screen, SignalScreen)

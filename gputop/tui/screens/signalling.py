@@ -88,7 +88,8 @@ class SignallingScreen(MainScreen):
         if gpu is not None:
             keys = own_on(frame, gpu.key, self.settings.me)
             return meant(frame, keys, table.names), f"no process of yours is on GPU {gpu.index}"
-        return meant(frame, table.meant, table.names), _ENDED if table.has_tags else _NOBODY
+        why_none = _NOBODY if table.selected is None else _ENDED
+        return meant(frame, table.meant, table.names), why_none
 
 
 def main_screen(

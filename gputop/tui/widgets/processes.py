@@ -69,11 +69,6 @@ class ProcessTable(Table[Entry]):
         return [key for key in self._tags if key in there]
 
     @property
-    def has_tags(self) -> bool:
-        """Whether something is tagged, be it on a GPU still or not."""
-        return bool(self._tags)
-
-    @property
     def meant(self) -> list[ProcessKey]:
         """What a signal is for: the tagged processes, and with tags nothing else; else the one
         under the cursor, or all of a group."""
