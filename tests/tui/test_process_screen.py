@@ -316,7 +316,7 @@ async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_keys_are_listed() -> None:
     async with shown(at(0, process_of(401)), size=(80, 24)) as screen:
         await screen.press("enter", "enter")
-        keys = "Esc back e values t stack j k PgDn scroll q quit"
+        keys = "Esc back e values t stack F9 signal j k PgDn scroll q quit"
         assert screen.lines[-1].split() == keys.split()
         await screen.press("question_mark")
         assert isinstance(screen.app.screen, HelpScreen)
