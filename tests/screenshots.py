@@ -119,8 +119,8 @@ async def main() -> None:
     os.environ["COLORTERM"] = "truecolor"
     demo = demo_frames()
     value = [*"1", "comma", *"2", "comma", *"6"]
-    await picture("main", demo, (120, 40), "dark", ["m", *value, "enter", "down", "down"])
-    await picture("light", demo, (120, 40), "light", ["m", *value, "enter", "down"])
+    await picture("main", demo, (120, 40), "dark", ["down", "down", "down"])
+    await picture("light", demo, (120, 40), "light", ["m", *value, "enter"])
     await picture("ssh-80x24", demo, (80, 24), "ansi-dark")
     trained = next(one for one in demo[-1].processes if one.pid == 21195)
     assert trained.start_time is not None

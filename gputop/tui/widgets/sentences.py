@@ -106,6 +106,7 @@ def summed_up(inquiry: Inquiry, glyphs: Glyphs) -> Iterator[Line]:
         mark = glyphs.separator if one.severity == "info" else glyphs.warning
         yield line(f"{mark} {one.severity}: ", SEVERITY_ROLES[one.severity], one.message)
     said = any(entry.message == mapping.because for entry in mapping.entries)
+    said |= inquiry.followed is not None and inquiry.followed.mapping.unread is not None
     if not said and (mapping.visible is None or mapping.certainty == "expected"):
         yield line("", "text", mapping.because, quiet=True)
     layers = Layers() if inquiry.followed else inquiry.question.layers
