@@ -181,9 +181,9 @@ def _confirmed(
 
 def _ask(question: str, word: str) -> None:
     assert sys.stderr is not None
-    sys.stderr.write(question)
-    sys.stderr.flush()
     try:
+        sys.stderr.write(question)
+        sys.stderr.flush()
         answer = sys.stdin.readline().strip().lower()
     except KeyboardInterrupt:
         _say("\nnothing was sent", "")
