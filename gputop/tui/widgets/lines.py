@@ -100,8 +100,8 @@ class Lines(Widget):
 
 
 def width_of(pieces: Iterable[Piece]) -> int:
-    """How many cells pieces take."""
-    return sum(cell_len(text) for text, _ in pieces)
+    """How many cells pieces take; most are ASCII, a cell a letter, which is soon told."""
+    return sum(len(text) if text.isascii() else cell_len(text) for text, _ in pieces)
 
 
 def spread(
