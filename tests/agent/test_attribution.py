@@ -27,6 +27,9 @@ WAITS = "print(end='.', flush=True); input()"
 
 Start = Callable[..., int]
 
+BARE = os.path.realpath(sys.executable)
+"""The interpreter itself, of no environment."""
+
 
 @pytest.fixture
 def here(machine: MachineFactory) -> Machine:
@@ -75,7 +78,7 @@ def test_directory_and_variables(here: Machine, start: Start, tmp_path: Path) ->
         "SLURM_JOB_ID": "4711",
         "SLURM_STEP_ID": "4294967291",
     }
-    start([sys._base_executable, "-c", WAITS], variables, cwd=tmp_path)  # type: ignore[attr-defined]
+    start([BARE, "-c", WAITS], variables, cwd=tmp_path)
     told = place(here)
     assert told["cwd"] == str(tmp_path)
     assert told["venv"] == "/srv/en\ufffdv"
@@ -87,7 +90,7 @@ def test_directory_and_variables(here: Machine, start: Start, tmp_path: Path) ->
 
 
 def test_what_is_not_known_is_not_there(here: Machine, start: Start) -> None:
-    start([sys._base_executable, "-c", WAITS])  # type: ignore[attr-defined]
+    start([BARE, "-c", WAITS])
     absent = {"venv", "ssh_from", "session", "container", "pod", "slurm_job", "slurm_step"}
     assert not absent & place(here).keys()
 
