@@ -285,6 +285,8 @@ def test_jax_takes_three_quarters_of_the_gpus_that_it_sees(gputop_map: Map) -> N
         (("--device", "torch.cuda.set_device(1)"), 2),
         # TensorFlow's names count what TensorFlow selected, others do not.
         (("--tf-visible-devices", "1", "--device", "/gpu:0"), 2),
+        (("--tf-visible-devices", "1,0", "--device", "/gpu:0"), 2),
+        (("--tf-visible-devices", "[1,0]", "--device", "/gpu:0"), 1),
         (("--tf-visible-devices", "1", "--device", "cuda:0"), 1),
         (("--tf-logical", "0:1024,1024", "--device", "/device:GPU:1"), 1),
         (("--tf-logical", "0:1024,1024", "--device", "/device:GPU:2"), 2),

@@ -78,7 +78,7 @@ def _add_program(group: argparse._ArgumentGroup) -> None:
     add("--device", metavar="NAME", help="asks for a GPU: cuda:2, /device:GPU:2, CUDA2")
     add("--local-rank", metavar="R", type=int, help="is torchrun's worker with LOCAL_RANK=R")
     add("--tf-visible-devices", metavar="LIST",
-        help="sets TensorFlow's visible_device_list (set_visible_devices: ascending)")  # fmt: skip
+        help="sets TensorFlow's visible_device_list; in brackets set_visible_devices")  # fmt: skip
     add("--tf-logical", metavar="GPU:MIB,...", action="append", default=[],
         help="makes TensorFlow's logical devices on one visible GPU: 0:2048,2048")  # fmt: skip
     add("--jax-visible-devices", metavar="LIST", help="sets JAX's flag jax_cuda_visible_devices")

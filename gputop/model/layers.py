@@ -50,11 +50,7 @@ class LogicalDevice(msgspec.Struct, frozen=True):
 
 
 def tf_visible_device_list(text: str, count: int) -> Selection:
-    """Read TensorFlow's GPUOptions.visible_device_list over `count` visible GPUs; "" is all.
-
-    The numbers of tf.config.set_visible_devices mean the same in ascending order, in which it
-    takes them.
-    """
+    """Read TensorFlow's GPUOptions.visible_device_list over `count` visible GPUs; "" is all."""
     if not text:
         return Selection(tuple(range(count)))
     ordinals = []
@@ -68,6 +64,15 @@ def tf_visible_device_list(text: str, count: int) -> Selection:
     if len(set(ordinals)) < len(ordinals):
         return Selection(None, "tf_error_duplicate", f"{shown(text)} names a GPU twice")
     return Selection(tuple(ordinals))
+
+
+def tf_set_visible_devices(text: str, count: int) -> Selection:
+    """Read the numbers of the GPUs given to tf.config.set_visible_devices, whose order does not
+    matter; "" is none."""
+    if not text.strip():
+        return Selection(())
+    found = tf_visible_device_list(text, count)
+    return found if found.ordinals is None else Selection(tuple(sorted(found.ordinals)))
 
 
 def jax_visible_devices(text: str, count: int) -> Selection:

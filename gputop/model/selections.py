@@ -20,6 +20,7 @@ from gputop.model.layers import (
     jax_visible_devices,
     local_rank,
     tf_logical_devices,
+    tf_set_visible_devices,
     tf_visible_device_list,
 )
 from gputop.model.mapping import Mapping as Answer
@@ -36,6 +37,7 @@ class Layers(msgspec.Struct, frozen=True):
     """What a program selects after CUDA; nothing by default."""
 
     tf_visible: str | None = None
+    """TensorFlow's visible_device_list; in brackets, the GPUs given to set_visible_devices."""
     tf_logical: Mapping[int, Sequence[int]] = {}
     """Memory limits in bytes, by CUDA ordinal."""
     fraction: float | None = None
@@ -122,7 +124,11 @@ def _of(found: Selection) -> tuple[int, ...]:
 
 
 def _tensorflow(layers: Layers, count: int) -> Selection:
-    found = tf_visible_device_list(layers.tf_visible or "", count)
+    text = (layers.tf_visible or "").strip()
+    if text.startswith("[") and text.endswith("]"):
+        found = tf_set_visible_devices(text[1:-1], count)
+    else:
+        found = tf_visible_device_list(layers.tf_visible or "", count)
     absent = [k for k in layers.tf_logical if k not in _of(found)]
     if found.ordinals is None or not absent:
         return found

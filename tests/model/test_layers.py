@@ -7,6 +7,7 @@ from gputop.model.layers import (
     jax_visible_devices,
     local_rank,
     tf_logical_devices,
+    tf_set_visible_devices,
     tf_visible_device_list,
 )
 from tests.model.test_visibility_vectors import Vector, answer, named, vectors
@@ -24,8 +25,8 @@ def test_published_case(vector: Vector) -> None:
         assert [visible[device.ordinal].index for device in logical] == vector["expect"]
         return
     if vector["layer"] == "tf_set_visible_devices":
-        chosen = ",".join(map(str, sorted(vector["tf_set_visible"])))
-        found = tf_visible_device_list(chosen, len(visible))
+        chosen = ",".join(map(str, vector["tf_set_visible"]))
+        found = tf_set_visible_devices(chosen, len(visible))
     else:
         found = tf_visible_device_list(vector["tf_visible_device_list"], len(visible))
     if vector["expect"] is None:
@@ -56,6 +57,14 @@ def test_a_bad_entry_of_tensorflows_list_is_an_error(
 ) -> None:
     found = tf_visible_device_list(text, 2)
     assert (found.ordinals, found.error) == (ordinals, error)
+
+
+def test_the_order_given_to_set_visible_devices_does_not_matter() -> None:
+    assert tf_set_visible_devices("2,0", 3).ordinals == (0, 2)
+    assert tf_visible_device_list("2,0", 3).ordinals == (2, 0)
+    assert tf_set_visible_devices("", 3).ordinals == ()
+    assert tf_set_visible_devices("3", 3).error == "tf_error_range"
+    assert tf_set_visible_devices("1,1", 3).error == "tf_error_duplicate"
 
 
 @pytest.mark.parametrize(

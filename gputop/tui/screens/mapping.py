@@ -24,7 +24,7 @@ from gputop.tui.widgets.mappingtables import LogicalTable, PhysicalTable
 
 _FIELDS = (
     ("order", "CUDA_DEVICE_ORDER"),
-    ("tf-visible", "TF visible_device_list"),
+    ("tf-visible", "TF visible devices"),
     ("tf-logical", "TF logical devices"),
     ("jax-visible", "JAX visible devices"),
     ("fraction", "memory fraction"),
@@ -33,7 +33,7 @@ _FIELDS = (
 )
 _EXAMPLES = {
     "order": "unset; PCI_BUS_ID",
-    "tf-visible": "as 1,0",
+    "tf-visible": "list 1,0; [0,1]: set_visible_devices",
     "tf-logical": "as 0:2048,2048; 1:1024 (MiB)",
     "jax-visible": "all, or as 0,1; takes 75 % of each",
     "fraction": "as 0.4",
