@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from gputop.agent.environ import read_whole_environ
-from gputop.agent.processes import bracketed, command_line, started
+from gputop.agent.processes import started
 from gputop.agent.stack import dump_stack
-from gputop.agent.walk import every_process, look
+from gputop.agent.walk import command_of, every_process, look
 from gputop.model.detail import Child, ProcessDetail, ProcessStack, told
 from gputop.model.frame import Frame
 from gputop.model.protocol import Detail, Stack
@@ -151,6 +151,6 @@ def _children(pid: int) -> tuple[Child, ...]:
         if seen.parent == pid
     ]
     return tuple(
-        Child(child, started(ticks), command_line(child) or bracketed(seen.name.encode()))
+        Child(child, started(ticks), command_of(child, seen))
         for ticks, child, seen in sorted(found, key=lambda one: one[:2])
     )

@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from gputop.agent.processes import UserNames, bracketed, command_line, real_uid, started
-from gputop.agent.walk import Seen
+from gputop.agent.processes import UserNames, real_uid, started
+from gputop.agent.walk import Seen, command_of
 from gputop.model.frame import Opener, Reason
 
 _KERNEL_THREADS = 2
@@ -62,7 +62,7 @@ class Openers:
             pid=pid,
             start_time=started(seen.start_ticks),
             user=None if uid is None else self._users.name(uid),
-            command=command_line(pid) or bracketed(seen.name.encode()),
+            command=command_of(pid, seen),
             reason=reason(pid, table) if works else "monitor",
         )
 

@@ -13,15 +13,12 @@ import signal
 import time
 from collections.abc import Set
 
-import psutil
-
 from gputop.agent.namespaces import in_first_namespace, local_process
-from gputop.agent.processes import bracketed, command_line, read_stat, real_uid
+from gputop.agent.processes import bracketed, command_line, read_stat, real_uid, started
 from gputop.model.signals import Outcome, Target, signal_name
 from gputop.model.text import printable
 
 _TICK = os.sysconf("SC_CLK_TCK")
-_BOOT_TIME = psutil.boot_time()
 
 _Stat = tuple[bytes, list[bytes]]
 
@@ -87,7 +84,7 @@ class Pinned:
     @property
     def start_time(self) -> float:
         """As `Process.start_time`."""
-        return start_time(self.ticks)
+        return started(self.ticks)
 
     def send(self, number: int) -> None:
         """Send it; NotSentError if it has ended or is not ours to signal."""
@@ -153,7 +150,7 @@ class Pinned:
             raise NotSentError("gone", _GONE)
         ticks = int(stat[1][19])
         assert target.start_time is not None
-        if not abs(start_time(ticks) - target.start_time) < 0.4 / _TICK:
+        if not abs(started(ticks) - target.start_time) < 0.4 / _TICK:
             raise NotSentError(
                 "identity_changed", "another process has this number now; nothing was sent"
             )
@@ -173,22 +170,10 @@ class Pinned:
         return line or bracketed(stat[0])
 
 
-def start_time(ticks: int) -> float:
-    """Seconds since the epoch, rounded as in frames."""
-    return round(_BOOT_TIME + ticks / _TICK, 2)
-
-
 def target_of(pid: int) -> Target | None:
     """The process that has this number now."""
     stat = read_stat(pid)
-    return None if stat is None else Target(pid, start_time(int(stat[1][19])))
-
-
-def parents() -> dict[int, int]:
-    """The parent of every process."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    stats = ((pid, read_stat(pid)) for pid in pids)
-    return {pid: int(stat[1][1]) for pid, stat in stats if stat is not None}
+    return None if stat is None else Target(pid, started(int(stat[1][19])))
 
 
 def _open(target: Target) -> int:

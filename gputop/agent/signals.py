@@ -20,9 +20,10 @@ import msgspec
 from gputop.agent.audit import Audit
 from gputop.agent.case import KEPT, LOOK, Case
 from gputop.agent.cautions import caution_of, cautious
-from gputop.agent.pinned import NotSentError, Pinned, parents, target_of
+from gputop.agent.pinned import NotSentError, Pinned, target_of
 from gputop.agent.processes import UserNames
 from gputop.agent.returned import held_by, returned
+from gputop.agent.walk import every_process
 from gputop.model.frame import Frame
 from gputop.model.protocol import Signal
 from gputop.model.signals import (
@@ -150,8 +151,8 @@ class Signals:
         new ones for those that end. Each is held, and then its parent is still what it was. What
         started gputop itself is alone: it may have started all that is here."""
         children: dict[int, list[int]] = {}
-        for pid, parent in parents().items():
-            children.setdefault(parent, []).append(pid)
+        for pid, one in every_process().items():
+            children.setdefault(one.parent, []).append(pid)
         found, seen = list(roots), {case.target.pid for case in roots}
         for above in found:
             whole = above.process is None or above.verdict.caution in ("first", "ancestor")

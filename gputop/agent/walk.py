@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from gputop.agent.processes import read_stat
+from gputop.agent.processes import bracketed, command_line, read_stat
 
 
 class Seen(NamedTuple):
@@ -36,6 +36,11 @@ def look(pid: int) -> Seen | None:
         int(fields[2]),
         int(fields[19]),
     )
+
+
+def command_of(pid: int, seen: Seen) -> str:
+    """The command line; where there is none, the name in brackets, as ps has it."""
+    return command_line(pid) or bracketed(seen.name.encode())
 
 
 def _pids() -> list[int]:

@@ -7,7 +7,8 @@ import pwd
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gputop.agent.pinned import parents, target_of
+from gputop.agent.pinned import target_of
+from gputop.agent.walk import every_process
 from gputop.errors import GputopError, UsageError
 from gputop.model.frame import Frame, Gpu
 from gputop.model.metrics import ProcessRow
@@ -84,9 +85,9 @@ def _by_pid(
 
 
 def _ancestors(pids: Iterable[int]) -> set[int]:
-    above, tree = set[int](), parents()
+    above, tree = set[int](), every_process()
     for pid in pids:
-        while (pid := tree.get(pid, 0)) and pid not in above:
+        while pid in tree and (pid := tree[pid].parent) not in above:
             above.add(pid)
     return above
 
