@@ -256,7 +256,6 @@ def test_a_number_that_is_used_again_is_another_process(here: Machine, program: 
             after_start.kill()
             after_start.wait()
     assert told["start_time"] > before["start_time"]
-    assert told["command"] in ("sleep 999", "[sleep]")
     assert told["cpu"] is None
 
 

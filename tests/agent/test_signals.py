@@ -38,10 +38,9 @@ NOBODY = 65534
 READY = "print('.', flush=True); sys.stdin.read()"
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
     """Where the audit log is."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "gputop" / "signals.jsonl"
 
 

@@ -21,10 +21,9 @@ from tests.tui.live import SIZES, agents, gone, running
 GIB = 2**30
 
 
-@pytest.fixture(autouse=True)
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
     """Where the audit log is."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "gputop" / "signals.jsonl"
 
 
