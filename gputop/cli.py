@@ -175,7 +175,7 @@ def _once(options: argparse.Namespace) -> int:
 
 
 def _screen(options: argparse.Namespace, user: str | None) -> int:
-    from gputop.model.metrics import COLUMNS
+    from gputop.model.process_metrics import COLUMNS
 
     readonly = options.readonly or wants_readonly(os.environ)
     path = settings_path(os.environ)

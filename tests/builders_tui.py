@@ -17,7 +17,8 @@ from textual import events
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot
 
-from gputop.model.frame import Frame, Gpu, Host, Problem, Process
+from gputop.model.frame import Frame, Host, Problem, Process
+from gputop.model.gpu import Gpu
 from gputop.model.protocol import Request
 from gputop.settings import Settings
 from gputop.tui.app import GputopApp

@@ -12,7 +12,8 @@ import pytest
 
 from gputop.commands.map import add_parser, run
 from gputop.errors import GputopError
-from gputop.model.frame import Frame, Gpu, Host, Process
+from gputop.model.frame import Frame, Host, Process
+from gputop.model.gpu import Gpu
 from gputop.model.protocol import encode
 from tests.conftest import MachineFactory
 from tests.model.test_visibility_vectors import Vector, named, vectors

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from gputop.model.environ import Descendant, Environ, Surroundings
-from gputop.model.frame import Frame, Gpu, Host, MigDevice, Opener, PciCard, Problem, Process
+from gputop.model.frame import Frame, Host, PciCard, Problem, Process
+from gputop.model.gpu import Gpu, MigDevice, Opener
 from gputop.model.place import Container, Place
 from gputop.model.probe import Probed, ProbedDevice
 from gputop.model.signals import Freed, Verdict

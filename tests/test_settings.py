@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gputop.errors import UsageError
-from gputop.model.metrics import COLUMNS
+from gputop.model.process_metrics import COLUMNS
 from gputop.settings import Settings, keep_settings, read_settings, settings_path
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 from tests.conftest import MachineFactory

@@ -9,10 +9,8 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from gputop.agent.host import HostFacts
-from gputop.agent.idle import IdleTimes
-from gputop.agent.links import read_links
-from gputop.agent.nvml import (
+from gputop.agent.gpu.links import read_links
+from gputop.agent.gpu.nvml import (
     DRIVER_GONE,
     Device,
     Driver,
@@ -21,12 +19,15 @@ from gputop.agent.nvml import (
     close_driver,
     open_driver,
 )
+from gputop.agent.host import HostFacts
+from gputop.agent.idle import IdleTimes
 from gputop.agent.problems import NO_GPU, not_answering, problem_of
 from gputop.agent.processes import Processes, ProcessFacts
 from gputop.agent.rows import Look, unexplained_of
 from gputop.agent.survey import Survey, Surveyor, Wanted
 from gputop.agent.worker import Worker, ask_all
-from gputop.model.frame import Frame, Gpu, Problem, Process
+from gputop.model.frame import Frame, Problem, Process
+from gputop.model.gpu import Gpu
 from gputop.model.links import Links
 from gputop.model.unexplained import is_notable
 

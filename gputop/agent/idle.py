@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from gputop.agent.lists import Utilization
+from gputop.agent.gpu.lists import Utilization
 
 Key = tuple[int, int, float | None]
 """Index of the GPU, pid and start time."""

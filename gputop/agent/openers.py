@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from gputop.agent.processes import UserNames, real_uid, started
 from gputop.agent.walk import Seen, command_of
-from gputop.model.frame import Opener, Reason
+from gputop.model.gpu import Opener, Reason
 
 _KERNEL_THREADS = 2
 _REAPERS = ("systemd", "init", "tini", "dumb-init", "catatonit")

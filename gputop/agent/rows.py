@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from gputop.agent.gpu.lists import Running
+from gputop.agent.gpu.nvml import Reading
 from gputop.agent.idle import IdleTimes
-from gputop.agent.lists import Running
-from gputop.agent.nvml import Reading
 from gputop.agent.processes import ProcessFacts
 from gputop.agent.survey import Survey
-from gputop.model.frame import Gpu, Process
+from gputop.model.frame import Process
+from gputop.model.gpu import Gpu
 from gputop.model.unexplained import unexplained
 
 _FACTS = tuple(name for name in ProcessFacts.__struct_fields__ if name in Process.__struct_fields__)

@@ -17,7 +17,7 @@ from gputop.agent.surroundings import loaded_frameworks, look_at
 from gputop.agent.walk import every_process
 from gputop.agent.worker import Worker
 from gputop.model.environ import Surroundings
-from gputop.model.frame import Opener
+from gputop.model.gpu import Opener
 from gputop.model.place import Place
 
 Key = tuple[int, float]

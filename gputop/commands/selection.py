@@ -10,8 +10,9 @@ from typing import NamedTuple
 from gputop.agent.pinned import target_of
 from gputop.agent.walk import every_process
 from gputop.errors import GputopError, UsageError
-from gputop.model.frame import Frame, Gpu
-from gputop.model.metrics import ProcessRow
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
+from gputop.model.process_metrics import ProcessRow
 from gputop.model.query import matching, rows
 from gputop.model.signals import Target
 from gputop.model.text import printable

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gputop import __version__
 from gputop.model import query
-from gputop.model.frame import Frame, Gpu
-from gputop.model.metrics import GPU, MORE, PROCESS, ProcessRow
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
+from gputop.model.gpu_metrics import GPU
+from gputop.model.process_metrics import MORE, PROCESS, ProcessRow
 from gputop.model.summary import free_gpus, users
 from gputop.model.text import MIB, MISSING
 from gputop.model.unexplained import is_notable, remark, suspects, words

@@ -25,7 +25,8 @@ import msgspec
 
 from gputop.errors import UsageError
 from gputop.model.enumeration import PCI_BUS_ID, normalize_bus_id, shown
-from gputop.model.frame import Frame, Gpu
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
 from gputop.model.inventory import frame_inventory
 from gputop.model.links import Links, connection
 from gputop.model.mapping import Mapping

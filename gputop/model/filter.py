@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputop.errors import UsageError
-from gputop.model.metrics import COLUMNS, PROCESS, ProcessRow
+from gputop.model.process_metrics import COLUMNS, PROCESS, ProcessRow
 from gputop.model.text import printable
 
 Test = Callable[[ProcessRow], bool | None]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gputop.model.frame import Frame
-from gputop.model.metrics import ProcessRow
+from gputop.model.process_metrics import ProcessRow
 from gputop.model.query import RowKey
 
 KEPT = 60.0

@@ -7,8 +7,9 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from gputop.model.frame import Frame, Gpu, Opener, Process
-from gputop.model.metrics import COLUMNS, ProcessRow
+from gputop.model.frame import Frame, Process
+from gputop.model.gpu import Gpu, Opener
+from gputop.model.process_metrics import COLUMNS, ProcessRow
 from gputop.model.query import by_value
 from gputop.model.text import MISSING, short_command
 from gputop.model.unexplained import is_notable, remark, suspects, words

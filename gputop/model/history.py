@@ -6,7 +6,8 @@ from array import array
 from collections import deque
 from math import nan
 
-from gputop.model.frame import Frame, Gpu, Process
+from gputop.model.frame import Frame, Process
+from gputop.model.gpu import Gpu
 
 LENGTH = 120
 """Samples that are kept of each GPU and of each process on a GPU."""

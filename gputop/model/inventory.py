@@ -15,7 +15,8 @@ import msgspec
 
 from gputop.errors import UsageError
 from gputop.model.enumeration import Device, MigInstance
-from gputop.model.frame import Frame, Gpu
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
 from gputop.model.summary import users
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gputop.model import query
 from gputop.model.frame import Frame, ProcessKey
 from gputop.model.logical_names import LogicalNames
-from gputop.model.metrics import PROCESS, ProcessRow
+from gputop.model.process_metrics import PROCESS, ProcessRow
 from gputop.model.text import size
 
 Identity = tuple[int, float | None]

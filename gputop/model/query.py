@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from gputop.model.filter import parse
-from gputop.model.frame import Frame, Gpu, ProcessKey
+from gputop.model.frame import Frame, ProcessKey
+from gputop.model.gpu import Gpu
 from gputop.model.logical_names import LogicalNames
-from gputop.model.metrics import COLUMNS, ProcessRow
+from gputop.model.process_metrics import COLUMNS, ProcessRow
 
 R = TypeVar("R")
 

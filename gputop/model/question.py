@@ -14,7 +14,8 @@ import msgspec
 from gputop.model.advice import Advice, advise, request_advice
 from gputop.model.choice import Choice, Wanted, choose
 from gputop.model.enumeration import Device
-from gputop.model.frame import Frame, Gpu
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
 from gputop.model.inventory import Inventory, Usage
 from gputop.model.mapping import Mapping as Resolved
 from gputop.model.probe import Probed, Verdict, answer_to, compare, probed_order

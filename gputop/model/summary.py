@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gputop.model.frame import Frame, Gpu
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
 from gputop.model.text import MIB
 
 _FREE_MEMORY = 1024 * MIB

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gputop.model.frame import Gpu, Opener
+from gputop.model.gpu import Gpu, Opener
 from gputop.model.text import MIB
 
 NOTABLE = 1024 * MIB

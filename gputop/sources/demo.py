@@ -15,7 +15,8 @@ import msgspec
 
 from gputop.model.detail import ProcessDetail, ProcessStack
 from gputop.model.environ import Surroundings
-from gputop.model.frame import Frame, Gpu, Host, Process
+from gputop.model.frame import Frame, Host, Process
+from gputop.model.gpu import Gpu
 from gputop.model.probe import Probed
 from gputop.model.protocol import (
     Detail,

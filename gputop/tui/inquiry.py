@@ -13,7 +13,8 @@ from textual.message import Message
 from gputop.model.advice import Advice
 from gputop.model.choice import Choice
 from gputop.model.enumeration import Device
-from gputop.model.frame import Frame, Gpu
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
 from gputop.model.inventory import Inventory, frame_inventory
 from gputop.model.mapping import Mapping
 from gputop.model.probe import Verdict, answer_to

@@ -132,3 +132,22 @@ def start_as(pid: int, command: list[str], **options: Any) -> subprocess.Popen[b
         process.kill()
         process.communicate()
     pytest.skip("somebody else was always quicker")
+
+
+SECTIONS = (
+    "identity", "bar1", "engines", "clocks", "power_more", "thermal", "throttle", "pcie", "nvlink",
+    "ecc", "health", "activity",
+)  # fmt: skip
+"""The fields of `model.sections`."""
+
+
+def plain(gpu: Json) -> Json:
+    """A GPU, and its MIG devices, without what has tests of its own: sections, memory of parts."""
+    kept = {field: value for field, value in gpu.items() if field not in SECTIONS}
+    parts = ("memory_total", "memory_used", "activity")
+    if kept["mig"] is not None:
+        kept["mig"] = [
+            {field: value for field, value in device.items() if field not in parts}
+            for device in kept["mig"]
+        ]
+    return kept

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.driving import Agent, Json
+from tests.agent.driving import Agent, Json, plain
 from tests.conftest import MachineFactory
 
 MIG_DEVICE: Json = {"uuid": "MIG-0", "gi": 2, "ci": 0, "profile": "3g.71gb"}
@@ -124,7 +124,7 @@ def test_a_call_that_is_not_supported_costs_only_its_own_fields(
     here.fail(function, "NOT_SUPPORTED", gpu=1)
     with Agent(here) as agent:
         for frame in (agent.line(), agent.refresh()):
-            whole, broken = frame["gpus"]
+            whole, broken = map(plain, frame["gpus"])
             assert {field for field in whole if whole[field] is None} == {"stale_for", "error"}
             assert broken == without(function, 1, whole)
 
@@ -137,7 +137,7 @@ def test_a_call_that_fails_costs_only_its_own_fields(error: str, machine: Machin
         here.fail(function, error, gpu=index)
     with Agent(here) as agent:
         for frame in (agent.line(), agent.refresh()):
-            whole, *broken = frame["gpus"]
+            whole, *broken = map(plain, frame["gpus"])
             for index, function in enumerate(OPTIONAL, start=1):
                 assert broken[index - 1] == without(function, index, whole)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from gputop.agent.gpu.lists import Utilization
 from gputop.agent.idle import IdleTimes
-from gputop.agent.lists import Utilization
 from tests.agent.driving import Agent, Json, until
 from tests.conftest import MachineFactory
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.driving import Agent, Json
+from tests.agent.driving import Agent, Json, plain
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
@@ -25,7 +25,7 @@ def divided(*devices: Json | None, **mig: Any) -> Json:
 
 def mig_of(here: Machine) -> Json:
     with Agent(here) as agent:
-        gpu: Json = agent.line()["gpus"][0]
+        gpu = plain(agent.line()["gpus"][0])
     assert gpu["error"] is None
     assert gpu["name"] == NAME
     return gpu
@@ -77,10 +77,10 @@ def test_refused_slots(error: str, machine: MachineFactory) -> None:
 def test_they_come_and_go(machine: MachineFactory) -> None:
     here = machine(divided(device(1)))
     with Agent(here) as agent:
-        assert agent.line()["gpus"][0]["mig"] == [device(1)]
+        assert plain(agent.line()["gpus"][0])["mig"] == [device(1)]
         for devices in ([device(2), device(1)], [device(2, uuid="MIG-new")], []):
             here.change(gpu=0, mig={"devices": devices})
-            frames = [agent.refresh()["gpus"][0]["mig"] for _ in range(10)]
+            frames = [plain(agent.refresh()["gpus"][0])["mig"] for _ in range(10)]
             assert frames[-1] == devices
 
 

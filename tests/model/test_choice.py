@@ -8,7 +8,8 @@ import pytest
 
 from gputop.errors import UsageError
 from gputop.model.choice import Wanted, choose, value_for
-from gputop.model.frame import Frame, Gpu
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
 from tests.builders import GIB, frame, gpu, process
 
 ONE_PROBLEM: list[tuple[dict[str, Any], dict[str, Any], str]] = [

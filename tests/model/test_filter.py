@@ -14,8 +14,8 @@ from gputop.model.environ import Environ, Surroundings
 from gputop.model.filter import FilterError, idle
 from gputop.model.frame import Frame
 from gputop.model.logical_names import LogicalNames
-from gputop.model.metrics import ProcessRow
 from gputop.model.place import Container, Place
+from gputop.model.process_metrics import ProcessRow
 from tests.builders import GIB, frame, gpu, process
 
 SEEN = Surroundings(Environ({"CUDA_VISIBLE_DEVICES": "GPU-1"}))

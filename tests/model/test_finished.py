@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from gputop.model import query
 from gputop.model.finished import Finished
-from gputop.model.frame import Gpu, Host, Process
+from gputop.model.frame import Host, Process
+from gputop.model.gpu import Gpu
 from gputop.model.signals import Verdict
 from tests.builders import frame, gpu, process
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gputop.model import query
 from gputop.model.frame import Process
 from gputop.model.grouping import Entry, View
-from gputop.model.metrics import PROCESS
+from gputop.model.process_metrics import PROCESS
 from tests.builders import GIB, frame, gpu, process
 
 BY_MEMORY = ("gpu_memory", True)

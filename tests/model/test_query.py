@@ -8,7 +8,7 @@ import pytest
 
 from gputop.model import query
 from gputop.model.environ import Environ, Surroundings
-from gputop.model.metrics import PROCESS, ProcessRow
+from gputop.model.process_metrics import PROCESS, ProcessRow
 from tests.builders import frame, gpu, process
 
 

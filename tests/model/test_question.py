@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gputop.model.enumeration import Device
-from gputop.model.frame import Frame, Gpu, MigDevice
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu, MigDevice
 from gputop.model.inventory import Inventory, frame_inventory
 from gputop.model.probe import Probed, ProbedDevice
 from gputop.model.question import (

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gputop.model.frame import Gpu, Process
+from gputop.model.frame import Process
+from gputop.model.gpu import Gpu
 from gputop.model.summary import free_gpus, is_free, only_display, strangers, users
 from tests.builders import GIB, frame, gpu, process
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.model.frame import Opener, Reason
+from gputop.model.gpu import Opener, Reason
 from gputop.model.unexplained import (
     NOTABLE,
     is_notable,

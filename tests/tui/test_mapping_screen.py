@@ -7,7 +7,7 @@ import re
 import pytest
 from textual.binding import Binding
 
-from gputop.model.frame import Gpu, MigDevice
+from gputop.model.gpu import Gpu, MigDevice
 from gputop.model.probe import Probed, ProbedDevice
 from gputop.model.protocol import Probe
 from gputop.tui.glyphs import ASCII

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from gputop.model.detail import Child, EnvVariable, ProcessDetail, ProcessStack
 from gputop.model.environ import Environ, Surroundings
-from gputop.model.frame import Frame, MigDevice
+from gputop.model.frame import Frame
+from gputop.model.gpu import MigDevice
 from gputop.model.place import Ancestor, Container, Place
 from gputop.model.protocol import Detail, Stack
 from gputop.tui.glyphs import ASCII

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gputop.model.environ import Environ, Surroundings
-from gputop.model.metrics import PROCESS
+from gputop.model.process_metrics import PROCESS
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
 

@@ -11,7 +11,7 @@ import pytest
 from textual import events
 
 from gputop.model.frame import Process
-from gputop.model.metrics import PROCESS
+from gputop.model.process_metrics import PROCESS
 from gputop.model.protocol import Signal
 from gputop.model.query import matching, rows
 from gputop.model.signals import Verdict

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from gputop.model.frame import Opener, Process, ProcessKey
-from gputop.model.metrics import PROCESS
+from gputop.model.frame import Process, ProcessKey
+from gputop.model.gpu import Opener
+from gputop.model.process_metrics import PROCESS
 from gputop.settings import Settings
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 

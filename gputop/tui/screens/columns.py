@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from gputop.model.metrics import COLUMNS
+from gputop.model.process_metrics import COLUMNS
 from gputop.tui.widgets.lines import Lines
 
 

@@ -12,7 +12,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from gputop.model.metrics import COLUMNS, GPU
+from gputop.model.gpu_metrics import GPU
+from gputop.model.process_metrics import COLUMNS
 from gputop.tui.glyphs import Glyphs
 
 _MOVING = (

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from gputop.model.frame import Frame, ProcessKey
 from gputop.model.history import History
-from gputop.model.metrics import COLUMNS, PROCESS
+from gputop.model.process_metrics import COLUMNS, PROCESS
 from gputop.settings import Settings
 from gputop.tui.inquiry import Followed, Inquiry
 from gputop.tui.screens.mapping import MappingScreen

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from gputop.model.metrics import COLUMNS
+from gputop.model.process_metrics import COLUMNS
 
 
 class SortScreen(ModalScreen[str | None]):

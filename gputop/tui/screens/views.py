@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.model.metrics import PROCESS
+from gputop.model.process_metrics import PROCESS
 from gputop.model.text import printable
 from gputop.settings import Settings, keep_settings
 from gputop.tui.inquiry import Inquiry

@@ -11,9 +11,10 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gputop.model import summary
-from gputop.model.frame import Frame, Gpu
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
+from gputop.model.gpu_metrics import GPU
 from gputop.model.history import History
-from gputop.model.metrics import GPU
 from gputop.model.text import GIB, MISSING, duration, percent, short_name, three_digits
 from gputop.tui.glyphs import spark
 from gputop.tui.themes import user_role

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gputop.model.grouping import Entry
-from gputop.model.metrics import COLUMNS, PROCESS, Metric, ProcessRow
+from gputop.model.metrics import Metric
+from gputop.model.process_metrics import COLUMNS, PROCESS, ProcessRow
 from gputop.model.text import MISSING, duration, size
 from gputop.tui.glyphs import Glyphs
 from gputop.tui.themes import user_role

@@ -11,7 +11,7 @@ from gputop.model.finished import Ended, Finished
 from gputop.model.frame import Frame, ProcessKey
 from gputop.model.grouping import Entry, View, unexplained
 from gputop.model.logical_names import LogicalNames
-from gputop.model.metrics import COLUMNS, ProcessRow
+from gputop.model.process_metrics import COLUMNS, ProcessRow
 from gputop.settings import Settings
 from gputop.tui.widgets.columns import Fitted, cut, heading, row
 from gputop.tui.widgets.lines import Piece, spread

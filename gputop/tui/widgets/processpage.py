@@ -11,9 +11,9 @@ from gputop.model.detail import ProcessDetail, ProcessStack
 from gputop.model.frame import Frame, ProcessKey
 from gputop.model.frameworks import FRAMEWORKS, MAIN, device_name
 from gputop.model.history import Past
-from gputop.model.metrics import MORE, PROCESS, ProcessRow
 from gputop.model.place import Container, Place
 from gputop.model.process_mapping import ProcessMapping
+from gputop.model.process_metrics import MORE, PROCESS, ProcessRow
 from gputop.model.text import GIB, duration, size
 from gputop.tui import glyphs
 from gputop.tui.widgets.page import LABEL, Line, Page

@@ -1,4 +1,4 @@
-"""The driver: the only file that imports pynvml.
+"""The driver, opened; and one GPU of it.
 
 `Driver` is the library once it is open, `Device` is one GPU. Each Device is read by one thread
 at a time. Whatever a driver or a card lacks is asked once and then left alone.
@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from gputop.agent import sanity
-from gputop.agent.lists import Running, RunningLists, Utilization
-from gputop.agent.parts import cores, mig_devices
+from gputop.agent.gpu import sanity
+from gputop.agent.gpu.lists import Running, RunningLists, Utilization
+from gputop.agent.gpu.parts import cores, mig_devices
+from gputop.agent.gpu.section import Section, Sections
 from gputop.model.text import printable
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ _GPU_GONE = DRIVER_GONE | {
     pynvml.NVML_ERROR_GPU_NOT_FOUND,
 }
 """Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
+
+_SECTIONS: tuple[Callable[[], Section], ...] = ()
 
 _COMPUTE_MODES: dict[int | None, str] = {
     0: "default",
@@ -111,6 +114,7 @@ class Device:
         self._slow_due = 0.0
         self._cycle = 0
         self._lists = RunningLists()
+        self._sections = Sections(section() for section in _SECTIONS)
 
     def read(self) -> Reading:
         """All values of now. A lost GPU gives a Reading with `code` and what is known of it."""
@@ -128,11 +132,13 @@ class Device:
             self._lists = RunningLists()
             self._fixed = self._read_fixed()
             self._slow_due = 0.0
+            self._sections.forget()
         self._cycle += 1
         if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due:
             self._take_slow()
         values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
         values.update(self._read_fast())
+        values.update(self._sections.read(self._ask, time.monotonic()))
         running = self._ask(self._lists.running, values.get("memory_total")) or ()
         values["processes_known"] = self._lists.known
         return Reading(
@@ -147,6 +153,7 @@ class Device:
         self._slow_due, self._cycle = time.monotonic() + _SLOW_SECONDS, 0
         if before and before["mig_mode"] != self._slow["mig_mode"]:
             self._absent.clear()
+            self._sections.forget()
             self._fixed.update(cores(self._ask))
 
     def _read_fixed(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from gputop.agent import sanity
+from gputop.agent.gpu import sanity
 
 _NO_INSTANCE = 0xFFFFFFFF
 _FIRST_LOOK = 2.0

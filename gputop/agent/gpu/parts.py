@@ -7,8 +7,8 @@ from typing import Any
 
 import pynvml
 
-from gputop.agent import sanity
-from gputop.model.frame import MigDevice
+from gputop.agent.gpu import sanity
+from gputop.model.gpu import MigDevice
 from gputop.model.text import printable
 
 _CAPABILITIES = {

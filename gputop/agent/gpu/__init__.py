@@ -1,0 +1,1 @@
+"""The driver, read: one GPU by one thread."""

@@ -1,0 +1,94 @@
+"""Sections: what one GPU is asked beyond the main screen, each part at a pace of its own.
+
+A section is one field of `model.gpu.Gpu`. Field values (NVML_FI_*) of all sections that are due
+are asked for in one call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import pynvml
+
+T = TypeVar("T")
+
+Fields = Mapping[int, int | float | None]
+"""By NVML_FI id; None where the driver does not answer."""
+
+
+class Ask(Protocol):
+    """One call on the GPU; None where it has no answer. Raises if the GPU itself is gone."""
+
+    def __call__(self, call: Callable[..., T], *arguments: int | None) -> T | None: ...
+
+
+class Section(Protocol):
+    """One of these per GPU, so that it may remember counters."""
+
+    name: ClassVar[str]
+    """The field of Gpu."""
+    every: ClassVar[float]
+    """Seconds between two looks; 0: each cycle."""
+    fields: ClassVar[tuple[int, ...]]
+    """NVML_FI ids that it wants."""
+
+    def read(self, ask: Ask, fields: Fields, now: float) -> object | None:
+        """The section as of `now` (monotonic seconds); None where the driver has nothing of it."""
+        ...
+
+
+class Sections:
+    """The sections of one GPU."""
+
+    def __init__(self, sections: Iterable[Section]) -> None:
+        self._sections = tuple(sections)
+        self._due = dict.fromkeys((one.name for one in self._sections), 0.0)
+        self._absent: set[int] = set()
+        self.values: dict[str, object | None] = {}
+        """Keyword arguments of Gpu, as of the last look at each."""
+
+    def forget(self) -> None:
+        """A card that was switched to another mode answers otherwise: all are due."""
+        self._due = dict.fromkeys(self._due, 0.0)
+        self._absent.clear()
+
+    def read(self, ask: Ask, now: float) -> dict[str, object | None]:
+        """Read those that are due; the values of all."""
+        due = [one for one in self._sections if now >= self._due[one.name]]
+        fields = self._fields(ask, [field for one in due for field in one.fields])
+        for one in due:
+            self.values[one.name] = one.read(ask, fields, now)
+            self._due[one.name] = now + one.every - _EARLY
+        return self.values
+
+    def _fields(self, ask: Ask, wanted: Iterable[int]) -> Fields:
+        ids = [field for field in dict.fromkeys(wanted) if field not in self._absent]
+        records = ask(_field_values, *ids) if ids else None
+        found = dict.fromkeys(ids) if records is None else dict(map(_value, records))
+        for record in records or ():
+            if record.nvmlReturn in _NEVER:
+                self._absent.add(record.fieldId)
+        return found
+
+
+_EARLY = 0.05
+"""Seconds that a look may be early: ticks are not exact, and one later would be a tick late."""
+_NEVER = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
+_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Of nvmlValue_t, by nvmlValueType_t."""
+
+
+def _field_values(handle: Any, *ids: int) -> Any:
+    records = (pynvml.c_nvmlFieldValue_t * len(ids))()
+    for record, field in zip(records, ids, strict=True):
+        record.fieldId = field
+    function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
+    pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), records))
+    return records
+
+
+def _value(record: Any) -> tuple[int, int | float | None]:
+    known = record.nvmlReturn == pynvml.NVML_SUCCESS and record.valueType < len(_MEMBERS)
+    return record.fieldId, getattr(record.value, _MEMBERS[record.valueType]) if known else None
