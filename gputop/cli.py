@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import pwd
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -18,12 +17,18 @@ from typing import NoReturn
 from gputop import __version__
 from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, UsageError
-from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL
-from gputop.model.text import printable
-from gputop.settings import THEMES, Settings, read_settings, settings_path, wants_readonly
+from gputop.settings import (
+    MAX_INTERVAL,
+    MIN_INTERVAL,
+    THEMES,
+    Session,
+    Settings,
+    from_environment,
+    from_file,
+    settings_path,
+    user_named,
+)
 from gputop.sources.source import Source
-
-_DEFAULTS = Settings()
 
 _EXAMPLES = """\
 examples:
@@ -73,12 +78,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--watch", action="store_true", help="with --json: a line every interval")
     parser.add_argument("--demo", action="store_true", help="show an invented machine")
     parser.add_argument(
-        "-i", "--interval", type=_seconds, default=_DEFAULTS.interval, metavar="SEC",
+        "-i", "--interval", type=_seconds, metavar="SEC",
         help=f"seconds between two looks, {MIN_INTERVAL} to {MAX_INTERVAL:.0f} (default: 1)",
     )  # fmt: skip
-    parser.add_argument("--theme", choices=THEMES, default=_DEFAULTS.theme, help="colours")
+    parser.add_argument("--theme", choices=THEMES, help="colours")
     parser.add_argument(
-        "--glyphs", choices=("auto", "unicode", "ascii"), default=_DEFAULTS.glyphs,
+        "--glyphs", choices=("auto", "unicode", "ascii"),
         help="what bars are drawn with (default: what the locale can show)",
     )  # fmt: skip
     parser.add_argument(
@@ -97,7 +102,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         else:
             commands.add_parser(name, help=summary)
     agent = commands.add_parser("agent", description="Send frames to a gputop that reads them.")
-    agent.add_argument("--interval", type=_seconds, default=_DEFAULTS.interval)
+    agent.add_argument("--interval", type=_seconds, default=Settings().interval)
     agent.add_argument("--once", dest="agent_once", action="store_true")
     return parser
 
@@ -126,7 +131,9 @@ def _run(options: argparse.Namespace) -> int:
         return status
     if options.watch and not options.json:
         raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
-    user = _user(options)
+    if options.user is not None and (options.json or options.once):
+        raise UsageError("-u is for the screen; --json | jq selects processes by their .user")
+    user_named(options.user, options.demo)
     if options.json:
         return _json(options)
     if options.once:
@@ -135,12 +142,12 @@ def _run(options: argparse.Namespace) -> int:
 
     reason = unfit_reason(os.environ)
     if reason is not None:
-        if user is not None:
+        if options.user is not None:
             raise UsageError(f"{reason}; -u is for the screen")
         if os.isatty(1):  # who sends the output elsewhere wants text there
             _say(f"{reason}; this is one look as text")
         return _once(options)
-    return _screen(options, user)
+    return _screen(options)
 
 
 def _agent(options: argparse.Namespace) -> int:
@@ -155,7 +162,8 @@ def _agent(options: argparse.Namespace) -> int:
 def _json(options: argparse.Namespace) -> int:
     from gputop.export.json import frame_json
 
-    with _source(options, options.interval if options.watch else None) as source:
+    interval = _session(options).interval if options.watch else None
+    with _source(options, interval) as source:
         for frame in source.frames():
             if frame.problem is not None and not options.watch:
                 raise DriverError(str(frame.problem))
@@ -174,48 +182,32 @@ def _once(options: argparse.Namespace) -> int:
     return 0
 
 
-def _screen(options: argparse.Namespace, user: str | None) -> int:
-    from gputop.model.process_metrics import COLUMNS
-
-    readonly = options.readonly or wants_readonly(os.environ)
-    path = settings_path(os.environ)
-    try:
-        kept = {"path": path, **read_settings(path, COLUMNS)}
-    except UsageError as error:  # a file that is broken is neither used nor written
-        _say(f"{error}; the defaults are used")
-        kept = {}
-    given = (options.interval, options.theme, options.glyphs, user, _me(), readonly)
-    settings = Settings(*given, **kept)
-    with _source(options, options.interval) as source:  # the agent starts before Textual's import
+def _screen(options: argparse.Namespace) -> int:
+    session = _session(options)
+    with _source(options, session.interval) as source:  # the agent starts before Textual's import
         from gputop.tui.app import run
 
-        return run(source, settings)
+        return run(source, session)
 
 
-def _me() -> str:
-    """As the agent names users: the number where there is no name."""
-    uid = os.getuid()
+def _session(options: argparse.Namespace) -> Session:
+    """What holds: flags over environment over file over defaults. UsageError."""
+    from gputop.model.process_metrics import COLUMNS
+
+    path = settings_path(os.environ)
     try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def _user(options: argparse.Namespace) -> str | None:
-    """Whose processes are to be shown. UsageError for one that this machine does not know."""
-    user: str | None = options.user
-    if user is not None and (options.json or options.once):
-        raise UsageError("-u is for the screen; --json | jq selects processes by their .user")
-    if user == "me":
-        return _me()
-    if user is None or options.demo or user.isdecimal():
-        return user
-    try:
-        return pwd.getpwnam(user).pw_name
-    except (KeyError, ValueError):
-        raise UsageError(
-            f"-u {printable(user, 80)}: no such user here; give a name of `getent passwd`, or me"
-        ) from None
+        settings, broken = from_file(path, COLUMNS), False
+    except UsageError as error:  # a file that is broken is neither used nor written
+        _say(f"{error}; the defaults are used")
+        settings, broken = Settings(), True
+    settings = from_environment(settings, os.environ)
+    flags = {name: getattr(options, name) for name in ("interval", "theme", "glyphs", "user")}
+    flags["readonly"] = options.readonly or None
+    flags = {name: value for name, value in flags.items() if value is not None}
+    fields = {**{name: getattr(settings, name) for name in Settings.__struct_fields__}, **flags}
+    fields["user"] = user_named(fields["user"], options.demo)
+    kept = settings.keep and not broken and not options.demo
+    return Session(**fields, me=user_named("me"), path=path if kept else None)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from rich.segment import Segment
 from textual import events
@@ -20,7 +20,7 @@ from textual.pilot import Pilot
 from gputop.model.frame import Frame, Host, Problem, Process
 from gputop.model.gpu import Gpu
 from gputop.model.protocol import Request
-from gputop.settings import Settings
+from gputop.settings import Session, Theme
 from gputop.tui.app import GputopApp
 from gputop.tui.messages import FrameArrived, SourceEnded
 from gputop.tui.widgets.gpus import GpuPane
@@ -229,11 +229,11 @@ async def shown(
     size: tuple[int, int] = (120, 40),
     theme: str = "ansi-dark",
     interval: float = 1.0,
-    settings: Settings | None = None,
+    settings: Session | None = None,
 ) -> AsyncIterator[Screenful]:
     """The app on a screen of a size, with a frame."""
     source = Silence()
-    app = GputopApp(source, settings or Settings(theme=theme, interval=interval))
+    app = GputopApp(source, settings or Session(theme=cast(Theme, theme), interval=interval))
     app.animation_level = "none"  # as `manners.run` has it
     async with app.run_test(size=size) as pilot:
         await pilot.pause()

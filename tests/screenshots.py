@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gputop.model.frame import Frame
 from gputop.model.protocol import Detail, Request, Signal
 from gputop.model.signals import Verdict
-from gputop.settings import Settings
+from gputop.settings import Session, Theme
 from gputop.sources.demo import demo_frame
 from gputop.sources.jobs import demo_detail
 from gputop.sources.local import LocalSource
@@ -67,12 +67,12 @@ async def picture(
     name: str,
     frames: Sequence[Frame],
     size: tuple[int, int],
-    theme: str,
+    theme: Theme,
     keys: Sequence[str] = (),
     answer: Frame | None = None,
 ) -> None:
     """One SVG of the last frame, after some keys, and after the answer to what they ask for."""
-    app = GputopApp(Recorded(frames), Settings(theme=theme))
+    app = GputopApp(Recorded(frames), Session(theme=theme))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for frame in frames:
@@ -90,7 +90,7 @@ async def signal_dialog(frames: Sequence[Frame]) -> None:
     """The dialog for a process of one's own and another's; the demo itself signals nobody."""
     real = [msgspec.structs.replace(frame, demo=False) for frame in frames]
     source = Recorded(real)
-    app = GputopApp(source, Settings(theme="dark", me="carol"))
+    app = GputopApp(source, Session(theme="dark", me="carol"))
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
         app.on_frame_arrived(FrameArrived(0, real[-1]))

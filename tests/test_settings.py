@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from gputop.errors import UsageError
 from gputop.model.process_metrics import COLUMNS
-from gputop.settings import Settings, keep_settings, read_settings, settings_path
+from gputop.model.protocol import SetInterval
+from gputop.settings import (
+    ProcessSettings,
+    Session,
+    Settings,
+    from_environment,
+    from_file,
+    keep_settings,
+    settings_path,
+)
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 from tests.conftest import MachineFactory
+from tests.driver import Machine
 from tests.terminal import Terminal
 
 
-def read(tmp_path: Path, text: str) -> dict[str, object]:
+def read(tmp_path: Path, text: str) -> Settings:
     path = tmp_path / "config.toml"
     path.write_text(text, encoding="utf-8")
-    return read_settings(path, COLUMNS)
+    return from_file(path, COLUMNS)
 
 
 def test_where_it_is() -> None:
@@ -28,26 +40,40 @@ def test_where_it_is() -> None:
 
 
 def test_what_it_sets(tmp_path: Path) -> None:
-    text = '[processes]\ncolumns = ["pid", "idle_for", "pid"]\nsort = "age"\nidle_after = 60\n'
-    assert read(tmp_path, text) == {
-        "columns": ("pid", "idle_for"), "sort": "age", "idle_after": 60.0,
-    }  # fmt: skip
-    assert set(read(tmp_path, text)) <= set(Settings.__slots__)
-    assert read(tmp_path, "") == read(tmp_path, "[other]\n") == {}
-    assert read_settings(tmp_path / "none", COLUMNS) == {}
+    text = """
+        interval = 2
+        panes = ["gpus"]
+        [processes]
+        columns = ["pid", "idle_for", "pid"]
+        sort = "age"
+        idle_after = 60
+        [keys]
+        "main.filter" = "/,ctrl+f"
+    """
+    settings = read(tmp_path, text)
+    assert settings.processes == ProcessSettings(("pid", "idle_for"), "age", 60.0)
+    assert (settings.interval, settings.panes) == (2.0, ("gpus",))
+    assert settings.keys == {"main.filter": "/,ctrl+f"}
+    assert read(tmp_path, "") == from_file(tmp_path / "none", COLUMNS) == Settings()
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("[processes\n", "line 1"),
-        ("processes = 3\n", r"write \[processes\]"),
-        ('[processes]\ncolumns = ["gpu", "colour"]\n', "there is no column 'colour'"),
-        ("[processes]\ncolumns = 3\n", "columns = 3"),
-        ("[processes]\nsort = []\n", r"sort = \[\]"),
-        ("[processes]\nidle_after = -1\n", "idle_after = -1"),
-        ("[processes]\nidle_after = 'x'\n", "idle_after = 'x'"),
-        ("[processes]\nfont = 1\n", "font = 1"),
+        ("processes = 3\n", "line 1: processes: Expected `object`"),
+        ('[processes]\n\ncolumns = ["gpu", "colour"]\n', "line 3.*no column 'colour'"),
+        ("[processes]\ncolumns = 3\n", "line 2: processes.columns: Expected `array`"),
+        ("[processes]\nsort = []\n", "line 2: processes.sort: Expected `str`"),
+        ("[processes]\nidle_after = -1\n", "line 2: processes.idle_after: Expected `float` > 0"),
+        ("[processes]\nidle_after = 'x'\n", "line 2: processes.idle_after"),
+        ("# a\n[processes]\nfont = 1\n", "line 3: processes.font: there is no such setting"),
+        ("interval = 1\n\n[font]\nsize = 1\n", "line 3: font: there is no such setting"),
+        ("theme = 'pink'\n", "line 1: theme: Invalid enum value 'pink'"),
+        ("interval = 0.01\n", "line 1: interval: Expected `float` >= 0.1"),
+        ("panes = ['gpu']\n", "line 1: panes: Invalid enum value 'gpu'"),
+        ("[keys]\n'main.filter' = 3\n", "keys"),
+        ("processes.sort = 'no'\n", "line 1.*no column 'no'"),
         ("\ud800", "cannot be read"),
     ],
 )
@@ -55,30 +81,80 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(UsageError, match=words) as raised:
-        read_settings(path, COLUMNS)
+        from_file(path, COLUMNS)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
+def test_the_environment_goes_over_the_file(tmp_path: Path) -> None:
+    in_file = read(tmp_path, "interval = 3\ntheme = 'light'\nreadonly = true\n")
+    environ = {"GPUTOP_INTERVAL": "5", "GPUTOP_USER": "me", "GPUTOP_READONLY": "0"}
+    both = from_environment(in_file, environ)
+    assert (both.interval, both.theme, both.user, both.readonly) == (5.0, "light", "me", False)
+    assert from_environment(in_file, {"GPUTOP_THEME": ""}) == in_file
+    for name, value in (("INTERVAL", "soon"), ("INTERVAL", "0"), ("THEME", "pink")):
+        with pytest.raises(UsageError, match=f"GPUTOP_{name}='{value}': .*; it is: "):
+            from_environment(in_file, {f"GPUTOP_{name}": value})
+
+
 def test_what_is_kept_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "new" / "config.toml"
-    keep_settings(path, (), "age")
-    assert read_settings(path, COLUMNS) == {"sort": "age"}
+    keep_settings(path, {"processes.sort": "age"})
+    assert from_file(path, COLUMNS).processes == ProcessSettings(sort="age")
     path.write_text("# mine\n[processes]\nidle_after = 60 # a minute\n", encoding="utf-8")
-    keep_settings(path, ("pid", "command"), "pid")
-    assert path.read_text(encoding="utf-8").startswith("# mine\n[processes]\nidle_after = 60 # a m")
-    assert read_settings(path, COLUMNS)["columns"] == ("pid", "command")
+    keep_settings(path, {"processes.columns": ("pid", "command"), "theme": "dark"})
+    text = path.read_text(encoding="utf-8")
+    assert "# mine" in text
+    assert "idle_after = 60 # a minute" in text
+    kept = from_file(path, COLUMNS)
+    assert (kept.processes.columns, kept.theme) == (("pid", "command"), "dark")
     assert [one.name for one in path.parent.iterdir()] == ["config.toml"]
+
+
+def gputop(here: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return here.run([sys.executable, "-m", "gputop", *arguments])
+
+
+def test_the_command_prints_a_file_that_says_the_same(
+    machine: MachineFactory, tmp_path: Path
+) -> None:
+    here = machine("h200x8")
+    path = written(here, "interval = 2.5\n[keys]\n'main.filter' = 'F'\n[thresholds]\nhot = 70\n")
+    assert gputop(here, "config", "--path").stdout == f"{path}\n"
+    printed = gputop(here, "config").stdout
+    assert "# seconds between two looks [file]\ninterval = 2.5\n" in printed
+    assert read(tmp_path, printed) == from_file(path, COLUMNS)
+    assert read(tmp_path, gputop(here, "config", "--default").stdout) == Settings()
+    assert gputop(here, "config", "--check").stdout == f"{path}: all is well\n"
+
+
+def test_the_command_says_what_is_wrong(machine: MachineFactory) -> None:
+    here = machine("h200x8")
+    path = written(here, "[keys]\n'main.filters' = 'F'\n")
+    done = gputop(here, "config", "--check")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{path}: keys.main.filters: nothing has that name; there are: app." in done.stderr
+    written(here, "interval = 0\n")
+    for arguments in (["config"], ["config", "--check"]):
+        done = gputop(here, *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1
+        assert "line 1: interval" in done.stderr
+
+
+def written(here: Machine, text: str) -> Path:
+    path = Path(here.env["XDG_CONFIG_HOME"], "gputop", "config.toml")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def test_a_broken_file_is_named_and_left_alone(machine: MachineFactory, tmp_path: Path) -> None:
     here = machine("h200x8")
-    path = Path(here.env["XDG_CONFIG_HOME"], "gputop", "config.toml")
-    path.parent.mkdir(parents=True)
-    path.write_text("[processes]\nsort = 'nothing'\n", encoding="utf-8")
+    path = written(here, "[processes]\nsort = 'nothing'\n")
     with Terminal([sys.executable, "-m", "gputop"], cols=80, rows=24, env=here.env) as terminal:
         terminal.wait_for("train.py")
-        assert b"sort = 'nothing' is nothing that can be set" in bytes(terminal.raw)
+        assert b"line 2: processes.sort: there is no column 'nothing'" in bytes(terminal.raw)
         terminal.send(b"sj\r")
         terminal.wait_for("sort: SM%")
         terminal.send(b"q")
@@ -114,3 +190,56 @@ async def test_columns_are_chosen_and_moved() -> None:
         assert screen.line_with("COMMAND").split()[:3] == ["GPU", "USER", "PID"]
         await screen.press("C", *["down"] * 3, "left_square_bracket", "enter")
         assert len(screen.line_with("COMMAND").split()) == len(labels)
+
+
+async def test_panes_are_hidden_and_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    frame = frame_of(gpu_of(0), process_of(401))
+    async with shown(frame, size=(120, 40), settings=Session(path=path)) as screen:
+        await screen.press("3")
+        assert "CUDA_VISIBLE_DEVICES" not in screen.text
+        await screen.press("1")
+        assert "POWER" not in screen.text
+        assert "COMMAND" in screen.text
+        await screen.press("2")  # the last one stays
+        assert "COMMAND" in screen.text
+        assert from_file(path, COLUMNS).panes == ("processes",)
+        await screen.press("1", "2")
+        assert "COMMAND" not in screen.text
+        await screen.show(frame_of(gpu_of(0), process_of(402)))
+        await screen.press("2")
+        assert "402" in screen.text
+    kept = Session(panes=("gpus",), path=path)
+    async with shown(frame, size=(120, 40), settings=kept) as screen:
+        assert "POWER" in screen.text
+        assert "COMMAND" not in screen.text
+        await screen.press("m")  # to edit it is to show it
+        assert "CUDA_VISIBLE_DEVICES" in screen.text
+
+
+async def test_other_keys(tmp_path: Path) -> None:
+    frame = frame_of(gpu_of(0), process_of(401), process_of(402, user="bob"))
+    keys = {"main.filter": "F,/", "app.pause": "space"}
+    async with shown(frame, size=(120, 40), settings=Session(keys=keys)) as screen:
+        assert "F filter" in screen.text
+        await screen.press("F", *"bob", "enter")
+        assert "401" not in screen.text
+        await screen.press("question_mark")
+        assert "F /" in screen.line_with("Words, gpu:1")
+
+
+async def test_a_terminal_without_focus_gets_fewer_frames() -> None:
+    async with shown(frame_of(gpu_of(0)), settings=Session(unfocused=5.0)) as screen:
+        screen.app.post_message(events.AppBlur())
+        await screen.pilot.pause()
+        assert screen.source.requests[-1] == SetInterval(5.0)
+        screen.app.post_message(events.AppFocus())
+        await screen.pilot.pause()
+        assert SetInterval(1.0) in screen.source.requests[-2:]
+
+
+async def test_a_theme_that_was_chosen_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    async with shown(frame_of(gpu_of(0)), settings=Session(path=path)) as screen:
+        await screen.press("T")
+    assert from_file(path, COLUMNS).theme == "ansi-light"

@@ -6,6 +6,7 @@ A module is imported only when its command is given: the others need not wait fo
 from __future__ import annotations
 
 HELP = {
+    "config": "print the settings that hold, check them, tell where they are",
     "free": "pick GPUs for a new job",
     "kill": "stop processes on GPUs",
     "map": "tell what a CUDA_VISIBLE_DEVICES means",

@@ -22,8 +22,8 @@ from gputop.model.choice import Choice, Value, Wanted, choose, value_for
 from gputop.model.enumeration import PCI_BUS_ID
 from gputop.model.environ import NAME, ORDER
 from gputop.model.frame import Frame
-from gputop.model.protocol import MIN_INTERVAL
 from gputop.model.text import short_name
+from gputop.settings import MIN_INTERVAL
 from gputop.sources.local import LocalSource
 
 _LOOKS = 5

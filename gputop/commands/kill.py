@@ -21,10 +21,11 @@ from gputop.commands import HELP
 from gputop.commands.selection import Selection, selected
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.frame import Frame
+from gputop.model.process_metrics import COLUMNS
 from gputop.model.protocol import Signal
 from gputop.model.signals import MOST_TARGETS, Target, Verdict, signal_name, signal_number
 from gputop.model.text import printable, short_command, size
-from gputop.settings import wants_readonly
+from gputop.settings import read, settings_path
 from gputop.sources.local import LocalSource
 
 _PATIENCE = 5.0
@@ -89,8 +90,9 @@ def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
     if options.demo:
         raise UsageError("the demo has no processes; without --demo this machine's are meant")
-    if wants_readonly(os.environ):
-        raise GputopError("GPUTOP_READONLY is set, so nothing is signalled: unset it first")
+    if read(os.environ, COLUMNS).readonly:
+        path = settings_path(os.environ)
+        raise GputopError(f"GPUTOP_READONLY is set, or readonly in {path}: nothing is signalled")
     asks = not (options.yes or options.dry_run)
     if asks and not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         raise UsageError("not a terminal, so nobody can be asked: give --yes, or --dry-run")

@@ -12,9 +12,7 @@ from gputop.errors import SourceError
 from gputop.model.frame import SCHEMA, Frame
 from gputop.model.signals import Target
 from gputop.model.text import printable
-
-MIN_INTERVAL = 0.1
-MAX_INTERVAL = 60.0
+from gputop.settings import MAX_INTERVAL, MIN_INTERVAL
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,29 +5,26 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable
-from functools import partial
 from typing import ClassVar
 
-from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from gputop.errors import GputopError, SourceError
 from gputop.model.frame import Frame, Problem
 from gputop.model.history import History
-from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL, Pause, Refresh, SetInterval
-from gputop.settings import Settings
+from gputop.model.protocol import Pause, Refresh, SetInterval
+from gputop.settings import MAX_INTERVAL, MIN_INTERVAL, Session
 from gputop.sources.demo import DemoSource
 from gputop.sources.local import LocalSource
 from gputop.sources.source import Source
 from gputop.tui import glyphs, manners, terminal, themes
+from gputop.tui.commands import Commands
 from gputop.tui.crash import report
 from gputop.tui.inquiry import ProbeWanted
 from gputop.tui.keys import KeysInTurn
 from gputop.tui.messages import FrameArrived, RequestWanted, SourceEnded
 from gputop.tui.screens.help import HelpScreen
-from gputop.tui.screens.main import MainScreen
 from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.problem import ProblemScreen
 from gputop.tui.screens.process import ProcessScreen
@@ -38,7 +35,7 @@ from gputop.tui.widgets.lines import Lines
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
 
-class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
+class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     """Frames in, pictures out."""
 
     TITLE = "gputop"
@@ -65,7 +62,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
                 show=False, priority=True),
     ]  # fmt: skip
 
-    def __init__(self, source: Source, settings: Settings) -> None:
+    def __init__(self, source: Source, settings: Session) -> None:
         super().__init__()
         for theme in themes.THEMES:
             self.register_theme(theme)
@@ -73,6 +70,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self.set_class(Lines.glyphs.name == "ascii", "-ascii")
         self.crash: str | None = None
         """What to say of an internal error, once the terminal is back."""
+        self.settings = settings
         self._source = source
         self._generation = 0
         self._interval = settings.interval
@@ -102,6 +100,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
 
     def on_mount(self) -> None:
         """Start to read."""
+        self.set_keymap(self.settings.keys)
         self._read(self._source)
 
     def on_frame_arrived(self, message: FrameArrived) -> None:
@@ -157,8 +156,8 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
 
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
-        everywhere = _bindings(self.BINDINGS, self._main.BINDINGS, ProcessScreen.BINDINGS)
-        self.push_screen(HelpScreen(everywhere, _bindings(ProblemScreen.BINDINGS), Lines.glyphs))
+        everywhere = self.keyed(self.BINDINGS, self._main.BINDINGS, ProcessScreen.BINDINGS)
+        self.push_screen(HelpScreen(everywhere, self.keyed(ProblemScreen.BINDINGS), Lines.glyphs))
 
     async def action_quit(self) -> None:
         """Leave at once, whatever hangs."""
@@ -186,16 +185,19 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         self._source.request(SetInterval(self._interval))
         self._show()
 
+    def on_app_blur(self) -> None:
+        """Nobody types here: fewer frames, if the user wants so."""
+        self._source.request(SetInterval(max(self._interval, self.settings.unfocused)))
+
+    def on_app_focus(self) -> None:
+        """Somebody does."""
+        self._source.request(SetInterval(self._interval))
+        self.action_refresh_now()
+
     def action_refresh_now(self) -> None:
         """Ask for a frame."""
         self._wanted = self._paused
         self._source.request(Refresh())
-
-    def action_next_theme(self) -> None:
-        """Go round our themes."""
-        names = [theme.name for theme in themes.THEMES]
-        place = names.index(self.theme) if self.theme in names else -1
-        self.theme = names[(place + 1) % len(names)]
 
     def action_retry(self) -> None:
         """Another agent: it loads the driver's library anew."""
@@ -204,34 +206,6 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
     def action_demo(self) -> None:
         """The invented machine."""
         self._replace(DemoSource(self._interval))
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Every action of the keys, and the themes by name."""
-        of_screen = (
-            screen.BINDINGS
-            if isinstance(screen, MainScreen | MappingScreen | ProblemScreen | ProcessScreen)
-            else ()
-        )
-        for binding in (*self.BINDINGS, *of_screen):
-            if isinstance(binding, Binding):
-                area = (binding.id or "").partition(".")[0]
-                yield SystemCommand(
-                    f"{area}: {binding.description.lower()}",
-                    binding.tooltip or "",
-                    partial(self.call_later, self._run_command, binding.action),
-                )
-        for theme in themes.THEMES:
-            yield SystemCommand(
-                f"theme: {theme.name}",
-                "Colours",
-                lambda name=theme.name: setattr(self, "theme", name),
-            )
-
-    async def _run_command(self, action: str) -> None:
-        """What a key would do, from the palette: the app's actions, else the screen's."""
-        name = f"action_{action.partition('(')[0]}"
-        there = self.screen if hasattr(self.screen, name) else self._main
-        await self.run_action(action, self if hasattr(self, name) else there)
 
     def _show(self) -> None:
         if self._frame is not None and self._frame.problem is None:
@@ -277,10 +251,6 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
         threading.Thread(target=read, name="source", daemon=True).start()
 
 
-def _bindings(*groups: Iterable[BindingType]) -> list[Binding]:
-    return [binding for group in groups for binding in group if isinstance(binding, Binding)]
-
-
 def _theme(name: str) -> str:
     """The wanted theme, or the nearest one that the terminal's colours can show."""
     if name in ("dark", "light") and terminal.wants_ansi_theme(os.environ):
@@ -288,7 +258,7 @@ def _theme(name: str) -> str:
     return name
 
 
-def run(source: Source, settings: Settings) -> int:
+def run(source: Source, settings: Session) -> int:
     """Show the frames of `source` until the user has seen enough; the exit status.
 
     GputopError for an error of ours, when the terminal is as it was.

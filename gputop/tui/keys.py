@@ -9,17 +9,31 @@ dialog that is not made yet.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from textual import events
 from textual.app import App, ReturnType
+from textual.binding import Binding, BindingType
 from textual.message_pump import MessagePump
 
 _PATIENCE = 0.25
 """Seconds after which a key that got lost in a closing screen no longer holds up the next."""
 _NOT_YET = 0.005
+
+
+def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Binding]:
+    """Bindings with the keys that the user has for them, by id."""
+    return [
+        replace(binding, key=key, key_display=None)
+        if (key := keys.get(binding.id or ""))
+        else binding
+        for group in groups
+        for binding in group
+        if isinstance(binding, Binding)
+    ]
 
 
 class KeysInTurn(App[ReturnType]):

@@ -51,6 +51,12 @@ _LIGHT = _variables(
     "#1f6fb2",
     "#1f6fb2", "#8e44ad", "#0b7a75", "#a0522d", "#4a4fb8", "#8a3b75",
 )  # fmt: skip
+# Okabe and Ito's colours, which people who see red and green alike tell apart.
+_COLORBLIND = _variables(
+    "#8a8f98", "#c5cad3", "#56b4e9", "#f0e442", "#ff8c42", "#0072b2", "#56b4e9", "#3a3f4a",
+    "#56b4e9",
+    "#56b4e9", "#e69f00", "#cc79a7", "#f0e442", "#009e73", "#b8b8b8",
+)  # fmt: skip
 
 
 def _ansi(name: str, variables: dict[str, str]) -> Theme:
@@ -91,6 +97,18 @@ THEMES = (
         success="#2e7d4f",
         dark=False,
         variables=_LIGHT,
+    ),
+    Theme(
+        name="colorblind",
+        primary="#56b4e9",
+        foreground="#e3e6eb",
+        background="#16181d",
+        surface="#1d2026",
+        panel="#252931",
+        error="#ff8c42",
+        warning="#f0e442",
+        success="#56b4e9",
+        variables=_COLORBLIND,
     ),
 )
 

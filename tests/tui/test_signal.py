@@ -8,7 +8,7 @@ import pytest
 
 from gputop.model.protocol import Signal
 from gputop.model.signals import Verdict
-from gputop.settings import Settings
+from gputop.settings import Session
 from gputop.tui.glyphs import ASCII
 from gputop.tui.screens.main import MainScreen
 from gputop.tui.screens.process import ProcessScreen
@@ -17,7 +17,7 @@ from gputop.tui.widgets.lines import Lines
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, process_of, shown
 
 HOSTILE = "[/] [bold]x[/bold] [@click=app.quit]y[/] $primary \\"
-ME = Settings(me="alice")
+ME = Session(me="alice")
 
 
 def orders(screen: Screenful) -> list[Signal]:
@@ -218,7 +218,7 @@ async def test_a_frame_without_gpus_and_the_end_of_an_agent_before_anything_was_
 
 
 async def test_readonly_has_no_key() -> None:
-    async with shown(frame_of(process_of(100)), settings=Settings(readonly=True)) as screen:
+    async with shown(frame_of(process_of(100)), settings=Session(readonly=True)) as screen:
         await screen.press("j", "f9", "K")
         assert isinstance(screen.app.screen, MainScreen)
         assert "read only" in screen.lines[0]
@@ -248,7 +248,7 @@ async def test_from_the_page_of_a_process() -> None:
         await screen.press("K")
         assert "it has ended, or left the GPUs" in screen.text
         assert len(orders(screen)) == 2
-    async with shown(frame_of(*parts), settings=Settings(readonly=True)) as screen:
+    async with shown(frame_of(*parts), settings=Session(readonly=True)) as screen:
         await screen.press("j", "enter", "f9", "K")
         assert isinstance(screen.app.screen, ProcessScreen)
         assert "F9" not in screen.text

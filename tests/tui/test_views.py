@@ -10,7 +10,7 @@ import pytest
 from gputop.model.frame import Process, ProcessKey
 from gputop.model.gpu import Opener
 from gputop.model.process_metrics import PROCESS
-from gputop.settings import Settings
+from gputop.settings import Session
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
 GPUS = tuple(gpu_of(index) for index in range(3))
@@ -31,7 +31,7 @@ MIXED = (
 
 async def test_u_goes_round_all_mine_by_user() -> None:
     frame = frame_of(*GPUS, *MIXED)
-    async with shown(frame, settings=Settings(me="amy")) as screen:
+    async with shown(frame, settings=Session(me="amy")) as screen:
         await screen.press("u")
         assert screen.pids == [301, 303]
         assert "─ of amy ─" in screen.text
@@ -50,7 +50,7 @@ async def test_u_goes_round_all_mine_by_user() -> None:
 
 async def test_enter_on_a_user_shows_the_processes_and_escape_goes_back() -> None:
     nobody = process_of(304, user=None, gpu_memory=GIB)
-    async with shown(frame_of(*GPUS, *MIXED, nobody), settings=Settings(me="amy")) as screen:
+    async with shown(frame_of(*GPUS, *MIXED, nobody), settings=Session(me="amy")) as screen:
         await screen.press("u", "u", "j", "j", "enter")
         assert screen.pids == [302]
         await screen.press("j", "escape", "escape")
@@ -63,7 +63,7 @@ async def test_enter_on_a_user_shows_the_processes_and_escape_goes_back() -> Non
 
 
 async def test_it_starts_with_the_user_that_was_asked_for() -> None:
-    async with shown(frame_of(*GPUS, *MIXED), settings=Settings(user="bob")) as screen:
+    async with shown(frame_of(*GPUS, *MIXED), settings=Session(user="bob")) as screen:
         assert screen.pids == [302]
         await screen.show(frame_of(*GPUS))
         assert "no process is on a GPU" in screen.text
@@ -274,7 +274,7 @@ async def test_the_selected_process_is_never_another_one() -> None:
         for n in range(101, 131)
     ]
     keys = ["t", "u", "z", "I", "c"]
-    async with shown(frame_of(*GPUS, *pool), settings=Settings(me="amy")) as screen:
+    async with shown(frame_of(*GPUS, *pool), settings=Session(me="amy")) as screen:
         for turn in range(300):
             table = screen.table
             before = None if table.current is None else table.current.key

@@ -11,23 +11,18 @@ from textual.widgets import Input
 from gputop.model.frame import Frame, ProcessKey
 from gputop.model.history import History
 from gputop.model.process_metrics import COLUMNS, PROCESS
-from gputop.settings import Settings
+from gputop.settings import Session
 from gputop.tui.inquiry import Followed, Inquiry
+from gputop.tui.keys import keyed
 from gputop.tui.screens.mapping import MappingScreen
+from gputop.tui.screens.panes import PanesScreen
 from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.sort import SortScreen
-from gputop.tui.screens.views import ViewScreen
 from gputop.tui.widgets.bars import Heading, KeyLine
 from gputop.tui.widgets.filterline import FilterInput, FilterLine, FilterNote
 from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.mappingpane import MappingPane
 from gputop.tui.widgets.processes import ProcessTable
-
-_SHORT = 34
-"""Lines under which the mapping of many GPUs is one line until it is asked for."""
-_TINY = 14
-"""Lines under which it is not shown until then."""
-_WANTED_PROCESSES = 8
 
 
 def _key(
@@ -40,7 +35,7 @@ def _key(
     )  # fmt: skip
 
 
-class MainScreen(ViewScreen):
+class MainScreen(PanesScreen):
     """Everything at a glance. It shows the frames that it is given and owns its keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -51,7 +46,7 @@ class MainScreen(ViewScreen):
         _key("I", "invert", "Invert", "Sort the other way round", group="Processes"),
         _key("c", "command", "Command", "Script first, or the whole line", group="Processes",
              label="c"),
-        *ViewScreen.BINDINGS,
+        *PanesScreen.BINDINGS,
         _key("enter", "process", "Details", "All of it; open the group", group="Processes"),
         _key("right", "shift(1)", "Scroll right", "Scroll the command", group="Processes"),
         Binding("left", "shift(-1)", "Scroll left", tooltip="Scroll the command back",
@@ -67,11 +62,9 @@ class MainScreen(ViewScreen):
 
     AUTO_FOCUS = "#processes"
 
-    def __init__(self, value: str | None, order: str | None, settings: Settings) -> None:
+    def __init__(self, value: str | None, order: str | None, settings: Session) -> None:
         super().__init__(Inquiry(value, order), settings)
-        self._frame: Frame | None = None
         self._history = History()
-        self._mapping_open = False
         self._following = True
         self._state = (1.0, False)
         """Interval, and whether it is paused."""
@@ -79,7 +72,7 @@ class MainScreen(ViewScreen):
     def compose(self) -> ComposeResult:
         """From top to bottom."""
         yield Heading("read only" if self.settings.readonly else "", id="heading")
-        yield GpuPane(self.settings.idle_after, id="gpus")
+        yield GpuPane(self.settings.processes.idle_after, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield MappingPane(self.inquiry, id="mapping")
         yield FilterLine(id="filter-line")
@@ -96,9 +89,17 @@ class MainScreen(ViewScreen):
         if relayout:
             self._lay_out()
         self.query_one(Heading).show_frame(frame, interval, paused)
-        self.query_one(GpuPane).show_frame(frame, history)
-        self.query_one(ProcessTable).show_frame(frame)
-        self.inquiry.take(frame)
+        self._show_panes()
+
+    def _show_panes(self) -> None:
+        """A pane that is not shown costs nothing."""
+        if self._frame is None:
+            return
+        if self._has("gpus"):
+            self.query_one(GpuPane).show_frame(self._frame, self._history)
+        if self._has("processes"):
+            self.query_one(ProcessTable).show_frame(self._frame)
+        self.inquiry.take(self._frame)
         self._follow()
         self.show_answer()
 
@@ -131,7 +132,8 @@ class MainScreen(ViewScreen):
 
     def show_answer(self) -> None:
         """The answer of now."""
-        self.query_one(MappingPane).show_answer()
+        if self._has("mapping"):
+            self.query_one(MappingPane).show_answer()
 
     def on_screen_resume(self) -> None:
         """The question may be another one after the whole mapping."""
@@ -173,7 +175,7 @@ class MainScreen(ViewScreen):
     def _sorted(self, metric_id: str | None) -> None:
         if metric_id in COLUMNS:
             self.query_one(ProcessTable).sort_by(metric_id)
-            self.keep_settings()
+            self.keep({"processes.sort": metric_id})
 
     def action_invert(self) -> None:
         """The other way round."""
@@ -212,6 +214,8 @@ class MainScreen(ViewScreen):
 
     def action_mapping(self) -> None:
         """Open the pane if it is a line, and edit."""
+        if not self._has("mapping"):
+            self.action_pane("mapping")
         self._ask_again()
         self.show_answer()
         self._mapping_open = self._short
@@ -259,39 +263,7 @@ class MainScreen(ViewScreen):
         """Key and word of every binding that asks for it: help first, then ours, then the rest."""
         first, *rest = self.app.BINDINGS
         return [
-            (binding.key_display or binding.key, binding.description.lower())
-            for binding in (first, *self.BINDINGS, *rest)
-            if isinstance(binding, Binding) and binding.show
+            (binding.key_display or binding.key.partition(",")[0], binding.description.lower())
+            for binding in keyed(self.settings.keys, (first, *self.BINDINGS, *rest))
+            if binding.show
         ]
-
-    @property
-    def _count(self) -> int:
-        return len(self._frame.gpus) if self._frame else 1
-
-    @property
-    def _needed(self) -> int:
-        """Lines for all panes: two at the ends, GPUs with labels, processes, mapping."""
-        return 2 + (self._count + 1) + (_WANTED_PROCESSES + 2) + (min(self._count, 8) + 3)
-
-    @property
-    def _short(self) -> bool:
-        return self.size.height < min(_SHORT, self._needed)
-
-    def _lay_out(self) -> None:
-        """Share the lines: GPUs first, but never so many that no process is left to see."""
-        height, count, short = self.size.height, self._count, self._short
-        pane, mapping = self.query_one(GpuPane), self.query_one(MappingPane)
-        pane.head_lines = 0 if short else 1
-        closed = short and not self._mapping_open
-        mapping.set_class(closed, "-line")
-        mapping.display = not closed or height >= _TINY
-        spare = min(6, max(0, height - self._needed) // 2)  # for what is to be said of it
-        mapping_lines = min(count, 8) + 3 + spare if not closed else int(height >= _TINY)
-        if short and not closed:
-            mapping_lines = min(mapping_lines, max(4, height // 3))
-        self.query_one("#mapping-result").styles.height = max(1, mapping_lines - 1)
-        processes = min(_WANTED_PROCESSES, max(1, height // 3)) + 2
-        room = max(1, height - 2 - mapping_lines - processes)
-        pane.styles.height = min(count + pane.head_lines, room)
-        if self._frame is not None:
-            mapping.show_answer()

@@ -11,7 +11,7 @@ from gputop.model.frame import Frame, ProcessKey
 from gputop.model.meant import Meant, meant, own_on
 from gputop.model.protocol import Signal
 from gputop.model.signalling import Signalling
-from gputop.settings import Settings
+from gputop.settings import Session
 from gputop.tui.screens.main import MainScreen
 from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.signal import SignalScreen
@@ -57,7 +57,7 @@ class SignallingScreen(MainScreen):
         self,
         value: str | None,
         order: str | None,
-        settings: Settings,
+        settings: Session,
         send: Callable[[Signal], None],
     ) -> None:
         """`send` hands an order to the agent of now."""
@@ -93,7 +93,7 @@ class SignallingScreen(MainScreen):
 
 
 def main_screen(
-    environ: Mapping[str, str], settings: Settings, send: Callable[[Signal], None]
+    environ: Mapping[str, str], settings: Session, send: Callable[[Signal], None]
 ) -> MainScreen:
     """With the mapping of these variables; `send` hands an order to the agent of now."""
     own = (environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"), settings)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
 from gputop.model.process_metrics import PROCESS
 from gputop.model.text import printable
-from gputop.settings import Settings, keep_settings
+from gputop.settings import Session, keep_settings
 from gputop.tui.inquiry import Inquiry
 from gputop.tui.screens.asking import AskingScreen
 from gputop.tui.screens.columns import ColumnsScreen
@@ -34,7 +35,7 @@ class ViewScreen(AskingScreen):
                 id="view.columns", show=False, group=_GROUP),
     ]  # fmt: skip
 
-    def __init__(self, inquiry: Inquiry, settings: Settings) -> None:
+    def __init__(self, inquiry: Inquiry, settings: Session) -> None:
         super().__init__(inquiry)
         self.settings = settings
 
@@ -62,17 +63,17 @@ class ViewScreen(AskingScreen):
     def _chosen(self, columns: tuple[str, ...] | None) -> None:
         if columns is not None:
             self.query_one(ProcessTable).show_columns(columns)
-            self.keep_settings()
+            self.keep({"processes.columns": columns})
 
-    def keep_settings(self) -> None:
-        """Write columns and order down for the next time."""
-        table, path = self.query_one(ProcessTable), self.settings.path
-        if path is None:
+    def keep(self, chosen: Mapping[str, Any]) -> None:
+        """Write what was chosen down for the next time."""
+        if self.settings.path is None:
             return
         try:
-            keep_settings(path, table.chosen_columns, table.sort_id)
+            keep_settings(self.settings.path, chosen)
         except (OSError, ValueError) as error:
-            table.say_above(printable(f"not kept: {error}", 120))
+            words = printable(f"not kept: {error}", 120)
+            self.query_one(ProcessTable).say_above(words)
 
     def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
         """Its processes alone, and the cursor among them."""

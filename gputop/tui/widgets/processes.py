@@ -12,7 +12,7 @@ from gputop.model.frame import Frame, ProcessKey
 from gputop.model.grouping import Entry, View, unexplained
 from gputop.model.logical_names import LogicalNames
 from gputop.model.process_metrics import COLUMNS, ProcessRow
-from gputop.settings import Settings
+from gputop.settings import Session
 from gputop.tui.widgets.columns import Fitted, cut, heading, row
 from gputop.tui.widgets.lines import Piece, spread
 from gputop.tui.widgets.processcolumns import ProcessColumns
@@ -29,9 +29,12 @@ class ProcessTable(Table[Entry]):
 
     head_lines = 2
 
-    def __init__(self, settings: Settings, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.sort_id, self.descending = settings.sort, not COLUMNS[settings.sort].left
+        self.sort_id, self.descending = (
+            settings.processes.sort,
+            not COLUMNS[settings.processes.sort].left,
+        )
         self.filter = ""
         self.view = View(whose=() if settings.user is None else (settings.user,))
         self.above = ""
@@ -50,7 +53,7 @@ class ProcessTable(Table[Entry]):
         self._unexplained: list[Entry] = []
         self._total = self._fitting = self._longest_user = 0
         self._told = 0  # lines at the end that are no processes
-        self._cells = ProcessColumns(settings.columns, settings.idle_after)
+        self._cells = ProcessColumns(settings.processes.columns, settings.processes.idle_after)
         self._columns: Fitted[Entry] = []
 
     @property
