@@ -227,7 +227,7 @@ def test_the_agent_ends_while_one_waits(
 def test_readonly(argument: str, variable: str | None, here: Machine, log: Path) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     env = {"GPUTOP_READONLY": variable}
-    with running(here, argument, size=(160, 40), env=env) as terminal:
+    with running(here, argument, size=(160, 72), env=env) as terminal:
         terminal.wait_for("train.py")
         assert "read only" in terminal.text
         assert "F9" not in terminal.text
