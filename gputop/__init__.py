@@ -1,6 +1,8 @@
 """gputop: who is on which GPU, and which GPU is cuda:0.
 
     cli.py      the command line; the only place that prints errors and picks exit codes
+    parser.py   the options, and the commands with theirs
+    settings.py defaults, file, environment, flags
     commands/   the sub-commands, a module each
     errors.py   the exception tree
     model/      what a GPU machine is: plain data and pure functions, no I/O

@@ -10,17 +10,10 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from importlib import import_module
-from types import ModuleType
-from typing import NoReturn
 
-from gputop import __version__
-from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, UsageError
+from gputop.parser import command_module, make_parser
 from gputop.settings import (
-    MAX_INTERVAL,
-    MIN_INTERVAL,
-    THEMES,
     Session,
     Settings,
     from_environment,
@@ -30,26 +23,12 @@ from gputop.settings import (
 )
 from gputop.sources.source import Source
 
-_EXAMPLES = """\
-examples:
-  gputop                       watch the GPUs of this machine
-  gputop --demo                try it on an invented machine
-  gputop --once                one look, as text
-  gputop --json | jq '.gpus[] | select(.utilization == 0) | .index'
-  gputop --json --watch -i 5   a line of JSON every 5 seconds
-  CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
-  gputop kill --user me --gpu 2   stop what is mine on GPU 2
-  gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
-
-exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended
-"""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; the exit status."""
     try:
         words = sys.argv[1:] if arguments is None else list(arguments)
-        return _run(_parser(words).parse_args(words))
+        return _run(make_parser(words).parse_args(words))
     except GputopError as error:
         _say(str(error))
         return error.exit_code
@@ -59,75 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line, as for every other error."""
-        raise UsageError(f"{message} (see {self.prog} --help)")
-
-
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="gputop",
-        description="Who is on which GPU, and which GPU is cuda:0.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--once", action="store_true", help="print one look as text, and end")
-    form.add_argument("--json", action="store_true", help="print one look as JSON, and end")
-    parser.add_argument("--watch", action="store_true", help="with --json: a line every interval")
-    parser.add_argument("--demo", action="store_true", help="show an invented machine")
-    parser.add_argument(
-        "-i", "--interval", type=_seconds, metavar="SEC",
-        help=f"seconds between two looks, {MIN_INTERVAL} to {MAX_INTERVAL:.0f} (default: 1)",
-    )  # fmt: skip
-    parser.add_argument("--theme", choices=THEMES, help="colours")
-    parser.add_argument(
-        "--glyphs", choices=("auto", "unicode", "ascii"),
-        help="what bars are drawn with (default: what the locale can show)",
-    )  # fmt: skip
-    parser.add_argument(
-        "-u", "--user", metavar="NAME",
-        help="show the processes of one user at first; 'me' for your own (u shows the others)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--readonly", action="store_true",
-        help="no key signals a process (GPUTOP_READONLY=1 does the same, also for gputop kill)",
-    )  # fmt: skip
-    parser.add_argument("--version", action="version", version=f"gputop {__version__}")
-    commands = parser.add_subparsers(dest="command", title="commands", metavar="")
-    for name, summary in HELP.items():
-        if name in words:
-            _command(name).add_parser(commands)
-        else:
-            commands.add_parser(name, help=summary)
-    agent = commands.add_parser("agent", description="Send frames to a gputop that reads them.")
-    agent.add_argument("--interval", type=_seconds, default=Settings().interval)
-    agent.add_argument("--once", dest="agent_once", action="store_true")
-    return parser
-
-
-def _command(name: str) -> ModuleType:
-    return import_module(f"gputop.commands.{name}")
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not MIN_INTERVAL <= seconds <= MAX_INTERVAL:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}"
-        )
-    return seconds
-
-
 def _run(options: argparse.Namespace) -> int:
     if options.command == "agent":
         return _agent(options)
     if options.command is not None:
-        status: int = _command(options.command).run(options)
+        status: int = command_module(options.command).run(options)
         return status
     if options.watch and not options.json:
         raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
@@ -187,7 +102,12 @@ def _screen(options: argparse.Namespace) -> int:
     with _source(options, session.interval) as source:  # the agent starts before Textual's import
         from gputop.tui.app import run
 
-        return run(source, session)
+        status, frame = run(source, session)
+    if session.print_last and frame is not None and frame.problem is None:
+        from gputop.export.table import table
+
+        _write(table(frame))
+    return status
 
 
 def _session(options: argparse.Namespace) -> Session:
@@ -202,7 +122,7 @@ def _session(options: argparse.Namespace) -> Session:
         settings, broken = Settings(), True
     settings = from_environment(settings, os.environ)
     flags = {name: getattr(options, name) for name in ("interval", "theme", "glyphs", "user")}
-    flags["readonly"] = options.readonly or None
+    flags.update({name: getattr(options, name) or None for name in ("readonly", "print_last")})
     flags = {name: value for name, value in flags.items() if value is not None}
     fields = {**{name: getattr(settings, name) for name in Settings.__struct_fields__}, **flags}
     fields["user"] = user_named(fields["user"], options.demo)

@@ -83,6 +83,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(description="columns, order, panes and theme chosen on the screen are written here"),
     ] = True
+    print_last: Annotated[
+        bool, Meta(description="the last look is printed as text when the screen is left")
+    ] = False
     panes: Annotated[tuple[Pane, ...], Meta(description="the panes that are shown at first")] = (
         PANES
     )

@@ -26,6 +26,16 @@ from gputop.model.text import short_name
 from gputop.settings import MIN_INTERVAL
 from gputop.sources.local import LocalSource
 
+_EPILOG = """\
+examples:
+  CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py     two GPUs that nobody uses
+  gputop free --min-free 20GiB --shared    one with so much free, others may be on it
+  gputop free -n 4 --same-model --wait 2h  wait for four of a kind
+  eval "$(gputop free --format export)"    for all that this shell starts
+
+exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty
+CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be read
+"""
 _LOOKS = 5
 """Frames in a window."""
 _PATIENCE = 5.0
@@ -58,10 +68,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "free",
         help=HELP["free"],
-        description="Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them:"
-        " CUDA_VISIBLE_DEVICES=$(gputop free -n 2 --min-free 20GiB) python train.py",
-        epilog="exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty"
-        " CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be read",
+        description="Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")

@@ -164,6 +164,11 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
         self.close_source()
         self.exit()
 
+    @property
+    def last_frame(self) -> Frame | None:
+        """The one that is shown."""
+        return self._frame
+
     def close_source(self) -> None:
         """End the source of now, which need not be the one that the app began with."""
         self._source.close()
@@ -258,8 +263,8 @@ def _theme(name: str) -> str:
     return name
 
 
-def run(source: Source, settings: Session) -> int:
-    """Show the frames of `source` until the user has seen enough; the exit status.
+def run(source: Source, settings: Session) -> tuple[int, Frame | None]:
+    """Show the frames of `source` until the user has seen enough; exit status and last frame.
 
     GputopError for an error of ours, when the terminal is as it was.
     """
@@ -274,4 +279,4 @@ def run(source: Source, settings: Session) -> int:
         app.close_source()
     if app.crash is not None:
         raise GputopError(app.crash)
-    return status
+    return status, app.last_frame

@@ -1,0 +1,136 @@
+"""The options, and the commands with theirs."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import Any, NoReturn
+
+from gputop import __version__
+from gputop.commands import HELP
+from gputop.errors import UsageError
+from gputop.settings import MAX_INTERVAL, MIN_INTERVAL, THEMES, Settings
+
+_LIBRARIES = ("textual", "nvidia-ml-py", "psutil", "msgspec")
+
+_EXAMPLES = """\
+examples:
+  gputop                       watch the GPUs of this machine
+  gputop --demo                try it on an invented machine
+  gputop --once                one look, as text
+  gputop --json | jq '.gpus[] | select(.utilization == 0) | .index'
+  gputop --json --watch -i 5   a line of JSON every 5 seconds
+  CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
+  gputop kill --user me --gpu 2   stop what is mine on GPU 2
+  gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
+
+exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended
+"""
+
+
+def command_module(name: str) -> ModuleType:
+    """What does the work of a command."""
+    return import_module(f"gputop.commands.{name}")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, as for every other error."""
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command lines that have these words; of all, if every command is named.
+
+    A command is imported where it is named alone: the others need not wait for it.
+    """
+    parser = _Parser(
+        prog="gputop",
+        description="Who is on which GPU, and which GPU is cuda:0.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--once", action="store_true", help="print one look as text, and end")
+    form.add_argument("--json", action="store_true", help="print one look as JSON, and end")
+    parser.add_argument("--watch", action="store_true", help="with --json: a line every interval")
+    parser.add_argument("--demo", action="store_true", help="show an invented machine")
+    parser.add_argument(
+        "-i", "--interval", type=_seconds, metavar="SEC",
+        help=f"seconds between two looks, {MIN_INTERVAL} to {MAX_INTERVAL:.0f} (default: 1)",
+    )  # fmt: skip
+    parser.add_argument("--theme", choices=THEMES, help="colours")
+    parser.add_argument(
+        "--glyphs", choices=("auto", "unicode", "ascii"),
+        help="what bars are drawn with (default: what the locale can show)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-u", "--user", metavar="NAME",
+        help="show the processes of one user at first; 'me' for your own (u shows the others)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--readonly", action="store_true",
+        help="no key signals a process (GPUTOP_READONLY=1 does the same, also for gputop kill)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--print-last", action="store_true", help="print the last look as text when leaving"
+    )
+    parser.add_argument(
+        "--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),
+        help="print what makes a shell complete gputop's options, and end",
+    )  # fmt: skip
+    parser.add_argument("--version", action=_Version, help="print the versions, and end")
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="")
+    for name, summary in HELP.items():
+        if name in words:
+            command_module(name).add_parser(commands)
+        else:
+            commands.add_parser(name, help=summary)
+    agent = commands.add_parser("agent", description="Send frames to a gputop that reads them.")
+    agent.add_argument("--interval", type=_seconds, default=Settings().interval)
+    agent.add_argument("--once", dest="agent_once", action="store_true")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not MIN_INTERVAL <= seconds <= MAX_INTERVAL:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}"
+        )
+    return seconds
+
+
+class _Version(argparse.Action):
+    """gputop's, Python's and those of the libraries that it stands on."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(nargs=0, default=argparse.SUPPRESS, **named)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
+        words = ", ".join([f"Python {platform.python_version()}", *libraries])
+        parser._print_message(f"gputop {__version__} ({words})\n", sys.stdout)
+        parser.exit()
+
+
+class _Completion(argparse.Action):
+    def __call__(
+        self, parser: argparse.ArgumentParser, _namespace: Any, shell: Any, _option: Any = None
+    ) -> None:
+        import shtab
+
+        parser._print_message(shtab.complete(whole_parser(), shell=shell) + "\n", sys.stdout)
+        parser.exit()
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """With all commands, for what documents them."""
+    return make_parser(tuple(HELP))
