@@ -1,8 +1,10 @@
 """gputop: who is on which GPU, and which GPU is cuda:0.
 
+    __main__.py starts the agent before anything is imported, then the command line
     cli.py      the command line; the only place that prints errors and picks exit codes
     parser.py   the options, and the commands with theirs
     settings.py defaults, file, environment, flags
+    firstlook.py  the first frame, painted while the screen is still being loaded
     commands/   the sub-commands, a module each
     errors.py   the exception tree
     model/      what a GPU machine is: plain data and pure functions, no I/O

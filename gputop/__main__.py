@@ -12,7 +12,16 @@ if not __package__:
     sys.path[:] = [path for path in sys.path if path != here]
     sys.path.append(os.path.dirname(here))
 
-from gputop.cli import main
+from gputop.sources.child import start_early
+
+
+def main() -> int:
+    """The command line; the exit status."""
+    start_early(sys.argv[1:])
+    from gputop.cli import main as command_line
+
+    return command_line()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -98,11 +98,17 @@ def _once(options: argparse.Namespace) -> int:
 
 
 def _screen(options: argparse.Namespace) -> int:
+    from gputop.firstlook import FirstLook
+
     session = _session(options)
     with _source(options, session.interval) as source:  # the agent starts before Textual's import
-        from gputop.tui.app import run
+        look = FirstLook(source)
+        try:
+            from gputop.tui.app import run
 
-        status, frame = run(source, session)
+            status, frame = run(look, session, look.hand_over)
+        finally:
+            look.leave()
     if session.print_last and frame is not None and frame.problem is None:
         from gputop.export.table import table
 

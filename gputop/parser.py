@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -115,6 +114,9 @@ class _Version(argparse.Action):
         super().__init__(nargs=0, default=argparse.SUPPRESS, **named)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        import platform
+        from importlib import metadata
+
         libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
         words = ", ".join([f"Python {platform.python_version()}", *libraries])
         parser._print_message(f"gputop {__version__} ({words})\n", sys.stdout)

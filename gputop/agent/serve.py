@@ -12,12 +12,10 @@ import signal
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.agent.collector import Collector
-from gputop.agent.detail import Details
-from gputop.agent.probe import Questions
-from gputop.agent.signals import Signals
 from gputop.model.frame import SCHEMA
 from gputop.model.protocol import (
     Detail,
@@ -35,6 +33,13 @@ from gputop.model.protocol import (
     encode,
 )
 
+if TYPE_CHECKING:
+    from gputop.agent.detail import Details
+    from gputop.agent.probe import Questions
+    from gputop.agent.signals import Signals
+
+    _Takers = tuple[Signals, Details]
+
 _SHARE_OF_INTERVAL = 0.8
 _LEAST_PATIENCE = 0.25
 _MOST_PATIENCE = 2.0
@@ -46,21 +51,27 @@ _SOON = 2.0
 def serve(interval: float) -> None:
     """Send frames until told to stop; does not return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to answer
-    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-    signals = Signals(changed=lambda: requests.put(Refresh()))
-    questions = Questions(answered=lambda: requests.put(Refresh()))
-    schedule = _Schedule(requests, questions, interval)
-    details = Details(answered=schedule.hurry)
-    listener = threading.Thread(target=_listen, args=(requests, signals, details), name="requests")
-    listener.daemon = True
-    listener.start()
     _send(Hello(schema=SCHEMA, version=__version__))
     collector = Collector()
+    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+    schedule = _Schedule(requests, interval)
+    takers: queue.SimpleQueue[_Takers] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, takers), name="requests", daemon=True).start()
+    _send(collector.collect(schedule.interval, schedule.patience))
+    # What answers is loaded after the first frame, for which somebody waits.
+    from gputop.agent.detail import Details
+    from gputop.agent.probe import Questions
+    from gputop.agent.signals import Signals
+
+    signals = Signals(changed=lambda: requests.put(Refresh()))
+    schedule.questions = questions = Questions(answered=lambda: requests.put(Refresh()))
+    details = Details(answered=schedule.hurry)
+    takers.put((signals, details))
     while True:
+        schedule.wait()
         frame = collector.collect(schedule.interval, schedule.patience)
         frame = signals.with_verdicts(questions.with_answers(frame))
         _send(details.with_answers(frame))
-        schedule.wait()
 
 
 def serve_once() -> None:
@@ -73,12 +84,10 @@ def serve_once() -> None:
 class _Schedule:
     """When the next frame is due. Cycles keep their beat; one that took too long skips beats."""
 
-    def __init__(
-        self, requests: queue.SimpleQueue[Request], questions: Questions, interval: float
-    ) -> None:
+    def __init__(self, requests: queue.SimpleQueue[Request], interval: float) -> None:
         self.interval = interval
+        self.questions: Questions | None = None
         self._requests = requests
-        self._questions = questions
         self._due = time.monotonic()
         self._paused = False
 
@@ -116,22 +125,25 @@ class _Schedule:
         elif isinstance(request, Pause):
             self._paused = request.paused
             return not self._paused
-        elif isinstance(request, Probe):
-            self._questions.ask(request.value, request.order)
+        elif isinstance(request, Probe) and self.questions is not None:
+            self.questions.ask(request.value, request.order)
         return isinstance(request, Refresh)
 
 
-def _listen(requests: queue.SimpleQueue[Request], signals: Signals, details: Details) -> None:
+def _listen(requests: queue.SimpleQueue[Request], takers: queue.SimpleQueue[_Takers]) -> None:
     """Requests of standard input, until it ends and the agent with it.
 
     Signals and details do not wait for the frame that is being made.
     """
+    taker: _Takers | None = None
     for line in sys.stdin.buffer if sys.stdin else ():
         request = decode_request(line)
-        if isinstance(request, Signal):
-            signals.take(request)
-        elif isinstance(request, Detail | Stack):
-            details.take(request)
+        if isinstance(request, Signal | Detail | Stack):
+            signals, details = taker = taker or takers.get()
+            if isinstance(request, Signal):
+                signals.take(request)
+            else:
+                details.take(request)
         elif request is not None:
             requests.put(request)
     os._exit(0)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
-import gputop
 from gputop.errors import SourceError
 from gputop.model.frame import Frame
-from gputop.model.protocol import Request, decode_frame, decode_hello, encode
+from gputop.model.protocol import Request, SetInterval, decode_frame, decode_hello, encode
 from gputop.model.text import printable
-
-_MAIN = Path(gputop.__file__).with_name("__main__.py")
+from gputop.sources.child import INTERVAL, start, take_early
 
 
 class LocalSource:
@@ -25,17 +20,13 @@ class LocalSource:
     """
 
     def __init__(self, interval: float | None = 1.0) -> None:
-        arguments = ["--once"] if interval is None else ["--interval", str(interval)]
         self._once = interval is None
         self._closed = False
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the source
-        self._agent = subprocess.Popen(
-            [sys.executable, str(_MAIN), "agent", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,  # the terminal's signals are for the screen
-        )
+        early = None if interval is None else take_early()
+        arguments = ["--once"] if interval is None else ["--interval", str(interval)]
+        self._agent, self._errors = early or start(*arguments)
+        if early and interval is not None and interval != INTERVAL:
+            self.request(SetInterval(interval))
 
     def frames(self) -> Iterator[Frame]:
         """Frames until `close`; SourceError when the agent ends unasked."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -263,8 +264,12 @@ def _theme(name: str) -> str:
     return name
 
 
-def run(source: Source, settings: Session) -> tuple[int, Frame | None]:
+def run(
+    source: Source, settings: Session, taking_over: Callable[[], None]
+) -> tuple[int, Frame | None]:
     """Show the frames of `source` until the user has seen enough; exit status and last frame.
+
+    `taking_over` is called when the terminal is about to be drawn on.
 
     GputopError for an error of ours, when the terminal is as it was.
     """
@@ -272,6 +277,7 @@ def run(source: Source, settings: Session) -> tuple[int, Frame | None]:
     encoding = getattr(sys.__stderr__, "encoding", None)
     Lines.glyphs = glyphs.choose(terminal.initial_environ(), encoding, override)
     app = GputopApp(source, settings)
+    app.taking_over = taking_over
     app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
     try:
         status = manners.run(app)

@@ -20,7 +20,7 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TextIO, cast
 
@@ -68,6 +68,8 @@ class TerminalApp(App[ReturnType]):
 
     encoding: str | None = None
     """Of what is sent; None: of stderr. Characters that it has not are sent as `?`."""
+    taking_over: Callable[[], None] | None = None
+    """Called before the terminal is drawn on."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         # A screen makes its compositor when it is made, and an app may make screens at once. Of
@@ -206,6 +208,8 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         if self._output is not None:
             self._output.revive()
+        if isinstance(self._app, TerminalApp) and self._app.taking_over is not None:
+            self._app.taking_over()
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._listen()
 

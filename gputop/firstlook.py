@@ -1,0 +1,143 @@
+"""The first frame, painted plainly while the screen is still being loaded.
+
+To import Textual and lay a screen out takes longer than the agent needs for its first frame.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import signal
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+from gputop.errors import SourceError
+from gputop.model.frame import Frame
+from gputop.model.gpu import Gpu
+from gputop.model.gpu_metrics import GPU
+from gputop.model.protocol import Request
+from gputop.model.summary import users
+from gputop.sources.source import Source
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
+_LEAVE = "\x1b[?1049l\x1b[?25h"
+_PATIENCE = 0.25
+"""Seconds that a terminal has to take the picture."""
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class FirstLook:
+    """A source on a terminal that nobody draws on yet.
+
+    `hand_over` leaves the terminal to the screen as it was, but for the picture; `leave` takes that
+    away if no screen came.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._taken: queue.SimpleQueue[Frame | SourceError | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._over = self._painted = False
+        self._modes = termios.tcgetattr(0)
+        quiet = list(self._modes)
+        quiet[3] &= ~(
+            termios.ECHO | termios.ICANON
+        )  # keys are for the screen, which will read them
+        termios.tcsetattr(0, termios.TCSANOW, quiet)
+        self._handlers = {number: signal.signal(number, _end) for number in _ENDING}
+        threading.Thread(target=self._read, name="first look", daemon=True).start()
+
+    def frames(self) -> Iterator[Frame]:
+        """As of the source, the first one included."""
+        while (taken := self._taken.get()) is not None:
+            if isinstance(taken, SourceError):
+                raise taken
+            yield taken
+
+    def request(self, request: Request) -> None:
+        """Ask the source."""
+        self._source.request(request)
+
+    def close(self) -> None:
+        """End the source."""
+        self._source.close()
+
+    def hand_over(self) -> None:
+        """Somebody else draws from now on."""
+        self._finish(leave=False)
+
+    def leave(self) -> None:
+        """Back to what was on the terminal before, if nobody took it over."""
+        self._finish(leave=True)
+
+    def _finish(self, leave: bool) -> None:
+        """Once. A terminal that takes no output keeps the painter in a write, and the lock."""
+        if self._over:
+            return
+        locked = self._lock.acquire(timeout=_PATIENCE)
+        self._over = True
+        if locked:
+            if leave and self._painted:
+                _write(_LEAVE)
+            self._lock.release()
+        self._put_back()
+
+    def _put_back(self) -> None:
+        termios.tcsetattr(0, termios.TCSANOW, self._modes)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _read(self) -> None:
+        try:
+            for frame in self._source.frames():
+                self._paint(frame)
+                self._taken.put(frame)
+        except SourceError as error:
+            self._taken.put(error)
+        else:
+            self._taken.put(None)
+
+    def _paint(self, frame: Frame) -> None:
+        with self._lock:
+            if not self._over and not self._painted and frame.problem is None:
+                self._painted = True
+                _write(_ENTER + picture(frame, *shutil.get_terminal_size()))
+
+
+def picture(frame: Frame, width: int, height: int) -> str:
+    """A line a GPU in ASCII, within the size; lines end as a raw terminal wants it."""
+    lines = [
+        f" gputop  {frame.host.name}  driver {frame.driver_version}  CUDA {frame.cuda_version}"
+    ]
+    lines += [_line(frame, gpu) for gpu in frame.gpus]
+    shown = (line.encode("ascii", "replace").decode()[:width] for line in lines[: height - 1])
+    return "\r\n".join(shown)
+
+
+def _line(frame: Frame, gpu: Gpu) -> str:
+    def text(id_: str) -> str:
+        return GPU[id_].text(gpu)
+
+    who = gpu.error or " ".join(users(frame, gpu))
+    memory = f"{text('memory_used')}/{text('memory_total')}"
+    return (
+        f"{gpu.index:>4} {text('name'):<10} {memory:>12} {text('utilization'):>4}%"
+        f" {text('temperature'):>4}C {text('power'):>5}W  {who}"
+    )
+
+
+def _write(text: str) -> None:
+    """Onto the terminal that Textual draws on too; one that is gone is found out later."""
+    try:
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode("ascii"))
+    except OSError:
+        return
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)

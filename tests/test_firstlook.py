@@ -1,0 +1,102 @@
+"""The first frame, painted while the screen is still being loaded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from gputop.firstlook import picture
+from tests.builders import frame, gpu, process
+from tests.conftest import MachineFactory
+from tests.terminal import Terminal
+
+GPUTOP = [sys.executable, "-m", "gputop"]
+ROOT = Path(__file__).parent.parent
+
+SLOW_TEXTUAL = """
+import sys
+open({gate!r}).read()  # until somebody opens the gate
+sys.path.remove({here!r})
+del sys.modules["textual"]
+import textual
+sys.modules["textual"] = textual
+"""
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A Textual whose import waits until this FIFO is written to."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    package = tmp_path / "slow" / "textual"
+    package.mkdir(parents=True)
+    text = SLOW_TEXTUAL.format(gate=str(gate), here=str(package.parent))
+    (package / "__init__.py").write_text(text)
+    return gate
+
+
+def slow(gate: Path) -> dict[str, str]:
+    return {"PYTHONPATH": f"{gate.parent / 'slow'}:{ROOT}"}
+
+
+def test_gpus_are_there_before_the_screen_is_loaded(gate: Path, machine: MachineFactory) -> None:
+    env = {**machine("h200x8").env, **slow(gate)}
+    with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:
+        terminal.wait_for(" 7 H200")
+        assert "train.py" not in terminal.text
+        terminal.send(b"xx")  # of no meaning, and not echoed
+        gate.write_text("open")
+        terminal.wait_for("train.py")
+        assert "xx" not in terminal.text
+        assert b"\r\nxx" not in terminal.raw
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
+        assert termios.tcgetattr(terminal._master) == terminal.initial_modes
+
+
+def test_keys_of_that_time_are_not_lost(gate: Path, machine: MachineFactory) -> None:
+    env = {**machine("h200x8").env, **slow(gate)}
+    with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:
+        terminal.wait_for(" 7 H200")
+        terminal.send(b"q")
+        gate.write_text("open")
+        assert terminal.exit_code() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_at_that_time(number: signal.Signals, gate: Path, machine: MachineFactory) -> None:
+    env = {**machine("h200x8").env, **slow(gate)}
+    with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:
+        terminal.wait_for(" 7 H200")
+        terminal.process.send_signal(number)
+        assert terminal.exit_code() == 128 + number
+        assert bytes(terminal.raw).endswith(b"\x1b[?1049l\x1b[?25h")
+        assert termios.tcgetattr(terminal._master) == terminal.initial_modes
+
+
+def test_without_a_driver_nothing_is_painted(gate: Path, machine: MachineFactory) -> None:
+    env = {**machine("no-driver").env, **slow(gate)}
+    with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:
+        gate.write_text("open")
+        terminal.wait_for("driver is not loaded")
+        assert b"driver None" not in terminal.raw
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
+
+
+def test_the_picture_fits_and_is_harmless() -> None:
+    gpus = [gpu(0, name="NVIDIA é" + "x" * 99, memory_used=None), gpu(1, error="GPU is lost")]
+    gpus += [gpu(index) for index in range(2, 40)]
+    shown = frame(gpus, [process(100, user="ali\u202ece")])
+    text = picture(shown, 60, 20)
+    lines = text.split("\r\n")
+    assert len(lines) == 19
+    assert max(map(len, lines)) <= 60
+    assert text.replace("\r\n", "").isascii()
+    assert text.replace("\r\n", "").isprintable()
+    assert "GPU is lost" in lines[2]
