@@ -134,7 +134,7 @@ class Collector:
         facts = self._processes.read(pids, patience)
         if settle and facts:
             time.sleep(_SETTLE)
-            facts = self._processes.read(pids, patience)
+            facts = self._processes.read(pids, patience, every=True)
         survey = self._survey(told, facts, patience if settle else _SURVEY_PATIENCE)
         if settle and any(place.container for place in survey.places.values()):
             self._surveyor.settle(_NAMES_PATIENCE)

@@ -1,9 +1,9 @@
 """Facts of a process from /proc, cached by (pid, start time).
 
-`/proc/PID/stat` is read every tick, by hand: psutil needs ten times as long; `/proc/PID/io` in
-turns, where there are many. The owner and the
-command line are read at first sight, when the process renames itself, and now and then: what it
-executes next may have the same name, and only the beginning of a new title is one.
+`/proc/PID/stat` is read every tick, by hand: psutil needs ten times as long. Of very many processes
+each is read in its turn; `/proc/PID/io` more seldom. The owner and the command line are read at
+first sight, when the process renames itself, and now and then: what it executes next may have the
+same name, and only the beginning of a new title is one.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _FIELDS = 22
 """Of /proc/PID/stat, from the state to the resident set."""
 _LOOK_AGAIN = 20
 """Ticks between two looks at the command line of a process that kept its name."""
+_STAT_READS = 256
+"""Processes that are looked at in a tick; of more, each in its turn."""
 _IO_READS = 20
 """Processes whose I/O is read in a tick; of more, each in its turn."""
 _NAME_PATIENCE = 0.05
@@ -108,15 +110,19 @@ class Processes:
         self._known: dict[int, _Known] = {}
         self._users = UserNames()
         self._wanted: frozenset[int] = frozenset()
+        self._every = False
+        self._facts: dict[int, ProcessFacts] = {}
         self._tick = 0
-        self._turns = 1
+        self._turns = self._io_turns = 1
         self._worker = Worker("processes", self._read)
 
-    def read(self, pids: Iterable[int], patience: float) -> dict[int, ProcessFacts]:
+    def read(
+        self, pids: Iterable[int], patience: float, every: bool = False
+    ) -> dict[int, ProcessFacts]:
         """The facts of those `pids` that exist here, after at most `patience` seconds; those of
-        the time before if it takes longer."""
+        the time before if it takes longer. With `every` no one waits for a turn."""
         if not self._worker.busy:
-            self._wanted = frozenset(pids)
+            self._wanted, self._every = frozenset(pids), every
             self._worker.ask()
         self._worker.wait(time.monotonic() + patience)
         return self._worker.latest or {}
@@ -124,37 +130,43 @@ class Processes:
     def _read(self) -> dict[int, ProcessFacts]:
         """In the thread. Who is not wanted any more is forgotten."""
         self._tick += 1
-        self._turns = 1 + (len(self._wanted) - 1) // _IO_READS
-        stats = {pid: stat for pid in self._wanted if (stat := read_stat(pid)) is not None}
-        self._known = {
-            pid: self._update(pid, name, fields) for pid, (name, fields) in stats.items()
+        self._turns = 1 if self._every else 1 + len(self._wanted) // _STAT_READS
+        self._io_turns = 1 + len(self._wanted) // (_IO_READS * self._turns)
+        known, facts = self._known, self._facts
+        looked: dict[int, list[bytes]] = {}
+        self._known = {}
+        for pid in self._wanted:
+            if pid in known and (self._tick + pid) % self._turns:
+                self._known[pid] = known[pid]
+            elif (stat := read_stat(pid)) is not None:
+                self._known[pid] = self._update(pid, known.get(pid), *stat)
+                looked[pid] = stat[1]
+        self._users.prepare(one.uid for one in self._known.values() if one.uid is not None)
+        self._facts = {
+            pid: self._told(one, looked[pid]) if pid in looked else facts[pid]
+            for pid, one in self._known.items()
+            if not one.elsewhere
         }
-        self._users.prepare(known.uid for known in self._known.values() if known.uid is not None)
-        return {
-            pid: self._facts(known, stats[pid][1])
-            for pid, known in self._known.items()
-            if not known.elsewhere
-        }
+        return self._facts
 
-    def _update(self, pid: int, name: bytes, fields: list[bytes]) -> _Known:
+    def _update(self, pid: int, known: _Known | None, name: bytes, fields: list[bytes]) -> _Known:
         start_ticks = int(fields[19])
         cpu_ticks = int(fields[11]) + int(fields[12])
         now = time.monotonic()
-        known = self._known.get(pid)
         if known is None or known.start_ticks != start_ticks:
             known = _Known(start_ticks, name, real_uid(pid), command_line(pid), cpu_ticks, now)
             known.elsewhere = _is_elsewhere(pid)
         elif (
             known.command is None  # seen while it began to execute
             or known.name != name
-            or (self._tick + pid) % _LOOK_AGAIN == 0
+            or (self._tick + pid) // self._turns % _LOOK_AGAIN == 0
         ):
             known.name, known.uid = name, real_uid(pid)
             known.command = command_line(pid) or known.command  # a zombie keeps what it was
         if now - known.seen >= 1 / _TICK:
             known.cpu = (cpu_ticks - known.cpu_ticks) / _TICK / (now - known.seen)
             known.cpu_ticks, known.seen = cpu_ticks, now
-        if known.io is not None and (self._tick + pid) % self._turns == 0:
+        if known.io is not None and (self._tick + pid) // self._turns % self._io_turns == 0:
             self._read_io(pid, known, now)
         return known
 
@@ -169,7 +181,7 @@ class Processes:
             known.io_rates = round(read / seconds, 1), round(written / seconds, 1)
         known.io_seen = now
 
-    def _facts(self, known: _Known, fields: list[bytes]) -> ProcessFacts:
+    def _told(self, known: _Known, fields: list[bytes]) -> ProcessFacts:
         return ProcessFacts(
             start_time=started(known.start_ticks),
             user=None if known.uid is None else self._users.name(known.uid),

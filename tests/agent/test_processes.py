@@ -267,3 +267,21 @@ def test_a_process_that_the_agent_may_not_look_into(here: Machine) -> None:
     assert told["user"] == psutil.Process(1).username()
     assert told["command"]
     assert told["parent"] == 0
+
+
+def test_very_many_are_looked_at_in_turn(machine: MachineFactory) -> None:
+    """All at first sight, and each again within a few ticks."""
+    crowd = {"command": ["python", "worker-{n}.py"], "count": 600, "on": {"used": 1}}
+    here = machine({"gpu": {"uuid": "GPU-0"}, "processes": {"crowd": crowd}})
+    stopped = here.pids["crowd-7"]
+    with Agent(here, interval=60) as agent:
+        first = agent.line()["processes"]
+        assert {one["command"] for one in first} == {f"python worker-{n}.py" for n in range(600)}
+        os.kill(stopped, signal.SIGSTOP)
+        states = []
+        for _ in range(3):
+            told = {one["pid"]: one for one in agent.refresh()["processes"]}
+            assert len(told) == 600
+            states.append(told[stopped]["state"])
+        assert states[-1] == "T"
+        assert sum(one["cpu"] is not None for one in told.values()) == 600
