@@ -131,7 +131,7 @@ def test_cpu_is_known_from_the_second_frame_on(here: Machine) -> None:
     assert [process["cpu"] for process in first["processes"]] == [None, None]
     cpu = {process["pid"]: process["cpu"] for process in second["processes"]}
     assert cpu[pids[0]] == pytest.approx(share, abs=0.2)
-    assert cpu[pids[0]] > 0.3
+    assert cpu[pids[0]] > 0.05
     assert cpu[pids[1]] < 0.1
     state = {process["pid"]: process["state"] for process in second["processes"]}
     assert state == {pids[0]: "R", pids[1]: "S"}

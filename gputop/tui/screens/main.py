@@ -141,10 +141,6 @@ class MainScreen(PanesScreen):
         if self._frame is not None:
             self.show_answer()
 
-    def on_table_scrolled(self) -> None:
-        """Say so where not all GPUs are in sight."""
-        self.query_one(ProcessTable).say_above(self.query_one(GpuPane).hidden)
-
     def on_resize(self) -> None:
         """Another size: other shares."""
         self._lay_out()

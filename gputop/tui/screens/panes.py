@@ -49,6 +49,7 @@ class PanesScreen(ViewScreen):
         self._panes = panes
         self._lay_out()
         self._show_panes()
+        self.on_table_scrolled()
         if self.focused is None or not self.focused.display:
             self.set_focus(self.query_one(ProcessTable if self._has("processes") else GpuPane))
         self.keep({"panes": panes})
@@ -58,6 +59,11 @@ class PanesScreen(ViewScreen):
 
     def _show_panes(self) -> None:
         raise NotImplementedError
+
+    def on_table_scrolled(self) -> None:
+        """Say so where not all GPUs are in sight."""
+        hidden = self.query_one(GpuPane).hidden if self._has("gpus") else ""
+        self.query_one(ProcessTable).say_above(hidden)
 
     @property
     def _count(self) -> int:
@@ -91,6 +97,6 @@ class PanesScreen(ViewScreen):
         pane.display, table.display = self._has("gpus"), self._has("processes")
         processes = min(_WANTED_PROCESSES, max(1, height // 3)) + 2 if table.display else 0
         room = max(1, height - 2 - mapping_lines - processes)
-        pane.styles.height = min(count + pane.head_lines, room)
+        pane.styles.height = min(count + pane.head_lines, room) if table.display else room
         if self._frame is not None and mapping.display:
             mapping.show_answer()
