@@ -128,6 +128,8 @@ MULTIPROCESSORS = {
     "NVIDIA GeForce RTX 3090": 82,
     "NVIDIA GeForce RTX 4080 SUPER": 80,
     "NVIDIA GeForce RTX 4090": 128,
+    "NVIDIA L40S": 142,
+    "NVIDIA GB10": 48,
 }
 """As NVIDIA's data sheets have them."""
 

@@ -134,6 +134,16 @@ def test_nothing_is_supported(machine: MachineFactory) -> None:
     assert {gpu[name] for gpu in gpus for name in shown} == {"-"}
 
 
+@pytest.mark.parametrize(
+    ("scenario", "reason"),
+    [("gb10", "unified memory: the GPU uses the machine's RAM, "), ("vgpu", "vGPU: a share of ")],
+)
+def test_what_is_not_told_has_a_reason(scenario: str, reason: str, machine: MachineFactory) -> None:
+    text = look(machine({"base": scenario, "gpus": 2}))
+    [line] = [line for line in text.splitlines() if line.startswith("GPU 0,1: ")]
+    assert line.startswith(f"GPU 0,1: {reason}")
+
+
 def test_hostile_command_lines(machine: MachineFactory) -> None:
     here = machine("hostile")
     done = subprocess.run(ONCE, env=here.env, capture_output=True, check=True, timeout=30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -39,7 +40,14 @@ class HostFacts:
             memory_total=memory.total,
             memory_used=memory.total - memory.available,
             nested=self.nested,
+            wsl=is_wsl(),
         )
+
+
+@cache
+def is_wsl(version: Path = Path("/proc/version")) -> bool:
+    """Whether this is the Windows Subsystem for Linux, by the name of its kernel."""
+    return "microsoft" in (_read(version) or "").lower()
 
 
 def nvidia_cards(sys: Path = Path("/sys")) -> tuple[PciCard, ...]:

@@ -10,6 +10,7 @@ from gputop.model import query
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.gpu_metrics import GPU
+from gputop.model.limits import limits
 from gputop.model.process_metrics import MORE, PROCESS, ProcessRow
 from gputop.model.summary import free_gpus, users
 from gputop.model.text import MIB, MISSING
@@ -49,7 +50,7 @@ _WHERE_KNOWN = ("idle_for", "container", "pod", "job")
 
 def table(frame: Frame) -> str:
     """The whole frame as text, as wide as it needs to be, with a line end."""
-    parts = [_heading(frame), _gpu_table(frame.gpus), _unexplained_table(frame)]
+    parts = [_heading(frame), _gpu_table(frame.gpus), _limits(frame), _unexplained_table(frame)]
     return "\n\n".join([*filter(None, parts), _process_table(frame)]) + "\n"
 
 
@@ -80,6 +81,15 @@ def _state(gpu: Gpu) -> str:
     if gpu.stale_for is not None:
         return f"no answer for {GPU['stale_for'].text(gpu)}"
     return gpu.error or "ok"
+
+
+def _limits(frame: Frame) -> str:
+    """What the driver does not tell, and why: each sentence once, with its GPUs."""
+    where: dict[str, list[str]] = {}
+    for gpu in frame.gpus:
+        for sentence in limits(frame, gpu):
+            where.setdefault(sentence, []).append(str(gpu.index))
+    return "\n".join(f"GPU {','.join(gpus)}: {sentence}" for sentence, gpus in where.items())
 
 
 def _unexplained_table(frame: Frame) -> str:

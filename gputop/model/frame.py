@@ -53,6 +53,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     cpu_count: int | None = None
     memory_total: int | None = None
     memory_used: int | None = None
+    wsl: bool = False
+    """Windows runs the driver: see `model.limits` for what it does not tell."""
     nested: bool = False
     """gputop runs in a PID namespace below the first, as in a container: the driver's PIDs are not
     those of this /proc."""

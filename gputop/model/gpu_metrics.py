@@ -77,6 +77,7 @@ SECTIONS: dict[str, tuple[Metric[Gpu], ...]] = {
         _gpu("identity.vbios", "VBIOS", "", str, "version of the card's firmware"),
         _gpu("identity.architecture", "ARCH", "", str, "generation of the chip"),
         _gpu("identity.compute_capability", "CC", "", str, "compute capability"),
+        _gpu("identity.virtualization", "VIRTUAL", "", str, "how a virtual machine got the card"),
         _gpu("cores", "CORES", "", str, "CUDA cores"),
         _gpu("sm", "SM", "", str, "streaming multiprocessors"),
     ),

@@ -19,6 +19,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """As `Hopper`."""
     compute_capability: str | None = None
     """As `9.0`."""
+    virtualization: str | None = None
+    """`none`, `passthrough`, `vgpu` (this is a virtual machine's share), `host_vgpu`, ..."""
 
 
 class Bar1(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +70,17 @@ class Thermal(msgspec.Struct, frozen=True, kw_only=True):
     slowdown: float | None = None
     """The fixed threshold; None where the card has none, as Hopper."""
     shutdown: float | None = None
+
+
+THROTTLE_REASONS: dict[str, tuple[str, str]] = {
+    "hw_thermal_slowdown": ("H", "too hot: the hardware halves the clocks or more"),
+    "hw_power_brake_slowdown": ("B", "power brake: the machine's supply asks for less"),
+    "hw_slowdown": ("S", "the hardware halves the clocks or more: heat, or the supply"),
+    "sw_thermal_slowdown": ("T", "warm: the driver lowers the clocks"),
+    "sw_power_cap": ("P", "the power limit is reached"),
+    "sync_boost": ("Y", "waits for the slowest GPU of its sync boost group"),
+}
+"""By nvidia-smi's name, the letter and the words for it; what costs most comes first."""
 
 
 class Throttle(msgspec.Struct, frozen=True, kw_only=True):

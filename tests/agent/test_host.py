@@ -1,11 +1,21 @@
-"""What the PCI bus says of NVIDIA cards, from a folder laid out as /sys is."""
+"""What the PCI bus says of NVIDIA cards, from a folder laid out as /sys is; Windows below."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import sys
 from pathlib import Path
 
-from gputop.agent.host import nvidia_cards
+import pytest
+
+from gputop.agent.host import is_wsl, nvidia_cards
 from gputop.model.frame import PciCard
+from tests.agent.driving import Json
+from tests.conftest import MachineFactory
+
+WINDOWS = "Linux version 5.15.153.1-microsoft-standard-WSL2 (root@941d701f84f1) (gcc) #1 SMP\n"
 
 
 def _device(sys: Path, bus_id: str, vendor: str, kind: str, driver: str | None = None) -> None:
@@ -37,3 +47,40 @@ def test_nvidia_cards_are_named_with_bus_id_and_driver(tmp_path: Path) -> None:
 
 def test_no_pci_bus_is_no_card(tmp_path: Path) -> None:
     assert nvidia_cards(tmp_path) == ()
+
+
+def test_windows_is_told_by_the_kernels_version(tmp_path: Path) -> None:
+    version = tmp_path / "version"
+    for text, windows in ((WINDOWS, True), ("Linux version 6.8.0-45-generic (buildd)\n", False)):
+        version.write_text(text)
+        is_wsl.cache_clear()
+        assert is_wsl(version) is windows
+    is_wsl.cache_clear()
+    assert is_wsl(tmp_path / "none") is False
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
+)
+@pytest.mark.parametrize("listed", [None, []])
+def test_no_gpu_is_free_under_windows(
+    listed: list[Json] | None, machine: MachineFactory, tmp_path: Path
+) -> None:
+    """Whether the driver refuses the list of processes or gives an empty one."""
+    version = tmp_path / "version"
+    version.write_text(WINDOWS)
+    here = machine({"base": "wsl", "gpu": {"compute": listed, "memory": {"used": 0}}})
+    mount = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /proc/version && exec "$@"']
+
+    def run(flag: str) -> str:
+        done = here.run([*mount, str(version), sys.executable, "-m", "gputop", flag])
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    frame = json.loads(run("--json"))
+    assert frame["host"]["wsl"] is True
+    assert frame["gpus"][0]["processes_known"] is False
+    text = run("--once")
+    assert "1 GPU, 0 free" in text
+    assert "\nGPU 0: WSL: Windows runs the driver, which lists no processes here\n" in text
+    assert text.endswith("the driver does not list the processes here\n")

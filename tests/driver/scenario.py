@@ -22,12 +22,12 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     index, minor                     the index, unless given
     pci             bus_id, device_id, subsystem_id
     memory, bar1    total, used, and reserved of memory       (bytes)
-    utilization     gpu, memory, encoder, decoder (%), period (us)
-    temperature (C), threshold: shutdown, slowdown, memory_max, gpu_max
+    utilization     gpu, memory, encoder, decoder, jpeg, ofa (%), period (us)
+    temperature (C), threshold: shutdown, slowdown, memory_max, gpu_max; margin: left (T.Limit)
     power           usage, limit, enforced, default, min, max (mW); energy (mJ)
     clocks, max_clocks               graphics, sm, memory, video (MHz)
     pstate, fan (%), fans, persistence_mode, compute_mode, display_active, display_mode, brand,
-    architecture, clock_reasons
+    architecture, clock_reasons, virtualization: NVML's numbers
     cores, compute_capability        16896, [9, 0]
     sm                               only where nvmlDeviceGetAttributes_v2 is supported
     ecc             mode, pending, corrected, uncorrected, aggregate_corrected,
@@ -35,7 +35,7 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     mig             mode, pending, max, devices: those of the slots, null for an empty one
     links           NVLinks that are up, by what is at their other end: switch, or a GPU's index
     near            {"1": 20}: what nvmlDeviceGetTopologyCommonAncestor says of GPU 1
-    pcie            generation, width, max_generation, max_width, tx, rx (KB/s)
+    pcie            generation, width, max_generation, max_width, tx, rx (KB/s), replays
     fields          {"82": 48}: nvmlDeviceGetFieldValues by id
     compute, graphics, mps           lists of processes; null: the list is not supported
     samples                          null: nvmlDeviceGetProcessUtilization is not supported

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.model.frame import Frame, Host
+from gputop.model.sections import Identity
 from gputop.tui.glyphs import UNICODE
 from tests.builders_tui import GIB, frame_of, gpu_of, process_of, shown, silent_gpu
 
@@ -76,6 +77,16 @@ async def test_kinds_of_nothing_look_different() -> None:
         assert "has not answered yet" in never
         assert "no answer for 3s" in waiting
         assert len({line[4:] for line in (zero, absent, stale, lost, never, waiting)}) == 6
+
+
+async def test_unified_memory_says_so() -> None:
+    spark = gpu_of(
+        0, memory_total=None, memory_used=None, identity=Identity(compute_capability="12.1")
+    )
+    async with shown(frame_of(spark), size=(120, 40)) as screen:
+        line = screen.gpu_line(0)
+        assert " unified " in line
+        assert line.rstrip().endswith("no process")
 
 
 async def test_old_values_are_quiet_and_the_age_grows() -> None:

@@ -13,10 +13,13 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from gputop.agent.gpu import sanity
+from gputop.agent.gpu import board, sanity
 from gputop.agent.gpu.lists import Running, RunningLists, Utilization
 from gputop.agent.gpu.parts import cores, mig_devices
+from gputop.agent.gpu.pcie import Pcie
 from gputop.agent.gpu.section import Section, Sections
+from gputop.agent.gpu.throttle import Throttle
+from gputop.agent.host import is_wsl
 from gputop.model.text import printable
 
 T = TypeVar("T")
@@ -40,7 +43,7 @@ _GPU_GONE = DRIVER_GONE | {
 }
 """Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
 
-_SECTIONS: tuple[Callable[[], Section], ...] = ()
+_SECTIONS: tuple[Callable[[], Section], ...] = (*board.SECTIONS, Throttle, Pcie)
 
 _COMPUTE_MODES: dict[int | None, str] = {
     0: "default",
@@ -139,8 +142,10 @@ class Device:
         values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
         values.update(self._read_fast())
         values.update(self._sections.read(self._ask, time.monotonic()))
+        values["thermal"] = board.with_margin(values["thermal"], values["temperature"])
         running = self._ask(self._lists.running, values.get("memory_total")) or ()
-        values["processes_known"] = self._lists.known
+        # Windows knows the processes: that none is listed says nothing there.
+        values["processes_known"] = self._lists.known and (bool(running) or not is_wsl())
         return Reading(
             values=values,
             running=running,

@@ -13,6 +13,7 @@ T = TypeVar("T", int, float)
 NOT_AVAILABLE_64 = 0xFFFFFFFFFFFFFFFF
 _ROUNDING = 110
 _HOTTEST = 250
+_MOST_OVER = 50
 _MOST_POWER_MW = 20_000_000
 _FASTEST_MHZ = 20_000
 _FASTEST_FAN = 200
@@ -33,14 +34,21 @@ def fan_ratio(percentage: int | None) -> float | None:
     return percentage / 100
 
 
-def celsius(degrees: int | None) -> float | None:
+def celsius(degrees: float | None) -> float | None:
     """A temperature; sensors answer 0xFFFFFFFF, which is -1 where signed, when they have none."""
     if degrees is None or degrees == -1 or not -50 <= degrees <= _HOTTEST:
         return None
     return float(degrees)
 
 
-def watts(milliwatts: int | None) -> float | None:
+def margin(degrees: int | None) -> float | None:
+    """Degrees left to a limit: below 0 it is passed, so that -1 is no sentinel here."""
+    if degrees is None or not -_MOST_OVER <= degrees <= _HOTTEST:
+        return None
+    return float(degrees)
+
+
+def watts(milliwatts: float | None) -> float | None:
     """Watts of NVML's milliwatts; 0 is what a suspended card draws."""
     if milliwatts is None or not 0 <= milliwatts <= _MOST_POWER_MW:
         return None
@@ -76,6 +84,11 @@ def units(count: int | None) -> int | None:
     return count if count is not None and 0 < count <= _MOST_UNITS else None
 
 
-def counter(count: int | None) -> int | None:
-    """Events since some start."""
-    return None if count is None or count >= NOT_AVAILABLE_64 >> 1 else count
+def counter(count: float | None) -> int | None:
+    """What happened since some start."""
+    return None if count is None or not 0 <= count < NOT_AVAILABLE_64 >> 1 else int(count)
+
+
+def few(count: int | None, most: int) -> int | None:
+    """Of what is one at least, and `most` at most."""
+    return count if count is not None and 1 <= count <= most else None

@@ -7,7 +7,8 @@ are asked for in one call.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import pynvml
@@ -46,6 +47,7 @@ class Sections:
         self._sections = tuple(sections)
         self._due = dict.fromkeys((one.name for one in self._sections), 0.0)
         self._absent: set[int] = set()
+        self._buffers: dict[tuple[int, ...], Any] = {}
         self.values: dict[str, object | None] = {}
         """Keyword arguments of Gpu, as of the last look at each."""
 
@@ -64,31 +66,36 @@ class Sections:
         return self.values
 
     def _fields(self, ask: Ask, wanted: Iterable[int]) -> Fields:
-        ids = [field for field in dict.fromkeys(wanted) if field not in self._absent]
-        records = ask(_field_values, *ids) if ids else None
-        found = dict.fromkeys(ids) if records is None else dict(map(_value, records))
-        for record in records or ():
-            if record.nvmlReturn in _NEVER:
-                self._absent.add(record.fieldId)
+        ids = tuple(field for field in dict.fromkeys(wanted) if field not in self._absent)
+        if not ids:
+            return {}
+        records = ask(self._field_values, *ids)
+        found: dict[int, int | float | None] = dict.fromkeys(ids)
+        for field, _, _, _, kind, code, value in () if records is None else records:
+            if code == pynvml.NVML_SUCCESS and kind < len(_VALUES):
+                found[field] = _VALUES[kind].unpack_from(value)[0]
+            elif code in _NEVER:
+                self._absent.add(field)
         return found
+
+    def _field_values(self, handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
+        """The records; their buffer is kept, since the same ids are asked for again and again.
+
+        Not by nvidia-ml-py's structs, of which each member costs as much as a call.
+        """
+        if ids not in self._buffers:
+            blank = b"".join(_RECORD.pack(field, 0, 0, 0, 0, 0, b"") for field in ids)
+            self._buffers[ids] = ctypes.create_string_buffer(blank, len(blank))
+        buffer = self._buffers[ids]
+        function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
+        pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), buffer))
+        return _RECORD.iter_unpack(buffer)
 
 
 _EARLY = 0.05
 """Seconds that a look may be early: ticks are not exact, and one later would be a tick late."""
 _NEVER = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
-_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""Of nvmlValue_t, by nvmlValueType_t."""
-
-
-def _field_values(handle: Any, *ids: int) -> Any:
-    records = (pynvml.c_nvmlFieldValue_t * len(ids))()
-    for record, field in zip(records, ids, strict=True):
-        record.fieldId = field
-    function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
-    pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), records))
-    return records
-
-
-def _value(record: Any) -> tuple[int, int | float | None]:
-    known = record.nvmlReturn == pynvml.NVML_SUCCESS and record.valueType < len(_MEMBERS)
-    return record.fieldId, getattr(record.value, _MEMBERS[record.valueType]) if known else None
+_RECORD = struct.Struct("=IIqqIi8s")
+"""nvmlFieldValue_t: id, scope, time, latency, type, answer, value."""
+_VALUES = tuple(struct.Struct(f"={letter}") for letter in "dIQQqiH")
+"""By nvmlValueType_t; long has 64 bits."""

@@ -15,6 +15,7 @@ from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.gpu_metrics import GPU
 from gputop.model.history import History
+from gputop.model.limits import is_unified
 from gputop.model.text import GIB, MISSING, duration, percent, short_name, three_digits
 from gputop.tui.glyphs import spark
 from gputop.tui.themes import user_role
@@ -165,7 +166,7 @@ class GpuPane(Table[Gpu]):
 
     def _memory(self, gpu: Gpu, width: int) -> Sequence[Piece]:
         if gpu.memory_used is None or gpu.memory_total is None:
-            return [self._value(MISSING)]
+            return [("unified", "quiet") if is_unified(gpu) else self._value(MISSING)]
         total = gpu.memory_total / GIB
         role = "notice" if gpu.memory_used / GIB >= total * _NEARLY_FULL else "text"
         return [(f"{gpu.memory_used / GIB:.1f}", role), (f"/{three_digits(total)}G", "quiet")]
@@ -224,7 +225,7 @@ class GpuPane(Table[Gpu]):
             return [("free", "good")]
         if gpu.mig_mode and gpu.mig is not None:
             return [(f"{len(gpu.mig)} MIG", "quiet")]
-        if gpu.memory_used is None or gpu.stale_for is not None:
+        if (gpu.memory_used is None and not is_unified(gpu)) or gpu.stale_for is not None:
             return [(self.glyphs.not_available, "quiet")]
         return [(summary.only_display(frame, gpu) or "no process", "quiet")]
 

@@ -1,0 +1,264 @@
+"""The sections of a board: what is asked how often, counters, and calls without an answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+import pytest
+
+from gputop.agent.gpu import sanity
+from gputop.agent.gpu.board import Power
+from gputop.agent.gpu.counters import Gained, Rate
+from gputop.agent.gpu.pcie import Pcie
+from gputop.agent.gpu.throttle import Throttle
+from gputop.model.sections import THROTTLE_REASONS
+from tests.agent.driving import Agent, Json, until
+from tests.conftest import MachineFactory
+
+BOARD: Json = {
+    "gpu": {
+        "name": "NVIDIA H200",
+        "uuid": "GPU-{i}",
+        "serial": "165302400000{i}",
+        "vbios": "96.00.C8.00.01",
+        "architecture": 9,
+        "virtualization": 0,
+        "compute_capability": [9, 0],
+        "cores": 16896,
+        "sm": 132,
+        "bar1": {"total": 2**38, "used": 2**20},
+        "utilization": {"encoder": 1, "decoder": 2, "jpeg": 3, "ofa": 4, "period": 1},
+        "clocks": {"graphics": 1980, "video": 1545},
+        "max_clocks": {"graphics": 1990, "memory": 3201, "video": 1555},
+        "power": {"default": 700000, "min": 200000, "max": 700000},
+        "energy": 10**9,
+        "temperature": 50,
+        "threshold": {"shutdown": 92, "slowdown": 89},
+        "margin": 37,
+        "clock_reasons": 0x24,
+        "pcie": {
+            "generation": 4, "width": 8, "max_generation": 5, "max_width": 16, "replays": 1,
+            "tx": 10, "rx": 20,
+        },
+        "fields": {
+            "74": 5, "76": 0, "82": 61, "185": 301000, "186": 302000, "197": 2**33, "198": 2**34,
+            "269": 0, "270": 0, "271": 0,
+        },
+    },
+    "gpus": 2,
+}  # fmt: skip
+"""GPUs that answer every call that is made for these sections."""
+SECTIONS = ["identity", "bar1", "engines", "clocks", "power_more", "thermal", "throttle", "pcie"]
+
+OPTIONAL: dict[str, str] = {
+    "nvmlDeviceGetSerial": "identity.serial",
+    "nvmlDeviceGetVbiosVersion": "identity.vbios",
+    "nvmlDeviceGetArchitecture": "identity.architecture",
+    "nvmlDeviceGetCudaComputeCapability": "identity.compute_capability",
+    "nvmlDeviceGetVirtualizationMode": "identity.virtualization",
+    "nvmlDeviceGetBAR1MemoryInfo": "bar1",
+    "nvmlDeviceGetEncoderUtilization": "engines.encoder",
+    "nvmlDeviceGetDecoderUtilization": "engines.decoder",
+    "nvmlDeviceGetJpgUtilization": "engines.jpeg",
+    "nvmlDeviceGetOfaUtilization": "engines.ofa",
+    "nvmlDeviceGetClockInfo": "clocks.graphics clocks.video",
+    "nvmlDeviceGetMaxClockInfo": "clocks.graphics_max clocks.video_max clocks.memory_max",
+    "nvmlDeviceGetPowerManagementDefaultLimit": "power_more.limit_default",
+    "nvmlDeviceGetPowerManagementLimitConstraints": "power_more.limit_min power_more.limit_max",
+    "nvmlDeviceGetTotalEnergyConsumption": "power_more.energy",
+    "nvmlDeviceGetTemperatureThreshold": "thermal.slowdown thermal.shutdown",
+    "nvmlDeviceGetCurrentClocks*Reasons": "throttle",
+    "nvmlDeviceGetCurrentClocksEventReasons": "",
+    "nvmlDeviceGetCurrPcieLinkGeneration": "pcie.generation",
+    "nvmlDeviceGetMaxPcieLinkGeneration": "pcie.generation_max",
+    "nvmlDeviceGetCurrPcieLinkWidth": "pcie.width",
+    "nvmlDeviceGetMaxPcieLinkWidth": "pcie.width_max",
+    "nvmlDeviceGetPcieReplayCounter": "pcie.replays",
+    "nvmlDeviceGetFieldValues": "power_more.average power_more.instant thermal.memory",
+}
+"""Function pattern -> what becomes null when it has no answer."""
+
+
+def sections(gpu: Json) -> Json:
+    return {
+        f"{name}.{field}" if field else name: value
+        for name in SECTIONS
+        for field, value in ({"": None} if gpu[name] is None else gpu[name]).items()
+    }
+
+
+def without(function: str, whole: Json) -> Json:
+    lost = OPTIONAL[function].split()
+    kept = {name: value for name, value in whole.items() if name.partition(".")[0] not in lost}
+    return {**kept, **dict.fromkeys(lost)}
+
+
+@pytest.mark.parametrize("error", ["NOT_SUPPORTED", "UNKNOWN", "INVALID_ARGUMENT", "NO_PERMISSION"])
+def test_a_call_without_an_answer_costs_only_its_own_values(
+    error: str, machine: MachineFactory
+) -> None:
+    """As many GPUs as calls: on each another one fails."""
+    here = machine({**BOARD, "gpus": len(OPTIONAL) + 1})
+    for index, function in enumerate(OPTIONAL, start=1):
+        here.fail(function, error, gpu=index)
+    with Agent(here) as agent:
+        for frame in (agent.line(), agent.refresh()):
+            whole, *broken = map(sections, frame["gpus"])
+            missing = {name for name, value in whole.items() if value is None}
+            assert missing == {"pcie.tx", "pcie.rx"}
+            for index, (function, told) in enumerate(zip(OPTIONAL, broken, strict=True)):
+                serial = {"identity.serial": f"165302400000{index + 1}"}
+                assert told == without(function, {**whole, **serial}), function
+
+
+def test_where_there_is_no_margin_the_fixed_threshold_tells_it(machine: MachineFactory) -> None:
+    here = machine({**BOARD, "gpus": [{}, {"margin": None}, {"margin": -3}, {"temperature": None}]})
+    here.fail("nvmlDeviceGetMarginTemperature", "NOT_SUPPORTED", gpu=3)
+    with Agent(here) as agent:
+        margins = [gpu["thermal"]["margin"] for gpu in agent.line()["gpus"]]
+        assert margins == [37.0, 39.0, -3.0, None]
+        here.change(gpu=1, temperature=60)
+        assert agent.refresh()["gpus"][1]["thermal"]["margin"] == 29.0
+
+
+ONCE = {
+    "nvmlDeviceGetSerial": 1,
+    "nvmlDeviceGetVbiosVersion": 1,
+    "nvmlDeviceGetArchitecture": 1,
+    "nvmlDeviceGetCudaComputeCapability": 1,
+    "nvmlDeviceGetVirtualizationMode": 1,
+    "nvmlDeviceGetMaxClockInfo": 4,
+    "nvmlDeviceGetTemperatureThreshold": 2,
+    "nvmlDeviceGetMaxPcieLinkGeneration": 1,
+    "nvmlDeviceGetMaxPcieLinkWidth": 1,
+    "nvmlDeviceGetBAR1MemoryInfo": 1,
+    "nvmlDeviceGetPowerManagementDefaultLimit": 1,
+    "nvmlDeviceGetPowerManagementLimitConstraints": 1,
+    "nvmlDeviceGetEncoderUtilization": 1,
+    "nvmlDeviceGetPcieReplayCounter": 1,
+}
+"""What is asked how often until the second look at what moves; the last five again later."""
+
+
+def test_each_has_its_pace_and_the_fields_are_one_call(machine: MachineFactory) -> None:
+    here = machine(BOARD, log=True)
+
+    def asked(function: str) -> int:
+        return Counter(here.calls())[function, 0]
+
+    with Agent(here) as agent:
+        agent.line()
+        first = Counter(here.calls())
+        until(lambda: agent.refresh() and asked("nvmlDeviceGetTotalEnergyConsumption") == 2)
+        calls = Counter(here.calls())
+    for function, times in ONCE.items():
+        assert (first[function, 0], calls[function, 0]) == (times, times), function
+    assert calls["nvmlDeviceGetFieldValues", 0] == 2
+    assert calls["nvmlDeviceGetMarginTemperature", 0] == 2
+    assert calls["nvmlDeviceGetCurrentClocksEventReasons", 0] == 2
+    assert calls["nvmlDeviceGetCurrentClocksThrottleReasons", 0] == 0
+    assert calls["nvmlDeviceGetPcieThroughput", 0] == 0
+
+
+def test_rates_and_shares_of_a_running_machine(machine: MachineFactory) -> None:
+    """The scenario's counters rise by 1.205 and 2.4 GB/s, and by a quarter of the time."""
+    with Agent(machine("h200x8")) as agent:
+        agent.line()
+        until(lambda: agent.refresh()["gpus"][0]["pcie"]["tx"] is not None)
+        gpu = agent.refresh()["gpus"][0]
+    assert gpu["pcie"]["tx"] == pytest.approx(1.205e9, rel=0.05)
+    assert gpu["pcie"]["rx"] == pytest.approx(2.4e9, rel=0.05)
+    assert gpu["throttle"]["shares"]["sw_power_cap"] == pytest.approx(0.25, abs=0.02)
+    assert gpu["throttle"]["shares"]["hw_thermal_slowdown"] == 0.0
+
+
+def test_without_byte_counters_the_stalling_call_never_delays_a_tick(
+    machine: MachineFactory,
+) -> None:
+    here = machine(
+        {**BOARD, "gpu": {**BOARD["gpu"], "fields": {"197": 2**33}}, "gpus": 1}, log=True
+    )
+    here.hang("nvmlDeviceGetPcieThroughput")
+    with Agent(here) as agent:
+        agent.line()
+        until(lambda: agent.refresh() and ("nvmlDeviceGetPcieThroughput", 0) in here.calls())
+        gpu = agent.refresh(within=0.5)["gpus"][0]
+        assert (gpu["stale_for"], gpu["pcie"]["tx"]) == (None, None)
+        here.heal()
+        until(lambda: agent.refresh()["gpus"][0]["pcie"]["tx"] is not None)
+        pcie = agent.refresh()["gpus"][0]["pcie"]
+    assert (pcie["tx"], pcie["rx"]) == (10240.0, 20480.0)
+
+
+def answers(**told: Any) -> Callable[..., Any]:
+    """As a GPU that answers these functions alone."""
+    return lambda call, *arguments: told.get(call.__name__)
+
+
+def test_gained_counts_on_after_a_reset() -> None:
+    energy = Gained()
+    counts = [1000, 1500, 1500, None, 2000, 100, 350]
+    assert [energy.add(count) for count in counts] == [0, 500, 500, None, 1000, 1000, 1250]
+
+
+def test_a_rate_needs_two_looks_and_a_counter_that_does_not_fall() -> None:
+    rate = Rate()
+    looks = [(100, 1.0), (300, 3.0), (50, 4.0), (60, 5.0), (None, 6.0), (80, 7.0), (80, 8.0)]
+    told = [rate.per_second(count, now) for count, now in looks]
+    assert told == [None, 100.0, None, 10.0, None, None, 0.0]
+
+
+def test_energy_is_in_joules_since_the_first_look() -> None:
+    power = Power()
+    told = []
+    for millijoules in (981273645, 981274645, 250, 2250, 2**64 - 1):
+        section = power.read(answers(nvmlDeviceGetTotalEnergyConsumption=millijoules), {}, 1.0)
+        told.append(section and section.energy)
+    assert told == [0.0, 1.0, 1.0, 3.0, None]
+
+
+def test_shares_are_of_all_the_time_since_the_first_look() -> None:
+    throttle = Throttle()
+    ask = answers(nvmlDeviceGetCurrentClocksThrottleReasons=0x49)
+    told: list[dict[str, float]] = []
+    reasons: tuple[str, ...] = ()
+    for now, nanoseconds in ((10.0, 7e9), (12.0, 8e9), (14.0, 0), (18.0, 1e9), (19.0, 99e9)):
+        section = throttle.read(ask, {pynvml.NVML_FI_DEV_PERF_POLICY_POWER: nanoseconds}, now)
+        assert section
+        told.append(section.shares)
+        reasons = section.reasons
+    assert reasons == ("hw_thermal_slowdown", "hw_slowdown")
+    assert told == [{}, *({"sw_power_cap": share} for share in (0.5, 0.25, 0.25, 1.0))]
+
+
+def test_reasons_come_as_the_table_has_them() -> None:
+    section = Throttle().read(answers(nvmlDeviceGetCurrentClocksEventReasons=2**64 - 1), {}, 0.0)
+    assert section
+    assert section.reasons == tuple(THROTTLE_REASONS)
+    letters = [letter for letter, _ in THROTTLE_REASONS.values()]
+    assert len(set(letters)) == len(letters)
+
+
+@pytest.mark.parametrize("counts", [(2**32 - 1, 2**40), (2**40, None), (2**64 - 1, 2**40)])
+def test_narrow_counters_are_no_rates(counts: tuple[int, int | None]) -> None:
+    """One of 32 bits would wrap five times a second at 20 GB/s."""
+    pcie = Pcie()
+    pcie.read(answers(), {197: 2**33, 198: 2**33}, 0.0)
+    assert pcie.read(answers(), dict(zip((197, 198), counts, strict=True)), 2.0) is None
+
+
+GARBAGE: list[tuple[float | None, float | None]] = [
+    (37, 37.0),
+    (-1, -1.0),
+    (-51, None),
+    (251, None),
+    (None, None),
+]
+
+
+@pytest.mark.parametrize(("degrees", "shown"), GARBAGE)
+def test_a_margin_may_be_below_zero(degrees: int | None, shown: float | None) -> None:
+    assert sanity.margin(degrees) == shown
