@@ -76,6 +76,16 @@ def units(count: int | None) -> int | None:
     return count if count is not None and 0 < count <= _MOST_UNITS else None
 
 
-def counter(count: int | None) -> int | None:
+def few(count: int | None) -> int | None:
+    """Pages or rows: none, or some, and no sentinel."""
+    return count if count is not None and 0 <= count <= _MOST_UNITS else None
+
+
+def flag(value: float | None) -> bool | None:
+    """NVML's booleans are 0 and 1."""
+    return bool(value) if value in (0, 1) else None
+
+
+def counter(count: T | None) -> T | None:
     """Events since some start."""
     return None if count is None or count >= NOT_AVAILABLE_64 >> 1 else count

@@ -7,7 +7,7 @@ are asked for in one call.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import pynvml
@@ -15,7 +15,9 @@ import pynvml
 T = TypeVar("T")
 
 Fields = Mapping[int, int | float | None]
-"""By NVML_FI id; None where the driver does not answer."""
+"""By NVML_FI id (`scoped` where it has a scope); None where the driver does not answer."""
+ALL_LINKS = 0xFFFFFFFF
+"""The scope of a field that is wanted of all NVLinks together."""
 
 
 class Ask(Protocol):
@@ -39,6 +41,36 @@ class Section(Protocol):
         ...
 
 
+def scoped(field: int, scope: int) -> int:
+    """A NVML_FI id of a certain link or sensor: `Section.fields` has both in one number."""
+    return field | scope << 32
+
+
+def read_fields(ask: Ask, ids: Sequence[int]) -> tuple[Fields, set[int]]:
+    """Field values in one call, and which of them this driver or card will never have."""
+    records = ask(_field_values, *ids) if ids else None
+    if records is None:
+        return dict.fromkeys(ids), set()
+    pairs = list(zip(ids, records, strict=True))
+    absent = {id_ for id_, record in pairs if record.nvmlReturn in _NEVER}
+    return {id_: _value(record) for id_, record in pairs}, absent
+
+
+def plain_call(name: str, version: int, words: int) -> Callable[..., list[int]]:
+    """A call that fills a struct of so many 32-bit words after its version.
+
+    Whatever the age of nvidia-ml-py; a driver refuses a size that it does not know.
+    """
+
+    def call(handle: Any) -> list[int]:
+        record = (ctypes.c_uint * (words + 1))(version << 24 | 4 * (words + 1))
+        pynvml._nvmlCheckReturn(pynvml._nvmlGetFunctionPointer(name)(handle, record))
+        return list(record)[1:]
+
+    call.__name__ = name
+    return call
+
+
 class Sections:
     """The sections of one GPU."""
 
@@ -49,9 +81,13 @@ class Sections:
         self.values: dict[str, object | None] = {}
         """Keyword arguments of Gpu, as of the last look at each."""
 
+    def hurry(self) -> None:
+        """All are due."""
+        self._due = dict.fromkeys(self._due, 0.0)
+
     def forget(self) -> None:
         """A card that was switched to another mode answers otherwise: all are due."""
-        self._due = dict.fromkeys(self._due, 0.0)
+        self.hurry()
         self._absent.clear()
 
     def read(self, ask: Ask, now: float) -> dict[str, object | None]:
@@ -64,13 +100,11 @@ class Sections:
         return self.values
 
     def _fields(self, ask: Ask, wanted: Iterable[int]) -> Fields:
-        ids = [field for field in dict.fromkeys(wanted) if field not in self._absent]
-        records = ask(_field_values, *ids) if ids else None
-        found = dict.fromkeys(ids) if records is None else dict(map(_value, records))
-        for record in records or ():
-            if record.nvmlReturn in _NEVER:
-                self._absent.add(record.fieldId)
-        return found
+        found, absent = read_fields(
+            ask, [field for field in dict.fromkeys(wanted) if field not in self._absent]
+        )
+        self._absent |= absent
+        return {**dict.fromkeys(self._absent), **found}
 
 
 _EARLY = 0.05
@@ -83,12 +117,12 @@ _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 def _field_values(handle: Any, *ids: int) -> Any:
     records = (pynvml.c_nvmlFieldValue_t * len(ids))()
     for record, field in zip(records, ids, strict=True):
-        record.fieldId = field
+        record.fieldId, record.scopeId = field & 0xFFFFFFFF, field >> 32
     function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
     pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), records))
     return records
 
 
-def _value(record: Any) -> tuple[int, int | float | None]:
+def _value(record: Any) -> int | float | None:
     known = record.nvmlReturn == pynvml.NVML_SUCCESS and record.valueType < len(_MEMBERS)
-    return record.fieldId, getattr(record.value, _MEMBERS[record.valueType]) if known else None
+    return getattr(record.value, _MEMBERS[record.valueType]) if known else None
