@@ -103,9 +103,9 @@ def _lost(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
 def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     action = gpu.health and gpu.health.recovery_action
     if action in _RECOVERY:
-        words = action.replace("_", " ")
+        text = f"the driver asks for this: {action.replace('_', ' ')}"
         advice = _RECOVERY[action].format(index=gpu.index)
-        yield Finding("alarm", "RECOVERY", f"the driver asks for {words}", advice)
+        yield Finding("alarm", "RECOVERY", text, advice)
 
 
 def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
@@ -187,7 +187,7 @@ def _settings(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         yield Finding(
             "notice",
             "PERS",
-            "persistence is off: without clients the driver lets go of the card, and starts slowly",
+            "persistence is off: the driver lets go of an unused card, and starts slowly",
             f"systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1 -i {gpu.index}",
         )
     if gpu.compute_mode in _MODES:
