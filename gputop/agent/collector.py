@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
+from gputop.agent.gpu.events import Events
 from gputop.agent.gpu.links import read_links
 from gputop.agent.gpu.nvml import (
     DRIVER_GONE,
@@ -46,8 +47,9 @@ class Collector:
     """Makes Frames; `collect` is called by one thread."""
 
     def __init__(self) -> None:
-        self._opener: Worker[Driver | NvmlError] = Worker("driver", _open)
+        self._opener: Worker[Driver | NvmlError] = Worker("driver", self._open)
         self._driver: Driver | None = None
+        self._events: Events | None = None
         self._devices: list[Device] = []
         self._readers: list[Worker[Reading]] = []
         self._links: Worker[Links] | None = None
@@ -67,6 +69,8 @@ class Collector:
             problem = self._lost_driver()
         if problem is None and self._links is None:
             self._links = self._look_at_links()
+        if problem is None and self._events is None and not settle:
+            self._events = Events(self._devices)
         gpus, processes = ((), ()) if problem else self._assemble(patience, settle)
         driver = self._driver
         return Frame(
@@ -94,10 +98,20 @@ class Collector:
             return problem_of(answer.code, str(answer))
         if answer is None or answer.count == 0:
             return problem_of(NO_GPU, "")
-        self._driver = answer
+        self._driver, self._events = answer, None
         self._devices = [Device(index) for index in range(answer.count)]
         self._readers = [Worker(f"gpu {one.index}", one.read) for one in self._devices]
         return None
+
+    def _open(self) -> Driver | NvmlError:
+        """In the opener's thread: closing may hang as well as opening."""
+        if self._events is not None:
+            self._events.end()
+        close_driver()
+        try:
+            return open_driver()
+        except NvmlError as error:
+            return error
 
     def _look_at_links(self) -> Worker[Links]:
         """How the GPUs are connected, asked once, when they have answered."""
@@ -142,8 +156,12 @@ class Collector:
         gpus: list[Gpu] = []
         processes: list[Process] = []
         idle = None if settle else self._idle
+        events = self._events
         for index, reader, reading in readings:
-            seen = Look(index, reading, reader.answered, facts, survey, idle, self._host.nested)
+            xids = None if events is None else events.xids(index)
+            seen = Look(
+                index, reading, reader.answered, facts, survey, idle, self._host.nested, xids
+            )
             gpus.append(seen.gpu(stale_for=_stale_for(reader)))
             processes += seen.processes()
         self._idle.end_cycle()
@@ -163,15 +181,6 @@ class Collector:
             frozenset(facts),
         )
         return self._surveyor.read(wanted, patience)
-
-
-def _open() -> Driver | NvmlError:
-    """In the opener's thread: closing may hang as well as opening."""
-    close_driver()
-    try:
-        return open_driver()
-    except NvmlError as error:
-        return error
 
 
 def _stale_for(reader: Worker[Reading]) -> float | None:

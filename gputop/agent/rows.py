@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import replace
+
 from gputop.agent.gpu.lists import Running
 from gputop.agent.gpu.nvml import Reading
 from gputop.agent.idle import IdleTimes
@@ -13,6 +15,7 @@ from gputop.agent.processes import ProcessFacts
 from gputop.agent.survey import Survey
 from gputop.model.frame import Process
 from gputop.model.gpu import Gpu
+from gputop.model.sections import Health, Xid
 from gputop.model.unexplained import unexplained
 
 _FACTS = tuple(name for name in ProcessFacts.__struct_fields__ if name in Process.__struct_fields__)
@@ -33,6 +36,8 @@ class Look:
     """None where there is no time before this."""
     nested: bool
     """As `Host.nested`."""
+    xids: tuple[Xid, ...] | None
+    """As `Health.xids`."""
 
     def gpu(self, stale_for: float | None) -> Gpu:
         """The last values, with their age."""
@@ -44,13 +49,17 @@ class Look:
             used = reading.values.get("utilization")
             idle_for = self.idle.of_gpu(self.index, used, self.answered)
         return Gpu(
-            **reading.values,
+            **{**reading.values, "health": self._health(reading.values.get("health"))},
             memory_unexplained=unexplained_of(reading),
             idle_for=idle_for,
             openers=() if minor is None else self.survey.openers.get(minor, ()),
             stale_for=stale_for,
             error=reading.error,
         )
+
+    def _health(self, told: Health | None) -> Health | None:
+        """With the XIDs, which a lost GPU has, too."""
+        return told if self.xids is None else replace(told or Health(), xids=self.xids)
 
     def processes(self) -> list[Process]:
         """Those of the driver's lists."""

@@ -10,6 +10,7 @@ from gputop.model import query
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.gpu_metrics import GPU
+from gputop.model.health import findings
 from gputop.model.limits import limits
 from gputop.model.process_metrics import MORE, PROCESS, ProcessRow
 from gputop.model.summary import free_gpus, users
@@ -50,7 +51,10 @@ _WHERE_KNOWN = ("idle_for", "container", "pod", "job")
 
 def table(frame: Frame) -> str:
     """The whole frame as text, as wide as it needs to be, with a line end."""
-    parts = [_heading(frame), _gpu_table(frame.gpus), _limits(frame), _unexplained_table(frame)]
+    parts = [
+        _heading(frame), _gpu_table(frame.gpus), _findings_table(frame), _limits(frame),
+        _unexplained_table(frame),
+    ]  # fmt: skip
     return "\n\n".join([*filter(None, parts), _process_table(frame)]) + "\n"
 
 
@@ -90,6 +94,17 @@ def _limits(frame: Frame) -> str:
         for sentence in limits(frame, gpu):
             where.setdefault(sentence, []).append(str(gpu.index))
     return "\n".join(f"GPU {','.join(gpus)}: {sentence}" for sentence, gpus in where.items())
+
+
+def _findings_table(frame: Frame) -> str:
+    """What of the GPUs needs a person, or is worth knowing; empty where all is well."""
+    rows = [
+        [str(gpu.index), one.level, one.text, one.advice]
+        for gpu in frame.gpus
+        for one in findings(frame, gpu)
+    ]
+    heads = (("GPU", False), ("HEALTH", True), ("WHAT", True), ("WHAT TO DO", True))
+    return _aligned(heads, rows) if rows else ""
 
 
 def _unexplained_table(frame: Frame) -> str:

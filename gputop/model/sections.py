@@ -154,11 +154,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """What the driver says of the card as a whole; see `model.health` for what it means."""
 
     xids: tuple[Xid, ...] | None = None
-    """Since gputop started, the newest last; None where the driver does not report them."""
+    """The newest twenty since the driver was opened, the newest last; None where the driver does
+    not report them, and in a single look."""
     recovery_action: str | None = None
     """`none`, `gpu_reset`, `node_reboot`, `drain_p2p`, `drain_and_reset`, ..."""
     fabric_state: str | None = None
-    """`not_supported`, `not_started`, `in_progress`, `completed`; of NVSwitch machines."""
+    """`not_supported`, `not_started`, `in_progress`, `completed`, `failed`; of NVSwitch
+    machines."""
     repair_pending: bool | None = None
     """Channel or TPC repair waits for a reset."""
     unrepairable_memory: bool | None = None

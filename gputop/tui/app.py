@@ -25,6 +25,7 @@ from gputop.tui.crash import report
 from gputop.tui.inquiry import ProbeWanted
 from gputop.tui.keys import KeysInTurn
 from gputop.tui.messages import FrameArrived, RequestWanted, SourceEnded
+from gputop.tui.screens.health import HealthScreen
 from gputop.tui.screens.help import HelpScreen
 from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.problem import ProblemScreen
@@ -219,6 +220,8 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
             for screen in self.screen_stack:  # it may be under the help
                 if isinstance(screen, MappingScreen):
                     screen.show_frame(self._frame, self._interval, self._paused)
+                elif isinstance(screen, HealthScreen):
+                    screen.show_frame(self._frame)
             if isinstance(self.screen, ProcessScreen):
                 self._main.show_process(self.screen)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.driving import Agent, Json, plain
+from tests.agent.driving import Agent, Json, plain, until
 from tests.conftest import MachineFactory
 
 MIG_DEVICE: Json = {"uuid": "MIG-0", "gi": 2, "ci": 0, "profile": "3g.71gb"}
@@ -175,6 +175,7 @@ def test_not_supported_is_remembered(machine: MachineFactory) -> None:
     here = machine("nothing-supported", log=True)
     with Agent(here) as agent:
         agent.line()
+        until(lambda: ("nvmlEventSetFree", None) in here.calls())
         here.forget_calls()
         agent.refresh()
     assert here.calls() == []

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.agent.driving import Agent, Json
+from tests.agent.driving import Agent, Json, plain
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
@@ -85,7 +85,7 @@ def test_a_gpu_that_hangs_from_a_moment_on(machine: MachineFactory) -> None:
         assert temperatures(frame) == [80, 80, 40, 80]
         assert stale == sorted(set(stale))
         assert stale[-1] > 0.6
-        assert {**frame["gpus"][2], "stale_for": None} == before
+        assert plain({**frame["gpus"][2], "stale_for": None}) == plain(before)
         here.heal()
         while (frame := agent.line(5.0))["gpus"][2]["stale_for"] is not None:
             pass

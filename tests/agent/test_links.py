@@ -59,7 +59,7 @@ def test_what_the_driver_refuses_is_not_known(function: str, machine: MachineFac
 
 def test_a_driver_that_hangs_there_delays_nothing(machine: MachineFactory) -> None:
     here = machine("h200x8")
-    here.hang("nvmlDeviceGetNvLinkState", wakes=False)
+    here.hang("nvmlDeviceGetNvLinkRemoteDeviceType", wakes=False)
     with Agent(here) as agent:
         frames = [agent.line(), agent.refresh()]
     assert [frame["links"] for frame in frames] == [None, None]

@@ -308,7 +308,10 @@ API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFi
     REQUIRE(fields);
     for (int i = 0; i < count; i++) {
         char key[32];
-        snprintf(key, sizeof key, "fields.%u", fields[i].fieldId);
+        unsigned scope = fields[i].scopeId;
+        int length = snprintf(key, sizeof key, "fields.%u", fields[i].fieldId);
+        if (scope == 0xFFFFFFFF) strcpy(key + length, ":all");
+        else if (scope) snprintf(key + length, sizeof key - (size_t)length, ":%u", scope);
         fields[i].valueType = 3;   /* unsigned long long */
         fields[i].nvmlReturn = get_u64(&call, key, &fields[i].value.ullVal);
     }

@@ -124,6 +124,8 @@ def _value(value: Any) -> str:
     if isinstance(value, dict) and "wave" in value:
         low, high, period, phase = (*value["wave"], 0)[:4]
         return f"w {low} {high} {period} {phase}"
+    if isinstance(value, list):
+        value = {"steps": value}
     if isinstance(value, dict) and "steps" in value:
         return "s " + " ".join(f"{second} {number}" for second, number in value["steps"])
     if isinstance(value, dict) and "error" in value:

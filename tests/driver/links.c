@@ -28,8 +28,9 @@ static int end_of(const struct call *call, unsigned link)
 
 static nvmlReturn_t begin_link(const struct call *call, unsigned link, int *end)
 {
-    if (end_of(call, 0) == TO_NOTHING) return NVML_ERROR_NOT_SUPPORTED;
-    if (link >= 18) return NVML_ERROR_INVALID_ARGUMENT;
+    u64 total = number_or(call, "links.total", end_of(call, 0) == TO_NOTHING ? 0 : 18);
+    if (total == 0) return NVML_ERROR_NOT_SUPPORTED;
+    if (link >= total) return NVML_ERROR_INVALID_ARGUMENT;
     *end = end_of(call, link);
     return NVML_SUCCESS;
 }

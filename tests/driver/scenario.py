@@ -31,12 +31,18 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     cores, compute_capability        16896, [9, 0]
     sm                               only where nvmlDeviceGetAttributes_v2 is supported
     ecc             mode, pending, corrected, uncorrected, aggregate_corrected,
-                    aggregate_uncorrected
+                    aggregate_uncorrected, sram_threshold (0 or 1)
+    retired         single, double: pages by cause; pending
+    remapped        rows: correctable, uncorrectable; pending, failure
+    repair          channel, tpc: whether one waits for a reset; unrepairable: memory
+    fabric          state (3: completed), status: NVML's number
+    xids            [[3, 79]]: XID 79 in second 3; [] for none yet
     mig             mode, pending, max, devices: those of the slots, null for an empty one
-    links           NVLinks that are up, by what is at their other end: switch, or a GPU's index
+    links           NVLinks that are up, by what is at their other end: switch, or a GPU's index;
+                    total: 18 where one is up
     near            {"1": 20}: what nvmlDeviceGetTopologyCommonAncestor says of GPU 1
     pcie            generation, width, max_generation, max_width, tx, rx (KB/s), replays
-    fields          {"82": 48}: nvmlDeviceGetFieldValues by id
+    fields          {"82": 48}: nvmlDeviceGetFieldValues by id; with a scope "138:5" or "138:all"
     compute, graphics, mps           lists of processes; null: the list is not supported
     samples                          null: nvmlDeviceGetProcessUtilization is not supported
     newcomers                        so many processes come between a size query and the list

@@ -42,14 +42,22 @@ def read_links(gpus: Sequence[tuple[Any, str | None]]) -> Links:
     return tuple(map(tuple, rows))
 
 
+def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> list[bool]:
+    """Of every NVLink that the GPU has which `ask` asks, whether it is up."""
+    found: list[bool] = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        state = ask(pynvml.nvmlDeviceGetNvLinkState, link)
+        if state is None:
+            break
+        found.append(bool(state))
+    return found
+
+
 def _ports(handle: Any) -> Counter[_Place]:
     """By what is at their other end, how many of its NVLinks are up; switches are all one."""
     found: Counter[_Place] = Counter()
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        state = _ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
-        if state is None:
-            break
-        if not state:
+    for link, up in enumerate(link_states(lambda call, link: _ask(call, handle, link))):
+        if not up:
             continue
         kind = _ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:

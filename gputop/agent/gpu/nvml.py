@@ -14,7 +14,10 @@ from typing import Any, TypeVar
 import pynvml
 
 from gputop.agent.gpu import board, sanity
+from gputop.agent.gpu.ecc import EccSection
+from gputop.agent.gpu.health import HealthSection
 from gputop.agent.gpu.lists import Running, RunningLists, Utilization
+from gputop.agent.gpu.nvlink import NvlinkSection
 from gputop.agent.gpu.parts import cores, mig_devices
 from gputop.agent.gpu.pcie import Pcie
 from gputop.agent.gpu.section import Section, Sections
@@ -43,7 +46,9 @@ _GPU_GONE = DRIVER_GONE | {
 }
 """Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
 
-_SECTIONS: tuple[Callable[[], Section], ...] = (*board.SECTIONS, Throttle, Pcie)
+_SECTIONS: tuple[Callable[[], Section], ...] = (
+    *board.SECTIONS, Throttle, Pcie, EccSection, HealthSection, NvlinkSection
+)  # fmt: skip
 
 _COMPUTE_MODES: dict[int | None, str] = {
     0: "default",
@@ -118,6 +123,10 @@ class Device:
         self._cycle = 0
         self._lists = RunningLists()
         self._sections = Sections(section() for section in _SECTIONS)
+
+    def look_again(self) -> None:
+        """The sections are due: something has happened. From any thread."""
+        self._sections.hurry()
 
     def read(self) -> Reading:
         """All values of now. A lost GPU gives a Reading with `code` and what is known of it."""

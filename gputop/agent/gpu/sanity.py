@@ -92,3 +92,13 @@ def counter(count: float | None) -> int | None:
 def few(count: int | None, most: int) -> int | None:
     """Of what is one at least, and `most` at most."""
     return count if count is not None and 1 <= count <= most else None
+
+
+def some(count: int | None) -> int | None:
+    """Pages or rows: none, or some, and no sentinel."""
+    return count if count is not None and 0 <= count <= _MOST_UNITS else None
+
+
+def flag(value: float | None) -> bool | None:
+    """NVML's booleans are 0 and 1."""
+    return bool(value) if value in (0, 1) else None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import pynvml
@@ -16,7 +17,9 @@ import pynvml
 T = TypeVar("T")
 
 Fields = Mapping[int, int | float | None]
-"""By NVML_FI id; None where the driver does not answer."""
+"""By NVML_FI id (`scoped` where it has a scope); None where the driver does not answer."""
+ALL_LINKS = 0xFFFFFFFF
+"""The scope of a field that is wanted of all NVLinks together."""
 
 
 class Ask(Protocol):
@@ -40,6 +43,39 @@ class Section(Protocol):
         ...
 
 
+def scoped(field: int, scope: int) -> int:
+    """A NVML_FI id of a certain link or sensor: `Section.fields` has both in one number."""
+    return field | scope << 32
+
+
+def read_fields(ask: Ask, ids: Sequence[int]) -> tuple[Fields, set[int]]:
+    """Field values in one call, and which of them this driver or card will never have."""
+    found: dict[int, int | float | None] = dict.fromkeys(ids)
+    absent: set[int] = set()
+    records = ask(_field_values, *ids) if ids else None
+    for field, scope, _, _, kind, code, value in () if records is None else records:
+        if code == pynvml.NVML_SUCCESS and kind < len(_VALUES):
+            found[scoped(field, scope)] = _VALUES[kind].unpack_from(value)[0]
+        elif code in _NEVER:
+            absent.add(scoped(field, scope))
+    return found, absent
+
+
+def plain_call(name: str, version: int, words: int) -> Callable[..., list[int]]:
+    """A call that fills a struct of so many 32-bit words after its version.
+
+    Whatever the age of nvidia-ml-py; a driver refuses a size that it does not know.
+    """
+
+    def call(handle: Any) -> list[int]:
+        record = (ctypes.c_uint * (words + 1))(version << 24 | 4 * (words + 1))
+        pynvml._nvmlCheckReturn(pynvml._nvmlGetFunctionPointer(name)(handle, record))
+        return list(record)[1:]
+
+    call.__name__ = name
+    return call
+
+
 class Sections:
     """The sections of one GPU."""
 
@@ -47,13 +83,16 @@ class Sections:
         self._sections = tuple(sections)
         self._due = dict.fromkeys((one.name for one in self._sections), 0.0)
         self._absent: set[int] = set()
-        self._buffers: dict[tuple[int, ...], Any] = {}
         self.values: dict[str, object | None] = {}
         """Keyword arguments of Gpu, as of the last look at each."""
 
+    def hurry(self) -> None:
+        """All are due."""
+        self._due = dict.fromkeys(self._due, 0.0)
+
     def forget(self) -> None:
         """A card that was switched to another mode answers otherwise: all are due."""
-        self._due = dict.fromkeys(self._due, 0.0)
+        self.hurry()
         self._absent.clear()
 
     def read(self, ask: Ask, now: float) -> dict[str, object | None]:
@@ -66,30 +105,11 @@ class Sections:
         return self.values
 
     def _fields(self, ask: Ask, wanted: Iterable[int]) -> Fields:
-        ids = tuple(field for field in dict.fromkeys(wanted) if field not in self._absent)
-        if not ids:
-            return {}
-        records = ask(self._field_values, *ids)
-        found: dict[int, int | float | None] = dict.fromkeys(ids)
-        for field, _, _, _, kind, code, value in () if records is None else records:
-            if code == pynvml.NVML_SUCCESS and kind < len(_VALUES):
-                found[field] = _VALUES[kind].unpack_from(value)[0]
-            elif code in _NEVER:
-                self._absent.add(field)
-        return found
-
-    def _field_values(self, handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
-        """The records; their buffer is kept, since the same ids are asked for again and again.
-
-        Not by nvidia-ml-py's structs, of which each member costs as much as a call.
-        """
-        if ids not in self._buffers:
-            blank = b"".join(_RECORD.pack(field, 0, 0, 0, 0, 0, b"") for field in ids)
-            self._buffers[ids] = ctypes.create_string_buffer(blank, len(blank))
-        buffer = self._buffers[ids]
-        function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
-        pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), buffer))
-        return _RECORD.iter_unpack(buffer)
+        found, absent = read_fields(
+            ask, [field for field in dict.fromkeys(wanted) if field not in self._absent]
+        )
+        self._absent |= absent
+        return {**dict.fromkeys(self._absent), **found}
 
 
 _EARLY = 0.05
@@ -99,3 +119,18 @@ _RECORD = struct.Struct("=IIqqIi8s")
 """nvmlFieldValue_t: id, scope, time, latency, type, answer, value."""
 _VALUES = tuple(struct.Struct(f"={letter}") for letter in "dIQQqiH")
 """By nvmlValueType_t; long has 64 bits."""
+
+
+def _field_values(handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
+    """Not by nvidia-ml-py's structs, of which each member costs as much as a call."""
+    blank = _blank(ids)
+    buffer = ctypes.create_string_buffer(blank, len(blank))
+    function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
+    pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), buffer))
+    return _RECORD.iter_unpack(buffer)
+
+
+@lru_cache(maxsize=32)
+def _blank(ids: tuple[int, ...]) -> bytes:
+    """The records to be filled; the same ids are asked for again and again."""
+    return b"".join(_RECORD.pack(id_ & 0xFFFFFFFF, id_ >> 32, 0, 0, 0, 0, b"") for id_ in ids)

@@ -14,6 +14,7 @@ from gputop.model.process_metrics import COLUMNS, PROCESS
 from gputop.settings import Session
 from gputop.tui.inquiry import Followed, Inquiry
 from gputop.tui.keys import keyed
+from gputop.tui.screens.health import HealthScreen
 from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.panes import PanesScreen
 from gputop.tui.screens.process import ProcessScreen
@@ -57,6 +58,7 @@ class MainScreen(PanesScreen):
         _key("v", "verify", "Verify", "Ask the CUDA driver what the value means", group="Mapping"),
         _key("y", "copy", "Copy", "Copy the export line (OSC 52)", group="Mapping"),
         _key("M", "whole", "Whole mapping", "The mapping on the whole screen", group="Mapping"),
+        _key("H", "health", "Health", "What of the GPUs needs a person", group="GPUs"),
         _key("escape", "back", "Back", "Untag, close, deselect, all, no filter", group="Screen"),
     ]  # fmt: skip
 
@@ -232,6 +234,11 @@ class MainScreen(PanesScreen):
         """The mapping on the whole screen."""
         self._ask_again()
         self.app.push_screen(MappingScreen(self.inquiry, *self._state))
+
+    def action_health(self) -> None:
+        """What of the GPUs needs a person."""
+        if self._frame is not None:
+            self.app.push_screen(HealthScreen(self._frame))
 
     def action_leave(self) -> None:
         """From an editor back to the processes, what was edited stays."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from gputop.model import summary
 from gputop.model.frame import Frame
+from gputop.model.health import in_alarm
 from gputop.model.text import MISSING, percent, size
 from gputop.tui.widgets.columns import cut
 from gputop.tui.widgets.lines import Lines, Piece, spread, width_of
@@ -62,6 +63,8 @@ class Heading(Lines):
         driver, cuda = frame.driver_version or MISSING, frame.cuda_version or MISSING
         total, free = len(frame.gpus), len(summary.free_gpus(frame))
         who = len(summary.users(frame))
+        if alarms := len(in_alarm(frame)):
+            yield f"{alarms} alarm{'s' * (alarms != 1)} (H)", "alarm"
         yield (f"driver {driver}" if wide else driver), "quiet"
         yield f"CUDA {cuda}", "quiet"
         plural = "s" * (total != 1)

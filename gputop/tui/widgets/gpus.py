@@ -14,13 +14,14 @@ from gputop.model import summary
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.gpu_metrics import GPU
+from gputop.model.health import findings
 from gputop.model.history import History
 from gputop.model.limits import is_unified
 from gputop.model.text import GIB, MISSING, duration, percent, short_name, three_digits
 from gputop.tui.glyphs import spark
 from gputop.tui.themes import user_role
 from gputop.tui.widgets.columns import Column, fit, heading, row, sized
-from gputop.tui.widgets.lines import Piece
+from gputop.tui.widgets.lines import Piece, width_of
 from gputop.tui.widgets.table import Table
 
 Draw = Callable[[Gpu, int], Sequence[Piece]]
@@ -108,7 +109,8 @@ class GpuPane(Table[Gpu]):
         reason = gpu.error or "has not answered yet"
         if gpu.stale_for is not None:
             reason = f"{self.glyphs.stale} no answer for {duration(gpu.stale_for)}"
-        pieces = [(f" {gpu.index:>3} {name}  ", role or "text"), (reason, role or "alarm")]
+        pieces = [(f" {gpu.index:>3} {name}  ", role or "text")]
+        pieces += [(text, role or own) for text, own in (*self._mark(gpu, 0), (reason, "alarm"))]
         return sized(pieces, self.size.width, self.glyphs.ellipsis, left=True)
 
     def _fit(self) -> None:
@@ -204,7 +206,15 @@ class GpuPane(Table[Gpu]):
         idle = gpu.idle_for is not None and gpu.idle_for >= self._idle_after
         if idle and gpu.stale_for is None and self._frame and not summary.is_free(self._frame, gpu):
             pieces.append((f" idle {duration(gpu.idle_for)}", "notice"))
-        return pieces
+        return [*self._mark(gpu, width - width_of(pieces)), *pieces]
+
+    def _mark(self, gpu: Gpu, room: int) -> list[Piece]:
+        """The worst that is found; a notice only where it leaves room for what else is said."""
+        for finding in findings(self._frame, gpu)[:1] if self._frame else ():
+            text = f"{self.glyphs.warning} {finding.code} "
+            if finding.level == "alarm" or len(text) <= room:
+                return [(text, finding.level)]
+        return []
 
     def _holders(self, gpu: Gpu) -> list[Piece]:
         frame = self._frame

@@ -1,0 +1,110 @@
+"""What the driver reports of its own accord: XIDs, heard by one thread for all GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pynvml
+
+from gputop.agent.gpu.nvml import Device
+from gputop.model.sections import Xid
+
+_XID = pynvml.nvmlEventTypeXidCriticalError
+_WANTED = _XID | pynvml.nvmlEventTypeDoubleBitEccError | pynvml.nvmlEventTypeGpuRecoveryAction
+_MOST = 20
+"""XIDs that are kept of a GPU: a broken program makes hundreds a second."""
+_WAIT_MS = 500
+"""So late, at most, the thread sees that it is to end."""
+_AGAIN = 5.0
+"""Seconds between two tries, when a GPU is lost and takes the set of events with it."""
+_GONE = {
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND,
+}
+
+
+class Events:
+    """XIDs of GPUs that have answered. A tick never waits for the thread: a driver may hold it.
+
+    Whatever happens to a GPU, its Device is told to look again.
+    """
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._devices = devices
+        self._heard: dict[int, tuple[Xid, ...]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
+
+    def xids(self, index: int) -> tuple[Xid, ...] | None:
+        """The newest last; None where the driver does not report them."""
+        return self._heard.get(index)
+
+    def end(self) -> None:
+        """Let the thread go, and wait a little until it has left the driver."""
+        self._over.set()
+        self._thread.join(2 * _WAIT_MS / 1000)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._listen()
+            except pynvml.NVMLError as error:
+                if error.value not in _GONE:  # refused, or there is no driver any more
+                    self._heard = {index: xids for index, xids in self._heard.items() if xids}
+                    return
+            if not self._heard:
+                return
+            self._over.wait(_AGAIN)
+
+    def _listen(self) -> None:
+        """Until the end, or until no GPU is left; NVMLError when the driver has had enough."""
+        events = pynvml.nvmlEventSetCreate()
+        try:
+            places = self._register(events)
+            for index in places.values():
+                self._heard.setdefault(index, ())
+            while places and not self._over.is_set():
+                try:
+                    self._take(pynvml.nvmlEventSetWait_v2(events, _WAIT_MS), places)
+                except pynvml.NVMLError as error:
+                    if error.value != pynvml.NVML_ERROR_TIMEOUT:
+                        raise
+        finally:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(events)
+
+    def _register(self, events: Any) -> dict[int | None, int]:
+        """The GPUs that report XIDs, by the addresses of their handles."""
+        places: dict[int | None, int] = {}
+        for device in self._devices:
+            handle = device.handle
+            if handle is None:  # whoever asks for it may have to wait
+                continue
+            try:
+                types = pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _WANTED
+                if types & _XID:
+                    pynvml.nvmlDeviceRegisterEvents(handle, types, events)
+                    places[_address(handle)] = device.index
+            except pynvml.NVMLError:
+                continue
+        return places
+
+    def _take(self, event: Any, places: Mapping[int | None, int]) -> None:
+        index = places.get(_address(event.device))
+        if index is None:
+            return
+        if event.eventType == _XID:
+            xid = Xid(int(event.eventData), round(time.time(), 3))
+            self._heard[index] = (*self._heard[index], xid)[-_MOST:]
+        self._devices[index].look_again()
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value

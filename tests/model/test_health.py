@@ -1,0 +1,182 @@
+"""What needs a person: which state of a GPU is told, how badly, and that all else is quiet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gputop.model.health import Finding, findings, in_alarm
+from gputop.model.sections import Ecc, Health, Nvlink, Pcie, Throttle, Xid
+from gputop.sources.demo import demo_frame
+from tests.builders import frame, gpu
+
+NOW = 2000.0
+
+
+def told(**fields: Any) -> list[tuple[str, str]]:
+    """Level and code of what is found on a GPU alone."""
+    one = gpu(0, **fields)
+    return [(found.level, found.code) for found in findings(frame([one], time=NOW), one)]
+
+
+def only(**fields: Any) -> Finding:
+    """The one thing that is found on GPU 3."""
+    one = gpu(3, **fields)
+    [found] = findings(frame([one], time=NOW), one)
+    return found
+
+
+def xids(*pairs: tuple[int, float]) -> Health:
+    """Numbers, and how many seconds ago."""
+    return Health(xids=tuple(Xid(number, NOW - ago) for number, ago in pairs))
+
+
+@pytest.mark.parametrize(
+    ("fields", "level", "code"),
+    [
+        ({"error": "GPU is lost"}, "alarm", "LOST"),
+        ({"health": Health(recovery_action="gpu_reset")}, "alarm", "RECOVERY"),
+        ({"health": Health(recovery_action="drain_p2p")}, "alarm", "RECOVERY"),
+        ({"health": Health(recovery_action="bus_reset")}, "alarm", "RECOVERY"),
+        ({"ecc_uncorrected": 1}, "alarm", "ECC"),
+        ({"ecc": Ecc(remap_failure=True)}, "alarm", "REMAP"),
+        ({"ecc": Ecc(remap_pending=True)}, "alarm", "REMAP"),
+        ({"ecc": Ecc(sram_threshold_exceeded=True)}, "alarm", "SRAM"),
+        ({"ecc": Ecc(retired_pending=True)}, "alarm", "PAGES"),
+        ({"health": Health(repair_pending=True)}, "alarm", "REPAIR"),
+        ({"health": Health(unrepairable_memory=True)}, "alarm", "MEMORY"),
+        ({"health": Health(fabric_state="not_started")}, "alarm", "FABRIC"),
+        ({"health": Health(fabric_state="in_progress")}, "alarm", "FABRIC"),
+        ({"health": Health(fabric_state="failed")}, "alarm", "FABRIC"),
+        ({"nvlink": Nvlink(up=3, down=1)}, "notice", "NVLINK"),
+        ({"throttle": Throttle(reasons=("hw_thermal_slowdown",))}, "alarm", "HOT"),
+        ({"throttle": Throttle(reasons=("hw_power_brake_slowdown",))}, "alarm", "POWER BRAKE"),
+        ({"throttle": Throttle(reasons=("hw_slowdown",))}, "alarm", "SLOWDOWN"),
+        ({"throttle": Throttle(reasons=("sw_thermal_slowdown",))}, "notice", "HOT"),
+        ({"utilization": 0.9, "pcie": Pcie(width=8, width_max=16)}, "alarm", "PCIE x8"),
+        (
+            {"utilization": 0.9, "pcie": Pcie(generation=3, generation_max=5)},
+            "notice",
+            "PCIE gen3",
+        ),
+        ({"persistence_mode": False, "display_active": False}, "notice", "PERS"),
+        ({"persistence_mode": False}, "notice", "PERS"),
+        ({"compute_mode": "prohibited"}, "notice", "MODE"),
+        ({"compute_mode": "exclusive_process"}, "notice", "MODE"),
+    ],
+)
+def test_what_is_told(fields: dict[str, Any], level: str, code: str) -> None:
+    assert told(**fields) == [(level, code)]
+    found = only(**fields)
+    assert found.text
+    assert found.advice
+    assert "{" not in found.text + found.advice
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"health": Health(), "ecc": Ecc(), "nvlink": Nvlink(), "pcie": Pcie()},
+        {"health": Health(xids=(), recovery_action="none", fabric_state="completed")},
+        {"health": Health(fabric_state="not_supported")},
+        {"ecc_uncorrected": 0, "ecc": Ecc(corrected=9, aggregate_uncorrected=3, retired_double=2)},
+        {"ecc": Ecc(remap_pending=False, remap_failure=False, remapped_uncorrectable=1)},
+        {"nvlink": Nvlink(up=18, down=0, errors=5)},
+        {"nvlink": Nvlink(up=0, down=4)},  # nobody bridged it
+        {"mig_mode": True, "nvlink": Nvlink(up=2, down=16),
+         "health": Health(fabric_state="in_progress")},
+        {"throttle": Throttle(reasons=("sw_power_cap", "sync_boost"))},
+        {"utilization": 0.3, "pcie": Pcie(generation=1, generation_max=5, width=8, width_max=16)},
+        {"utilization": None, "pcie": Pcie(width=8, width_max=16)},
+        {"utilization": 1.0, "pcie": Pcie(generation=5, generation_max=5, width=16, width_max=16)},
+        {"persistence_mode": False, "display_active": True},
+        {"persistence_mode": True, "compute_mode": "default"},
+    ],
+)  # fmt: skip
+def test_what_is_no_trouble(fields: dict[str, Any]) -> None:
+    assert told(**fields) == []
+
+
+@pytest.mark.parametrize("number", [32, 38, 46, 48, 61, 62, 64, 74, 79, 94, 95, 119, 120, 121, 140])
+def test_xids_of_the_card_stay_alarms(number: int) -> None:
+    assert told(health=xids((number, 50000.0))) == [("alarm", f"XID {number}")]
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 63, 69, 92, 154, 7777])
+def test_xids_of_programs_are_notices_for_a_while(number: int) -> None:
+    assert told(health=xids((number, 599.0))) == [("notice", f"XID {number}")]
+    assert told(health=xids((number, 601.0))) == []
+
+
+def test_each_xid_is_told_once_with_its_count_the_newest_first() -> None:
+    health = xids((31, 90.0), (79, 60.0), (31, 30.0), (48, 20.0))
+    one = gpu(3, health=health)
+    found = findings(frame([one], time=NOW), one)
+    assert [finding.code for finding in found] == ["XID 48", "XID 79", "XID 31"]
+    assert found[1].text == "XID 79, 1m00s ago: the GPU has fallen off the bus"
+    assert found[1].advice.startswith("reboot the machine")
+    assert (
+        found[2].text == "XID 31 (2 times), 30s ago: a program used an address that is not its own"
+    )
+
+
+def test_commands_name_the_gpu() -> None:
+    assert "nvidia-smi --gpu-reset -i 3" in only(ecc=Ecc(remap_pending=True)).advice
+    assert "nvidia-smi --gpu-reset -i 3" in only(health=xids((95, 1.0))).advice
+    assert "nvidia-smi -pm 1 -i 3" in only(persistence_mode=False).advice
+    assert "--gpu-reset" in only(error="GPU requires reset").advice
+    assert "reboot" in only(error="GPU is lost").advice
+
+
+def test_figures_are_in_the_words() -> None:
+    assert only(ecc_uncorrected=1).text == "1 uncorrected memory error since the driver loaded"
+    assert only(nvlink=Nvlink(up=16, down=2)).text == "2 of 18 NVLinks are down"
+    half = only(utilization=0.97, pcie=Pcie(width=8, width_max=16))
+    assert half.text == "PCIe has 8 of 16 lanes at 97 % utilization"
+
+
+def test_a_link_is_down_where_others_have_it() -> None:
+    """On an NVSwitch machine each link counts, elsewhere what a like card has."""
+    on_switches = Health(fabric_state="completed")
+    assert told(nvlink=Nvlink(up=17, down=1), health=on_switches) == [("alarm", "NVLINK")]
+    whole, half, none = (
+        gpu(i, nvlink=Nvlink(up=up, down=4 - up)) for i, up in enumerate((4, 2, 0))
+    )
+    other = gpu(3, name="another", nvlink=Nvlink(up=0, down=6))
+    machine = frame([whole, half, none, other])
+    levels = [[found.level for found in findings(machine, one)] for one in machine.gpus]
+    assert levels == [[], ["alarm"], ["alarm"], []]
+
+
+def test_a_slowdown_is_told_by_its_cause() -> None:
+    reasons = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_power_cap")
+    codes = [code for _, code in told(throttle=Throttle(reasons=reasons))]
+    assert codes == ["HOT", "POWER BRAKE"]
+
+
+def test_persistence_matters_where_no_gpu_has_a_display() -> None:
+    off = gpu(0, persistence_mode=False, display_active=False)
+    assert not findings(frame([off, gpu(1, display_active=True)]), off)
+
+
+def test_the_worst_comes_first() -> None:
+    codes = told(
+        persistence_mode=False, ecc_uncorrected=1, error="GPU is lost",
+        health=xids((31, 5.0), (79, 9.0)),
+    )  # fmt: skip
+    assert codes == [
+        ("alarm", "XID 79"), ("alarm", "LOST"), ("alarm", "ECC"), ("notice", "XID 31"),
+        ("notice", "PERS"),
+    ]  # fmt: skip
+
+
+def test_gpus_in_alarm() -> None:
+    gpus = [gpu(0), gpu(1, ecc_uncorrected=1, error="x"), gpu(2, compute_mode="prohibited")]
+    assert [one.index for one in in_alarm(frame(gpus))] == [1]
+
+
+def test_the_demo_is_well() -> None:
+    machine = demo_frame(NOW)
+    assert [findings(machine, one) for one in machine.gpus] == [()] * 8
