@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import pynvml
 
 from gputop.agent.gpu import sanity
+from gputop.agent.gpu.gpm import Gpm
 from gputop.agent.gpu.lists import Running, RunningLists, Utilization
-from gputop.agent.gpu.parts import cores, mig_devices
+from gputop.agent.gpu.parts import Parts, cores
 from gputop.agent.gpu.section import Section, Sections
 from gputop.model.text import printable
 
@@ -115,6 +116,8 @@ class Device:
         self._cycle = 0
         self._lists = RunningLists()
         self._sections = Sections(section() for section in _SECTIONS)
+        self._gpm = Gpm()
+        self._parts = Parts()
 
     def read(self) -> Reading:
         """All values of now. A lost GPU gives a Reading with `code` and what is known of it."""
@@ -122,6 +125,7 @@ class Device:
             return self._read()
         except pynvml.NVMLError as error:
             self.handle = None
+            self._gpm.forget()
             values = {"index": self.index, **self._fixed}
             return Reading(values=values, code=error.value, error=printable(str(error), 120))
 
@@ -134,11 +138,14 @@ class Device:
             self._slow_due = 0.0
             self._sections.forget()
         self._cycle += 1
-        if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due:
+        if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due or self._parts.gone:
             self._take_slow()
         values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
         values.update(self._read_fast())
         values.update(self._sections.read(self._ask, time.monotonic()))
+        self._gpm.begin(self._ask, self.handle, time.monotonic())
+        values["activity"] = self._gpm.read(utilization=values["utilization"])
+        values["mig"] = self._parts.read(self._gpm.read)
         running = self._ask(self._lists.running, values.get("memory_total")) or ()
         values["processes_known"] = self._lists.known
         return Reading(
@@ -154,6 +161,7 @@ class Device:
         if before and before["mig_mode"] != self._slow["mig_mode"]:
             self._absent.clear()
             self._sections.forget()
+            self._gpm.forget()
             self._fixed.update(cores(self._ask))
 
     def _read_fixed(self) -> dict[str, Any]:
@@ -175,7 +183,7 @@ class Device:
             "persistence_mode": _flag(self._ask(pynvml.nvmlDeviceGetPersistenceMode)),
             "display_active": _flag(self._ask(pynvml.nvmlDeviceGetDisplayActive)),
             "compute_mode": _COMPUTE_MODES.get(mode),
-            **self._read_mig(),
+            "mig_mode": self._mig_mode(),
         }
 
     def _read_fast(self) -> dict[str, Any]:
@@ -228,12 +236,13 @@ class Device:
             limit = self._ask(pynvml.nvmlDeviceGetPowerManagementLimit)
         return sanity.positive(sanity.watts(limit))
 
-    def _read_mig(self) -> dict[str, Any]:
+    def _mig_mode(self) -> bool | None:
+        """Whether it is divided; into what is looked up, too."""
         modes = self._ask(pynvml.nvmlDeviceGetMigMode)
-        if modes is None or not modes[0]:
-            return {"mig_mode": None if modes is None else False, "mig": None}
-        slots = self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount)
-        return {"mig_mode": True, "mig": mig_devices(self.handle, slots)}
+        on = None if modes is None else bool(modes[0])
+        self._parts.find(self.handle, self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) if on else 0)
+        self._gpm.keep(self._parts.instances)
+        return on
 
     def _bus_id(self) -> str | None:
         info = self._ask(pynvml.nvmlDeviceGetPciInfo) or self._ask(_pci_info_v2)
