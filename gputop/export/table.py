@@ -49,7 +49,8 @@ _WHERE_KNOWN = ("idle_for", "container", "pod", "job")
 
 def table(frame: Frame) -> str:
     """The whole frame as text, as wide as it needs to be, with a line end."""
-    parts = [_heading(frame), _gpu_table(frame.gpus), _unexplained_table(frame)]
+    gpus = [_gpu_table(frame.gpus), _mig_table(frame.gpus)]
+    parts = [_heading(frame), *gpus, _unexplained_table(frame)]
     return "\n\n".join([*filter(None, parts), _process_table(frame)]) + "\n"
 
 
@@ -80,6 +81,24 @@ def _state(gpu: Gpu) -> str:
     if gpu.stale_for is not None:
         return f"no answer for {GPU['stale_for'].text(gpu)}"
     return gpu.error or "ok"
+
+
+def _mig_table(gpus: Sequence[Gpu]) -> str:
+    """The MIG devices of all GPUs; empty where there is none."""
+    heads = ("GPU", False), ("GI", False), ("CI", False), ("PROFILE", True), ("MEM-MiB", False)
+    rows = [
+        [
+            str(gpu.index),
+            str(one.gi),
+            str(one.ci),
+            one.profile or MISSING,
+            f"{_mib(one.memory_used)}/{_mib(one.memory_total)}",
+            one.uuid or MISSING,
+        ]
+        for gpu in gpus
+        for one in gpu.mig or ()
+    ]
+    return _aligned((*heads, ("MIG-UUID", True)), rows) if rows else ""
 
 
 def _unexplained_table(frame: Frame) -> str:

@@ -19,6 +19,7 @@ from gputop.tui.screens.sort import SortScreen
 from gputop.tui.screens.views import ViewScreen
 from gputop.tui.widgets.bars import Heading, KeyLine
 from gputop.tui.widgets.filterline import FilterInput, FilterLine, FilterNote
+from gputop.tui.widgets.gpucells import lines_of
 from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.mappingpane import MappingPane
 from gputop.tui.widgets.processes import ProcessTable
@@ -71,6 +72,7 @@ class MainScreen(ViewScreen):
         super().__init__(Inquiry(value, order), settings)
         self._frame: Frame | None = None
         self._history = History()
+        self._lines = 1  # of GPUs and their parts
         self._mapping_open = False
         self._following = True
         self._state = (1.0, False)
@@ -91,9 +93,10 @@ class MainScreen(ViewScreen):
 
     def show_frame(self, frame: Frame, history: History, interval: float, paused: bool) -> None:
         """Another frame, or the same one in another state."""
-        relayout = self._frame is None or len(self._frame.gpus) != len(frame.gpus)
+        before = self._frame and (self._count, self._lines)
         self._frame, self._history, self._state = frame, history, (interval, paused)
-        if relayout:
+        self._lines = len(lines_of(frame))
+        if before != (self._count, self._lines):
             self._lay_out()
         self.query_one(Heading).show_frame(frame, interval, paused)
         self.query_one(GpuPane).show_frame(frame, history)
@@ -271,7 +274,7 @@ class MainScreen(ViewScreen):
     @property
     def _needed(self) -> int:
         """Lines for all panes: two at the ends, GPUs with labels, processes, mapping."""
-        return 2 + (self._count + 1) + (_WANTED_PROCESSES + 2) + (min(self._count, 8) + 3)
+        return 2 + (self._lines + 1) + (_WANTED_PROCESSES + 2) + (min(self._count, 8) + 3)
 
     @property
     def _short(self) -> bool:
@@ -292,6 +295,6 @@ class MainScreen(ViewScreen):
         self.query_one("#mapping-result").styles.height = max(1, mapping_lines - 1)
         processes = min(_WANTED_PROCESSES, max(1, height // 3)) + 2
         room = max(1, height - 2 - mapping_lines - processes)
-        pane.styles.height = min(count + pane.head_lines, room)
+        pane.styles.height = min(self._lines + pane.head_lines, room)
         if self._frame is not None:
             mapping.show_answer()

@@ -137,9 +137,10 @@ class ProcessTable(Table[Entry]):
         self._with_finished = not self._with_finished
         self._arrange()
 
-    def only_gpu(self, key: str) -> None:
-        """The processes of one GPU."""
-        self._look(replace(self.view, gpu=key), replace(self.view, gpu=None))
+    def only_gpu(self, key: str, instance: tuple[int, int] | None = None) -> None:
+        """The processes of one GPU, or of one MIG device of it."""
+        view = replace(self.view, gpu=key, instance=instance)
+        self._look(view, replace(self.view, gpu=None, instance=None))
 
     def open(self) -> bool:
         """Open or close the group under the cursor; whether there is one."""
