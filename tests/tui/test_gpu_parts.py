@@ -10,7 +10,7 @@ import pytest
 from gputop.model.activity import WORDS
 from gputop.model.frame import Frame, Process
 from gputop.model.gpu import Gpu, MigDevice
-from gputop.model.sections import Activity
+from gputop.model.sections import Activity, Thermal
 from gputop.tui.glyphs import UNICODE
 from tests.builders_tui import GIB, frame_of, gpu_of, process_of, shown
 
@@ -119,11 +119,18 @@ async def test_the_processes_of_a_part_alone() -> None:
     async with shown(FULL, size=(120, 40)) as screen:
         await screen.press("shift+tab", "down", "down", "down", "enter")
         assert screen.pids == [101, 102]
+        assert screen.process_lines[0].split()[0] == "0:5"
         assert "on GPU 0 MIG 5/0" in screen.text
         await screen.press("escape")
         assert len(screen.pids) == 4
         await screen.press("shift+tab", "up", "up", "up", "enter")
         assert screen.pids == [100, 101, 102]
+
+
+async def test_where_a_process_is_is_whole() -> None:
+    frame = frame_of(divided(0, part(11, 1)), on(100, 11, 1))
+    async with shown(frame, size=(80, 24)) as screen:
+        assert screen.process_lines[0].split()[0] == "0:11/1"
 
 
 async def test_many_parts_leave_room_for_processes() -> None:
@@ -159,6 +166,14 @@ async def test_verdict(gpu: dict[str, Any], said: str) -> None:
         assert measured == (gpu["activity"] is BUSY)
         await screen.resize(140, 40)
         assert "DOING" not in screen.text
+
+
+async def test_degrees_left_where_they_are_known() -> None:
+    async with shown(frame_of(gpu_of(0)), size=(200, 40)) as screen:
+        assert "LEFT" not in screen.text
+        await screen.show(frame_of(gpu_of(0, thermal=Thermal(margin=0.0))))
+        at = screen.lines[1].index("LEFT")
+        assert screen.gpu_line(0)[at : at + 4] == "   0"
 
 
 async def test_what_is_to_be_mended_stands_out() -> None:

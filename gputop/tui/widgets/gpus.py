@@ -28,8 +28,8 @@ Draw = Callable[[Gpu, int], Sequence[Piece]]
 _HOT = 85.0
 _MAX_NAME = 24
 _MAX_PROFILE = 12
-_WIDE = 150
-"""Cells from which on there is room for words on what a GPU does."""
+_WIDE, _WIDEST = 150, 170
+"""Cells from which on there is room for words on what a GPU does, and for the numbers."""
 
 
 class GpuPane(Table[Line]):
@@ -147,6 +147,7 @@ class GpuPane(Table[Line]):
             Column("history", "", 4, 12, 6, self._spark),
             *self._activity(gpus),
             Column("temperature", "TEMP", 4, 4, 2, self._temperature),
+            *self._margin(gpus),
             Column("power", "POWER", 5, 8, 4, self._power),
             Column("clock", "CLOCK", 5, 5, 8, self._plain("sm_clock")),
             Column("pstate", "PERF", 4, 4, 7, self._plain("pstate")),
@@ -171,9 +172,16 @@ class GpuPane(Table[Line]):
         yield Column("doing", "DOING", 18, 18, 12, self._doing, left=True)
         known = [gpu.activity for gpu in gpus]
         known += [one.activity for gpu in gpus for one in gpu.mig or ()]
-        if any(activity is not None and activity.sm is not None for activity in known):
+        some = any(activity is not None and activity.sm is not None for activity in known)
+        if some and self.size.width >= _WIDEST:
             for id_, label in (("sm", "SM"), ("tensor", "TENS"), ("dram", "DRAM")):
                 yield Column(id_, label, 4, 4, 13, self._active(f"activity.{id_}"))
+
+    def _margin(self, gpus: Sequence[Gpu]) -> Iterable[Column[Gpu]]:
+        """Degrees left, where there is room and some GPU tells."""
+        known = any(gpu.thermal and gpu.thermal.margin is not None for gpu in gpus)
+        if known and self.size.width >= _WIDE:
+            yield Column("margin", "LEFT", 4, 4, 12, self._plain("thermal.margin"))
 
     def _active(self, id_: str) -> Draw:
         return lambda gpu, _: gpucells.ratio(GPU[id_].read(gpu), self.glyphs)

@@ -90,6 +90,7 @@ class ProcessTable(Table[Entry]):
         self._finished.take(frame, rows, keys)
         self._every = list(map(Entry, rows, keys))
         self._unexplained = unexplained(frame)
+        self._cells.divided = any(gpu.mig for gpu in frame.gpus)
         self._total = len(rows)
         self._longest_user = max((len(one.user or "") for one in frame.processes), default=0)
         self._arrange()
