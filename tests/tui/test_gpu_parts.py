@@ -11,6 +11,7 @@ from gputop.model.activity import WORDS
 from gputop.model.frame import Frame, Process
 from gputop.model.gpu import Gpu, MigDevice
 from gputop.model.sections import Activity, Thermal
+from gputop.settings import Settings
 from gputop.tui.glyphs import UNICODE
 from tests.builders_tui import GIB, frame_of, gpu_of, process_of, shown
 
@@ -125,6 +126,17 @@ async def test_the_processes_of_a_part_alone() -> None:
         assert len(screen.pids) == 4
         await screen.press("shift+tab", "up", "up", "up", "enter")
         assert screen.pids == [100, 101, 102]
+
+
+async def test_a_signal_is_for_ones_own_on_the_part() -> None:
+    here = [on(100, 2), on(101, 5), on(102, 5, user="bob"), on(103, 5, 1)]
+    frame = frame_of(divided(0, part(2), part(5), part(5, 1), part(7)), *here)
+    async with shown(frame, settings=Settings(me="alice")) as screen:
+        await screen.press("shift+tab", "down", "down", "down", "f9")
+        assert "SIGTERM to 1 process " in screen.text
+        assert " 101 alice" in screen.text
+        await screen.press("escape", "end", "f9")
+        assert "no process of yours is on that part of GPU 0" in screen.text
 
 
 async def test_where_a_process_is_is_whole() -> None:

@@ -94,7 +94,7 @@ class GpuPane(Table[Line]):
     def row_pieces(self, row_: Line, selected: bool) -> Iterable[Piece]:
         """One GPU: its values, or what it says instead of them. Or a MIG device."""
         role, gpu = "cursor" if selected else None, row_.gpu
-        if gpu.error is not None or gpu.name is None:
+        if row_.device is None and (gpu.error is not None or gpu.name is None):
             return self._silent(gpu, role)
         if gpu.stale_for is not None and role is None:
             return [
