@@ -63,7 +63,7 @@ WORDS = (
     ),
     ("compute-bound", f"tensor cores or an arithmetic pipe over {_percent(PIPE_HIGH)}"),
     ("busy", "SMs in use, and none of these"),
-    (BY_UTILIZATION.strip(), "idle, waits, busy: without GPM it is only known how long something ran"),
+    (BY_UTILIZATION.strip(), "idle, waits, busy: without GPM, told from how long something ran"),
 )
 """Every verdict, the first that fits counts, and what it means."""
 
