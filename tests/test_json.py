@@ -144,7 +144,7 @@ def expected_parts(gpu: Json, era: int) -> Json:
     if mig is not None and mig["mode"] == 1:
         wanted = ("uuid", "gi", "ci", "profile")
         devices = mig.get("devices", [])
-        fields["mig"] = [{name: device[name] for name in wanted} for device in devices]
+        fields["mig"] = [{name: device[name] for name in wanted} for device in devices if device]
     return fields
 
 

@@ -117,6 +117,16 @@ def test_instances_of_a_mig_gpu_are_told_apart(machine: MachineFactory) -> None:
     assert [row["GPU"] for row in rows] == ["0:1", "0:2", "0:2"]
 
 
+def test_mig_devices_have_lines(machine: MachineFactory) -> None:
+    rows = table(look(machine({"base": "h100-mig", "processes": None})), "GPU  GI")
+    assert [(row["GPU"], row["GI"], row["CI"]) for row in rows] == [
+        ("0", "2", "0"), ("0", "5", "0"), ("0", "11", "0"), ("0", "13", "0"),
+        ("1", "1", "0"), ("1", "1", "1"), ("1", "3", "0"),
+    ]  # fmt: skip
+    assert (rows[1]["PROFILE"], rows[1]["MEM-MiB"]) == ("2g.20gb", "12288/19968")
+    assert rows[1]["MIG-UUID"] == "MIG-2b0d6f3a-51c4-5d77-8a10-9e4f00a1c002"
+
+
 def test_nothing_runs(machine: MachineFactory) -> None:
     """A GPU whose memory is held by nobody that can be seen is not free."""
     here = machine({"base": "h200x8", "gpus": 1, "processes": None})

@@ -51,9 +51,9 @@ _WHERE_KNOWN = ("idle_for", "container", "pod", "job")
 
 def table(frame: Frame) -> str:
     """The whole frame as text, as wide as it needs to be, with a line end."""
+    gpus = [_gpu_table(frame.gpus), _mig_table(frame.gpus)]
     parts = [
-        _heading(frame), _gpu_table(frame.gpus), _findings_table(frame), _limits(frame),
-        _unexplained_table(frame),
+        _heading(frame), *gpus, _findings_table(frame), _limits(frame), _unexplained_table(frame)
     ]  # fmt: skip
     return "\n\n".join([*filter(None, parts), _process_table(frame)]) + "\n"
 
@@ -105,6 +105,24 @@ def _findings_table(frame: Frame) -> str:
     ]
     heads = (("GPU", False), ("HEALTH", True), ("WHAT", True), ("WHAT TO DO", True))
     return _aligned(heads, rows) if rows else ""
+
+
+def _mig_table(gpus: Sequence[Gpu]) -> str:
+    """The MIG devices of all GPUs; empty where there is none."""
+    heads = ("GPU", False), ("GI", False), ("CI", False), ("PROFILE", True), ("MEM-MiB", False)
+    rows = [
+        [
+            str(gpu.index),
+            str(one.gi),
+            str(one.ci),
+            one.profile or MISSING,
+            f"{_mib(one.memory_used)}/{_mib(one.memory_total)}",
+            one.uuid or MISSING,
+        ]
+        for gpu in gpus
+        for one in gpu.mig or ()
+    ]
+    return _aligned((*heads, ("MIG-UUID", True)), rows) if rows else ""
 
 
 def _unexplained_table(frame: Frame) -> str:

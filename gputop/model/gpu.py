@@ -54,6 +54,11 @@ class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
     activity: Activity | None = None
     """Of its GPU instance; compute instances of one share it."""
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which instances it is, as a process says where it is."""
+        return self.gi, self.ci
+
 
 class Opener(msgspec.Struct, frozen=True, kw_only=True):
     """A process that has a GPU's device node open while the driver does not list it there."""

@@ -101,6 +101,7 @@ SECTIONS: dict[str, tuple[Metric[Gpu], ...]] = {
     ),
     "Activity": (
         _gpu("activity.verdict", "DOING", "", str, "what the last half minute looks like"),
+        _gpu("activity.graphics", "GR-ACT", "0..1", percent, "time in which anything ran"),
         _gpu("activity.sm", "SM-ACT", "0..1", percent, "SMs that had a warp resident"),
         _gpu("activity.occupancy", "OCC", "0..1", percent, "warps resident, of those that fit"),
         _gpu("activity.tensor", "TENSOR", "0..1", percent, "tensor cores in use"),

@@ -48,10 +48,15 @@ class View:
     """One user (None: the processes nobody is known of); empty for all users."""
     gpu: str | None = None
     """The key of the only GPU."""
+    instance: tuple[int, int] | None = None
+    """GPU instance and compute instance of the only MIG device of that GPU."""
 
     def holds(self, row: ProcessRow) -> bool:
         """Whether a row belongs to it."""
         if self.whose and row.process.user not in self.whose:
+            return False
+        place = (row.process.gpu_instance, row.process.compute_instance)
+        if self.instance is not None and self.instance != place:
             return False
         return self.gpu is None or (row.gpu is not None and row.gpu.key == self.gpu)
 
@@ -66,7 +71,8 @@ class View:
     def words(self, gpus: Iterable[Gpu]) -> str:
         """What it shows, as `of alice, on GPU 3, tree`; nothing for all."""
         words = [f"of {user or 'unknown users'}" for user in self.whose]
-        words += [f"on GPU {gpu.index}" for gpu in gpus if gpu.key == self.gpu]
+        part = " MIG {}/{}".format(*self.instance) if self.instance else ""
+        words += [f"on GPU {gpu.index}{part}" for gpu in gpus if gpu.key == self.gpu]
         words += {"flat": [], "tree": ["tree"], "users": ["by user"]}[self.shape]
         return ", ".join(words)
 

@@ -47,11 +47,17 @@ def meant(
     return tuple(_meant(rows[key]) for key in dict.fromkeys(keys) if key in rows)
 
 
-def own_on(frame: Frame, gpu_key: str, me: str | None) -> list[ProcessKey]:
-    """One's own processes on a GPU."""
+def own_on(
+    frame: Frame, gpu_key: str, me: str | None, instance: tuple[int, int] | None = None
+) -> list[ProcessKey]:
+    """One's own processes on a GPU, or on one MIG device of it."""
     uuids = {gpu.uuid for gpu in frame.gpus if gpu.key == gpu_key and gpu.uuid}
     mine = (one for one in frame.processes if me is not None and one.user == me)
-    return [frame.key(one) for one in mine if one.gpu_uuid in uuids]
+    return [
+        frame.key(one)
+        for one in mine
+        if one.gpu_uuid in uuids and instance in (None, (one.gpu_instance, one.compute_instance))
+    ]
 
 
 def _meant(rows: Sequence[ProcessRow]) -> Meant:

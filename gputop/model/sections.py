@@ -167,8 +167,11 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """What the parts of the chip did since the look before, by NVML's GPM; ratios."""
+    """What the parts of the chip did since the look before, by NVML's GPM (Hopper and later);
+    ratios. Without GPM there is the verdict alone, and it says so."""
 
+    graphics: float | None = None
+    """Time in which anything ran, in MIG instances, too."""
     sm: float | None = None
     """SMs that had a warp resident."""
     occupancy: float | None = None

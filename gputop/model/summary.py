@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.model.frame import Frame
+from gputop.model.frame import Frame, Process
 from gputop.model.gpu import Gpu
 from gputop.model.text import MIB
 
@@ -37,7 +37,22 @@ def is_free(frame: Frame, gpu: Gpu) -> bool:
     if gpu.processes_known is False or gpu.mig_mode:
         return False  # in MIG mode a job gets an instance, not the GPU
     taken = any(process.gpu_uuid == gpu.uuid and process.type != "G" for process in frame.processes)
-    return not taken and gpu.memory_used < _FREE_MEMORY
+    return not taken and has_room(gpu.memory_used)
+
+
+def has_room(memory_used: int | None) -> bool:
+    """Whether so much in use is no more than what the driver itself takes."""
+    return memory_used is not None and memory_used < _FREE_MEMORY
+
+
+def by_instance(frame: Frame) -> dict[tuple[str | None, int, int], list[Process]]:
+    """The processes on MIG devices by UUID of the GPU, GPU instance and compute instance."""
+    found: dict[tuple[str | None, int, int], list[Process]] = {}
+    for one in frame.processes:
+        if one.gpu_instance is not None and one.compute_instance is not None:
+            place = (one.gpu_uuid, one.gpu_instance, one.compute_instance)
+            found.setdefault(place, []).append(one)
+    return found
 
 
 def free_gpus(frame: Frame) -> list[Gpu]:

@@ -28,6 +28,7 @@ from gputop.model.protocol import (
     Stack,
     clamp_interval,
 )
+from gputop.model.sections import Activity
 from gputop.model.text import GIB, MIB
 from gputop.sources.jobs import JOBS, Job, demo_detail, environ_of
 
@@ -149,7 +150,14 @@ def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...])
         sm=132,
         processes_known=True,
         idle_for=0.0 if busy else round(2460 + running, 1),
+        activity=_activity(load),
     )
+
+
+def _activity(load: float) -> Activity:
+    sm, tensor, dram = (round(load * share, 2) for share in (0.95, 0.5, 0.45))
+    word = "compute-bound" if load >= 0.7 else "waiting for input" if load else "idle"
+    return Activity(graphics=round(load, 2), sm=sm, tensor=tensor, dram=dram, verdict=word)
 
 
 def _process(job: Job, index: int, now: float, running: float) -> Process:

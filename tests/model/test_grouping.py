@@ -144,6 +144,14 @@ def test_a_view_holds_one_user_or_one_gpu() -> None:
     )
 
 
+def test_a_view_holds_one_mig_device() -> None:
+    parts = (process(1, gpu_instance=2, compute_instance=0), process(2, gpu_instance=3), process(3))
+    rows = [one.row for one in entries(*parts)]
+    view = View(gpu="GPU-0", instance=(2, 0))
+    assert [view.holds(row) for row in rows] == [False, True, False]
+    assert view.words([gpu(0), gpu(1)]) == "on GPU 0 MIG 2/0"
+
+
 PROCESSES = st.builds(
     process,
     pid=st.integers(2, 12),

@@ -57,6 +57,17 @@ def test_meant_are_each_once_in_their_order_with_all_that_they_hold() -> None:
     assert own_on(here, "GPU-1", None) == own_on(here, "GPU-0", "bob") == []
 
 
+def test_ones_own_on_a_mig_device() -> None:
+    parts = [
+        process(10 * gi + ci, gpu_instance=gi, compute_instance=ci)
+        for gi in (1, 2)
+        for ci in (0, 1)
+    ]
+    here = frame((gpu(0),), [*parts, process(30)])
+    assert own_on(here, "GPU-0", "alice", (2, 1)) == [ProcessKey("boot", 21, 1000.0)]
+    assert len(own_on(here, "GPU-0", "alice")) == 5
+
+
 def test_nothing_is_sent_before_the_agent_was_asked_and_never_twice() -> None:
     state = Signalling((ALICE, BOB))
     assert state.send("early", "kill") is None

@@ -230,4 +230,4 @@ async def test_a_gpu_that_comes_back_keeps_the_cursor() -> None:
         for frame, expected in ((at(0, 2), None), (at(0, 1, 2), 1)):
             await screen.show(frame)
             selected = screen.gpus.current
-            assert (selected and selected.index) == expected
+            assert (selected and selected.gpu.index) == expected

@@ -15,10 +15,11 @@ import pynvml
 
 from gputop.agent.gpu import board, sanity
 from gputop.agent.gpu.ecc import EccSection
+from gputop.agent.gpu.gpm import Gpm
 from gputop.agent.gpu.health import HealthSection
 from gputop.agent.gpu.lists import Running, RunningLists, Utilization
 from gputop.agent.gpu.nvlink import NvlinkSection
-from gputop.agent.gpu.parts import cores, mig_devices
+from gputop.agent.gpu.parts import Parts, cores
 from gputop.agent.gpu.pcie import Pcie
 from gputop.agent.gpu.section import Section, Sections
 from gputop.agent.gpu.throttle import Throttle
@@ -123,6 +124,8 @@ class Device:
         self._cycle = 0
         self._lists = RunningLists()
         self._sections = Sections(section() for section in _SECTIONS)
+        self._gpm = Gpm()
+        self._parts = Parts()
 
     def look_again(self) -> None:
         """The sections are due: something has happened. From any thread."""
@@ -134,6 +137,7 @@ class Device:
             return self._read()
         except pynvml.NVMLError as error:
             self.handle = None
+            self._gpm.forget()
             values = {"index": self.index, **self._fixed}
             return Reading(values=values, code=error.value, error=printable(str(error), 120))
 
@@ -146,12 +150,15 @@ class Device:
             self._slow_due = 0.0
             self._sections.forget()
         self._cycle += 1
-        if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due:
+        if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due or self._parts.gone:
             self._take_slow()
         values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
         values.update(self._read_fast())
         values.update(self._sections.read(self._ask, time.monotonic()))
         values["thermal"] = board.with_margin(values["thermal"], values["temperature"])
+        self._gpm.begin(self._ask, self.handle, time.monotonic())
+        values["activity"] = self._gpm.read(utilization=values["utilization"])
+        values["mig"] = self._parts.read(self._gpm.read)
         running = self._ask(self._lists.running, values.get("memory_total")) or ()
         # Windows knows the processes: that none is listed says nothing there.
         values["processes_known"] = self._lists.known and (bool(running) or not is_wsl())
@@ -168,6 +175,7 @@ class Device:
         if before and before["mig_mode"] != self._slow["mig_mode"]:
             self._absent.clear()
             self._sections.forget()
+            self._gpm.forget()
             self._fixed.update(cores(self._ask))
 
     def _read_fixed(self) -> dict[str, Any]:
@@ -189,7 +197,7 @@ class Device:
             "persistence_mode": _flag(self._ask(pynvml.nvmlDeviceGetPersistenceMode)),
             "display_active": _flag(self._ask(pynvml.nvmlDeviceGetDisplayActive)),
             "compute_mode": _COMPUTE_MODES.get(mode),
-            **self._read_mig(),
+            "mig_mode": self._mig_mode(),
         }
 
     def _read_fast(self) -> dict[str, Any]:
@@ -242,12 +250,13 @@ class Device:
             limit = self._ask(pynvml.nvmlDeviceGetPowerManagementLimit)
         return sanity.positive(sanity.watts(limit))
 
-    def _read_mig(self) -> dict[str, Any]:
+    def _mig_mode(self) -> bool | None:
+        """Whether it is divided; into what is looked up, too."""
         modes = self._ask(pynvml.nvmlDeviceGetMigMode)
-        if modes is None or not modes[0]:
-            return {"mig_mode": None if modes is None else False, "mig": None}
-        slots = self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount)
-        return {"mig_mode": True, "mig": mig_devices(self.handle, slots)}
+        on = None if modes is None else bool(modes[0])
+        self._parts.find(self.handle, self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) if on else 0)
+        self._gpm.keep(self._parts.instances)
+        return on
 
     def _bus_id(self) -> str | None:
         info = self._ask(pynvml.nvmlDeviceGetPciInfo) or self._ask(_pci_info_v2)

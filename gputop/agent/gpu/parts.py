@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pynvml
+from msgspec.structs import replace
 
 from gputop.agent.gpu import sanity
 from gputop.model.gpu import MigDevice
+from gputop.model.sections import Activity
 from gputop.model.text import printable
 
 _CAPABILITIES = {
@@ -41,12 +43,70 @@ def _multiprocessors(count: int, capability: Sequence[int] | None) -> int | None
     return None if per_sm is None or count % per_sm else count // per_sm
 
 
-def mig_devices(gpu: Any, slots: int | None) -> tuple[MigDevice, ...] | None:
-    """The MIG devices of a GPU's handle with room for so many, in NVML's order.
+class Parts:
+    """The MIG devices of one GPU: which there are is asked seldom, what they use each time."""
+
+    def __init__(self) -> None:
+        self._devices: tuple[MigDevice, ...] | None = None
+        self._handles: list[Any] = []
+        self._answered: list[bool] = []
+        self.gone = False
+        """Whether one that answered does not any more, since `find`."""
+
+    @property
+    def instances(self) -> set[int]:
+        """Ids of the GPU instances."""
+        return {device.gi for device in self._devices or ()}
+
+    def find(self, gpu: Any, slots: int | None) -> None:
+        """Ask which there are, of a GPU's handle with room for so many; 0 off MIG mode.
+
+        Handles are kept until the next time and no longer: that of a device that was destroyed may
+        come to mean another one (NVML, nvmlDeviceGetMigDeviceHandleByIndex).
+        """
+        found = _mig_devices(gpu, slots)
+        self._devices = None if found is None else tuple(device for _, device in found)
+        self._handles = [handle for handle, _ in found or ()]
+        self._answered = [False] * len(self._handles)
+        self.gone = False
+
+    def read(self, activity: Callable[[int], Activity | None]) -> tuple[MigDevice, ...] | None:
+        """All in NVML's order with what they use, `activity` by GPU instance; None where not all
+        of them are known."""
+        if self._devices is None:
+            return None
+        return tuple(
+            replace(device, activity=activity(device.gi), **self._memory(k))
+            for k, device in enumerate(self._devices)
+        )
+
+    def _memory(self, k: int) -> dict[str, int | None]:
+        if self._handles[k] is None:
+            return {}
+        try:
+            info = _memory_of(self._handles[k])
+        except pynvml.NVMLError:
+            self.gone |= self._answered[k]
+            self._handles[k] = None
+            return {}
+        self._answered[k] = True
+        total = sanity.positive(sanity.memory(info.total))
+        return {"memory_total": total, "memory_used": sanity.memory(info.used, total)}
+
+
+def _memory_of(handle: Any) -> Any:
+    """As for a whole GPU; NVMLError."""
+    try:
+        return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+    except pynvml.NVMLError:
+        return pynvml.nvmlDeviceGetMemoryInfo(handle)
+
+
+def _mig_devices(gpu: Any, slots: int | None) -> list[tuple[Any, MigDevice]] | None:
+    """The MIG devices with their handles, in NVML's order.
 
     None where the driver refuses a slot or an id: a list that lacks one would say that it is not
-    there. Handles are asked for anew each time: that of a device that was destroyed may come to
-    mean another one (NVML, nvmlDeviceGetMigDeviceHandleByIndex).
+    there.
     """
     if not slots or slots > _MOST_SLOTS:
         return None
@@ -54,12 +114,12 @@ def mig_devices(gpu: Any, slots: int | None) -> tuple[MigDevice, ...] | None:
         found = [device for slot in range(slots) if (device := _mig_device(gpu, slot))]
     except pynvml.NVMLError:
         return None
-    places = {(device.gi, device.ci) for device in found}
+    places = {(device.gi, device.ci) for _, device in found}
     garbage = any(_NO_INSTANCE in place for place in places) or len(places) < len(found)
-    return None if garbage else tuple(found)
+    return None if garbage else found
 
 
-def _mig_device(gpu: Any, slot: int) -> MigDevice | None:
+def _mig_device(gpu: Any, slot: int) -> tuple[Any, MigDevice] | None:
     """None: the slot is empty, or was emptied meanwhile."""
     try:
         handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
@@ -72,7 +132,7 @@ def _mig_device(gpu: Any, slot: int) -> MigDevice | None:
     uuid = _text(pynvml.nvmlDeviceGetUUID, handle)
     # `NVIDIA H100 80GB HBM3 MIG 1g.10gb`
     _, mig, profile = (_text(pynvml.nvmlDeviceGetName, handle) or "").rpartition(" MIG ")
-    return MigDevice(uuid=uuid, gi=gi, ci=ci, profile=profile if mig else None)
+    return handle, MigDevice(uuid=uuid, gi=gi, ci=ci, profile=profile if mig else None)
 
 
 def _text(call: Callable[[Any], str], handle: Any) -> str | None:

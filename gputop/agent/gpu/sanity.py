@@ -18,9 +18,11 @@ _MOST_POWER_MW = 20_000_000
 _FASTEST_MHZ = 20_000
 _FASTEST_FAN = 200
 _MOST_UNITS = 1_000_000
+_FASTEST_LINK = 1 << 24
+"""MiB per second: 16 TiB."""
 
 
-def ratio(percentage: int | None) -> float | None:
+def ratio(percentage: float | None) -> float | None:
     """0..1 of a percentage; a little over 100 is 1, much over 100 is garbage."""
     if percentage is None or not 0 <= percentage <= _ROUNDING:
         return None
@@ -32,6 +34,13 @@ def fan_ratio(percentage: int | None) -> float | None:
     if percentage is None or not 0 <= percentage <= _FASTEST_FAN:
         return None
     return percentage / 100
+
+
+def bytes_per_second(mebibytes: float | None) -> float | None:
+    """Of a link, of NVML's MiB per second."""
+    if mebibytes is None or not 0 <= mebibytes <= _FASTEST_LINK:
+        return None
+    return mebibytes * (1 << 20)
 
 
 def celsius(degrees: float | None) -> float | None:

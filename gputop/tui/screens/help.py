@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from gputop.model import activity
 from gputop.model.gpu_metrics import GPU
 from gputop.model.process_metrics import COLUMNS
 from gputop.tui.glyphs import Glyphs
@@ -71,6 +72,12 @@ class HelpScreen(ModalScreen[None]):
             yield from _line(_names(binding), binding.tooltip or binding.description)
         yield ("\nSigns\n", "bold")
         yield from self._signs()
+        yield (
+            f"\nWhat a GPU is doing, over {activity.WINDOW:.0f} s: the first that fits\n",
+            "bold",
+        )
+        for word, text in activity.WORDS:
+            yield from _line(word, text)
         for title, metrics in (("GPUs", GPU.values()), ("Processes", COLUMNS.values())):
             yield (f"\n{title}\n", "bold")
             for metric in metrics:

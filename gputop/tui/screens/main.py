@@ -21,6 +21,7 @@ from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.sort import SortScreen
 from gputop.tui.widgets.bars import Heading, KeyLine
 from gputop.tui.widgets.filterline import FilterInput, FilterLine, FilterNote
+from gputop.tui.widgets.gpucells import lines_of
 from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.mappingpane import MappingPane
 from gputop.tui.widgets.processes import ProcessTable
@@ -86,9 +87,10 @@ class MainScreen(PanesScreen):
 
     def show_frame(self, frame: Frame, history: History, interval: float, paused: bool) -> None:
         """Another frame, or the same one in another state."""
-        relayout = self._frame is None or len(self._frame.gpus) != len(frame.gpus)
+        before = self._frame and (self._count, self._lines)
         self._frame, self._history, self._state = frame, history, (interval, paused)
-        if relayout:
+        self._lines = len(lines_of(frame))
+        if before != (self._count, self._lines):
             self._lay_out()
         self.query_one(Heading).show_frame(frame, interval, paused)
         self._show_panes()

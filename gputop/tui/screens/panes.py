@@ -38,6 +38,7 @@ class PanesScreen(ViewScreen):
     def __init__(self, inquiry: Inquiry, settings: Session) -> None:
         super().__init__(inquiry, settings)
         self._frame: Frame | None = None
+        self._lines = 1  # of GPUs and their parts
         self._mapping_open = False
         self._panes: tuple[Pane, ...] = settings.panes or PANES
 
@@ -72,7 +73,7 @@ class PanesScreen(ViewScreen):
     @property
     def _needed(self) -> int:
         """Lines for all panes: two at the ends, GPUs with labels, processes, mapping."""
-        return 2 + (self._count + 1) + (_WANTED_PROCESSES + 2) + (min(self._count, 8) + 3)
+        return 2 + (self._lines + 1) + (_WANTED_PROCESSES + 2) + (min(self._count, 8) + 3)
 
     @property
     def _short(self) -> bool:
@@ -97,6 +98,6 @@ class PanesScreen(ViewScreen):
         pane.display, table.display = self._has("gpus"), self._has("processes")
         processes = min(_WANTED_PROCESSES, max(1, height // 3)) + 2 if table.display else 0
         room = max(1, height - 2 - mapping_lines - processes)
-        pane.styles.height = min(count + pane.head_lines, room) if table.display else room
+        pane.styles.height = min(self._lines + pane.head_lines, room) if table.display else room
         if self._frame is not None and mapping.display:
             mapping.show_answer()

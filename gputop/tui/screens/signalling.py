@@ -84,10 +84,13 @@ class SignallingScreen(MainScreen):
     def _meant(self, frame: Frame) -> tuple[tuple[Meant, ...], str]:
         """One's own on the selected GPU; else the tagged ones; else what is under the cursor."""
         table, pane = self.query_one(ProcessTable), self.query_one(GpuPane)
-        gpu = pane.current if self.focused is pane else None
-        if gpu is not None:
-            keys = own_on(frame, gpu.key, self.settings.me)
-            return meant(frame, keys, table.names), f"no process of yours is on GPU {gpu.index}"
+        line = pane.current if self.focused is pane else None
+        if line is not None:
+            place = line.device.place if line.device else None
+            keys = own_on(frame, line.gpu.key, self.settings.me, place)
+            what = "that part of " if place else ""
+            why_none = f"no process of yours is on {what}GPU {line.gpu.index}"
+            return meant(frame, keys, table.names), why_none
         why_none = _NOBODY if table.selected is None else _ENDED
         return meant(frame, table.meant, table.names), why_none
 

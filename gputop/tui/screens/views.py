@@ -78,5 +78,5 @@ class ViewScreen(AskingScreen):
     def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
         """Its processes alone, and the cursor among them."""
         table = self.query_one(ProcessTable)
-        table.only_gpu(message.key)
+        table.only_gpu(message.key, message.instance)
         self.set_focus(table)

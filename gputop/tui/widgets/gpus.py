@@ -1,4 +1,4 @@
-"""The GPU rows: one line a GPU."""
+"""The GPU rows: one line a GPU, and one for each of its MIG devices."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ from gputop.model.gpu_metrics import GPU
 from gputop.model.health import findings
 from gputop.model.history import History
 from gputop.model.limits import is_unified
-from gputop.model.text import GIB, MISSING, duration, percent, short_name, three_digits
+from gputop.model.text import MISSING, duration, short_name
 from gputop.tui.glyphs import spark
-from gputop.tui.themes import user_role
-from gputop.tui.widgets.columns import Column, fit, heading, row, sized
+from gputop.tui.widgets import gpucells
+from gputop.tui.widgets.columns import Column, Fitted, fit, heading, row, sized
+from gputop.tui.widgets.gpucells import Line, PartCells, lines_of
 from gputop.tui.widgets.lines import Piece, width_of
 from gputop.tui.widgets.table import Table
 
 Draw = Callable[[Gpu, int], Sequence[Piece]]
 
 _HOT = 85.0
-_NEARLY_FULL = 0.95
 _MAX_NAME = 24
+_MAX_PROFILE = 12
+_WIDE, _WIDEST = 150, 170
+"""Cells from which on there is room for words on what a GPU does, and for the numbers."""
 
 
-class GpuPane(Table[Gpu]):
-    """All GPUs; `head_lines` is 0 where lines are scarce."""
+class GpuPane(Table[Line]):
+    """All GPUs with their MIG devices; `head_lines` is 0 where lines are scarce."""
 
-    HELP = "One line a GPU. Columns appear as the terminal has room for them."
+    HELP = "One line a GPU and MIG device. Columns appear as the terminal has room for them."
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "This GPU", id="gpus.choose", show=False),
@@ -45,19 +48,23 @@ class GpuPane(Table[Gpu]):
         """Its processes are wanted."""
 
         key: str
+        instance: tuple[int, int] | None = None
+        """GPU instance and compute instance of the only MIG device."""
 
     def __init__(self, idle_after: float, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._idle_after = idle_after
         self._frame: Frame | None = None
         self._history = History()
-        self._columns: list[tuple[Column[Gpu], int]] = []
+        self._columns: Fitted[Gpu] = []
+        self._parts: Fitted[Line] = []
 
     def show_frame(self, frame: Frame, history: History) -> None:
         """Another frame."""
         self._frame, self._history = frame, history
         self._fit()
-        self.show(frame.gpus, [gpu.key for gpu in frame.gpus])
+        lines = lines_of(frame)
+        self.show(lines, [line.key for line in lines])
 
     def on_resize(self) -> None:
         """Another width: other columns."""
@@ -69,7 +76,8 @@ class GpuPane(Table[Gpu]):
         if self.current is None:
             self.action_move(0)
         else:
-            self.post_message(self.Chosen(self.current.key))
+            gpu, device, _ = self.current
+            self.post_message(self.Chosen(gpu.key, device.place if device else None))
 
     @property
     def hidden(self) -> str:
@@ -77,18 +85,20 @@ class GpuPane(Table[Gpu]):
         first, last, total = self.span
         if last - first + 1 >= total:
             return ""
-        return f"GPU {self._rows[first - 1].index}-{self._rows[last - 1].index} of {total}"
+        if self._parts:
+            return f"GPU rows {first}-{last} of {total}"
+        return f"GPU {self._rows[first - 1].gpu.index}-{self._rows[last - 1].gpu.index} of {total}"
 
     def head(self, y: int) -> Iterable[Piece]:
         """The labels."""
         return [(" ", "quiet"), *heading(self._columns, self._gap)]
 
-    def row_pieces(self, row_: Gpu, selected: bool) -> Iterable[Piece]:
-        """One GPU: its values, or what it says instead of them."""
-        role = "cursor" if selected else None
-        if row_.error is not None or row_.name is None:
-            return self._silent(row_, role)
-        if row_.stale_for is not None and role is None:
+    def row_pieces(self, row_: Line, selected: bool) -> Iterable[Piece]:
+        """One GPU: its values, or what it says instead of them. Or a MIG device."""
+        role, gpu = "cursor" if selected else None, row_.gpu
+        if row_.device is None and (gpu.error is not None or gpu.name is None):
+            return self._silent(gpu, role)
+        if gpu.stale_for is not None and role is None:
             return [
                 (text, own if own in ("alarm", "track") else "quiet")
                 for text, own in self._cells(row_, None)
@@ -99,8 +109,12 @@ class GpuPane(Table[Gpu]):
     def _gap(self) -> int:
         return 2 if self.size.width >= 110 else 1
 
-    def _cells(self, gpu: Gpu, role: str | None) -> list[Piece]:
-        pieces = row(self._columns, gpu, self._gap, self.glyphs.ellipsis, role)
+    def _cells(self, line: Line, role: str | None) -> list[Piece]:
+        gap, ellipsis = self._gap, self.glyphs.ellipsis
+        if line.device is None:
+            pieces = row(self._columns, line.gpu, gap, ellipsis, role)
+        else:
+            pieces = row(self._parts, line, gap, ellipsis, role)
         return [(" ", role or "text"), *pieces]
 
     def _silent(self, gpu: Gpu, role: str | None) -> list[Piece]:
@@ -116,12 +130,17 @@ class GpuPane(Table[Gpu]):
     def _fit(self) -> None:
         gpus = self._frame.gpus if self._frame else ()
         self._columns = fit(self._all_columns(gpus), max(1, self.size.width - 1), self._gap)
+        self._parts = []
+        if self._frame and any(gpu.mig for gpu in gpus):
+            self._parts = PartCells(self._frame, self.glyphs).columns(self._columns)
 
     def _all_columns(self, gpus: Sequence[Gpu]) -> list[Column[Gpu]]:
         name = max((cell_len(short_name(gpu.name)) for gpu in gpus), default=4)
-        name = min(_MAX_NAME, max(4, name))
+        divided = any(gpu.mig for gpu in gpus)
+        name = min(_MAX_NAME, max(_MAX_PROFILE if divided else 4, name))
+        index = 4 if divided else 3
         columns = [
-            Column("index", "GPU", 3, 3, 0, self._plain("index")),
+            Column("index", "GPU", index, index, 0, self._plain("index")),
             Column("name", "NAME", min(name, 14), name, 4, self._product, left=True),
             Column("bar", "MEM", 8, 24, 5, self._memory_bar, left=True),
             Column("memory", "GiB", 11, 11, 3, self._memory),
@@ -129,7 +148,9 @@ class GpuPane(Table[Gpu]):
             Column("load", "UTIL", 8, 16, 11, self._load_bar, left=True),
             Column("utilization", "%", 4, 4, 1, self._load),
             Column("history", "", 4, 12, 6, self._spark),
+            *self._activity(gpus),
             Column("temperature", "TEMP", 4, 4, 2, self._temperature),
+            *self._margin(gpus),
             Column("power", "POWER", 5, 8, 4, self._power),
             Column("clock", "CLOCK", 5, 5, 8, self._plain("sm_clock")),
             Column("pstate", "PERF", 4, 4, 7, self._plain("pstate")),
@@ -147,40 +168,52 @@ class GpuPane(Table[Gpu]):
 
         return draw
 
+    def _activity(self, gpus: Sequence[Gpu]) -> Iterable[Column[Gpu]]:
+        """What it looks like; what GPM tells of the chip, where it tells."""
+        if self.size.width < _WIDE:
+            return
+        yield Column("doing", "DOING", 18, 18, 12, self._doing, left=True)
+        known = [gpu.activity for gpu in gpus]
+        known += [one.activity for gpu in gpus for one in gpu.mig or ()]
+        some = any(activity is not None and activity.sm is not None for activity in known)
+        if some and self.size.width >= _WIDEST:
+            for id_, label in (("sm", "SM"), ("tensor", "TENS"), ("dram", "DRAM")):
+                yield Column(id_, label, 4, 4, 13, self._active(f"activity.{id_}"))
+
+    def _margin(self, gpus: Sequence[Gpu]) -> Iterable[Column[Gpu]]:
+        """Degrees left, where there is room and some GPU tells."""
+        known = any(gpu.thermal and gpu.thermal.margin is not None for gpu in gpus)
+        if known and self.size.width >= _WIDE:
+            yield Column("margin", "LEFT", 4, 4, 12, self._plain("thermal.margin"))
+
+    def _active(self, id_: str) -> Draw:
+        return lambda gpu, _: gpucells.ratio(GPU[id_].read(gpu), self.glyphs)
+
     def _value(self, text: str, role: str = "text") -> Piece:
-        """A value; what is unknown is quiet and has a sign of its own."""
-        return (self.glyphs.not_available, "quiet") if text == MISSING else (text, role)
+        return gpucells.value(text, self.glyphs, role)
 
     def _product(self, gpu: Gpu, width: int) -> Sequence[Piece]:
         return [(self.glyphs.text(short_name(gpu.name)), "text")]
 
     def _memory_bar(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return self._bar(_used_share(gpu), width, "memory")
+        return gpucells.bar(gpucells.used_share(gpu), width, "memory", self.glyphs)
 
     def _load_bar(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return self._bar(gpu.utilization, width, "load")
-
-    def _bar(self, ratio: float | None, width: int, role: str) -> Sequence[Piece]:
-        if ratio is None:
-            return [(self.glyphs.not_available, "quiet")]
-        filled = self.glyphs.fill(ratio, width)
-        return [(filled, role), (self.glyphs.bar_empty * (width - len(filled)), "track")]
+        return gpucells.bar(gpu.utilization, width, "load", self.glyphs)
 
     def _memory(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        if gpu.memory_used is None or gpu.memory_total is None:
-            return [("unified", "quiet") if is_unified(gpu) else self._value(MISSING)]
-        total = gpu.memory_total / GIB
-        role = "notice" if gpu.memory_used / GIB >= total * _NEARLY_FULL else "text"
-        return [(f"{gpu.memory_used / GIB:.1f}", role), (f"/{three_digits(total)}G", "quiet")]
+        if is_unified(gpu) and gpu.memory_total is None:
+            return [("unified", "quiet")]
+        return gpucells.memory(gpu, self.glyphs)
 
     def _memory_share(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        share = _used_share(gpu)
-        return [self._value(MISSING if share is None else f"{percent(share)}%")]
+        return gpucells.ratio(gpucells.used_share(gpu), self.glyphs)
 
     def _load(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        if gpu.utilization is None:
-            return [self._value(MISSING)]
-        return [(f"{percent(gpu.utilization)}%", "text")]
+        return gpucells.ratio(gpu.utilization, self.glyphs)
+
+    def _doing(self, gpu: Gpu, width: int) -> Sequence[Piece]:
+        return gpucells.doing(gpu, self.glyphs)
 
     def _spark(self, gpu: Gpu, width: int) -> Sequence[Piece]:
         return [(spark(self._history.utilization(gpu), width, self.glyphs), "load")]
@@ -220,14 +253,7 @@ class GpuPane(Table[Gpu]):
         frame = self._frame
         if frame is None:
             return []
-        pieces: list[Piece] = []
-        for user in summary.users(frame, gpu):
-            pieces.append((" " if pieces else "", "text"))
-            pieces.append((self.glyphs.text(user), user_role(user)))
-        unseen = summary.strangers(frame, gpu)
-        if unseen:
-            pieces.append((f"{' ' if pieces else ''}{unseen} not in /proc", "notice"))
-        if pieces:
+        if pieces := gpucells.names(frame, gpu, self.glyphs):
             return pieces
         if gpu.processes_known is False:
             return [("processes not listed", "notice")]
@@ -238,9 +264,3 @@ class GpuPane(Table[Gpu]):
         if (gpu.memory_used is None and not is_unified(gpu)) or gpu.stale_for is not None:
             return [(self.glyphs.not_available, "quiet")]
         return [(summary.only_display(frame, gpu) or "no process", "quiet")]
-
-
-def _used_share(gpu: Gpu) -> float | None:
-    if gpu.memory_used is None or not gpu.memory_total:
-        return None
-    return min(1.0, gpu.memory_used / gpu.memory_total)

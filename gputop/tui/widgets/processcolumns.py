@@ -33,6 +33,8 @@ class ProcessColumns:
         self._idle_after = idle_after
         self.shift = 0
         self.full_command = False
+        self.divided = False
+        """Whether there are MIG devices, as in `0:11/1`."""
 
     def fitted(
         self, width: int, gap: int, longest_user: int, sort_id: str, glyphs: Glyphs
@@ -40,8 +42,9 @@ class ProcessColumns:
         """The columns for a width; text in the signs of the terminal."""
         self._glyphs = glyphs
         user = min(_MAX_USER, max(8, longest_user))
+        own = {"user": user, "gpu": 6 if self.divided else PROCESS["gpu"].width}
         columns = [
-            self._column(metric_id, user if metric_id == "user" else metric.width, sort_id)
+            self._column(metric_id, own.get(metric_id, metric.width), sort_id)
             for metric_id, metric in self._wanted(width)
         ]
         return fit(columns, max(1, width - 1), gap)

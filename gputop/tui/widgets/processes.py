@@ -93,6 +93,7 @@ class ProcessTable(Table[Entry]):
         self._finished.take(frame, rows, keys)
         self._every = list(map(Entry, rows, keys))
         self._unexplained = unexplained(frame)
+        self._cells.divided = any(gpu.mig for gpu in frame.gpus)
         self._total = len(rows)
         self._longest_user = max((len(one.user or "") for one in frame.processes), default=0)
         self._arrange()
@@ -140,9 +141,10 @@ class ProcessTable(Table[Entry]):
         self._with_finished = not self._with_finished
         self._arrange()
 
-    def only_gpu(self, key: str) -> None:
-        """The processes of one GPU."""
-        self._look(replace(self.view, gpu=key), replace(self.view, gpu=None))
+    def only_gpu(self, key: str, instance: tuple[int, int] | None = None) -> None:
+        """The processes of one GPU, or of one MIG device of it."""
+        view = replace(self.view, gpu=key, instance=instance)
+        self._look(view, replace(self.view, gpu=None, instance=None))
 
     def open(self) -> bool:
         """Open or close the group under the cursor; whether there is one."""

@@ -1,0 +1,138 @@
+"""What a GPU and its GPU instances do, by NVML's GPM (GPU performance monitoring).
+
+GPM needs Hopper or later, and no daemon. It compares two samples: the one of the look before, and
+one of now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from typing import Any
+
+import pynvml
+
+from gputop.agent.gpu import sanity
+from gputop.agent.gpu.section import Ask
+from gputop.model.activity import Recent
+from gputop.model.sections import Activity
+
+_EVERY = 0.95
+"""Seconds between two looks; samples that lie closer than 0.1 s say little."""
+
+_RATIOS = {
+    "graphics": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    "sm": pynvml.NVML_GPM_METRIC_SM_UTIL,
+    "occupancy": pynvml.NVML_GPM_METRIC_SM_OCCUPANCY,
+    "tensor": pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    "fp64": pynvml.NVML_GPM_METRIC_FP64_UTIL,
+    "fp32": pynvml.NVML_GPM_METRIC_FP32_UTIL,
+    "fp16": pynvml.NVML_GPM_METRIC_FP16_UTIL,
+    "dram": pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+}
+_RATES = {
+    "pcie_tx": pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
+    "pcie_rx": pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
+    "nvlink_tx": pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
+    "nvlink_rx": pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+}
+_METRICS = tuple(
+    (name, id_, show)
+    for ids, show in ((_RATIOS, sanity.ratio), (_RATES, sanity.bytes_per_second))
+    for name, id_ in ids.items()
+)
+
+
+class Gpm:
+    """One GPU and its GPU instances; read by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._supported: bool | None = None
+        self._gpu: Any = None
+        self._now = 0.0
+        self._meters: dict[int | None, _Meter] = {}
+
+    def begin(self, ask: Ask, gpu: Any, now: float) -> None:
+        """A cycle at `now` (monotonic seconds); `gpu` is the handle of the whole GPU."""
+        if self._supported is None:
+            support = ask(pynvml.nvmlGpmQueryDeviceSupport)
+            self._supported = None if support is None else bool(support.isSupportedDevice)
+        self._gpu, self._now = gpu if self._supported else None, now
+
+    def read(self, part: int | None = None, utilization: float | None = None) -> Activity | None:
+        """Of the GPU, or of a GPU instance by its id; `utilization` stands in for GPM where that
+        is missing. The same again until the next look is due."""
+        meter = self._meters.get(part)
+        if meter is None:
+            meter = self._meters[part] = _Meter(part)
+        return meter.read(self._gpu, utilization, self._now)
+
+    def keep(self, instances: Collection[int]) -> None:
+        """The GPU instances that there are; the samples of others are freed."""
+        for one in [one for one in self._meters if one is not None and one not in instances]:
+            self._meters.pop(one).free()
+
+    def forget(self) -> None:
+        """Another handle, or another mode: begin anew."""
+        for meter in self._meters.values():
+            meter.free()
+        self._meters.clear()
+        self._supported = None
+
+
+class _Meter:
+    """Two samples of one GPU or GPU instance, and what they say."""
+
+    def __init__(self, instance: int | None) -> None:
+        self._instance = instance
+        self._last: Any = None
+        self._spare: Any = None
+        self._refused = False
+        self._due = 0.0
+        self._latest: Activity | None = None
+        self._recent = Recent()
+
+    def read(self, gpu: Any, utilization: float | None, now: float) -> Activity | None:
+        if now >= self._due:
+            look = None if gpu is None or self._refused else self._look(gpu)
+            self._latest = self._recent.judged(look, utilization, now)
+            self._due = now + _EVERY
+        return self._latest
+
+    def free(self) -> None:
+        for sample in filter(None, (self._last, self._spare)):
+            with contextlib.suppress(pynvml.NVMLError):  # the driver is gone, its samples with it
+                pynvml.nvmlGpmSampleFree(sample)
+        self._last = self._spare = None
+
+    def _look(self, gpu: Any) -> Activity | None:
+        """None at the first look. If the GPU is lost, the calls after this one say so."""
+        try:
+            self._spare = sample = self._spare or pynvml.nvmlGpmSampleAlloc()
+            if self._instance is None:
+                pynvml.nvmlGpmSampleGet(gpu, sample)
+            else:
+                pynvml.nvmlGpmMigSampleGet(gpu, self._instance, sample)
+            self._last, self._spare = sample, self._last
+            return _between(self._spare, sample) if self._spare else None
+        except pynvml.NVMLError as error:
+            if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
+                self._refused = True
+                self.free()
+            return None
+
+
+def _between(before: Any, after: Any) -> Activity:
+    """What was done between two samples; NVMLError."""
+    get = pynvml.c_nvmlGpmMetricsGet_t()
+    get.version, get.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
+    get.sample1, get.sample2 = before, after
+    for metric, (_, id_, _) in zip(get.metrics, _METRICS, strict=False):
+        metric.metricId = id_
+    pynvml.nvmlGpmMetricsGet(get)
+    told: dict[str, Any] = {
+        name: show(metric.value)
+        for metric, (name, _, show) in zip(get.metrics, _METRICS, strict=False)
+        if metric.nvmlReturn == pynvml.NVML_SUCCESS
+    }
+    return Activity(**told)
