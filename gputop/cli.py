@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from gputop import __version__
 from gputop.commands import HELP
+from gputop.commands.output import write
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL
 from gputop.model.text import printable
@@ -159,7 +160,7 @@ def _json(options: argparse.Namespace) -> int:
         for frame in source.frames():
             if frame.problem is not None and not options.watch:
                 raise DriverError(str(frame.problem))
-            _write(frame_json(frame) + "\n", "utf-8")
+            write(frame_json(frame) + "\n", "utf-8")
     return 0
 
 
@@ -170,7 +171,7 @@ def _once(options: argparse.Namespace) -> int:
         for frame in source.frames():
             if frame.problem is not None:
                 raise DriverError(str(frame.problem))
-            _write(table(frame))
+            write(table(frame))
     return 0
 
 
@@ -237,20 +238,3 @@ def _say(text: str) -> None:
     """One line on standard error, if there is one: print() would take standard output instead."""
     if sys.stderr is not None:
         print(f"gputop: {text}", file=sys.stderr)  # noqa: T201
-
-
-def _write(text: str, encoding: str | None = None) -> None:
-    """Onto standard output, in its encoding unless told otherwise: JSON is UTF-8 anywhere.
-
-    BrokenPipeError if its reader is gone, GputopError for any other reason.
-    """
-    if sys.stdout is None:
-        raise GputopError("standard output is closed: there is nowhere to write to")
-    try:
-        sys.stdout.buffer.write(text.encode(encoding or sys.stdout.encoding, "replace"))
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries once more at its exit
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise GputopError(f"cannot write to standard output: {error.strerror}") from None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ERAS = (390, 450, 535, 580)
 SOURCES = Path(__file__).parent
-LIBRARY = ("scenario.c", "call.c", "system.c", "device.c", "links.c", "process.c")
+LIBRARY = ("scenario.c", "call.c", "system.c", "device.c", "links.c", "topology.c", "process.c")
 CUDA = ("scenario.c", "call.c", "cuda.c")
 FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
 

@@ -35,6 +35,9 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     mig             mode, pending, max, devices: those of the slots, null for an empty one
     links           NVLinks that are up, by what is at their other end: switch, or a GPU's index
     near            {"1": 20}: what nvmlDeviceGetTopologyCommonAncestor says of GPU 1
+    p2p, p2p_write  {"1": 3}, or 0 for all: what nvmlDeviceGetP2PStatus says of GPU 1; for writing
+                    p2p_write, else p2p
+    cpus, numa      "0-15,64-79": CPUs near it; their NUMA node; gpu_numa: that of its own memory
     pcie            generation, width, max_generation, max_width, tx, rx (KB/s)
     fields          {"82": 48}: nvmlDeviceGetFieldValues by id
     compute, graphics, mps           lists of processes; null: the list is not supported
