@@ -129,6 +129,27 @@ def test_a_driver_that_hangs_there_is_said_and_delays_no_frame(machine: MachineF
     assert "NV18" in done.stdout
 
 
+def test_a_gpu_that_wakes_up_late_is_waited_for(machine: MachineFactory) -> None:
+    here = machine("topo")
+    here.hang(gpu=2)
+    with Agent(here) as agent:
+        assert agent.line()["gpus"][2]["stale_for"] is not None
+        here.heal()
+        while (frame := agent.refresh())["topology"] is None or frame["links"] is None:
+            pass
+    assert frame["links"][2][:3] == ["NV18", "NV18", "X"]
+    assert frame["topology"]["numa"][2] == 0
+
+
+def test_a_gpu_that_never_answers_keeps_nothing_from_the_others(machine: MachineFactory) -> None:
+    here = machine("topo")
+    here.hang(gpu=2, wakes=False)
+    found = told(here)
+    assert found["links"][0][:3] == ["X", "NV18", None]
+    assert found["p2p"][2] == [None] * 8
+    assert found["p2p"][0][:4] == [False, True, None, True]
+
+
 def test_a_driver_that_comes_back_is_asked_again(machine: MachineFactory) -> None:
     here = machine("topo")
     with Agent(here) as agent:

@@ -35,6 +35,8 @@ from gputop.model.unexplained import is_notable
 
 _RETRY = 5.0
 """Seconds between two tries to open a driver that is not there."""
+_WAKE = 3.0
+"""Seconds that a GPU may take to answer for the first time: without persistence it starts then."""
 _SETTLE = 0.1
 """Seconds between two looks at the CPU time of processes, where one frame is all there is."""
 _NO_PERMISSION = 4
@@ -68,7 +70,7 @@ class Collector:
         if problem is None:
             ask_all(self._readers, patience)
             problem = self._lost_driver()
-        if problem is None and self._links is None:
+        if problem is None and self._links is None and self._awake():
             self._look_around()
         gpus, processes = ((), ()) if problem else self._assemble(patience, settle)
         driver = self._driver
@@ -103,8 +105,14 @@ class Collector:
         self._readers = [Worker(f"gpu {one.index}", one.read) for one in self._devices]
         return None
 
+    def _awake(self) -> bool:
+        """Whether every GPU has answered, or had the time to."""
+        opened = self._opener.answered or time.monotonic()
+        late = any(reader.answered is None for reader in self._readers)
+        return not late or time.monotonic() - opened >= _WAKE
+
     def _look_around(self) -> None:
-        """How the GPUs are connected and where they stand: asked once, when they have answered."""
+        """Ask once how the GPUs are connected and where they stand."""
         answers = [reader.latest for reader in self._readers]
         places = [None if one is None else one.values.get("pci_bus_id") for one in answers]
         gpus = [(one.handle, place) for one, place in zip(self._devices, places, strict=True)]

@@ -92,19 +92,24 @@ def installation_checks(
     libraries = _libraries()
     yield from _nvml(libraries["libnvidia-ml.so.1"], module, inside)
     yield from _libcuda(libraries["libcuda.so.1"])
-    wsl = (root / "dev/dxg").exists()
-    if module is not None:
-        yield Check("ok", "kernel module", module)
-    elif not wsl:
-        advice = f"sudo modprobe nvidia{', on the host' * bool(inside)}; dmesg tells why it fails"
-        yield _missing(answers, "kernel module", "none is loaded", advice)
-    yield from _nodes(root / "dev", answers or wsl, inside)
+    if (root / "dev/dxg").exists():
+        yield Check("ok", "machine", "WSL: the driver is that of Windows, behind /dev/dxg")
+    else:
+        yield _module(module, answers, inside)
+        yield from _nodes(root / "dev", answers, inside)
     yield from _cards(frame, root, inside)
     yield Check("ok", "machine", f"inside a container ({inside})" if inside else "no container")
     if frame.host.nested:
         yield Check("notice", "PID namespace", "not the machine's first one: the driver counts"
                     " processes of the host, which have other numbers here",
                     "docker run --pid=host shows who is on the GPUs")  # fmt: skip
+
+
+def _module(version: str | None, answers: bool, inside: str | None) -> Check:
+    if version is not None:
+        return Check("ok", "kernel module", version)
+    advice = f"sudo modprobe nvidia{', on the host' * bool(inside)}; dmesg tells why it fails"
+    return _missing(answers, "kernel module", "none is loaded", advice)
 
 
 def container(root: Path = _ROOT, environ: Mapping[str, str] = os.environ) -> str | None:

@@ -93,7 +93,9 @@ def _frames() -> list[Frame]:
             if silent and time.monotonic() < end:
                 continue
             frames.append(frame)
-            if frame.problem is not None or len(frames) == _LOOKS:
+            late = any(gpu.stale_for is not None for gpu in frame.gpus)
+            waking = late and time.monotonic() < end
+            if frame.problem is not None or (len(frames) >= _LOOKS and not waking):
                 return frames
     raise SourceError("the agent sends no more frames")
 
