@@ -148,7 +148,7 @@ def _tensorflow(packages: Mapping[str, _Package]) -> Build | None:
         return Build("tensorflow", package.version)
     tested = TESTED.get(".".join(map(str, version)), (None, None))
     own = dict(_VERSIONS.findall(info))
-    cuda, cudnn = own.get("cuda") or tested[0], tested[1] or own.get("cudnn")
+    cuda, cudnn = own.get("cuda") or tested[0] or "", tested[1] or own.get("cudnn")
     return Build("tensorflow", package.version, cuda, cudnn)
 
 
@@ -175,7 +175,7 @@ def _build_checks(
     if cuda is not None and not runs_on(build.cuda, cuda):
         text = f"{title} is built for CUDA {build.cuda}, and the driver runs CUDA up to {cuda}"
         yield Check("problem", build.name, text, "update the driver, or take an older build")
-    wanted = _found(build, packages)
+    wanted, built = _found(build, packages), f"built for CUDA {build.cuda or '(not known which)'}"
     answer = _ask(interpreter, wanted)
     if isinstance(answer, str):
         yield Check("problem", build.name, f"{title}: loading {', '.join(wanted)}: it {answer}")
@@ -185,12 +185,12 @@ def _build_checks(
     if failed:
         first = next(iter(failed.values()))
         search = os.environ.get("LD_LIBRARY_PATH")
-        yield Check("problem", build.name, f"{title} is built for CUDA {build.cuda} and cannot load"
+        yield Check("problem", build.name, f"{title} is {built} and cannot load"
                     f" {', '.join(failed)}, so it uses no GPU (Could not dlopen library: {first};"
                     f" LD_LIBRARY_PATH: {search or 'not set'})", build.advice())  # fmt: skip
     else:
         loaded = f"{', '.join(names)} can be loaded" if names else "what it loads is not known"
-        yield Check("ok", build.name, f"{title}, built for CUDA {build.cuda}: {loaded}")
+        yield Check("ok", build.name, f"{title}, {built}: {loaded}")
 
 
 def _found(build: Build, packages: Mapping[str, _Package]) -> list[str]:

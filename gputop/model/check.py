@@ -53,9 +53,9 @@ def _gpu_checks(gpu: Gpu) -> Iterator[Check]:
     if gpu.stale_for is not None:
         yield Check("problem", subject, f"has not answered for {duration(gpu.stale_for)}",
                     "look at dmesg for its XID; a reboot may be needed")  # fmt: skip
-    elif gpu.error is not None:
+    if gpu.error is not None:
         yield Check("problem", subject, gpu.error, "look at dmesg for its XID")
-    elif gpu.processes_known is False:
+    if gpu.processes_known is False:
         yield Check("notice", subject, "the driver does not list its processes, as under WSL or"
                     " without permission: who uses it is not known")  # fmt: skip
 

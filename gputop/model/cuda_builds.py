@@ -11,6 +11,7 @@ import re
 import msgspec
 
 _TENSORFLOW = {
+    "1.5 1.6 1.7 1.8 1.9 1.10 1.11 1.12": ("9.0", "7"),
     "1.13 1.14 1.15 2.0": ("10.0", "7.4"),
     "2.1 2.2 2.3": ("10.1", "7.6"),
     "2.4": ("11.0", "8.0"),
@@ -26,6 +27,7 @@ TESTED = {one: match for ones, match in _TENSORFLOW.items() for one in ones.spli
 
 _STEMS = "cudart", "cublas", "cufft", "curand", "cusparse", "cusolver"
 _ENDS = {
+    "9.0": "9.0 9.0 9.0 9.0 9.0 9.0",
     "10.0": "10.0 10.0 10.0 10.0 10.0 10.0",
     "10.1": "10.1 10 10 10 10 10",
     "10.2": "10.2 10 10 10 10 10",
@@ -45,7 +47,7 @@ class Build(msgspec.Struct, frozen=True):
     name: str
     version: str
     cuda: str | None = None
-    """None: it is a build without CUDA."""
+    """None: it is a build without CUDA; empty where its version is not known."""
     cudnn: str | None = None
     """None where that is not known."""
 

@@ -133,6 +133,7 @@ def test_when_all_of_it_is_there(environment: Environment, libraries: Libraries)
         ("tensorflow", "2.1.0", "10.1"),
         ("tensorflow_cpu", "2.15.0", None),
         ("tensorflow", "2.10.1", "11.2"),
+        ("tensorflow_gpu", "1.12.0", "9.0"),
     ],
 )
 def test_tensorflow_by_its_name(
@@ -158,6 +159,13 @@ def test_tensorflow_by_its_build(info: str, cuda: str | None, environment: Envir
     environment.install("tensorflow", "2.18.0", tensorflow__python__platform__build_info=info)
     said = "is a build without CUDA" if cuda is None else f"is built for CUDA {cuda}"
     assert said in environment.check().text
+
+
+def test_tensorflow_that_nobody_knows(environment: Environment) -> None:
+    environment.install("tensorflow", "2.99.0")
+    check = environment.check()
+    assert check.level == "ok"
+    assert check.text.endswith("built for CUDA (not known which): what it loads is not known")
 
 
 def test_wheels_of_libraries_and_who_looks_into_them(environment: Environment) -> None:
@@ -316,7 +324,7 @@ def test_the_table_of_tested_builds() -> None:
 
 
 def test_libraries_by_toolkit() -> None:
-    assert Build("torch", "1", "9.2", "7").libraries() == ("libcudnn.so.7",)
+    assert Build("torch", "1", "9.2", "7.0").libraries() == ("libcudnn.so.7",)
     assert "libcusolver.so.10" in Build("tensorflow", "2.4", "11.0", "8.0").libraries()
     assert "libcusolver.so.11" in Build("tensorflow", "2.5", "11.2", "8.1").libraries()
     assert "libcudart.so.10.1" in Build("tensorflow", "2.3", "10.1", "7.6").libraries()
