@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
+from gputop.commands.output import write
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.parser import command_module, make_parser
 from gputop.settings import (
@@ -82,7 +83,7 @@ def _json(options: argparse.Namespace) -> int:
         for frame in source.frames():
             if frame.problem is not None and not options.watch:
                 raise DriverError(str(frame.problem))
-            _write(frame_json(frame) + "\n", "utf-8")
+            write(frame_json(frame) + "\n", "utf-8")
     return 0
 
 
@@ -93,7 +94,7 @@ def _once(options: argparse.Namespace) -> int:
         for frame in source.frames():
             if frame.problem is not None:
                 raise DriverError(str(frame.problem))
-            _write(table(frame))
+            write(table(frame))
     return 0
 
 
@@ -112,7 +113,7 @@ def _screen(options: argparse.Namespace) -> int:
     if session.print_last and frame is not None and frame.problem is None:
         from gputop.export.table import table
 
-        _write(table(frame))
+        write(table(frame))
     return status
 
 
@@ -155,20 +156,3 @@ def _say(text: str) -> None:
     """One line on standard error, if there is one: print() would take standard output instead."""
     if sys.stderr is not None:
         print(f"gputop: {text}", file=sys.stderr)  # noqa: T201
-
-
-def _write(text: str, encoding: str | None = None) -> None:
-    """Onto standard output, in its encoding unless told otherwise: JSON is UTF-8 anywhere.
-
-    BrokenPipeError if its reader is gone, GputopError for any other reason.
-    """
-    if sys.stdout is None:
-        raise GputopError("standard output is closed: there is nowhere to write to")
-    try:
-        sys.stdout.buffer.write(text.encode(encoding or sys.stdout.encoding, "replace"))
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries once more at its exit
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise GputopError(f"cannot write to standard output: {error.strerror}") from None

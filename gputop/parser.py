@@ -26,6 +26,7 @@ examples:
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
   gputop kill --user me --gpu 2   stop what is mine on GPU 2
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
+  gputop doctor                what is wrong with this machine, and what to do
 
 exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended
 """

@@ -359,6 +359,7 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         *FRAME_FIELDS,
         "interval",
         "links",
+        "topology",
         "probed",
         "verdicts",
         "problem",

@@ -20,6 +20,7 @@ from gputop.agent.gpu.nvml import (
     close_driver,
     open_driver,
 )
+from gputop.agent.gpu.topology import read_topology
 from gputop.agent.host import HostFacts
 from gputop.agent.idle import IdleTimes
 from gputop.agent.problems import NO_GPU, not_answering, problem_of
@@ -30,10 +31,13 @@ from gputop.agent.worker import Worker, ask_all
 from gputop.model.frame import Frame, Problem, Process
 from gputop.model.gpu import Gpu
 from gputop.model.links import Links
+from gputop.model.topology import Topology
 from gputop.model.unexplained import is_notable
 
 _RETRY = 5.0
 """Seconds between two tries to open a driver that is not there."""
+_WAKE = 3.0
+"""Seconds that a GPU may take to answer for the first time: without persistence it starts then."""
 _SETTLE = 0.1
 """Seconds between two looks at the CPU time of processes, where one frame is all there is."""
 _NO_PERMISSION = 4
@@ -53,6 +57,7 @@ class Collector:
         self._devices: list[Device] = []
         self._readers: list[Worker[Reading]] = []
         self._links: Worker[Links] | None = None
+        self._topology: Worker[Topology] | None = None
         self._host = HostFacts()
         self._processes = Processes()
         self._surveyor = Surveyor()
@@ -67,10 +72,10 @@ class Collector:
         if problem is None:
             ask_all(self._readers, patience)
             problem = self._lost_driver()
-        if problem is None and self._links is None:
-            self._links = self._look_at_links()
         if problem is None and self._events is None and not settle:
             self._events = Events(self._devices)
+        if problem is None and self._links is None and self._awake():
+            self._look_around()
         gpus, processes = ((), ()) if problem else self._assemble(patience, settle)
         driver = self._driver
         return Frame(
@@ -82,6 +87,7 @@ class Collector:
             gpus=gpus,
             processes=processes,
             links=None if self._links is None else self._links.latest,
+            topology=None if self._topology is None else self._topology.latest,
             problem=problem,
         )
 
@@ -113,14 +119,21 @@ class Collector:
         except NvmlError as error:
             return error
 
-    def _look_at_links(self) -> Worker[Links]:
-        """How the GPUs are connected, asked once, when they have answered."""
+    def _awake(self) -> bool:
+        """Whether every GPU has answered, or had the time to."""
+        opened = self._opener.answered or time.monotonic()
+        late = any(reader.answered is None for reader in self._readers)
+        return not late or time.monotonic() - opened >= _WAKE
+
+    def _look_around(self) -> None:
+        """Ask once how the GPUs are connected and where they stand."""
         answers = [reader.latest for reader in self._readers]
         places = [None if one is None else one.values.get("pci_bus_id") for one in answers]
         gpus = [(one.handle, place) for one, place in zip(self._devices, places, strict=True)]
-        worker = Worker("links", partial(read_links, gpus))
-        worker.ask()
-        return worker
+        self._links = Worker("links", partial(read_links, gpus))
+        self._topology = Worker("topology", partial(read_topology, gpus))
+        self._links.ask()
+        self._topology.ask()
 
     def _lost_driver(self) -> Problem | None:
         """All GPUs say that there is no driver any more: close, and look for it again."""
@@ -128,7 +141,8 @@ class Collector:
         if codes and codes <= DRIVER_GONE:
             for reader in self._readers:
                 reader.end()
-            self._driver, self._readers, self._links = None, [], None
+            self._driver, self._readers = None, []
+            self._links = self._topology = None
             self._opener.forget()
             return problem_of(9, "")
         if codes == {_NO_PERMISSION} and not any(reader.busy for reader in self._readers):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 
 import msgspec
 
+from gputop.agent.program import run_program
 from gputop.agent.worker import Worker
 from gputop.model.place import Container
 from gputop.model.text import printable
@@ -90,20 +89,7 @@ def _command(container: Container) -> list[str] | None:
 def _output(command: list[str]) -> str | None:
     """What it writes in time; None if it fails. What it started ends with it."""
     try:
-        asked = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        output, status = run_program(command, _LIMIT, errors=subprocess.DEVNULL)
     except OSError:
         return None
-    with asked:
-        try:
-            output, _ = asked.communicate(timeout=_LIMIT)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(asked.pid, signal.SIGKILL)
-            return None
-    return output.decode("utf-8", "replace") if asked.returncode == 0 else None
+    return output.decode("utf-8", "replace") if status == 0 else None

@@ -22,7 +22,7 @@ class HostFacts:
 
     def __init__(self) -> None:
         self._name = printable(socket.gethostname(), 64)
-        self._boot_id = _read(Path("/proc/sys/kernel/random/boot_id"))
+        self._boot_id = read_file(Path("/proc/sys/kernel/random/boot_id"))
         self._cpu_count = os.cpu_count()
         self._asked = False
         self.nested = not in_first_namespace()
@@ -47,39 +47,41 @@ class HostFacts:
 @cache
 def is_wsl(version: Path = Path("/proc/version")) -> bool:
     """Whether this is the Windows Subsystem for Linux, by the name of its kernel."""
-    return "microsoft" in (_read(version) or "").lower()
+    return "microsoft" in (read_file(version) or "").lower()
 
 
 def nvidia_cards(sys: Path = Path("/sys")) -> tuple[PciCard, ...]:
     """The NVIDIA display controllers of the PCI bus, found without a driver."""
     cards = []
     for device in sorted((sys / "bus/pci/devices").glob("*")):
-        if _read(device / "vendor") != _NVIDIA:
+        if read_file(device / "vendor") != _NVIDIA:
             continue
-        if not (_read(device / "class") or "").startswith(_DISPLAY_CLASS):
+        if not (read_file(device / "class") or "").startswith(_DISPLAY_CLASS):
             continue
         driver = device / "driver"
         cards.append(
             PciCard(
                 bus_id=device.name,
-                device_id=(_read(device / "device") or "").removeprefix("0x"),
+                device_id=(read_file(device / "device") or "").removeprefix("0x"),
                 driver=driver.resolve().name if driver.exists() else None,
             )
         )
     return tuple(cards)
 
 
-def kernel_module_version() -> str | None:
+def kernel_module_version(root: Path = Path("/")) -> str | None:
     """Of the loaded NVIDIA kernel module; None where none is loaded."""
-    text = _read(Path("/proc/driver/nvidia/version")) or _read(Path("/sys/module/nvidia/version"))
+    places = "proc/driver/nvidia/version", "sys/module/nvidia/version"
+    text = read_file(root / places[0]) or read_file(root / places[1])
     for word in (text or "").split():
         if word[:1].isdigit() and word.count(".") >= 1:
             return printable(word, 32)
     return None
 
 
-def _read(path: Path) -> str | None:
+def read_file(path: Path) -> str | None:
+    """Its text without the blanks around it; None where it cannot be read."""
     try:
-        return path.read_text("ascii", "replace").strip()
+        return path.read_text("utf-8", "replace").strip()
     except OSError:
         return None

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
 import shutil
-import signal
-import subprocess
 import sys
-import time
 
+from gputop.agent.program import MOST_BYTES, run_program
 from gputop.model.text import printable
 
-_MOST_BYTES = 1 << 18
 _MOST_LINES = 500
 _WIDTH = 400
 _INSTALL = "py-spy is not installed: pip install py-spy, in the environment of gputop or on PATH."
@@ -29,54 +25,16 @@ def dump_stack(pid: int, seconds: float = 10.0) -> Stack:
         return (), _INSTALL
     command = [program, "dump", "--pid", str(pid), "--nonblocking"]
     try:
-        child = subprocess.Popen(
-            command,
-            env={**os.environ, "RUST_BACKTRACE": "0"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        output, status = run_program(command, seconds, {**os.environ, "RUST_BACKTRACE": "0"})
     except OSError as error:
         return (), printable(f"py-spy cannot be started: {error.strerror} ({program})", 300)
-    deadline = time.monotonic() + seconds
-    output, ended = _read(child, deadline)
-    status = _status(child, deadline if ended else 0.0)
     lines = output.decode("utf-8", "replace").expandtabs().splitlines()
-    if len(output) < _MOST_BYTES:
+    if len(output) < MOST_BYTES:
         if status is None:
             return (), f"py-spy did not end within {seconds:g} s."
         if status:
             return (), _why_not(lines, status, " ".join(command[1:]))
     return tuple(printable(line, _WIDTH) for line in lines[:_MOST_LINES]), None
-
-
-def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
-    """What it writes until it is enough or the time is over, and whether that is all."""
-    assert child.stdout is not None
-    output = b""
-    with child.stdout as pipe:
-        while len(output) < _MOST_BYTES:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([pipe], [], [], left)[0]:
-                break
-            piece = os.read(pipe.fileno(), 1 << 16)
-            if not piece:
-                return output, True
-            output += piece
-    return output, False
-
-
-def _status(child: subprocess.Popen[bytes], deadline: float) -> int | None:
-    """Its exit status; None of one that has to be killed, with what it started.
-
-    That is not waited for: the kernel may hold it.
-    """
-    try:
-        return child.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        return None
 
 
 def _why_not(lines: list[str], status: int, arguments: str) -> str:

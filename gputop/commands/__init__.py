@@ -7,8 +7,10 @@ from __future__ import annotations
 
 HELP = {
     "config": "print the settings that hold, check them, tell where they are",
+    "doctor": "tell what is wrong with a machine or a Python environment",
     "free": "pick GPUs for a new job",
     "kill": "stop processes on GPUs",
     "map": "tell what a CUDA_VISIBLE_DEVICES means",
+    "topo": "tell how GPUs are connected, and which CPUs are near",
 }
 """Every command with its line in `gputop --help`."""

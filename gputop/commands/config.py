@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import msgspec
 import tomlkit
 
 from gputop.commands import HELP
+from gputop.commands.output import write
 from gputop.errors import UsageError
 from gputop.model.process_metrics import COLUMNS
 from gputop.settings import (
@@ -56,19 +56,17 @@ def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
     path = settings_path(os.environ)
     if options.path:
-        return _print(f"{path}\n")
+        return _say(f"{path}\n")
     if options.default:
-        return _print(_document(Settings(), {}, f"{path}: the defaults"))
+        return _say(_document(Settings(), {}, f"{path}: the defaults"))
     in_file = from_file(path, COLUMNS)
     settings = from_environment(in_file, os.environ)
     if options.check:
         _check_keys(path, settings)
-        return _print(
-            f"{path}: {'all is well' if path.exists() else 'no such file; the defaults'}\n"
-        )
+        return _say(f"{path}: {'all is well' if path.exists() else 'no such file; the defaults'}\n")
     origins = {**_set_in(path), **_set_by(os.environ)}
     state = "" if path.exists() else " (there is no such file)"
-    return _print(_document(settings, origins, f"{path}{state}"))
+    return _say(_document(settings, origins, f"{path}{state}"))
 
 
 def _check_keys(path: Path, settings: Settings) -> None:
@@ -133,6 +131,6 @@ def _add(table: Any, words: str, name: str, value: Any) -> None:
         table.add(name, list(value) if isinstance(value, tuple) else value)
 
 
-def _print(text: str) -> int:
-    sys.stdout.write(text)
+def _say(text: str) -> int:
+    write(text)
     return 0

@@ -78,7 +78,7 @@ def _gpu_table(gpus: Sequence[Gpu]) -> str:
     if any(gpu.stale_for is not None or gpu.error for gpu in gpus):
         columns.append((_STATE, True, _state))
     rows = [[text(gpu) for _, _, text in columns] for gpu in gpus]
-    return _aligned([(label, left) for label, left, _ in columns], rows)
+    return aligned([(label, left) for label, left, _ in columns], rows)
 
 
 def _state(gpu: Gpu) -> str:
@@ -104,7 +104,7 @@ def _findings_table(frame: Frame) -> str:
         for one in findings(frame, gpu)
     ]
     heads = (("GPU", False), ("HEALTH", True), ("WHAT", True), ("WHAT TO DO", True))
-    return _aligned(heads, rows) if rows else ""
+    return aligned(heads, rows) if rows else ""
 
 
 def _mig_table(gpus: Sequence[Gpu]) -> str:
@@ -122,7 +122,7 @@ def _mig_table(gpus: Sequence[Gpu]) -> str:
         for gpu in gpus
         for one in gpu.mig or ()
     ]
-    return _aligned((*heads, ("MIG-UUID", True)), rows) if rows else ""
+    return aligned((*heads, ("MIG-UUID", True)), rows) if rows else ""
 
 
 def _unexplained_table(frame: Frame) -> str:
@@ -161,7 +161,7 @@ def _unexplained_table(frame: Frame) -> str:
         ("WHY", True),
         ("COMMAND", True),
     )
-    return _aligned(heads, rows) if rows else ""
+    return aligned(heads, rows) if rows else ""
 
 
 def _process_table(frame: Frame) -> str:
@@ -177,7 +177,7 @@ def _process_table(frame: Frame) -> str:
     columns[-1:] = [(metric.label, metric.left, metric.text) for metric in more]
     columns.append(("COMMAND", True, _command))
     rows = [[text(row) for _, _, text in columns] for row in found]
-    return _aligned([(label, left) for label, left, _ in columns], rows)
+    return aligned([(label, left) for label, left, _ in columns], rows)
 
 
 def _command(row: ProcessRow) -> str:
@@ -193,7 +193,8 @@ def _mib(count: int | None) -> str:
     return MISSING if count is None else str(count // MIB)
 
 
-def _aligned(heads: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> str:
+def aligned(heads: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> str:
+    """Columns under their heads, which say whether they begin at the left; without a line end."""
     table = [[label for label, _ in heads], *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
     lines = []

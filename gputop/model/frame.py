@@ -18,6 +18,7 @@ from gputop.model.links import Links
 from gputop.model.place import Place
 from gputop.model.probe import Probed
 from gputop.model.signals import Verdict
+from gputop.model.topology import Topology
 
 SCHEMA = 1
 """Raised when a field changes its meaning or goes away; new fields do not raise it."""
@@ -143,6 +144,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     problem: Problem | None = None
     links: Links | None = None
     """How the GPUs are connected, once that is known; see `model.links`."""
+    topology: Topology | None = None
+    """Where they stand in the machine, once that is known."""
     probed: tuple[Probed, ...] = ()
     """What the CUDA driver answered, to those who had it asked; for the GPUs of this frame."""
     verdicts: tuple[Verdict, ...] = ()

@@ -9,7 +9,8 @@
     build.py      the compiler: library per driver era, child program
     __main__.py   `python -m tests.driver SCENARIO -- COMMAND...`, by hand
     *.c, *.h      the library: abi.h (layouts, eras), machine.h, scenario.c (reads the flat text),
-                  call.c (log, delays, hangs, errors), system.c, device.c, process.c, gpm.c;
+                  call.c (log, delays, hangs, errors), system.c, device.c, board.c, health.c,
+                  events.c, links.c, topology.c, gpm.c, process.c;
                   cuda.c (libcuda.so.1); child.c
 
 A test:

@@ -16,7 +16,7 @@ from pathlib import Path
 ERAS = (390, 450, 535, 580)
 SOURCES = Path(__file__).parent
 LIBRARY = ("scenario.c", "call.c", "system.c", "device.c", "board.c", "links.c", "process.c",
-           "health.c", "events.c", "gpm.c")  # fmt: skip
+           "health.c", "events.c", "gpm.c", "topology.c")  # fmt: skip
 CUDA = ("scenario.c", "call.c", "cuda.c")
 FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
 

@@ -205,6 +205,16 @@ API int cuInit(unsigned flags)
     return CUDA_SUCCESS;
 }
 
+/* The only one that needs no cuInit. */
+API int cuDriverGetVersion(int *out)
+{
+    const struct scenario *scenario = scenario_now();
+    const struct value *version = scenario ? table_find(&scenario->values, "cuda_version") : NULL;
+    if (version == NULL) return CUDA_ERROR_INVALID_VALUE;
+    *out = (int)value_number(version, 0);
+    return CUDA_SUCCESS;
+}
+
 API int cuDeviceGetCount(int *count)
 {
     struct call call;

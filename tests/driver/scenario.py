@@ -43,6 +43,9 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     near            {"1": 20}: what nvmlDeviceGetTopologyCommonAncestor says of GPU 1
     pcie            generation, width, max_generation, max_width, tx, rx (KB/s), replays
     fields          {"82": 48}: nvmlDeviceGetFieldValues by id; with a scope "138:5" or "138:all"
+    p2p, p2p_write  {"1": 3}, or 0 for all: what nvmlDeviceGetP2PStatus says of GPU 1; for writing
+                    p2p_write, else p2p
+    cpus, numa      "0-15,64-79": CPUs near it; their NUMA node; gpu_numa: that of its own memory
     compute, graphics, mps           lists of processes; null: the list is not supported
     samples                          null: nvmlDeviceGetProcessUtilization is not supported
     newcomers                        so many processes come between a size query and the list

@@ -56,13 +56,13 @@ def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> 
 def _ports(handle: Any) -> Counter[_Place]:
     """By what is at their other end, how many of its NVLinks are up; switches are all one."""
     found: Counter[_Place] = Counter()
-    for link, up in enumerate(link_states(lambda call, link: _ask(call, handle, link))):
+    for link, up in enumerate(link_states(lambda call, link: ask(call, handle, link))):
         if not up:
             continue
-        kind = _ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        kind = ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
             found[_SWITCH] += 1
-        elif place := _place_of(_ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)):
+        elif place := _place_of(ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)):
             found[place] += 1
     return found
 
@@ -75,7 +75,7 @@ def _between(a: Counter[_Place], b: Counter[_Place], place: _Place | None) -> in
 def _level(a: Any, b: Any) -> str | None:
     level = None
     if a is not None and b is not None:
-        level = _ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b)
+        level = ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b)
     return None if level is None else _LEVELS.get(level)
 
 
@@ -83,7 +83,8 @@ def _place_of(info: Any) -> _Place | None:
     return None if info is None else (info.domain, info.bus, info.device)
 
 
-def _ask(call: Callable[..., T], *arguments: Any) -> T | None:
+def ask(call: Callable[..., T], *arguments: Any) -> T | None:
+    """What a GPU answers; None where it does not, or where there is no handle of it yet."""
     if arguments[0] is None:
         return None
     try:

@@ -1,0 +1,211 @@
+"""What a machine has installed for its GPUs; looked at without the driver's help.
+
+Paths are below `root`, which tests replace.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gputop.agent.host import kernel_module_version, nvidia_cards
+from gputop.agent.program import run_program
+from gputop.model.check import Check
+from gputop.model.frame import Frame
+
+_ROOT = Path("/")
+_LIMIT = 5.0
+"""Seconds for the libraries to be loaded."""
+_LIBRARIES = "libnvidia-ml.so.1", "libcuda.so.1"
+_NODE = re.compile(r"nvidia(?:[0-9]+|ctl|-uvm)\Z", re.ASCII)
+_RELOAD = (
+    "the driver was updated while it was loaded: reboot; or, when no process uses a GPU,"
+    " sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia"
+)
+_FAILED = {"error": "loading it crashes, or does not come back"}
+_TOOLKIT = "start it with the NVIDIA container toolkit (docker run --gpus all)"
+_CONTAINERS = {".dockerenv": "docker", "run/.containerenv": "podman"}
+_VARIABLES = {
+    "APPTAINER_NAME": "apptainer",
+    "SINGULARITY_NAME": "singularity",
+    "KUBERNETES_SERVICE_HOST": "kubernetes",
+    "container": "container",
+}
+
+_SYMBOLS = {
+    "nvmlDeviceGetFieldValues": "NVLink, throttling",
+    "nvmlDeviceGetMemoryInfo_v2": "MEM-RSVD",
+    "nvmlDeviceGetProcessUtilization": "SM% of processes",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3": "processes of MPS",
+    "nvmlDeviceGetNumGpuCores": "CORES",
+    "nvmlDeviceGetMarginTemperature": "LEFT (T.Limit)",
+    "nvmlDeviceGetRemappedRows": "remapped rows",
+    "nvmlDeviceGetJpgUtilization": "JPEG",
+    "nvmlDeviceGetOfaUtilization": "OFA",
+    "nvmlDeviceGetGpuFabricInfoV": "FABRIC",
+    "nvmlGpmSampleGet": "Activity (GPM)",
+}
+"""Calls that not every driver has, and what is not available without them."""
+
+_CHILD = """
+import ctypes, json, sys
+
+def look(name):
+    try:
+        library = ctypes.CDLL(name)
+    except OSError as error:
+        return {"error": str(error)}
+    found = {"path": name, "version": None}
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            if "/" + name.partition(".so")[0] + ".so" in line:
+                found["path"] = line.rstrip("\\n").split(None, 5)[5]
+    if hasattr(library, "nvmlSystemGetNVMLVersion"):
+        text = ctypes.create_string_buffer(80)
+        if library.nvmlSystemGetNVMLVersion(text, 80) == 0:
+            found["version"] = text.value.decode("ascii", "replace")
+    number = ctypes.c_int()
+    if hasattr(library, "cuDriverGetVersion") and not library.cuDriverGetVersion(
+        ctypes.byref(number)
+    ):
+        found["version"] = "%d.%d" % (number.value // 1000, number.value % 1000 // 10)
+    found["lacks"] = [symbol for symbol in sys.argv[1:] if not hasattr(library, symbol)]
+    return found
+
+print(json.dumps({name: look(name) for name in ("libnvidia-ml.so.1", "libcuda.so.1")}))
+"""
+
+
+def installation_checks(
+    frame: Frame, root: Path = _ROOT, environ: Mapping[str, str] = os.environ
+) -> Iterator[Check]:
+    """Of the driver's libraries, kernel module, device nodes and cards, and where we run."""
+    answers, inside = frame.problem is None, container(root, environ)
+    module = kernel_module_version(root)
+    libraries = _libraries()
+    yield from _nvml(libraries["libnvidia-ml.so.1"], module, inside)
+    yield from _libcuda(libraries["libcuda.so.1"])
+    if (root / "dev/dxg").exists():
+        yield Check("ok", "machine", "WSL: the driver is that of Windows, behind /dev/dxg")
+    else:
+        yield _module(module, answers, inside)
+        yield from _nodes(root / "dev", answers, inside)
+    yield from _cards(frame, root, inside)
+    yield Check("ok", "machine", f"inside a container ({inside})" if inside else "no container")
+    if frame.host.nested:
+        yield Check("notice", "PID namespace", "not the machine's first one: the driver counts"
+                    " processes of the host, which have other numbers here",
+                    "docker run --pid=host shows who is on the GPUs")  # fmt: skip
+
+
+def _module(version: str | None, answers: bool, inside: str | None) -> Check:
+    if version is not None:
+        return Check("ok", "kernel module", version)
+    advice = f"sudo modprobe nvidia{', on the host' * bool(inside)}; dmesg tells why it fails"
+    return _missing(answers, "kernel module", "none is loaded", advice)
+
+
+def container(root: Path = _ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The kind of container that we are in; None for none that is known."""
+    for name, kind in _CONTAINERS.items():
+        if (root / name).exists():
+            return kind
+    return next((kind for name, kind in _VARIABLES.items() if environ.get(name)), None)
+
+
+def _libraries() -> dict[str, Any]:
+    """What the two libraries of the driver say, loaded in a child: they may hang or crash."""
+    try:
+        done = run_program([sys.executable, "-I", "-S", "-c", _CHILD, *_SYMBOLS], _LIMIT)
+        answer: dict[str, Any] = json.loads(done.output.strip().rpartition(b"\n")[2])
+    except (OSError, ValueError):
+        return dict.fromkeys(_LIBRARIES, _FAILED)
+    return answer
+
+
+def _nvml(library: Mapping[str, Any], module: str | None, inside: str | None) -> Iterator[Check]:
+    if "error" in library:
+        yield Check("problem", "NVML", library["error"],
+                    _TOOLKIT if inside else "install the NVIDIA driver")  # fmt: skip
+        return
+    version = library["version"] or "of no known version"
+    yield Check("ok", "NVML", f"{version} ({library['path']})")
+    driver = version.partition(".")[2]
+    if module is not None and driver and driver != module:
+        advice = f"the container brings a library of its own: remove it, and {_TOOLKIT}"
+        yield Check("problem", "NVML", f"the library is of driver {driver}, the loaded kernel"
+                    f" module is {module}", advice if inside else _RELOAD)  # fmt: skip
+    if lacks := library["lacks"]:
+        gone = ", ".join(_SYMBOLS[name] for name in lacks)
+        yield Check("notice", "NVML", f"this driver lacks {', '.join(lacks)}; N/A without: {gone}")
+
+
+def _libcuda(library: Mapping[str, Any]) -> Iterator[Check]:
+    advice = "compute programs need it: it comes with the driver; in a container, " + _TOOLKIT
+    if "error" in library:
+        yield Check("problem", "libcuda", library["error"], advice)
+    elif "/stubs/" in library["path"]:
+        yield Check("problem", "libcuda", f"{library['path']} is a stub, for linking only",
+                    "take that directory out of LD_LIBRARY_PATH")  # fmt: skip
+    else:
+        version = f"CUDA {library['version']} " if library["version"] else ""
+        yield Check("ok", "libcuda", f"{version}({library['path']})")
+
+
+def _nodes(dev: Path, answers: bool, inside: str | None) -> Iterator[Check]:
+    """The device nodes: that they are there, and that we may use them."""
+    names = sorted(path.name for path in dev.glob("nvidia*") if _NODE.match(path.name))
+    make = _TOOLKIT if inside else "sudo nvidia-modprobe -c 0 -u"
+    denied = [dev / name for name in names if not os.access(dev / name, os.R_OK | os.W_OK)]
+    for node in denied:
+        yield Check("problem", "device nodes", f"you may not use {node}", _permission(node))
+    if not names:
+        yield _missing(answers, "device nodes", f"no {dev}/nvidia*", make)
+    elif "nvidia-uvm" not in names:
+        text = f"no {dev}/nvidia-uvm, which CUDA needs and, outside of containers, makes"
+        yield _missing(not inside, "device nodes", text, make)
+    if names and not denied:
+        yield Check("ok", "device nodes", " ".join(names))
+
+
+def _missing(harmless: bool, subject: str, text: str, advice: str) -> Check:
+    return Check("notice" if harmless else "problem", subject, text, None if harmless else advice)
+
+
+def _permission(node: Path) -> str:
+    """How to come to use a node, by its group or its mode."""
+    status, uid = node.stat(), os.getuid()
+    always = f"sudo chmod a+rw {node}; for good: NVreg_DeviceFileMode=0666 of the module nvidia"
+    try:
+        group, user = grp.getgrgid(status.st_gid), pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return always
+    if status.st_mode & 0o060 != 0o060 or group.gr_gid == 0:
+        return always
+    if user in group.gr_mem:
+        return f"you are in its group {group.gr_name} since you logged in: log in again"
+    return f"it is its group's: sudo usermod -aG {group.gr_name} {user}, then log in again"
+
+
+def _cards(frame: Frame, root: Path, inside: str | None) -> Iterator[Check]:
+    cards = nvidia_cards(root / "sys")
+    for card in cards:
+        if card.driver == "vfio-pci":
+            yield Check("notice", "PCI bus", f"{card}: it is for a virtual machine")
+        elif card.driver != "nvidia" and not inside:
+            yield Check("problem", "PCI bus", str(card), "sudo modprobe nvidia; where nouveau has"
+                        " the card, blacklist it and reboot; dmesg has the reasons")  # fmt: skip
+    driven, known = sum(card.driver == "nvidia" for card in cards), len(frame.gpus)
+    if driven > known and frame.problem is None and not inside:
+        yield Check("notice", "PCI bus", f"the driver has {driven} cards and shows {known} GPUs",
+                    "a job (Slurm) hides those that are not its own; else one may have failed:"
+                    " sudo dmesg | grep -i -e nvrm -e xid")  # fmt: skip
+    elif cards:
+        yield Check("ok", "PCI bus", f"{len(cards)} NVIDIA cards")

@@ -1,0 +1,72 @@
+"""Other programs, run for what they say: none may hang, flood or outlive who asks it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+MOST_BYTES = 1 << 18
+
+
+class Done(NamedTuple):
+    """What a program wrote, at most so much, and how it ended."""
+
+    output: bytes
+    status: int | None
+    """None: it had to be killed; with all of MOST_BYTES written it may be cut."""
+
+
+def run_program(
+    command: Sequence[str],
+    seconds: float,
+    env: Mapping[str, str] | None = None,
+    errors: int = subprocess.STDOUT,
+) -> Done:
+    """Run a program for `seconds` at most; OSError where it cannot be started.
+
+    What it started ends with it. `errors`: where its standard error goes, as for Popen.
+    """
+    child = subprocess.Popen(
+        list(command),
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + seconds
+    output, ended = _read(child, deadline)
+    return Done(output, _status(child, deadline if ended else 0.0))
+
+
+def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
+    """What it writes until it is enough or the time is over, and whether that is all."""
+    assert child.stdout is not None
+    output = b""
+    with child.stdout as pipe:
+        while len(output) < MOST_BYTES:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([pipe], [], [], left)[0]:
+                break
+            piece = os.read(pipe.fileno(), 1 << 16)
+            if not piece:
+                return output, True
+            output += piece
+    return output, False
+
+
+def _status(child: subprocess.Popen[bytes], deadline: float) -> int | None:
+    """Its exit status; None of one that has to be killed, with what it started.
+
+    That is not waited for: the kernel may hold it.
+    """
+    try:
+        return child.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        return None

@@ -1,0 +1,113 @@
+"""`gputop doctor`: options, and what they do.
+
+Exit status: 0 no problem was found, 1 there is one, 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import msgspec
+
+from gputop.agent.installation import installation_checks
+from gputop.agent.python_env import find_interpreter, python_checks
+from gputop.agent.toolkits import toolkit_checks
+from gputop.commands import HELP
+from gputop.commands.output import write
+from gputop.errors import SourceError
+from gputop.model.check import Check, frame_checks
+from gputop.model.frame import Frame
+from gputop.sources.local import LocalSource
+
+_PATIENCE = 5.0
+"""Seconds that a driver may take to wake up."""
+_LOOKS, _INTERVAL = 3, 0.5
+"""Rates are there from the second look on."""
+_WIDEST = 100
+_EPILOG = """\
+examples:
+  gputop doctor                        driver, libraries, device nodes, toolkits, ...
+  gputop doctor --python ~/venv        why does this environment see no GPU
+  gputop doctor --json | jq '.checks[] | select(.level == "problem")'
+
+--json: problems (how many), checks (each with level: ok, notice or problem,
+subject, text, advice or null)
+
+exit status: 0 no problem was found, 1 there is one, 2 usage
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "doctor",
+        help=HELP["doctor"],
+        description="Tell what is wrong with the GPUs, their driver and what is installed for"
+        " them, and what to do. It works without a driver, too.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--json", dest="doctor_json", action="store_true", help="print JSON")
+    add("--python", metavar="PATH",
+        help="an interpreter or an environment's directory: is its torch, tensorflow or jax"
+        " a CUDA build, and which CUDA libraries are missing")  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the sub-command; the exit status. Raises GputopErrors."""
+    interpreter = None if options.python is None else find_interpreter(options.python)
+    checks = [check.harmless() for check in _checks(interpreter)]
+    problems = sum(check.level == "problem" for check in checks)
+    if options.doctor_json:
+        found = {"problems": problems, "checks": [msgspec.to_builtins(one) for one in checks]}
+        write(json.dumps(found) + "\n", "utf-8")
+    else:
+        write(_text(checks, problems))
+    return 1 if problems else 0
+
+
+def _checks(interpreter: str | None) -> Iterator[Check]:
+    frames = _frames()
+    frame = frames[-1]
+    yield from frame_checks(frames)
+    yield from installation_checks(frame)
+    yield from toolkit_checks(frame.cuda_version)
+    if interpreter is not None:
+        yield from python_checks(interpreter, frame.cuda_version)
+
+
+def _frames() -> list[Frame]:
+    """Some looks; fewer where the driver cannot be read."""
+    frames: list[Frame] = []
+    end = time.monotonic() + _PATIENCE
+    with closing(LocalSource(_INTERVAL)) as source:
+        for frame in source.frames():
+            silent = frame.problem is not None and frame.problem.kind == "not_answering"
+            if silent and time.monotonic() < end:
+                continue
+            frames.append(frame)
+            late = any(gpu.stale_for is not None for gpu in frame.gpus)
+            waking = late and time.monotonic() < end
+            if frame.problem is not None or (len(frames) >= _LOOKS and not waking):
+                return frames
+    raise SourceError("the agent sends no more frames")
+
+
+def _text(checks: list[Check], problems: int) -> str:
+    """A paragraph each, the advice under it; and how many problems there are."""
+    width = min(_WIDEST, shutil.get_terminal_size().columns)
+    wrap = textwrap.TextWrapper(width, break_on_hyphens=False, break_long_words=False)
+    lines = []
+    for check in checks:
+        wrap.initial_indent, wrap.subsequent_indent = f"{check.level:9}", " " * 9
+        lines += wrap.wrap(f"{check.subject}: {check.text}")
+        wrap.initial_indent, wrap.subsequent_indent = " " * 9 + "-> ", " " * 12
+        lines += wrap.wrap(check.advice or "")
+    return "\n".join([*lines, f"{problems or 'no'} problem{'s' * (problems != 1)}"]) + "\n"

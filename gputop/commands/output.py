@@ -1,0 +1,25 @@
+"""Standard output, as every command writes to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from gputop.errors import GputopError
+
+
+def write(text: str, encoding: str | None = None) -> None:
+    """Onto standard output, in its encoding unless told otherwise: JSON is UTF-8 anywhere.
+
+    BrokenPipeError if its reader is gone, GputopError for any other reason.
+    """
+    if sys.stdout is None:
+        raise GputopError("standard output is closed: there is nowhere to write to")
+    try:
+        sys.stdout.buffer.write(text.encode(encoding or sys.stdout.encoding, "replace"))
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries once more at its exit
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise GputopError(f"cannot write to standard output: {error.strerror}") from None

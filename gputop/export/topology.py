@@ -1,0 +1,99 @@
+"""`gputop topo`: how the GPUs are connected and where they stand, as text and as JSON.
+
+gpus    a list of gpu (nvidia-smi's index), uuid, name, pci_bus_id, and
+        cpus           those of its NUMA node, as `taskset -c` takes them
+        usable_cpus    those of them on which a process of yours may run; null: none, or not known
+        numa           the NUMA node of those CPUs
+        gpu_numa       the NUMA node that the GPU's own memory is (Grace Hopper), else null
+links   a row and a column a GPU, by index, in the words of `nvidia-smi topo -m` (`X`: itself)
+p2p     likewise: whether the GPU of the row can read and write the memory of the column's
+
+null is not known; links and p2p are null as a whole where the driver did not answer in time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from gputop.export.table import aligned
+from gputop.model.frame import Frame
+from gputop.model.text import MISSING, short_name
+from gputop.model.topology import Topology
+
+T = TypeVar("T")
+
+_FLAGS = {True: "Y", False: "N", None: MISSING}
+_PLACES = ("cpus", "usable_cpus", "numa", "gpu_numa")
+_HEADS = ("GPU", False), ("NAME", True), ("BUS-ID", True), ("NUMA", False), ("CPUS", True)
+_WORDS = """\
+NV# is a bond of # NVLinks, PIX one PCIe bridge, PXB several, PHB a host bridge,
+NODE between host bridges of one NUMA node, SYS between NUMA nodes."""
+
+
+def topology_json(frame: Frame) -> str:
+    """One line without its end."""
+    where = frame.topology or Topology()
+    gpus = [
+        {"gpu": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "pci_bus_id": gpu.pci_bus_id}
+        | {place: _at(getattr(where, place), gpu.index) for place in _PLACES}
+        for gpu in frame.gpus
+    ]
+    return json.dumps({"gpus": gpus, "links": frame.links, "p2p": where.p2p or None})
+
+
+def topology_text(frame: Frame) -> str:
+    """For people, with a line end; 80 columns hold eight GPUs."""
+    where = frame.topology or Topology()
+    flags = [[_FLAGS[flag] for flag in row] for row in where.p2p]
+    parts = [
+        ("links", _matrix(frame.links), _WORDS),
+        ("P2P: can the GPU of the row use the memory of the column's", _matrix(flags), ""),
+        ("the CPUs near each GPU", _near(frame, where), "\n".join(_usable(frame, where))),
+    ]
+    return "\n\n".join("\n".join(filter(None, part)) for part in parts) + "\n"
+
+
+def _matrix(rows: Sequence[Sequence[str | None]] | None) -> str:
+    if not rows:
+        return "not known: the driver did not answer"
+    heads = [("", False), *((str(column), False) for column in range(len(rows)))]
+    return aligned(heads, [[f"{n}:", *map(_known, row)] for n, row in enumerate(rows)])
+
+
+def _near(frame: Frame, where: Topology) -> str:
+    return aligned(
+        _HEADS,
+        [
+            [str(gpu.index), short_name(gpu.name), gpu.pci_bus_id or MISSING]
+            + [_known(_at(places, gpu.index)) for places in (where.numa, where.cpus)]
+            for gpu in frame.gpus
+        ],
+    )
+
+
+def _usable(frame: Frame, where: Topology) -> Iterator[str]:
+    """A line for each list of CPUs: how a program is kept on them."""
+    lists = [_at(where.usable_cpus, gpu.index) for gpu in frame.gpus]
+    for cpus in dict.fromkeys(lists):
+        gpus = [gpu.index for gpu, own in zip(frame.gpus, lists, strict=True) if own == cpus]
+        near = [one for one in gpus if _at(where.cpus, one) is not None]
+        if cpus is not None:
+            yield f"taskset -c {cpus} python train.py   # {_named(gpus)}"
+        elif near:
+            yield f"none of the CPUs near {_named(near)} is yours to use"
+    own = [(gpu.index, _at(where.gpu_numa, gpu.index)) for gpu in frame.gpus]
+    yield from (f"the memory of GPU {gpu} is NUMA node {n}" for gpu, n in own if n is not None)
+
+
+def _named(gpus: Iterable[int]) -> str:
+    return "GPU " + ", ".join(map(str, gpus))
+
+
+def _at(values: Sequence[T], index: int) -> T | None:
+    return values[index] if index < len(values) else None
+
+
+def _known(value: object) -> str:
+    return MISSING if value is None else str(value)

@@ -1,0 +1,440 @@
+"""`gputop doctor` on simulated machines, and on trees of files that stand for a machine's."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import pytest
+
+from gputop.agent import toolkits
+from gputop.agent.host import nvidia_cards
+from gputop.agent.installation import container
+from gputop.agent.toolkits import toolkit_checks
+from gputop.model.check import Check, frame_checks
+from tests import builders
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+
+Json = dict[str, Any]
+
+EXAMINE = """
+import json, msgspec, sys
+from pathlib import Path
+from gputop.agent.installation import installation_checks
+from gputop.model.frame import Frame
+frame = msgspec.json.decode(sys.argv[2], type=Frame)
+checks = installation_checks(frame, Path(sys.argv[1]), {})
+print(json.dumps([msgspec.to_builtins(one) for one in checks]))
+"""
+
+
+def doctor(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return machine.run([sys.executable, "-m", "gputop", "doctor", *arguments])
+
+
+def checks(machine: Machine, *arguments: str) -> list[Json]:
+    """Of `gputop doctor --json`, which says the same as its exit status."""
+    done = doctor(machine, "--json", *arguments)
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    assert list(found) == ["problems", "checks"]
+    problems = [one for one in found["checks"] if one["level"] == "problem"]
+    assert (found["problems"], done.returncode) == (len(problems), 1 if problems else 0)
+    listed: list[Json] = found["checks"]
+    return listed
+
+
+def of(found: list[Json], subject: str) -> list[tuple[str, str]]:
+    return [(one["level"], one["text"]) for one in found if one["subject"] == subject]
+
+
+def examine(
+    machine: Machine, root: Path, answers: bool = True, prefix: tuple[str, ...] = ()
+) -> list[Json]:
+    """What is found of the files below `root`, on a machine with a driver that answers or not."""
+    frame = builders.frame()
+    if not answers:
+        problem = {"kind": "no_permission", "message": "", "advice": ""}
+        frame = msgspec.convert({**msgspec.to_builtins(frame), "problem": problem}, type(frame))
+    words = [sys.executable, "-c", EXAMINE, str(root), msgspec.json.encode(frame).decode()]
+    done = machine.run([*prefix, *words])
+    assert done.returncode == 0, done.stderr
+    found: list[Json] = json.loads(done.stdout)
+    return found
+
+
+def write(path: Path, text: str, mode: int = 0o644) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """An empty root that every user may look into."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+# The driver
+
+
+def test_a_machine_that_answers(machine: MachineFactory) -> None:
+    found = checks(machine("h200x8"))
+    assert of(found, "driver") == [("ok", "580.95.05, runs CUDA up to 13.0, 8 GPUs")]
+    assert of(found, "NVML")[0][1].startswith("13.580.95.05 (/")
+    assert of(found, "libcuda")[0][1].startswith("CUDA 13.0 (/")
+
+
+def test_text_is_ascii_and_fits(machine: MachineFactory) -> None:
+    here = machine("no-driver")
+    here.env.update(LC_ALL="C", PYTHONIOENCODING="ascii:strict", COLUMNS="80")
+    done = doctor(here)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (1, "")
+    assert lines[0] == "problem  driver: the NVIDIA kernel driver is not loaded"
+    assert lines[1].startswith("         -> load it with 'sudo modprobe nvidia'")
+    assert lines[-1].endswith(" problems") or lines[-1] == "1 problem"
+    assert all(len(line) <= 80 or "/" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "words"),
+    [
+        ("no-driver", "not loaded"),
+        ("mismatch", "different versions"),
+        ("no-permission", "no permission"),
+        ("no-gpu", "finds no GPU"),
+    ],
+)
+def test_without_a_driver_that_answers(scenario: str, words: str, machine: MachineFactory) -> None:
+    found = checks(machine(scenario))
+    assert found[0]["subject"] == "driver"
+    assert found[0]["level"] == "problem"
+    assert words in found[0]["text"]
+    assert found[0]["advice"]
+    assert of(found, "toolkit")  # and it goes on
+
+
+def test_a_driver_that_was_unloaded(machine: MachineFactory) -> None:
+    here = machine("unloaded")
+    here.freeze(4)
+    assert "not loaded" in checks(here)[0]["text"]
+
+
+def test_a_driver_that_hangs(machine: MachineFactory) -> None:
+    begun = time.monotonic()
+    found = checks(machine("init-hang"))
+    assert "has not answered" in found[0]["text"]
+    assert time.monotonic() - begun < 20
+
+
+def test_a_gpu_that_is_lost_or_hangs(machine: MachineFactory) -> None:
+    here = machine("h200x8")
+    here.fail("*", "GPU_IS_LOST", gpu=3)
+    here.hang(gpu=5, wakes=False)
+    found = checks(here)
+    assert of(found, "GPU 3") == [("problem", "GPU is lost")]
+    assert of(found, "GPU 5")[0][1].startswith("has not answered for ")
+    assert of(found, "GPU 4") == []
+
+
+def test_a_gpu_that_wakes_up_late_is_no_problem(machine: MachineFactory) -> None:
+    here = machine("h200x8")
+    here.slow("nvmlDeviceGetHandleByIndex*", ms=2500, gpu=3)
+    assert of(checks(here), "GPU 3") == []
+
+
+def test_what_the_driver_lacks(machine: MachineFactory) -> None:
+    level, text = of(checks(machine("old-390")), "NVML")[1]
+    assert level == "notice"
+    assert "nvmlDeviceGetMemoryInfo_v2" in text
+    assert "MEM-RSVD" in text
+    assert "nvmlDeviceGetProcessUtilization," not in text
+
+
+def test_what_is_not_available(machine: MachineFactory) -> None:
+    found = checks(machine("nothing-supported"))
+    [(level, text)] = of(found, "N/A")
+    assert level == "ok"
+    assert text.startswith("every GPU (Thing), by card or driver: ")
+    assert "Power (all)" in text
+    assert "UUID" not in text
+    assert of(found, "GPU 0")[0][0] == "notice"  # nobody is told to be on it
+
+
+def test_gpus_with_the_same_gaps_stand_together() -> None:
+    fans = (0.3, None, 0.3)
+    gpus = [builders.gpu(i, temperature=50.0, fan=fan) for i, fan in enumerate(fans)]
+    found = [check.text for check in frame_checks([builders.frame(gpus)])]
+    assert found[1].startswith("GPU 0, 2 (H200), ")
+    assert found[2].startswith("GPU 1 (H200), ")
+    assert "Temperature (TEMP-MEM, LEFT, SLOWDOWN, SHUTDOWN, FAN)" in found[2]
+    assert "Temperature (TEMP-MEM, LEFT, SLOWDOWN, SHUTDOWN)" in found[1]
+
+
+def test_what_one_look_knew_is_available() -> None:
+    gpus = [builders.gpu(temperature=50.0, fan=fan) for fan in (None, 0.3, None)]
+    looks = [builders.frame([gpu]) for gpu in gpus]
+    assert "FAN" not in list(frame_checks(looks))[1].text
+    assert "FAN" in list(frame_checks(looks[:1]))[1].text
+
+
+def test_hostile_names(machine: MachineFactory) -> None:
+    here = machine({"gpus": [{"name": "\x1b[2J\u202ecard\n", "uuid": "GPU-0"}]})
+    here.env["CUDA_HOME"] = "/nowhere\x1b[2J\n\u202e"
+    for arguments in ((), ("--json",)):
+        done = doctor(here, *arguments)
+        assert done.returncode == 1
+        assert not set("\x1b\u202e") & set(done.stdout)
+    assert "\\u001b" not in done.stdout
+
+
+# Kernel module, device nodes, cards
+
+
+@pytest.mark.parametrize(
+    ("version", "level"), [("580.95.05", None), ("580.65.06", "problem"), ("", "notice")]
+)
+def test_module_and_library(
+    version: str, level: str | None, machine: MachineFactory, root: Path
+) -> None:
+    if version:
+        line = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Tue Sep 1\nGCC 12.3\n"
+        write(root / "proc/driver/nvidia/version", line)
+    found = examine(machine("h200x8"), root)
+    nvml = [one for one in found if one["subject"] == "NVML" and "kernel module" in one["text"]]
+    assert bool(nvml) == (level == "problem")
+    if nvml:
+        assert "of driver 580.95.05, the loaded kernel module is 580.65.06" in nvml[0]["text"]
+        assert "reboot" in nvml[0]["advice"]
+    assert of(found, "kernel module") == [
+        ("ok", version) if version else ("notice", "none is loaded")
+    ]
+
+
+def test_a_container_with_a_library_of_its_own(machine: MachineFactory, root: Path) -> None:
+    write(root / "sys/module/nvidia/version", "580.65.06\n")
+    write(root / ".dockerenv", "")
+    found = examine(machine("h200x8"), root)
+    advice = [one["advice"] for one in found if "580.65.06" in one["text"]]
+    assert "the container brings a library of its own" in advice[0]
+    assert of(found, "machine") == [("ok", "inside a container (docker)")]
+
+
+def test_nodes(machine: MachineFactory, root: Path) -> None:
+    here = machine("h200x8")
+    assert of(examine(here, root), "device nodes")[0][0] == "notice"
+    assert of(examine(here, root, answers=False), "device nodes")[0][0] == "problem"
+    for name in ("nvidia0", "nvidiactl", "nvidia-caps-imex-channels", "nvidia-modeset"):
+        write(root / "dev" / name, "")
+    (uvm, nodes) = of(examine(here, root), "device nodes")
+    assert (uvm[0], nodes) == ("notice", ("ok", "nvidia0 nvidiactl"))
+    write(root / "run/.containerenv", "")
+    assert of(examine(here, root), "device nodes")[0][0] == "problem"
+    write(root / "dev/nvidia-uvm", "")
+    nodes = ("ok", "nvidia-uvm nvidia0 nvidiactl")
+    assert of(examine(here, root), "device nodes") == [nodes]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize(
+    ("mode", "group", "advice"),
+    [
+        (0o660, "games", "sudo usermod -aG games nobody, then log in again"),
+        (0o600, "games", "sudo chmod a+rw"),
+        (0o660, "root", "sudo chmod a+rw"),
+    ],
+)
+def test_nodes_that_we_may_not_use(mode: int, group: str, advice: str, root: Path) -> None:
+    node = write(root / "dev/nvidia0", "", mode)
+    os.chown(node, 0, grp.getgrnam(group).gr_gid)
+    nobody = pwd.getpwnam("nobody")
+    ids = ("--reuid", str(nobody.pw_uid), "--regid", str(nobody.pw_gid), "--clear-groups")
+    with Machine("h200x8", root) as here:
+        Path(here.env["GPUTOP_TEST_DRIVER"]).parent.chmod(0o755)
+        found = examine(here, root, prefix=("setpriv", *ids))
+    denied = [one for one in found if "you may not use" in one["text"]]
+    assert [one["level"] for one in denied] == ["problem"]
+    assert advice in denied[0]["advice"]
+
+
+def card(root: Path, place: str, driver: str | None) -> None:
+    device = root / "sys/bus/pci/devices" / place
+    write(device / "vendor", "0x10de\n")
+    write(device / "class", "0x030200\n")
+    write(device / "device", "0x2335\n")
+    if driver:
+        (root / "sys/drivers" / driver).mkdir(parents=True, exist_ok=True)
+        (device / "driver").symlink_to(root / "sys/drivers" / driver)
+
+
+def test_cards(machine: MachineFactory, root: Path) -> None:
+    here = machine("h200x8")
+    card(root, "0000:0a:00.0", "nvidia")
+    assert of(examine(here, root), "PCI bus") == [("ok", "1 NVIDIA cards")]
+    card(root, "0000:0b:00.0", None)
+    card(root, "0000:0c:00.0", "nouveau")
+    card(root, "0000:0d:00.0", "vfio-pci")
+    assert len(nvidia_cards(root / "sys")) == 4
+    levels = [level for level, _ in of(examine(here, root), "PCI bus")]
+    assert levels == ["problem", "problem", "notice", "ok"]
+    card(root, "0000:0e:00.0", "nvidia")  # the frame has one GPU
+    assert ("notice", "the driver has 2 cards and shows 1 GPUs") in of(
+        examine(here, root), "PCI bus"
+    )
+    write(root / ".dockerenv", "")  # there it is usual
+    assert of(examine(here, root), "PCI bus") == [
+        ("notice", of(examine(here, root), "PCI bus")[0][1]),
+        ("ok", "5 NVIDIA cards"),
+    ]
+
+
+def test_wsl(machine: MachineFactory, root: Path) -> None:
+    write(root / "dev/dxg", "")
+    found = examine(machine("h200x8"), root, answers=False)
+    assert of(found, "kernel module") == of(found, "device nodes") == []
+    assert of(found, "machine")[0] == (
+        "ok",
+        "WSL: the driver is that of Windows, behind /dev/dxg",
+    )
+
+
+def test_a_stub_and_no_library(machine: MachineFactory, root: Path) -> None:
+    here = machine("h200x8")
+    real = Path(here.env["LD_LIBRARY_PATH"].split(":")[0])
+    stubs = root / "stubs"
+    stubs.mkdir()
+    (stubs / "libcuda.so.1").write_bytes((real / "libcuda.so.1").read_bytes())
+    (stubs / "libnvidia-ml.so.1").write_bytes(b"no library")
+    here.env["LD_LIBRARY_PATH"] = str(stubs)
+    found = examine(here, root)
+    assert "is a stub" in of(found, "libcuda")[0][1]
+    assert of(found, "NVML") == [("problem", f"{stubs}/libnvidia-ml.so.1: file too short")]
+
+
+def test_containers(root: Path) -> None:
+    assert container(root, {}) is None
+    assert container(root, {"APPTAINER_NAME": "x.sif"}) == "apptainer"
+    write(root / "run/.containerenv", "")
+    assert container(root, {}) == "podman"
+
+
+# Toolkits, cuDNN, container runtimes
+
+
+def tools(root: Path, cuda: str | None = "12.4", **environ: str) -> list[Check]:
+    return list(toolkit_checks(cuda, root, {"PATH": str(root / "bin"), **environ}))
+
+
+def said(found: list[Check], subject: str) -> list[tuple[str, str]]:
+    return [(one.level, one.text) for one in found if one.subject == subject]
+
+
+def program(root: Path, name: str, script: str) -> Path:
+    return write(root / "bin" / name, f"#!/bin/sh\n{script}\n", 0o755)
+
+
+def test_nothing_installed(root: Path) -> None:
+    found = tools(root)
+    assert said(found, "toolkit")[0][0] == "notice"
+    assert said(found, "containers") == [("ok", "no runtime")]
+
+
+def test_toolkits(root: Path) -> None:
+    local = root / "usr/local"
+    write(local / "cuda-12.4/version.json", '{"cuda": {"name": "SDK", "version": "12.4.131"}}')
+    (local / "cuda").symlink_to(local / "cuda-12.4")
+    write(local / "cuda-10.1/version.txt", "CUDA Version 10.1.243\n")
+    write(local / "cuda-13.0/version.json", "{")
+    found = sorted(said(tools(root), "toolkit"), key=lambda one: one[1])
+    assert found[0] == ("ok", f"CUDA 10.1.243 ({local}/cuda-10.1)")
+    assert found[1] == ("ok", f"CUDA 12.4.131 ({local}/cuda-12.4)")
+    assert found[2][0] == "notice"
+    assert found[2][1].startswith(f"CUDA 13.0 ({local}/cuda-13.0): what it compiles does not run")
+    assert len(found) == 3
+
+
+def test_nvcc(root: Path) -> None:
+    program(root, "nvcc", "echo 'Cuda compilation tools, release 12.8, V12.8.93'")
+    found = said(tools(root), "toolkit")  # 12.8 on a driver for 12.4: minor versions agree
+    assert found == [("ok", f"CUDA 12.8.93 ({root}/bin/nvcc)")]
+
+
+@pytest.mark.parametrize("script", ["sleep 60", "yes", "exit 1", "kill -9 $$", "echo release"])
+def test_an_nvcc_that_does_not_tell(
+    script: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolkits, "_LIMIT", 0.3)
+    monkeypatch.setenv("PATH", f"{root}/bin:{os.environ['PATH']}")
+    program(root, "nvcc", script)
+    found = said(tools(root, PATH=os.environ["PATH"]), "toolkit")
+    assert found[-1] == ("ok", f"CUDA of no known version ({root}/bin/nvcc)")
+
+
+def test_cuda_home_that_is_not_there(root: Path) -> None:
+    found = tools(root, CUDA_HOME="/nowhere/cuda")
+    assert said(found, "toolkit")[0] == ("problem", "CUDA_HOME=/nowhere/cuda is no directory")
+
+
+def test_cudnn(root: Path) -> None:
+    macros = "".join(
+        f"#define CUDNN_{name} {number}\n"
+        for name, number in (("MAJOR", 8), ("MINOR", 9), ("PATCHLEVEL", 7))
+    )
+    header = write(root / "usr/include/cudnn_version.h", macros)
+    old = write(root / "lib/libcudnn.so.7.6.5", "")
+    (old.parent / "libcudnn.so.7").symlink_to(old)
+    program(root, "ldconfig", f"echo '\tlibcudnn.so.9 (libc6,x86-64) => {root}/libcudnn.so.9.1.0'")
+    found = said(tools(root, LD_LIBRARY_PATH=f":{old.parent}"), "cuDNN")
+    assert found == [
+        ("ok", f"7.6.5 ({old})"),
+        ("ok", f"9.1.0 ({root}/libcudnn.so.9.1.0)"),
+        ("ok", f"8.9.7 ({header})"),
+    ]
+
+
+def test_container_runtimes(root: Path) -> None:
+    program(root, "docker", "echo 'Docker version 28.2.2, build e6534b4'")
+    [check] = [one for one in tools(root) if one.subject == "containers"]
+    assert (check.level, check.text) == ("notice", "docker 28.2.2, without nvidia-ctk")
+    assert "nvidia-container-toolkit" in (check.advice or "")
+    program(root, "nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.17.4'")
+    assert said(tools(root), "containers") == [("ok", "docker 28.2.2, nvidia-ctk 1.17.4")]
+
+
+def test_bad_arguments(machine: MachineFactory) -> None:
+    for arguments in (("x",), ("--python",), ("--python", "/nowhere")):
+        done = doctor(machine("h200x8"), *arguments)
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+
+
+def test_help_tells_the_exit_status(machine: MachineFactory) -> None:
+    done = doctor(machine("h200x8"), "--help")
+    assert "exit status: 0 no problem was found, 1 there is one, 2 usage" in done.stdout
+
+
+def test_a_python_environment(machine: MachineFactory, root: Path) -> None:
+    here = machine("h200x8")
+    found = checks(here, "--python", sys.executable)
+    assert of(found, "Python")[0][1].endswith(f"({Path(sys.executable).absolute()})")
+    info = root / "lib/torch-2.5.1+cpu\x1b[2J\u202e.dist-info"
+    info.mkdir(parents=True)
+    here.env["PYTHONPATH"] += f":{root}/lib"
+    done = doctor(here, "--python", str(Path(sys.executable).parent.parent))
+    assert "is a build without CUDA: it sees no GPU" in " ".join(done.stdout.split())
+    assert not set("\x1b\u202e") & set(done.stdout)
+    assert done.returncode == 1
