@@ -29,6 +29,7 @@ from gputop.tui.messages import FrameArrived, RequestWanted, SourceEnded
 from gputop.tui.screens.help import HelpScreen
 from gputop.tui.screens.main import MainScreen
 from gputop.tui.screens.mapping import MappingScreen
+from gputop.tui.screens.pages import PAGES
 from gputop.tui.screens.problem import ProblemScreen
 from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.signalling import main_screen
@@ -157,7 +158,8 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
 
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
-        everywhere = _bindings(self.BINDINGS, self._main.BINDINGS, ProcessScreen.BINDINGS)
+        pages = (page.BINDINGS for page in PAGES)
+        everywhere = _bindings(self.BINDINGS, self._main.BINDINGS, *pages)
         self.push_screen(HelpScreen(everywhere, _bindings(ProblemScreen.BINDINGS), Lines.glyphs))
 
     async def action_quit(self) -> None:
@@ -207,11 +209,8 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every action of the keys, and the themes by name."""
-        of_screen = (
-            screen.BINDINGS
-            if isinstance(screen, MainScreen | MappingScreen | ProblemScreen | ProcessScreen)
-            else ()
-        )
+        described = (MainScreen, MappingScreen, ProblemScreen, *PAGES)
+        of_screen = screen.BINDINGS if isinstance(screen, described) else ()
         for binding in (*self.BINDINGS, *of_screen):
             if isinstance(binding, Binding):
                 area = (binding.id or "").partition(".")[0]
@@ -239,8 +238,7 @@ class GputopApp(KeysInTurn[None], manners.TerminalApp[None]):
             for screen in self.screen_stack:  # it may be under the help
                 if isinstance(screen, MappingScreen):
                     screen.show_frame(self._frame, self._interval, self._paused)
-            if isinstance(self.screen, ProcessScreen):
-                self._main.show_process(self.screen)
+            self._main.show_page(self.screen)
 
     def _show_problem(self, host: str, problem: Problem) -> None:
         for screen in self.screen_stack:  # it may be under the help

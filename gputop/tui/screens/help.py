@@ -19,7 +19,7 @@ from gputop.tui.glyphs import Glyphs
 _MOVING = (
     ("up down j k", "select a row; the cursor stays on its process"),
     ("PgUp PgDn ^B ^F", "by screenfuls"),
-    ("Home End g G", "to the first row, to the last"),
+    ("Home End", "to the first row, to the last"),
     ("Tab", "to the next pane"),
     ("Enter", "leave the filter or the value, and keep what was typed"),
     ("^P", "every action by name"),

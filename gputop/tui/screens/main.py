@@ -8,15 +8,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from gputop.model.frame import Frame, ProcessKey
+from gputop.model.frame import Frame
 from gputop.model.history import History
 from gputop.model.process_metrics import COLUMNS, PROCESS
 from gputop.settings import Settings
 from gputop.tui.inquiry import Followed, Inquiry
 from gputop.tui.screens.mapping import MappingScreen
-from gputop.tui.screens.process import ProcessScreen
+from gputop.tui.screens.pages import PagesScreen
 from gputop.tui.screens.sort import SortScreen
-from gputop.tui.screens.views import ViewScreen
 from gputop.tui.widgets.bars import Heading, KeyLine
 from gputop.tui.widgets.filterline import FilterInput, FilterLine, FilterNote
 from gputop.tui.widgets.gpus import GpuPane
@@ -40,7 +39,7 @@ def _key(
     )  # fmt: skip
 
 
-class MainScreen(ViewScreen):
+class MainScreen(PagesScreen):
     """Everything at a glance. It shows the frames that it is given and owns its keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -51,8 +50,7 @@ class MainScreen(ViewScreen):
         _key("I", "invert", "Invert", "Sort the other way round", group="Processes"),
         _key("c", "command", "Command", "Script first, or the whole line", group="Processes",
              label="c"),
-        *ViewScreen.BINDINGS,
-        _key("enter", "process", "Details", "All of it; open the group", group="Processes"),
+        *PagesScreen.BINDINGS,
         _key("right", "shift(1)", "Scroll right", "Scroll the command", group="Processes"),
         Binding("left", "shift(-1)", "Scroll left", tooltip="Scroll the command back",
                 id="main.shift-back", show=False, group=Binding.Group("Processes")),
@@ -69,8 +67,6 @@ class MainScreen(ViewScreen):
 
     def __init__(self, value: str | None, order: str | None, settings: Settings) -> None:
         super().__init__(Inquiry(value, order), settings)
-        self._frame: Frame | None = None
-        self._history = History()
         self._mapping_open = False
         self._following = True
         self._state = (1.0, False)
@@ -139,10 +135,6 @@ class MainScreen(ViewScreen):
         if self._frame is not None:
             self.show_answer()
 
-    def on_table_scrolled(self) -> None:
-        """Say so where not all GPUs are in sight."""
-        self.query_one(ProcessTable).say_above(self.query_one(GpuPane).hidden)
-
     def on_resize(self) -> None:
         """Another size: other shares."""
         self._lay_out()
@@ -183,28 +175,6 @@ class MainScreen(ViewScreen):
     def action_command(self) -> None:
         """Script first, or the whole line."""
         self.query_one(ProcessTable).action_toggle_command()
-
-    def action_process(self) -> None:
-        """The page of the selected process; of none, the first in sight is selected."""
-        table = self.query_one(ProcessTable)
-        if table.open():
-            return
-        if table.selected is None or self._frame is None:
-            table.action_move(0)
-            return
-        page = self.page(self._frame.key(table.selected.process))
-        self.show_process(page)
-        self.app.push_screen(page)
-
-    def page(self, key: ProcessKey) -> ProcessScreen:
-        """The page of a process."""
-        return ProcessScreen(key)
-
-    def show_process(self, page: ProcessScreen) -> None:
-        """Give a page the frame of now."""
-        names = self.query_one(ProcessTable).names
-        if self._frame is not None and names is not None:
-            page.show_frame(self._frame, names, self._history)
 
     def action_shift(self, direction: int) -> None:
         """Scroll the command."""

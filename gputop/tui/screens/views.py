@@ -12,7 +12,6 @@ from gputop.settings import Settings, keep_settings
 from gputop.tui.inquiry import Inquiry
 from gputop.tui.screens.asking import AskingScreen
 from gputop.tui.screens.columns import ColumnsScreen
-from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.processes import ProcessTable
 
 _GROUP = Binding.Group("Processes")
@@ -74,8 +73,8 @@ class ViewScreen(AskingScreen):
         except (OSError, ValueError) as error:
             table.say_above(printable(f"not kept: {error}", 120))
 
-    def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
-        """Its processes alone, and the cursor among them."""
+    def only_gpu(self, key: str) -> None:
+        """The processes of a GPU alone, and the cursor among them."""
         table = self.query_one(ProcessTable)
-        table.only_gpu(message.key)
+        table.only_gpu(key)
         self.set_focus(table)
