@@ -30,7 +30,7 @@ _UNITS = {"0..1": "%", "W": " W", "Hz": " MHz", "B/s": " B/s"}
 def fitting(times: Sequence[float], longest: float = SPANS[-1]) -> float:
     """The shortest span that has room for all of these times, as long as that is not too long."""
     past = times[-1] - times[0] if times else 0.0
-    return next((span for span in SPANS if span >= past), longest)
+    return min(next((span for span in SPANS if span >= past), longest), longest)
 
 
 def begin_of(last: float, span: float, cells: int) -> float:
@@ -81,9 +81,7 @@ def ceiling(gpus: Iterable[Gpu], id_: str, peak: float) -> float:
 def with_unit(metric: Metric[Gpu], value: Any, degree: str) -> str:
     """A value and its unit, where the text does not have it; `degree` is the terminal's sign."""
     unit = f"{degree}C" if metric.unit == "Celsius" else _UNITS.get(metric.unit, "")
-    if metric.id == "throttle.shares":
-        unit = ""
-    return f"{metric.show(value)}{unit}"
+    return f"{metric.show(value)}{unit if isinstance(value, int | float) else ''}"
 
 
 def _round(peak: float, unit: str) -> float:

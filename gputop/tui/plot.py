@@ -55,10 +55,12 @@ class Canvas:
         base = 0 if self._glyphs.name == "ascii" else _BRAILLE
         found = []
         for codes, roles in zip(reversed(self._codes), reversed(self._roles), strict=True):
-            text = "".join([chr(base + code) if code else " " for code in codes])
+            signs = [chr(base + code) if code else " " for code in codes]
             if cursor is not None and 0 <= cursor < len(roles):
                 roles = [*roles]
-                roles[cursor] = "cursor"
+                roles[cursor] = "cursor" if codes[cursor] else "key"
+                signs[cursor] = signs[cursor] if codes[cursor] else self._glyphs.caret
+            text = "".join(signs)
             row, at = [], 0
             for role, run in groupby(roles):
                 end = at + len(list(run))

@@ -203,15 +203,13 @@ def _graph(
 
 def _links(page: Page, gpu: Gpu, frame: Frame) -> Iterator[Line]:
     """The GPUs by how they are connected, the best first."""
-    links = frame.links
-    if links is None or gpu.index >= len(links):
-        words = "there is no other" if len(frame.gpus) == 1 else "not known"
-        yield from page.wrapped(words, 2, "quiet")
-        return
-    there: dict[str | None, list[int]] = {}
-    for index, link in enumerate(links[gpu.index]):
+    links, there = frame.links or (), dict[str | None, list[int]]()
+    for index, link in enumerate(links[gpu.index] if gpu.index < len(links) else ()):
         if link != ITSELF and index != gpu.index:
             there.setdefault(link, []).append(index)
+    if not there:
+        words = "not known" if len(frame.gpus) > 1 else "there is no other"
+        yield from page.wrapped(words, 2, "quiet")
     for link in sorted(there, key=rating, reverse=True):
         kind = "NV" if link and link.startswith("NV") else link
         means = MEANINGS.get(kind or "", "not known")

@@ -17,7 +17,7 @@ from gputop.tui.widgets.lines import Lines, Piece, spread, width_of
 
 _MARGIN = 11
 """Cells of the scale at the left of a plot."""
-_MARKS = 6
+_MARKS = 9
 """Cells at its right, which tell whose the curves are."""
 _STRIP = 24
 """Cells at the left of a strip."""
@@ -95,6 +95,7 @@ class Graph(Lines):
         """The cursor, by cells; the first key puts it on the newest."""
         if not self._times:
             return
+        self._wanted = self._span  # what is looked at stays where it is
         cell = self._span / self._width
         at = self._times[-1] if self._cursor is None else self._cursor + step * cell
         self._cursor = min(max(at, self._begin), self._times[-1])
