@@ -126,6 +126,7 @@ async def main() -> None:
     assert trained.start_time is not None
     told = replace(demo[-1], detail=demo_detail(Detail(trained.pid, trained.start_time)))
     await picture("process", demo, (100, 46), "dark", ["j", "j", "j", "j", "enter"], told)
+    await picture("gpu", demo_frames(300), (160, 50), "dark", ["shift+tab", "down", "enter"])
     await signal_dialog(demo)
     whole = ["M", "m", *value, *["tab"] * 7, *"cuda", "colon", "3"]
     await picture("mapping", demo, (160, 44), "dark", whole)

@@ -1,12 +1,4 @@
-"""How well GPUs are connected, in the words of `nvidia-smi topo -m`.
-
-NV#   a bond of # NVLinks, also through NVSwitches
-PIX   at most one PCIe bridge between them
-PXB   several PCIe bridges, and no host bridge
-PHB   a PCIe host bridge, typically the CPU
-NODE  the interconnect between host bridges of one NUMA node
-SYS   the interconnect between NUMA nodes
-"""
+"""How well GPUs are connected, in the words of `nvidia-smi topo -m`."""
 
 from __future__ import annotations
 
@@ -15,6 +7,16 @@ from itertools import combinations
 
 Links = tuple[tuple[str | None, ...], ...]
 """Row and column by NVML index; the diagonal is `X`; None: not known."""
+
+MEANINGS = {
+    "NV": "a bond of so many NVLinks, also through NVSwitches",
+    "PIX": "at most one PCIe bridge between them",
+    "PXB": "several PCIe bridges, and no host bridge",
+    "PHB": "a PCIe host bridge, typically the CPU",
+    "NODE": "the interconnect between host bridges of one NUMA node",
+    "SYS": "the interconnect between NUMA nodes",
+}
+"""Of `NV18` by its letters."""
 
 ITSELF = "X"
 _PCIE = ("SYS", "NODE", "PHB", "PXB", "PIX")

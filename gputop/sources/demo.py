@@ -28,8 +28,8 @@ from gputop.model.protocol import (
     Stack,
     clamp_interval,
 )
-from gputop.model.sections import Activity
 from gputop.model.text import GIB, MIB
+from gputop.sources.demo_sections import links, sections
 from gputop.sources.jobs import JOBS, Job, demo_detail, environ_of
 
 _TOTAL = 143771 * MIB
@@ -110,6 +110,7 @@ def demo_frame(now: float, running: float = 0.0, interval: float | None = None) 
         cuda_version="13.0",
         gpus=tuple(_gpu(index, now, running, processes) for index in range(len(_BUSES))),
         processes=processes,
+        links=links(len(_BUSES)),
         demo=True,
     )
 
@@ -120,6 +121,7 @@ def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...])
     used = sum(process.gpu_memory or 0 for process in here) + 22 * MIB
     load = min(1.0, sum(process.sm_utilization or 0.0 for process in here))
     busy = load > 0
+    temperature = float(round(33 + index % 3 + load * 31 + _wave(now, 23, index)))
     power = 75 + 2 * _wave(now, 17, index) + load * (565 + 30 * _wave(now, 7, index))
     return Gpu(
         index=index,
@@ -134,7 +136,7 @@ def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...])
         memory_unexplained=22 * MIB,
         utilization=round(load, 2),
         memory_utilization=round(load * 0.6, 2),
-        temperature=float(round(33 + index % 3 + load * 31 + _wave(now, 23, index))),
+        temperature=temperature,
         power=round(power, 2),
         power_limit=700.0,
         sm_clock=(1980 if busy else 345) * 1_000_000,
@@ -150,14 +152,8 @@ def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...])
         sm=132,
         processes_known=True,
         idle_for=0.0 if busy else round(2460 + running, 1),
-        activity=_activity(load),
+        **sections(index, load, power, temperature, running, _wave(now, 11, index)),
     )
-
-
-def _activity(load: float) -> Activity:
-    sm, tensor, dram = (round(load * share, 2) for share in (0.95, 0.5, 0.45))
-    word = "compute-bound" if load >= 0.7 else "waiting for input" if load else "idle"
-    return Activity(graphics=round(load, 2), sm=sm, tensor=tensor, dram=dram, verdict=word)
 
 
 def _process(job: Job, index: int, now: float, running: float) -> Process:

@@ -28,6 +28,7 @@ from gputop.tui.messages import FrameArrived, RequestWanted, SourceEnded
 from gputop.tui.screens.health import HealthScreen
 from gputop.tui.screens.help import HelpScreen
 from gputop.tui.screens.mapping import MappingScreen
+from gputop.tui.screens.pages import PAGES
 from gputop.tui.screens.problem import ProblemScreen
 from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.signalling import main_screen
@@ -158,7 +159,8 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
 
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
-        everywhere = self.keyed(self.BINDINGS, self._main.BINDINGS, ProcessScreen.BINDINGS)
+        pages = (page.BINDINGS for page in PAGES)
+        everywhere = self.keyed(self.BINDINGS, self._main.BINDINGS, *pages)
         self.push_screen(HelpScreen(everywhere, self.keyed(ProblemScreen.BINDINGS), Lines.glyphs))
 
     async def action_quit(self) -> None:
@@ -222,8 +224,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
                     screen.show_frame(self._frame, self._interval, self._paused)
                 elif isinstance(screen, HealthScreen):
                     screen.show_frame(self._frame)
-            if isinstance(self.screen, ProcessScreen):
-                self._main.show_process(self.screen)
+            self._main.show_page(self.screen)
 
     def _show_problem(self, host: str, problem: Problem) -> None:
         for screen in self.screen_stack:  # it may be under the help

@@ -14,10 +14,10 @@ from gputop.tui import themes
 from gputop.tui.keys import keyed
 from gputop.tui.screens.main import MainScreen
 from gputop.tui.screens.mapping import MappingScreen
+from gputop.tui.screens.pages import PAGES
 from gputop.tui.screens.problem import ProblemScreen
-from gputop.tui.screens.process import ProcessScreen
 
-_WITH_COMMANDS = (MainScreen, MappingScreen, ProblemScreen, ProcessScreen)
+_WITH_COMMANDS = (MainScreen, MappingScreen, ProblemScreen, *PAGES)
 
 
 class Commands(App[None]):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gputop.model.frame import Frame, Host
-from gputop.model.sections import Identity
+from gputop.model.sections import Activity, Identity
 from gputop.tui.glyphs import UNICODE
-from tests.builders_tui import GIB, frame_of, gpu_of, process_of, shown, silent_gpu
+from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown, silent_gpu
 
 BUSY = gpu_of(
     0,
@@ -151,8 +151,24 @@ async def test_a_user_has_one_colour_everywhere() -> None:
 async def test_a_graph_has_gaps_where_nothing_was_measured() -> None:
     loads = (0.0, None, 1.0)
     async with shown(size=(200, 40)) as screen:
-        await screen.show(*(frame_of(gpu_of(0, utilization=load)) for load in loads))
+        for second, load in enumerate(loads, 1):
+            await screen.show(frame_of(gpu_of(0, utilization=load), time=NOON + second))
         assert "▁ █" in screen.gpu_line(0)
+
+
+async def test_the_short_history_shows_what_g_says() -> None:
+    """What no GPU has is passed over; where there are no labels, the rule says it."""
+    loads = {"utilization": 1.0, "memory_used": 70 * GIB, "power": 175.0, "temperature": 100.0}
+    expected = (("UTIL", "█"), ("MEMORY", "▅"), ("POWER", "▃"), ("TEMP", "█"), ("CLOCK", "▆"))
+    frame = frame_of(gpu_of(0, **loads, activity=Activity(tensor=0.0)))
+    async with shown(frame, size=(200, 40)) as screen:
+        for label, drawn in (*expected, ("TENSOR", "▁"), expected[0]):
+            head = screen.lines[1]  # the column UTIL is before it, others are behind it
+            begin = head.rindex(label) if label == "UTIL" else head.index(label)
+            assert screen.gpu_line(0)[begin + len(label) - 1] == drawn, label
+            await screen.press("g")
+        await screen.resize(80, 10)
+        assert "history: MEMORY ── Processes" in screen.text
 
 
 @pytest.mark.parametrize("width", [200, 80, 40])

@@ -94,7 +94,7 @@ async def test_the_line_for_the_shell_is_always_in_sight() -> None:
         await screen.press("m")
         assert screen.mapping_lines[-1].split("  ")[0] == "unset CUDA_VISIBLE_DEVICES"
         assert screen.mapping_lines[-1].endswith("1-6 of 10")
-        await screen.press("enter", "tab", "tab", "G")
+        await screen.press("enter", "tab", "tab", "end")
         assert screen.mapping_lines[-1].endswith("5-10 of 10")
 
 

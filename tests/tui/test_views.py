@@ -97,7 +97,7 @@ async def test_a_gpu_is_chosen_in_its_pane() -> None:
     async with shown(frame_of(*GPUS, *MIXED)) as screen:
         await screen.press("shift+tab" if screen.app.focused is screen.gpus else "tab")
         screen.app._main.set_focus(screen.gpus)
-        await screen.press("j", "j", "enter")
+        await screen.press("j", "j", "f")
         assert screen.pids == [302, 303]
         assert "on GPU 1" in screen.text
         assert screen.app.focused is screen.table

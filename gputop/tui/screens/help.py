@@ -20,7 +20,7 @@ from gputop.tui.glyphs import Glyphs
 _MOVING = (
     ("up down j k", "select a row; the cursor stays on its process"),
     ("PgUp PgDn ^B ^F", "by screenfuls"),
-    ("Home End g G", "to the first row, to the last"),
+    ("Home End", "to the first row, to the last"),
     ("Tab", "to the next pane"),
     ("Enter", "leave the filter or the value, and keep what was typed"),
     ("^P", "every action by name"),
@@ -88,6 +88,8 @@ class HelpScreen(ModalScreen[None]):
         yield from _line("0", "nothing, measured")
         yield from _line(glyphs.not_available, "not available, or no sample in this interval")
         yield from _line(f"{glyphs.stale} stale 12s", "the GPU does not answer; its values are old")
+        yield from _line("short history", "a cell a sample, the newest at the right; gaps are gaps")
+        yield from _line("graph", "the greatest value in each dot's time; peak: of all in sight")
         yield from _line("free", "no compute process, under 1 GiB in use")
         yield from _line("not in /proc", "a process of another PID namespace, or one that ended")
 

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from gputop.model.frame import Frame, ProcessKey
+from gputop.model.frame import Frame
 from gputop.model.history import History
 from gputop.model.process_metrics import COLUMNS, PROCESS
 from gputop.settings import Session
@@ -17,7 +17,6 @@ from gputop.tui.keys import keyed
 from gputop.tui.screens.health import HealthScreen
 from gputop.tui.screens.mapping import MappingScreen
 from gputop.tui.screens.panes import PanesScreen
-from gputop.tui.screens.process import ProcessScreen
 from gputop.tui.screens.sort import SortScreen
 from gputop.tui.widgets.bars import Heading, KeyLine
 from gputop.tui.widgets.filterline import FilterInput, FilterLine, FilterNote
@@ -49,7 +48,6 @@ class MainScreen(PanesScreen):
         _key("c", "command", "Command", "Script first, or the whole line", group="Processes",
              label="c"),
         *PanesScreen.BINDINGS,
-        _key("enter", "process", "Details", "All of it; open the group", group="Processes"),
         _key("right", "shift(1)", "Scroll right", "Scroll the command", group="Processes"),
         Binding("left", "shift(-1)", "Scroll left", tooltip="Scroll the command back",
                 id="main.shift-back", show=False, group=Binding.Group("Processes")),
@@ -67,7 +65,6 @@ class MainScreen(PanesScreen):
 
     def __init__(self, value: str | None, order: str | None, settings: Session) -> None:
         super().__init__(Inquiry(value, order), settings)
-        self._history = History()
         self._following = True
         self._state = (1.0, False)
         """Interval, and whether it is paused."""
@@ -185,28 +182,6 @@ class MainScreen(PanesScreen):
     def action_command(self) -> None:
         """Script first, or the whole line."""
         self.query_one(ProcessTable).action_toggle_command()
-
-    def action_process(self) -> None:
-        """The page of the selected process; of none, the first in sight is selected."""
-        table = self.query_one(ProcessTable)
-        if table.open():
-            return
-        if table.selected is None or self._frame is None:
-            table.action_move(0)
-            return
-        page = self.page(self._frame.key(table.selected.process))
-        self.show_process(page)
-        self.app.push_screen(page)
-
-    def page(self, key: ProcessKey) -> ProcessScreen:
-        """The page of a process."""
-        return ProcessScreen(key)
-
-    def show_process(self, page: ProcessScreen) -> None:
-        """Give a page the frame of now."""
-        names = self.query_one(ProcessTable).names
-        if self._frame is not None and names is not None:
-            page.show_frame(self._frame, names, self._history)
 
     def action_shift(self, direction: int) -> None:
         """Scroll the command."""

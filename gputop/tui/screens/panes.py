@@ -6,10 +6,9 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.model.frame import Frame
 from gputop.settings import PANES, Pane, Session
 from gputop.tui.inquiry import Inquiry
-from gputop.tui.screens.views import ViewScreen
+from gputop.tui.screens.pages import PagesScreen
 from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.mappingpane import MappingPane
 from gputop.tui.widgets.processes import ProcessTable
@@ -22,11 +21,11 @@ _WANTED_PROCESSES = 8
 _NAMES: dict[Pane, str] = {"gpus": "GPUs", "processes": "Processes", "mapping": "Mapping"}
 
 
-class PanesScreen(ViewScreen):
+class PanesScreen(PagesScreen):
     """A screen with panes that can be hidden. A subclass gives `_show_panes`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *ViewScreen.BINDINGS,
+        *PagesScreen.BINDINGS,
         *(
             Binding(str(number), f"pane('{pane}')", f"{_NAMES[pane]} pane",
                     tooltip=f"Show the {_NAMES[pane]} pane, or hide it", id=f"panes.{pane}",
@@ -37,7 +36,6 @@ class PanesScreen(ViewScreen):
 
     def __init__(self, inquiry: Inquiry, settings: Session) -> None:
         super().__init__(inquiry, settings)
-        self._frame: Frame | None = None
         self._lines = 1  # of GPUs and their parts
         self._mapping_open = False
         self._panes: tuple[Pane, ...] = settings.panes or PANES
@@ -62,9 +60,9 @@ class PanesScreen(ViewScreen):
         raise NotImplementedError
 
     def on_table_scrolled(self) -> None:
-        """Say so where not all GPUs are in sight."""
-        hidden = self.query_one(GpuPane).hidden if self._has("gpus") else ""
-        self.query_one(ProcessTable).say_above(hidden)
+        """Say of the pane of GPUs what it has no room for."""
+        unsaid = self.query_one(GpuPane).unsaid if self._has("gpus") else ""
+        self.query_one(ProcessTable).say_above(unsaid)
 
     @property
     def _count(self) -> int:

@@ -13,7 +13,6 @@ from gputop.settings import Session, keep_settings
 from gputop.tui.inquiry import Inquiry
 from gputop.tui.screens.asking import AskingScreen
 from gputop.tui.screens.columns import ColumnsScreen
-from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.processes import ProcessTable
 
 _GROUP = Binding.Group("Processes")
@@ -75,8 +74,8 @@ class ViewScreen(AskingScreen):
             words = printable(f"not kept: {error}", 120)
             self.query_one(ProcessTable).say_above(words)
 
-    def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
-        """Its processes alone, and the cursor among them."""
+    def only_gpu(self, key: str, instance: tuple[int, int] | None = None) -> None:
+        """The processes of a GPU or MIG device alone, and the cursor among them."""
         table = self.query_one(ProcessTable)
-        table.only_gpu(message.key, message.instance)
+        table.only_gpu(key, instance)
         self.set_focus(table)

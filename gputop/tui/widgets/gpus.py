@@ -14,6 +14,7 @@ from gputop.model import summary
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.gpu_metrics import GPU
+from gputop.model.graph import ceiling
 from gputop.model.health import findings
 from gputop.model.history import History
 from gputop.model.limits import is_unified
@@ -27,6 +28,20 @@ from gputop.tui.widgets.table import Table
 
 Draw = Callable[[Gpu, int], Sequence[Piece]]
 
+_HISTORY_LABELS = {
+    "utilization": "UTIL",
+    "memory_used": "MEMORY",
+    "power": "POWER",
+    "temperature": "TEMP",
+    "sm_clock": "CLOCK",
+    "activity.sm": "SM-ACTIVITY",
+    "activity.tensor": "TENSOR",
+    "activity.dram": "DRAM",
+    "pcie.rx": "PCIE-RX",
+    "nvlink.rx": "NVLINK-RX",
+}
+HISTORIES = tuple(_HISTORY_LABELS)
+"""What the short history can show."""
 _HOT = 85.0
 _MAX_NAME = 24
 _MAX_PROFILE = 12
@@ -45,17 +60,17 @@ class GpuPane(Table[Line]):
 
     @dataclass
     class Chosen(Message):
-        """Its processes are wanted."""
+        """Its page is wanted."""
 
         key: str
-        instance: tuple[int, int] | None = None
-        """GPU instance and compute instance of the only MIG device."""
 
     def __init__(self, idle_after: float, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._idle_after = idle_after
         self._frame: Frame | None = None
         self._history = History()
+        self.history_id = HISTORIES[0]
+        """The metric that the short history shows."""
         self._columns: Fitted[Gpu] = []
         self._parts: Fitted[Line] = []
 
@@ -76,18 +91,33 @@ class GpuPane(Table[Line]):
         if self.current is None:
             self.action_move(0)
         else:
-            gpu, device, _ = self.current
-            self.post_message(self.Chosen(gpu.key, device.place if device else None))
+            self.post_message(self.Chosen(self.current.gpu.key))
+
+    def next_history(self) -> None:
+        """Another metric in the short history: the next of those that some GPU has."""
+        gpus = self._frame.gpus if self._frame else ()
+        known = [id_ for id_ in HISTORIES
+                 if any(self._history.knows(gpu.key, id_) for gpu in gpus)]  # fmt: skip
+        if known:
+            at = known.index(self.history_id) if self.history_id in known else -1
+            self.history_id = known[(at + 1) % len(known)]
+        self._fit()
+        self.sync()
 
     @property
-    def hidden(self) -> str:
-        """Which GPUs are in sight, where not all of them are."""
+    def unsaid(self) -> str:
+        """Which GPUs are in sight, where not all of them are; what the short history shows, where
+        there are no labels."""
         first, last, total = self.span
-        if last - first + 1 >= total:
-            return ""
-        if self._parts:
-            return f"GPU rows {first}-{last} of {total}"
-        return f"GPU {self._rows[first - 1].gpu.index}-{self._rows[last - 1].gpu.index} of {total}"
+        said = []
+        if last - first + 1 < total:
+            rows = self._rows[first - 1].gpu, self._rows[last - 1].gpu
+            where = f"{rows[0].index}-{rows[1].index}"
+            said = [f"GPU rows {first}-{last} of {total}" if self._parts
+                    else f"GPU {where} of {total}"]  # fmt: skip
+        if not self.head_lines and self.history_id != HISTORIES[0]:
+            said.append(f"history: {_HISTORY_LABELS[self.history_id]}")
+        return ", ".join(said)
 
     def head(self, y: int) -> Iterable[Piece]:
         """The labels."""
@@ -147,7 +177,7 @@ class GpuPane(Table[Line]):
             Column("share", "%", 4, 4, 10, self._memory_share),
             Column("load", "UTIL", 8, 16, 11, self._load_bar, left=True),
             Column("utilization", "%", 4, 4, 1, self._load),
-            Column("history", "", 4, 12, 6, self._spark),
+            Column("history", _HISTORY_LABELS[self.history_id], 4, 12, 6, self._spark),
             *self._activity(gpus),
             Column("temperature", "TEMP", 4, 4, 2, self._temperature),
             *self._margin(gpus),
@@ -216,7 +246,11 @@ class GpuPane(Table[Line]):
         return gpucells.doing(gpu, self.glyphs)
 
     def _spark(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return [(spark(self._history.utilization(gpu), width, self.glyphs), "load")]
+        id_ = self.history_id
+        past = self._history.recent(gpu, id_, width)
+        top = ceiling([gpu], id_, max((value for value in past if value is not None), default=0.0))
+        ratios = [value if value is None else value / (top or 1.0) for value in past]
+        return [(spark(ratios, width, self.glyphs), "memory" if id_ == "memory_used" else "load")]
 
     def _temperature(self, gpu: Gpu, width: int) -> Sequence[Piece]:
         if gpu.temperature is None:

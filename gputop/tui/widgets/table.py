@@ -24,8 +24,8 @@ class Table(Lines, Generic[R], can_focus=True):
         Binding("up,k", "move(-1)", "Up", id="table.up", show=False),
         Binding("pagedown,ctrl+f", "page(1)", "Page down", id="table.page-down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "Page up", id="table.page-up", show=False),
-        Binding("home,g", "end(0)", "First", id="table.first", show=False),
-        Binding("end,G", "end(1)", "Last", id="table.last", show=False),
+        Binding("home", "end(0)", "First", id="table.first", show=False),
+        Binding("end", "end(1)", "Last", id="table.last", show=False),
     ]
 
     head_lines = 1
