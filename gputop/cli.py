@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gputop import __version__
 from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, UsageError
+from gputop.model.frame import Frame
 from gputop.model.protocol import MAX_INTERVAL, MIN_INTERVAL
 from gputop.model.text import printable
 from gputop.settings import THEMES, Settings, read_settings, settings_path, wants_readonly
@@ -170,22 +171,33 @@ def _once(options: argparse.Namespace) -> int:
         for frame in source.frames():
             if frame.problem is not None:
                 raise DriverError(str(frame.problem))
-            _write(table(frame))
+            _write(table(frame, _idle_after(frame)))
     return 0
 
 
-def _screen(options: argparse.Namespace, user: str | None) -> int:
+def _idle_after(frame: Frame) -> float:
+    """The file of settings is read only where it matters."""
+    if all(one.idle_for is None for one in (*frame.gpus, *frame.processes)):
+        return _DEFAULTS.idle_after
+    return Settings(**_kept()).idle_after
+
+
+def _kept() -> dict[str, Any]:
+    """What the file sets; nothing if it is broken."""
     from gputop.model.process_metrics import COLUMNS
 
-    readonly = options.readonly or wants_readonly(os.environ)
     path = settings_path(os.environ)
     try:
-        kept = {"path": path, **read_settings(path, COLUMNS)}
-    except UsageError as error:  # a file that is broken is neither used nor written
+        return {"path": path, **read_settings(path, COLUMNS)}
+    except UsageError as error:  # it is not written either
         _say(f"{error}; the defaults are used")
-        kept = {}
+        return {}
+
+
+def _screen(options: argparse.Namespace, user: str | None) -> int:
+    readonly = options.readonly or wants_readonly(os.environ)
     given = (options.interval, options.theme, options.glyphs, user, _me(), readonly)
-    settings = Settings(*given, **kept)
+    settings = Settings(*given, **_kept())
     with _source(options, options.interval) as source:  # the agent starts before Textual's import
         from gputop.tui.app import run
 

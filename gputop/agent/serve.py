@@ -12,10 +12,12 @@ import signal
 import sys
 import threading
 import time
+from typing import NoReturn
 
 from gputop import __version__
 from gputop.agent.collector import Collector
 from gputop.agent.detail import Details
+from gputop.agent.idle_record import IdleRecord, remove_record, with_idle_times
 from gputop.agent.probe import Questions
 from gputop.agent.signals import Signals
 from gputop.model.frame import SCHEMA
@@ -55,18 +57,19 @@ def serve(interval: float) -> None:
     listener.daemon = True
     listener.start()
     _send(Hello(schema=SCHEMA, version=__version__))
-    collector = Collector()
+    collector, record = Collector(), IdleRecord()
     while True:
         frame = collector.collect(schedule.interval, schedule.patience)
         frame = signals.with_verdicts(questions.with_answers(frame))
         _send(details.with_answers(frame))
+        record.keep(frame)
         schedule.wait()
 
 
 def serve_once() -> None:
     """Send one frame, the CPU use of its processes measured, and end."""
     _send(Hello(schema=SCHEMA, version=__version__))
-    _send(Collector().collect(None, _PATIENCE_ONCE, settle=True))
+    _send(with_idle_times(Collector().collect(None, _PATIENCE_ONCE, settle=True)))
     os._exit(0)
 
 
@@ -107,8 +110,6 @@ class _Schedule:
 
     def _answer(self, request: Request) -> bool:
         """Whether the request wants a frame now."""
-        if isinstance(request, Stop):
-            os._exit(0)
         if isinstance(request, SetInterval):
             interval = clamp_interval(request.seconds)
             self._due += interval - self.interval
@@ -124,7 +125,7 @@ class _Schedule:
 def _listen(requests: queue.SimpleQueue[Request], signals: Signals, details: Details) -> None:
     """Requests of standard input, until it ends and the agent with it.
 
-    Signals and details do not wait for the frame that is being made.
+    Its end, signals and details do not wait for the frame that is being made.
     """
     for line in sys.stdin.buffer if sys.stdin else ():
         request = decode_request(line)
@@ -132,9 +133,11 @@ def _listen(requests: queue.SimpleQueue[Request], signals: Signals, details: Det
             signals.take(request)
         elif isinstance(request, Detail | Stack):
             details.take(request)
+        elif isinstance(request, Stop):
+            break
         elif request is not None:
             requests.put(request)
-    os._exit(0)
+    _end()
 
 
 def _send(message: object) -> None:
@@ -144,4 +147,9 @@ def _send(message: object) -> None:
         while data:
             data = data[os.write(1, data) :]
     except BrokenPipeError:
-        os._exit(0)
+        _end()
+
+
+def _end() -> NoReturn:
+    remove_record()
+    os._exit(0)
