@@ -177,9 +177,8 @@ def _once(options: argparse.Namespace) -> int:
 
 def _idle_after(frame: Frame) -> float:
     """The file of settings is read only where it matters."""
-    if all(one.idle_for is None for one in (*frame.gpus, *frame.processes)):
-        return _DEFAULTS.idle_after
-    return Settings(**_kept()).idle_after
+    known = [one.idle_for for one in frame.gpus] + [one.idle_for for one in frame.processes]
+    return Settings(**_kept()).idle_after if any(known) else _DEFAULTS.idle_after
 
 
 def _kept() -> dict[str, Any]:

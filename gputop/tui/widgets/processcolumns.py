@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gputop.model.grouping import Entry
 from gputop.model.metrics import Metric
@@ -21,7 +21,7 @@ _LEAST_COMMAND = 16
 _WIDE = 100
 """Cells from which there is room for the columns that say least."""
 _WIDE_ONLY = {"type", "rss", "state"}
-_MAX_USER = 16
+_LONGEST = 16
 
 
 class ProcessColumns:
@@ -35,13 +35,15 @@ class ProcessColumns:
         self.full_command = False
 
     def fitted(
-        self, width: int, gap: int, longest_user: int, sort_id: str, glyphs: Glyphs
+        self, width: int, gap: int, longest: Mapping[str, int], sort_id: str, glyphs: Glyphs
     ) -> Fitted[Entry]:
-        """The columns for a width; text in the signs of the terminal."""
+        """The columns for a width, some as wide as the longest text in them; text in the signs of
+        the terminal."""
         self._glyphs = glyphs
-        user = min(_MAX_USER, max(8, longest_user))
         columns = [
-            self._column(metric_id, user if metric_id == "user" else metric.width, sort_id)
+            self._column(
+                metric_id, max(metric.width, min(_LONGEST, longest.get(metric_id, 0))), sort_id
+            )
             for metric_id, metric in self._wanted(width)
         ]
         return fit(columns, max(1, width - 1), gap)

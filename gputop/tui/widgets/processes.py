@@ -48,7 +48,8 @@ class ProcessTable(Table[Entry]):
         self._frame: Frame | None = None
         self._every: list[Entry] = []
         self._unexplained: list[Entry] = []
-        self._total = self._fitting = self._longest_user = 0
+        self._total = self._fitting = 0
+        self._longest: dict[str, int] = {}  # texts, by column
         self._told = 0  # lines at the end that are no processes
         self._cells = ProcessColumns(settings.columns, settings.idle_after)
         self._columns: Fitted[Entry] = []
@@ -91,7 +92,10 @@ class ProcessTable(Table[Entry]):
         self._every = list(map(Entry, rows, keys))
         self._unexplained = unexplained(frame)
         self._total = len(rows)
-        self._longest_user = max((len(one.user or "") for one in frame.processes), default=0)
+        place = COLUMNS["gpu"].text
+        mig = (len(place(row)) for row in rows if row.process.gpu_instance is not None)
+        users = (len(one.user or "") for one in frame.processes)
+        self._longest = {"user": max(users, default=0), "gpu": max(mig, default=0)}
         self._arrange()
 
     def sort_by(self, metric_id: str) -> None:
@@ -309,7 +313,7 @@ class ProcessTable(Table[Entry]):
 
     def _fit(self) -> None:
         self._columns = self._cells.fitted(
-            self.size.width, self._gap, self._longest_user, self.sort_id, self.glyphs
+            self.size.width, self._gap, self._longest, self.sort_id, self.glyphs
         )
 
 
