@@ -62,6 +62,13 @@ def recorded(agent: Agent, folder: Path) -> Path:
     return path
 
 
+def held(agent: Agent, folder: Path) -> Path:
+    """The same, and the agent writes no other: it is stopped, and lives."""
+    path = recorded(agent, folder)
+    agent.process.send_signal(signal.SIGSTOP)
+    return path
+
+
 def aged(record: Path, seconds: float) -> None:
     """As if the agent had seen nothing else for so long."""
     change(record, lambda fields: [entry.__setitem__(3, seconds) for entry in fields[5]])
@@ -81,7 +88,7 @@ def test_a_single_look_alone_knows_nothing(here: Machine, folder: Path) -> None:
 
 def test_it_takes_what_a_running_agent_knows(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
-        recorded(agent, folder)
+        held(agent, folder)
         gpu, job, stranger, worker = idle_times(look(here))
         assert gpu >= 1.0
         assert job >= 1.0
@@ -93,22 +100,23 @@ def test_it_takes_what_a_running_agent_knows(here: Machine, folder: Path) -> Non
 
 def test_who_works_now_is_not_idle(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
-        recorded(agent, folder)
+        held(agent, folder)
         here.change(gpu=0, compute=[{"pid": "job", "used": 1, "sm": 3}])
         assert idle_times(look(here))[1] == 0.0
 
 
 def test_the_longest_of_several(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as first, Agent(here, interval=0.2) as second:
-        record = recorded(first, folder)
-        recorded(second, folder)
-        aged(record, 2460.0)
-        assert idle_times(look(here))[:3] == [2460.0] * 3
+        one, other = held(first, folder), held(second, folder)
+        for short, long in ((one, other), (other, one)):
+            aged(short, 60.0)
+            aged(long, 2460.0)
+            assert idle_times(look(here))[:3] == [2460.0] * 3
 
 
 def test_the_table_marks_them(here: Machine, folder: Path, tmp_path: Path) -> None:
     with Agent(here, interval=0.2) as agent:
-        record = recorded(agent, folder)
+        record = held(agent, folder)
         aged(record, 2460.0)
         text = here.run([*GPUTOP, "--once"]).stdout
         assert re.search(r"^  0  A .* idle 41m00s$", text, re.MULTILINE)
@@ -161,7 +169,7 @@ def test_what_the_dead_left_is_neither_believed_nor_kept(here: Machine, folder: 
 def test_what_is_not_of_now(field: int, value: Any, here: Machine, folder: Path) -> None:
     """The last one: the writer lives, and has not written for long."""
     with Agent(here, interval=0.2) as agent:
-        record = recorded(agent, folder)
+        record = held(agent, folder)
         change(record, lambda fields: fields.__setitem__(field, value))
         assert idle_times(look(here)) == [None] * 4
         assert record.exists() == (field == 3)
@@ -169,7 +177,7 @@ def test_what_is_not_of_now(field: int, value: Any, here: Machine, folder: Path)
 
 def test_a_later_process_of_that_number(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
-        record = recorded(agent, folder)
+        record = held(agent, folder)
         change(record, lambda fields: [entry.__setitem__(2, 1) for entry in fields[5] if entry[2]])
         times = idle_times(look(here))
         assert times[1] is None
@@ -181,7 +189,7 @@ GARBAGE = (b"", b"{", b"[]", b"\xff" * 100, b"[" * 100_000, b"null", b" " * (1 <
 
 def test_garbage_is_passed_over(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
-        recorded(agent, folder)
+        held(agent, folder)
         for number, data in enumerate(GARBAGE):
             (folder / f"{number}.idle").write_bytes(data)
             old = folder / f"{number}.idle.next"
@@ -194,8 +202,7 @@ def test_garbage_is_passed_over(here: Machine, folder: Path) -> None:
 
 def test_times_that_cannot_be(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
-        record = recorded(agent, folder)
-        agent.process.send_signal(signal.SIGSTOP)
+        record = held(agent, folder)
         good = record.read_text()
         entry = re.compile(r"(\[\"GPU-0\",\d+,(?:null|\d+),)[^]]*\]")
         for number in ("-1", "1e300", "1e999", '"x"', "null", "NaN"):
@@ -208,7 +215,7 @@ def test_times_that_cannot_be(here: Machine, folder: Path) -> None:
 
 def test_what_is_no_file(here: Machine, folder: Path, tmp_path: Path) -> None:
     with Agent(here, interval=0.2) as agent:
-        record = recorded(agent, folder)
+        record = held(agent, folder)
         record.rename(tmp_path / "elsewhere")
         record.symlink_to(tmp_path / "elsewhere")
         os.mkfifo(folder / "7.idle")
@@ -219,7 +226,7 @@ def test_what_is_no_file(here: Machine, folder: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
 def test_what_another_user_wrote(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
-        record = recorded(agent, folder)
+        record = held(agent, folder)
         os.chown(record, 65534, -1)
         assert idle_times(look(here)) == [None] * 4
         os.chown(record, 0, -1)
@@ -230,7 +237,7 @@ def test_what_another_user_wrote(here: Machine, folder: Path) -> None:
 
 def test_a_folder_that_others_may_write_to(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
-        recorded(agent, folder)
+        held(agent, folder)
         folder.chmod(0o777)
         assert idle_times(look(here)) == [None] * 4
 
