@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 
 from gputop.commands.output import write
 from gputop.errors import DriverError, GputopError, UsageError
+from gputop.model.frame import Frame
 from gputop.parser import command_module, make_parser
 from gputop.settings import (
     Session,
@@ -94,8 +95,15 @@ def _once(options: argparse.Namespace) -> int:
         for frame in source.frames():
             if frame.problem is not None:
                 raise DriverError(str(frame.problem))
-            write(table(frame))
+            write(table(frame, _idle_after(options, frame)))
     return 0
+
+
+def _idle_after(options: argparse.Namespace, frame: Frame) -> float:
+    """The settings are read only where it matters."""
+    known = [one.idle_for for one in frame.gpus] + [one.idle_for for one in frame.processes]
+    settings = _session(options) if any(known) else Settings()
+    return settings.processes.idle_after
 
 
 def _screen(options: argparse.Namespace) -> int:
@@ -113,7 +121,7 @@ def _screen(options: argparse.Namespace) -> int:
     if session.print_last and frame is not None and frame.problem is None:
         from gputop.export.table import table
 
-        write(table(frame))
+        write(table(frame, session.processes.idle_after))
     return status
 
 

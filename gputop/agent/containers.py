@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gputop.agent.program import run_program
+from gputop.agent.program import answer_of
 from gputop.agent.worker import Worker
 from gputop.model.place import Container
 from gputop.model.text import printable
@@ -19,8 +19,7 @@ _LIMIT = 2.0
 """Seconds for an answer."""
 _RETRY = 60.0
 """Seconds until one without an answer is asked for again."""
-_ASKED = "{{.Name}}\t{{.Config.Image}}"
-_SOCKET = "unix:///var/run/docker.sock"
+_INSPECT = ("inspect", "--type", "container", "--format", "{{.Name}}\t{{.Config.Image}}")
 
 
 class ContainerNames:
@@ -59,37 +58,58 @@ class ContainerNames:
 
 
 def _inspect(container: Container) -> Container | None:
-    program = _command(container)
-    if program is None:
-        return None
-    answer = _output([*program, "inspect", "--type", "container", "--format", _ASKED, container.id])
-    name, tab, image = (answer or "").strip().partition("\t")
-    if not tab:
-        return None
-    return msgspec.structs.replace(
-        container,
-        name=printable(name.removeprefix("/"), 128) or None,
-        image=printable(image, 256) or None,
-    )
+    for program, *words in _commands(container):
+        path = shutil.which(program)
+        answer = answer_of([path, *words, container.id], _LIMIT) if path else None
+        name, image = _told(answer or "")
+        if name or image:
+            return msgspec.structs.replace(
+                container,
+                name=printable(name.removeprefix("/"), 128) or None,
+                image=printable(image, 256) or None,
+            )
+    return None
 
 
-def _command(container: Container) -> list[str] | None:
-    """Without a daemon that may be asked, docker's is left alone; podman has none."""
+def _commands(container: Container) -> Iterator[list[str]]:
+    """Those that may know it, to be followed by its id. Without a daemon that may be asked,
+    its client is left alone; podman has none."""
     if container.runtime == "podman":
-        program = shutil.which("podman")
-        return [program] if program else None
-    if container.runtime != "docker" or not (program := shutil.which("docker")):
-        return None
-    host = os.environ.get("DOCKER_HOST", _SOCKET)
+        yield ["podman", *_INSPECT]
+    if container.runtime == "docker":
+        host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        if _may_ask(host):
+            yield ["docker", "--host", host, *_INSPECT]
+    if container.runtime in ("containerd", "cri-o"):
+        address = os.environ.get("CONTAINERD_ADDRESS", "/run/containerd/containerd.sock")
+        crio = "unix:///var/run/crio/crio.sock"
+        usual = f"unix://{address}" if container.runtime == "containerd" else crio
+        endpoint = os.environ.get("CONTAINER_RUNTIME_ENDPOINT", usual)
+        if _may_ask(endpoint):
+            yield ["crictl", "--runtime-endpoint", endpoint, "inspect", "-o", "json"]
+        if usual != crio and _may_ask(f"unix://{address}"):
+            for namespace in ("default", "k8s.io"):
+                yield ["nerdctl", "--address", address, "--namespace", namespace, "inspect"]
+
+
+def _may_ask(host: str) -> bool:
     socket = host.removeprefix("unix://")
-    may = host != socket and os.access(socket, os.R_OK | os.W_OK)
-    return [program, "--host", host] if may else None
+    return host != socket and os.access(socket, os.R_OK | os.W_OK)
 
 
-def _output(command: list[str]) -> str | None:
-    """What it writes in time; None if it fails. What it started ends with it."""
+def _told(answer: str) -> tuple[str, str]:
+    """Name and image: of a line of docker or podman, else of JSON. What is not there is empty."""
+    name, tab, image = answer.strip().partition("\t")
+    if tab and not answer.lstrip().startswith(("{", "[")):
+        return name, image
     try:
-        output, status = run_program(command, _LIMIT, errors=subprocess.DEVNULL)
-    except OSError:
-        return None
-    return output.decode("utf-8", "replace") if status == 0 else None
+        about = json.loads(answer)
+        about = about[0] if isinstance(about, list) else about
+        if "status" in about:  # crictl
+            status = about["status"]
+            pod = (status.get("labels") or {}).get("io.kubernetes.pod.name")
+            name, image = status["metadata"]["name"], status["image"]["image"]
+            return (f"{pod}/{name}" if pod else str(name)), str(image)
+        return str(about["Name"]), str(about["Image"])
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return "", ""

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from gputop.agent.processes import read_file
+from gputop.agent.processes import read_file, real_uid
+from gputop.agent.tmux import TmuxSessions
 from gputop.agent.walk import look
 from gputop.model.cgroup import parse_cgroup
 from gputop.model.environ import parse_environ
@@ -23,7 +24,7 @@ _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 """What the directory of a virtual (PEP 405) or conda environment has in it."""
 
 
-def read_place(pid: int) -> Place:
+def read_place(pid: int, tmux: TmuxSessions) -> Place:
     """Read it; the container's name is not in /proc."""
     variables = parse_environ(read_file(f"/proc/{pid}/environ") or b"").variables
     place = parse_cgroup((read_file(f"/proc/{pid}/cgroup") or b"").decode("utf-8", "replace"))
@@ -33,7 +34,7 @@ def read_place(pid: int) -> Place:
         cwd=_text(cwd),
         venv=_text(_environment(pid, cwd, variables)),
         ancestors=tuple(_ancestors(pid)),
-        session=_text(_session(variables)),
+        session=_text(_session(pid, variables, tmux)),
         ssh_from=_text(variables.get("SSH_CONNECTION", "").partition(" ")[0]),
         slurm_job=place.slurm_job or _number(variables.get("SLURM_JOB_ID")),
         slurm_step=place.slurm_step or _number(variables.get("SLURM_STEP_ID")),
@@ -67,11 +68,12 @@ def _environment(pid: int, cwd: str | None, variables: Mapping[str, str]) -> str
     return variables.get("VIRTUAL_ENV") or variables.get("CONDA_PREFIX")
 
 
-def _session(variables: Mapping[str, str]) -> str | None:
-    """TMUX is `socket,pid of the server,number of the session`; STY is the session's name."""
-    if "TMUX" in variables:
-        socket, _, rest = variables["TMUX"].partition(",")
-        return f"tmux {os.path.basename(socket)}:${rest.rpartition(',')[2]}"
+def _session(pid: int, variables: Mapping[str, str], tmux: TmuxSessions) -> str | None:
+    """STY is the session's name; of tmux it is the number, where the server does not tell."""
+    if variable := variables.get("TMUX"):
+        socket, _, rest = variable.partition(",")
+        name = tmux.name(variable, real_uid(pid)) or f"${rest.rpartition(',')[2]}"
+        return f"tmux {os.path.basename(socket)}:{name}"
     return f"screen {variables['STY']}" if variables.get("STY") else None
 
 

@@ -196,9 +196,14 @@ class Processes:
         )
 
 
-def started(start_ticks: int) -> float:
+def started(ticks: int) -> float:
     """Seconds since the epoch, of a start as /proc/PID/stat tells it."""
-    return round(_boot_time() + start_ticks / _TICK, 2)
+    return round(_boot_time() + ticks / _TICK, 2)
+
+
+def start_ticks(start_time: float) -> int:
+    """What `started` was told; other processes may take another time for that of the boot."""
+    return round((start_time - _boot_time()) * _TICK)
 
 
 @lru_cache(maxsize=1)

@@ -44,6 +44,15 @@ def run_program(
     return Done(output, _status(child, deadline if ended else 0.0))
 
 
+def answer_of(command: Sequence[str], seconds: float) -> str | None:
+    """What it writes in time; None if it fails."""
+    try:
+        output, status = run_program(command, seconds, errors=subprocess.DEVNULL)
+    except OSError:
+        return None
+    return output.decode("utf-8", "replace") if status == 0 else None
+
+
 def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
     """What it writes until it is enough or the time is over, and whether that is all."""
     assert child.stdout is not None

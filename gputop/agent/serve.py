@@ -12,10 +12,11 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from gputop import __version__
 from gputop.agent.collector import Collector
+from gputop.agent.idle_record import IdleRecord, remove_record, with_idle_times
 from gputop.model.frame import SCHEMA
 from gputop.model.protocol import (
     Detail,
@@ -63,6 +64,7 @@ def serve(interval: float) -> None:
     from gputop.agent.probe import Questions
     from gputop.agent.signals import Signals
 
+    record = IdleRecord()
     signals = Signals(changed=lambda: requests.put(Refresh()))
     schedule.questions = questions = Questions(answered=lambda: requests.put(Refresh()))
     details = Details(answered=schedule.hurry)
@@ -72,12 +74,13 @@ def serve(interval: float) -> None:
         frame = collector.collect(schedule.interval, schedule.patience)
         frame = signals.with_verdicts(questions.with_answers(frame))
         _send(details.with_answers(frame))
+        record.keep(frame)
 
 
 def serve_once() -> None:
     """Send one frame, the CPU use of its processes measured, and end."""
     _send(Hello(schema=SCHEMA, version=__version__))
-    _send(Collector().collect(None, _PATIENCE_ONCE, settle=True))
+    _send(with_idle_times(Collector().collect(None, _PATIENCE_ONCE, settle=True)))
     os._exit(0)
 
 
@@ -116,8 +119,6 @@ class _Schedule:
 
     def _answer(self, request: Request) -> bool:
         """Whether the request wants a frame now."""
-        if isinstance(request, Stop):
-            os._exit(0)
         if isinstance(request, SetInterval):
             interval = clamp_interval(request.seconds)
             self._due += interval - self.interval
@@ -133,7 +134,7 @@ class _Schedule:
 def _listen(requests: queue.SimpleQueue[Request], takers: queue.SimpleQueue[_Takers]) -> None:
     """Requests of standard input, until it ends and the agent with it.
 
-    Signals and details do not wait for the frame that is being made.
+    Its end, signals and details do not wait for the frame that is being made.
     """
     taker: _Takers | None = None
     for line in sys.stdin.buffer if sys.stdin else ():
@@ -144,9 +145,11 @@ def _listen(requests: queue.SimpleQueue[Request], takers: queue.SimpleQueue[_Tak
                 signals.take(request)
             else:
                 details.take(request)
+        elif isinstance(request, Stop):
+            break
         elif request is not None:
             requests.put(request)
-    os._exit(0)
+    _end()
 
 
 def _send(message: object) -> None:
@@ -156,4 +159,9 @@ def _send(message: object) -> None:
         while data:
             data = data[os.write(1, data) :]
     except BrokenPipeError:
-        os._exit(0)
+        _end()
+
+
+def _end() -> NoReturn:
+    remove_record()
+    os._exit(0)

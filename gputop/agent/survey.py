@@ -14,6 +14,7 @@ from gputop.agent.environ import read_environ
 from gputop.agent.openers import Openers
 from gputop.agent.places import read_place
 from gputop.agent.surroundings import loaded_frameworks, look_at
+from gputop.agent.tmux import TmuxSessions
 from gputop.agent.walk import every_process
 from gputop.agent.worker import Worker
 from gputop.model.environ import Surroundings
@@ -61,6 +62,7 @@ class Surveyor:
         self._found: dict[int, tuple[Opener, ...]] = {}
         self._loaded: set[Key] = set()
         self._names = ContainerNames()
+        self._tmux = TmuxSessions()
         self._openers = Openers()
         self._wanted = Wanted()
         self._looks = 0
@@ -106,7 +108,7 @@ class Surveyor:
         return msgspec.structs.replace(known, environ=environ)
 
     def _place(self, key: Key) -> Place:
-        known, place = self._places.get(key), read_place(key[0])
+        known, place = self._places.get(key), read_place(key[0], self._tmux)
         if known is not None and place.cwd is None:
             return known  # a zombie belongs where it was
         return place

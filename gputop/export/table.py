@@ -13,8 +13,8 @@ from gputop.model.gpu_metrics import GPU
 from gputop.model.health import findings
 from gputop.model.limits import limits
 from gputop.model.process_metrics import MORE, PROCESS, ProcessRow
-from gputop.model.summary import free_gpus, users
-from gputop.model.text import MIB, MISSING
+from gputop.model.summary import free_gpus, is_free, users
+from gputop.model.text import MIB, MISSING, duration
 from gputop.model.unexplained import is_notable, remark, suspects, words
 
 _GAP = "  "
@@ -49,13 +49,16 @@ _WHERE_KNOWN = ("idle_for", "container", "pod", "job")
 """Columns that are there if some process has them."""
 
 
-def table(frame: Frame) -> str:
-    """The whole frame as text, as wide as it needs to be, with a line end."""
-    gpus = [_gpu_table(frame.gpus), _mig_table(frame.gpus)]
+def table(frame: Frame, idle_after: float) -> str:
+    """The whole frame as text, as wide as it needs to be, with a line end.
+
+    Who holds memory is marked from `idle_after` seconds without work on.
+    """
+    gpus = [_gpu_table(frame, idle_after), _mig_table(frame.gpus)]
     parts = [
         _heading(frame), *gpus, _findings_table(frame), _limits(frame), _unexplained_table(frame)
     ]  # fmt: skip
-    return "\n\n".join([*filter(None, parts), _process_table(frame)]) + "\n"
+    return "\n\n".join([*filter(None, parts), _process_table(frame, idle_after)]) + "\n"
 
 
 def _heading(frame: Frame) -> str:
@@ -73,18 +76,21 @@ def _heading(frame: Frame) -> str:
     return _GAP.join(facts)
 
 
-def _gpu_table(gpus: Sequence[Gpu]) -> str:
-    columns = list(_GPU_COLUMNS)
-    if any(gpu.stale_for is not None or gpu.error for gpu in gpus):
-        columns.append((_STATE, True, _state))
-    rows = [[text(gpu) for _, _, text in columns] for gpu in gpus]
-    return aligned([(label, left) for label, left, _ in columns], rows)
+def _gpu_table(frame: Frame, idle_after: float) -> str:
+    heads = [(label, left) for label, left, _ in _GPU_COLUMNS]
+    rows = [[text(gpu) for _, _, text in _GPU_COLUMNS] for gpu in frame.gpus]
+    states = [_state(frame, gpu, idle_after) for gpu in frame.gpus]
+    if any(state != "ok" for state in states):
+        heads.append((_STATE, True))
+        rows = [[*row, state] for row, state in zip(rows, states, strict=True)]
+    return aligned(heads, rows)
 
 
-def _state(gpu: Gpu) -> str:
+def _state(frame: Frame, gpu: Gpu, idle_after: float) -> str:
     if gpu.stale_for is not None:
         return f"no answer for {GPU['stale_for'].text(gpu)}"
-    return gpu.error or "ok"
+    idle = gpu.idle_for is not None and gpu.idle_for >= idle_after and not is_free(frame, gpu)
+    return gpu.error or (f"idle {GPU['idle_for'].text(gpu)}" if idle else "ok")
 
 
 def _limits(frame: Frame) -> str:
@@ -164,7 +170,7 @@ def _unexplained_table(frame: Frame) -> str:
     return aligned(heads, rows) if rows else ""
 
 
-def _process_table(frame: Frame) -> str:
+def _process_table(frame: Frame, idle_after: float) -> str:
     found = query.rows(frame)
     if not found:
         if all(gpu.processes_known is not False for gpu in frame.gpus):
@@ -175,9 +181,14 @@ def _process_table(frame: Frame) -> str:
     ]
     more = [MORE[id_] for id_ in _WHERE_KNOWN if any(map(MORE[id_].read, found))]
     columns[-1:] = [(metric.label, metric.left, metric.text) for metric in more]
-    columns.append(("COMMAND", True, _command))
+    columns.append(("COMMAND", True, lambda row: _idle(row, idle_after) + _command(row)))
     rows = [[text(row) for _, _, text in columns] for row in found]
     return aligned([(label, left) for label, left, _ in columns], rows)
+
+
+def _idle(row: ProcessRow, idle_after: float) -> str:
+    idle = row.process.idle_for if row.process.gpu_memory else None
+    return "" if idle is None or idle < idle_after else f"(idle {duration(idle)}) "
 
 
 def _command(row: ProcessRow) -> str:

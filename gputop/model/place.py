@@ -47,7 +47,8 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     ancestors: tuple[Ancestor, ...] = ()
     """Its parent first; up to tmux, screen or sshd, or to the last one below process 1."""
     session: str | None = None
-    """Of tmux or screen, as `tmux default:$0` or `screen 4242.work`."""
+    """Of tmux or screen, as `tmux default:train` (`tmux default:$0` where the server does not tell
+    names) or `screen 4242.work`."""
     ssh_from: str | None = None
     """Address of the client, where it was started through ssh."""
     container: Container | None = None

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 
 from gputop.errors import SourceError
 from gputop.model.frame import Frame
-from gputop.model.protocol import Request, SetInterval, decode_frame, decode_hello, encode
+from gputop.model.protocol import Request, SetInterval, Stop, decode_frame, decode_hello, encode
 from gputop.model.text import printable
 from gputop.sources.child import INTERVAL, start, take_early
+
+_TIDIES_UP = 0.1
+"""Seconds of the agent for its end."""
 
 
 class LocalSource:
@@ -51,9 +55,14 @@ class LocalSource:
             return
 
     def close(self) -> None:
-        """Kill the agent and do not wait: a thread of its that the driver holds may never die."""
+        """Let the agent tidy up, for a moment, and kill it: a thread of its that the driver holds
+        may never die."""
         if not self._closed:
+            self.request(Stop())
             self._closed = True
+            if not self._once:
+                with suppress(subprocess.TimeoutExpired):
+                    self._agent.wait(_TIDIES_UP)
             self._agent.kill()
 
     def _last_words(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,9 +18,11 @@ import pytest
 
 from gputop.agent.places import read_place
 from gputop.agent.processes import io_of
+from gputop.agent.tmux import TmuxSessions
 from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
+from tests.test_json import HARMFUL
 
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="mounts, and starts processes of other users")
 ID = "9ec39b91f3d70e1beff50a308f77067065ea6be0d91a3378375056cd4422cf3d"
@@ -113,23 +116,80 @@ def test_screen_has_names(here: Machine, start: Start) -> None:
     assert place(here)["session"] == "screen 4242.work"
 
 
-def test_a_real_tmux(here: Machine, tmux: str, tmp_path: Path) -> None:
-    server = [tmux, "-S", str(tmp_path / "work")]
-    subprocess.run(
-        [*server, "-f/dev/null", "new-session", "-d", "sh -c 'sleep 1000; :'"], check=True
-    )
-    try:
-        panes = [*server, "list-panes", "-F", "#{pane_pid}"]
-        shell = psutil.Process(int(subprocess.check_output(panes)))
-        until(shell.children)
-        [sleeping] = shell.children()
-        here.change(gpu=0, compute=[{"pid": sleeping.pid, "used": 1}])
-        told = place(here)
-    finally:
-        subprocess.run([*server, "kill-server"], check=True)
-    assert told["session"] == "tmux work:$0"
+Tmux = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def server(tmux: str, tmp_path: Path) -> Iterator[Tmux]:
+    """A tmux of its own with a shell that started a process; what runs commands of it."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [tmux, "-S", str(tmp_path / "work"), "-f/dev/null", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True)
+
+    run("new-session", "-d", "-s", "first", "sleep 1000")
+    run("new-session", "-d", "-s", "llama run", "sh -c 'sleep 1000; :'")
+    yield run
+    run("kill-server")
+
+
+def in_tmux(here: Machine, server: Tmux) -> psutil.Process:
+    """The shell, what it started now being on GPU 0."""
+    panes = server("list-panes", "-t", "llama run", "-F", "#{pane_pid}")
+    shell = psutil.Process(int(panes.stdout))
+    until(shell.children)
+    here.change(gpu=0, compute=[{"pid": shell.children()[0].pid, "used": 1}])
+    return shell
+
+
+def test_a_real_tmux(here: Machine, server: Tmux) -> None:
+    shell = in_tmux(here, server)
+    told = place(here)
+    assert told["session"] == "tmux work:llama run"
     assert told["ancestors"][0] == [shell.pid, "sh"]
     assert told["ancestors"][-1][1] == "tmux: server"
+    server("rename-session", "-t", "llama run", "a\u202eb")
+    assert HARMFUL.search(server("list-sessions").stdout)
+    assert place(here)["session"] == "tmux work:a\ufffdb"
+
+
+@ROOT
+def test_a_tmux_of_somebody_else_is_left_alone(here: Machine, server: Tmux, tmp_path: Path) -> None:
+    in_tmux(here, server)
+    os.chown(tmp_path / "work", 65534, -1)
+    assert place(here)["session"] == "tmux work:$1"
+    os.chown(tmp_path / "work", 0, -1)
+    assert place(here)["session"] == "tmux work:llama run"
+
+
+def test_another_server_has_come_to_the_socket(
+    here: Machine, server: Tmux, start: Start, tmp_path: Path
+) -> None:
+    start([BARE, "-c", WAITS], {"TMUX": f"{tmp_path}/work,1,0"})
+    assert place(here)["session"] == "tmux work:$0"
+
+
+@pytest.mark.parametrize("variable", ["", ",", ",,", "/,1,0", "work,1,0", "/\ud800,1,$(id)"])
+def test_a_variable_that_says_nothing(variable: str) -> None:
+    assert TmuxSessions().name(variable, os.getuid()) is None
+
+
+def test_a_tmux_that_hangs_delays_no_frame(
+    here: Machine, server: Tmux, tmux: str, tmp_path: Path
+) -> None:
+    in_tmux(here, server)
+    pid = int(server("display-message", "-p", "#{pid}").stdout)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with Agent(here, interval=0.2) as agent:
+            agent.line()
+            for _ in range(8):
+                before = time.monotonic()
+                frame = agent.line()
+                assert time.monotonic() - before < 0.45
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert frame["processes"][0]["place"]["session"] == "tmux work:$1"
 
 
 def test_threads_and_storage(here: Machine, start: Start, tmp_path: Path) -> None:
@@ -160,15 +220,19 @@ def test_threads_and_storage(here: Machine, start: Start, tmp_path: Path) -> Non
 @pytest.fixture
 def contained(start: Start, tmp_path: Path) -> tuple[str, ...]:
     """A process in a container of docker, and the prefix for those who are to see that."""
+    return within(f"/system.slice/docker-{ID}.scope", start, tmp_path)
+
+
+def within(cgroup: str, start: Start, tmp_path: Path) -> tuple[str, ...]:
     pid = start([sys.executable, "-c", WAITS])
-    (tmp_path / "cgroup").write_text(f"0::/system.slice/docker-{ID}.scope\n")
+    (tmp_path / "cgroup").write_text(f"0::{cgroup}\n")
     script = f'mount --bind {tmp_path}/cgroup /proc/{pid}/cgroup && exec "$@"'
     return ("unshare", "--mount", "sh", "-c", script, "sh")
 
 
-def docker(here: Machine, tmp_path: Path, script: str) -> Path:
+def docker(here: Machine, tmp_path: Path, script: str, called: str = "docker") -> Path:
     """A docker on the PATH, and a socket that may be used; the file with its calls."""
-    calls, program, socket = (tmp_path / name for name in ("calls", "docker", "socket"))
+    calls, program, socket = (tmp_path / name for name in ("calls", called, "socket"))
     program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n{script}\n')
     program.chmod(0o755)
     socket.touch()
@@ -232,6 +296,44 @@ def test_a_docker_that_hangs_delays_no_frame(
     assert len(calls.read_text().splitlines()) == 1
 
 
+CRICTL = {
+    "status": {
+        "id": ID,
+        "metadata": {"attempt": 0, "name": "vllm"},
+        "image": {"annotations": {}, "image": "docker.io/vllm/vllm-openai:v0.9"},
+        "labels": {"io.kubernetes.pod.name": "llama-0"},
+    },
+    "info": {"pid": 4711},
+}
+NERDCTL = [{"Id": ID, "Image": "docker.io/vllm/vllm-openai:v0.9", "Name": "vllm-1"}]
+
+
+@ROOT
+@pytest.mark.parametrize(
+    ("program", "answer", "name", "asked"),
+    [
+        ("crictl", CRICTL, "llama-0/vllm", f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
+        ("nerdctl", NERDCTL, "vllm-1", f"--address {{}} --namespace default inspect {ID}"),
+        ("nerdctl", [{}], None, f"--address {{}} --namespace default inspect {ID}"),
+        ("crictl", {"status": []}, None, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
+        ("crictl", [], None, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
+    ],
+)
+def test_containerd_tells_name_and_image(
+    program: str, answer: Json, name: str, asked: str, here: Machine, start: Start, tmp_path: Path
+) -> None:
+    pod = "kubepods-pod0a1b2c3d_0000_4000_8000_0123456789ab.slice"
+    prefix = within(f"/kubepods.slice/{pod}/cri-containerd-{ID}.scope", start, tmp_path)
+    (tmp_path / "answer").write_text(json.dumps(answer, indent="\t"))
+    calls = docker(here, tmp_path, f"cat {tmp_path}/answer", program)
+    here.env["CONTAINERD_ADDRESS"] = f"{tmp_path}/socket"
+    told = place(here, *prefix)["container"]
+    image = "docker.io/vllm/vllm-openai:v0.9"
+    known = {"name": name, "image": image} if name else {}
+    assert told == {"id": ID, "runtime": "containerd", **known}
+    assert calls.read_text().splitlines()[0] == asked.format(tmp_path / "socket")
+
+
 # The driver's PIDs in a container
 
 
@@ -266,11 +368,11 @@ def test_another_users_process_tells_little() -> None:
     child = os.fork()
     if child == 0:
         os.setuid(65534)
-        place = read_place(ours)
+        place = read_place(ours, TmuxSessions())
         known = (place.cwd, place.venv, place.session, place.ssh_from, io_of(ours))
         os.write(write, json.dumps([known, len(place.ancestors)]).encode())
         os._exit(0)
     os.waitpid(child, 0)
     known, ancestors = json.loads(os.read(read, 1000))
     assert known == [None] * 5
-    assert ancestors == len(read_place(ours).ancestors) > 0
+    assert ancestors == len(read_place(ours, TmuxSessions()).ancestors) > 0

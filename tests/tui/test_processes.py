@@ -292,6 +292,11 @@ async def test_mig_instances_are_named() -> None:
     on_mig = process_of(100, gpu_instance=3, compute_instance=0)
     async with shown(frame_of(gpu_of(0, mig_mode=True), on_mig)) as screen:
         assert screen.process_lines[0].split()[0] == "0:3"
+        parts = [process_of(pid, gpu_instance=13, compute_instance=pid) for pid in range(3)]
+        await screen.show(frame_of(gpu_of(0, mig_mode=True), *parts))
+        assert {line.split()[0] for line in screen.process_lines} == {"0:13", "0:13/1", "0:13/2"}
+        head = screen.lines[screen.table.region.y + 1]
+        assert head.index("GPU") == 4
 
 
 def looked_at(**variables: str) -> Surroundings:

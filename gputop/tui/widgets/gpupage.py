@@ -11,7 +11,9 @@ from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.gpu_metrics import GPU, SECTIONS
 from gputop.model.grouping import Entry, unexplained
+from gputop.model.health import findings
 from gputop.model.history import History
+from gputop.model.limits import limits
 from gputop.model.links import ITSELF, MEANINGS, rating
 from gputop.model.logical_names import LogicalNames
 from gputop.model.metrics import Metric
@@ -20,7 +22,7 @@ from gputop.tui.plot import Canvas, dots_across, peak
 from gputop.tui.widgets.columns import heading, row, sized
 from gputop.tui.widgets.lines import Piece, width_of
 from gputop.tui.widgets.page import Line, Page
-from gputop.tui.widgets.processcolumns import ProcessColumns
+from gputop.tui.widgets.processcolumns import ProcessColumns, longest
 from gputop.tui.widgets.processpage import title
 
 GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
@@ -67,7 +69,10 @@ def gpu_lines(page: Page, subject: Subject) -> Iterator[Line]:
     facts = [GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None]
     yield from page.wrapped(f" {page.glyphs.separator} ".join(facts), 1, "quiet")
     yield from _words(page, gpu, subject.gone)
-    # Findings of model.health go here, before everything that only informs.
+    for one in findings(frame, gpu):
+        yield from page.wrapped(f"{one.text}: {one.advice}", 1, one.level)
+    for sentence in limits(frame, gpu):
+        yield from page.wrapped(sentence, 1, "quiet")
     yield from title("Processes")
     yield from _processes(page, subject)
     span = graph.fitting(subject.history.times, _LONGEST)
@@ -141,8 +146,7 @@ def _processes(page: Page, subject: Subject) -> Iterator[Line]:
     rows = [one for one in query.rows(frame, subject.names) if one.gpu and one.gpu.key == gpu.key]
     rows = query.ordered(rows, "gpu_memory", True)
     columns = ProcessColumns(_COLUMNS, subject.idle_after)
-    user = max((len(one.process.user or "") for one in rows), default=0)
-    fitted = columns.fitted(page.size.width - 1, 1, user, "", page.glyphs)
+    fitted = columns.fitted(page.size.width - 1, 1, longest(rows), "", page.glyphs)
     if rows:
         yield [("  ", "quiet"), *heading(fitted, 1)]
     for one in rows:

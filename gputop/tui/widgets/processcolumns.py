@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gputop.model.grouping import Entry
 from gputop.model.metrics import Metric
@@ -21,7 +21,7 @@ _LEAST_COMMAND = 16
 _WIDE = 100
 """Cells from which there is room for the columns that say least."""
 _WIDE_ONLY = {"type", "rss", "state"}
-_MAX_USER = 16
+_LONGEST = 16
 
 
 class ProcessColumns:
@@ -33,18 +33,17 @@ class ProcessColumns:
         self._idle_after = idle_after
         self.shift = 0
         self.full_command = False
-        self.divided = False
-        """Whether there are MIG devices, as in `0:11/1`."""
 
     def fitted(
-        self, width: int, gap: int, longest_user: int, sort_id: str, glyphs: Glyphs
+        self, width: int, gap: int, longest: Mapping[str, int], sort_id: str, glyphs: Glyphs
     ) -> Fitted[Entry]:
-        """The columns for a width; text in the signs of the terminal."""
+        """The columns for a width, some as wide as the longest text in them; text in the signs of
+        the terminal."""
         self._glyphs = glyphs
-        user = min(_MAX_USER, max(8, longest_user))
-        own = {"user": user, "gpu": 6 if self.divided else PROCESS["gpu"].width}
         columns = [
-            self._column(metric_id, own.get(metric_id, metric.width), sort_id)
+            self._column(
+                metric_id, max(metric.width, min(_LONGEST, longest.get(metric_id, 0))), sort_id
+            )
             for metric_id, metric in self._wanted(width)
         ]
         return fit(columns, max(1, width - 1), gap)
@@ -131,3 +130,13 @@ class ProcessColumns:
         process = entry.row.process
         idle = process.idle_for if entry.kind == "process" and process.gpu_memory else None
         return "" if idle is None or idle < self._idle_after else f"idle {duration(idle)}"
+
+
+def longest(rows: Iterable[ProcessRow]) -> dict[str, int]:
+    """The longest texts of the columns that are as wide as what is in them."""
+    place, users, places = COLUMNS["gpu"].text, [0], [0]
+    for row in rows:
+        users.append(len(row.process.user or ""))
+        if row.process.gpu_instance is not None:
+            places.append(len(place(row)))
+    return {"user": max(users), "gpu": max(places)}

@@ -15,7 +15,7 @@ from gputop.model.process_metrics import COLUMNS, ProcessRow
 from gputop.settings import Session
 from gputop.tui.widgets.columns import Fitted, cut, heading, row
 from gputop.tui.widgets.lines import Piece, spread
-from gputop.tui.widgets.processcolumns import ProcessColumns
+from gputop.tui.widgets.processcolumns import ProcessColumns, longest
 from gputop.tui.widgets.table import Table
 
 _SHIFT = 16
@@ -51,7 +51,8 @@ class ProcessTable(Table[Entry]):
         self._frame: Frame | None = None
         self._every: list[Entry] = []
         self._unexplained: list[Entry] = []
-        self._total = self._fitting = self._longest_user = 0
+        self._total = self._fitting = 0
+        self._longest: dict[str, int] = {}  # texts, by column
         self._told = 0  # lines at the end that are no processes
         self._cells = ProcessColumns(settings.processes.columns, settings.processes.idle_after)
         self._columns: Fitted[Entry] = []
@@ -93,9 +94,8 @@ class ProcessTable(Table[Entry]):
         self._finished.take(frame, rows, keys)
         self._every = list(map(Entry, rows, keys))
         self._unexplained = unexplained(frame)
-        self._cells.divided = any(gpu.mig for gpu in frame.gpus)
         self._total = len(rows)
-        self._longest_user = max((len(one.user or "") for one in frame.processes), default=0)
+        self._longest = longest(rows)
         self._arrange()
 
     def sort_by(self, metric_id: str) -> None:
@@ -189,10 +189,10 @@ class ProcessTable(Table[Entry]):
 
     def action_shift(self, direction: int) -> None:
         """Scroll the command line sideways, until the end of the longest is in sight."""
-        longest = max((len(self._cells.command(entry)) for entry in self._rows), default=0)
+        end = max((len(self._cells.command(entry)) for entry in self._rows), default=0)
         seen = next((width for column, width in self._columns if column.id == "command"), 1)
         shift = self._cells.shift + direction * _SHIFT
-        self._cells.shift = min(max(0, shift), max(0, longest - seen))
+        self._cells.shift = min(max(0, shift), max(0, end - seen))
         self._fit()
         self.sync()
 
@@ -314,7 +314,7 @@ class ProcessTable(Table[Entry]):
 
     def _fit(self) -> None:
         self._columns = self._cells.fitted(
-            self.size.width, self._gap, self._longest_user, self.sort_id, self.glyphs
+            self.size.width, self._gap, self._longest, self.sort_id, self.glyphs
         )
 
 

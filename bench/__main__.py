@@ -1,0 +1,66 @@
+"""`python -m bench`: see bench/README.md."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.measures import Values
+from bench.programs import installed
+from bench.report import dump, facts, table
+from bench.suite import PARTS, QUICK, Case, Plan, cases, run
+from tests.driver.build import BuildError
+
+
+def main() -> int:
+    """Measure what is wanted; the exit status."""
+    options = _parser().parse_args()
+    wanted = cases(options.quick, options.only)
+    if not wanted:
+        print(f"bench: nothing is called {' '.join(options.only)}; see --list", file=sys.stderr)
+        return 2
+    if options.list:
+        print(*wanted, sep="\n")
+        return 0
+    try:
+        _measure(wanted, QUICK if options.quick else Plan(), options.json)
+    except BuildError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure gputop beside its peers."
+    )
+    parser.add_argument("--quick", action="store_true", help="8x200 at 200x50, two minutes")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME",
+        help=f"what has this in its name: {', '.join(PARTS)}, 8x200, 80x24; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--list", action="store_true", help="say what would be measured")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file")
+    return parser
+
+
+def _measure(wanted: list[Case], plan: Plan, path: Path | None) -> None:
+    programs = installed()
+    about = facts(programs)
+    print(*(f"{name} {version}" for name, version in about["versions"].items()), sep=", ", end="; ")
+    print(f"Python {about['python']}, {about['cpus']} CPUs, load {about['load'][0]}")
+    results: dict[str, dict[str, Values]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update({f"XDG_{name}_HOME": folder for name in ("CONFIG", "STATE", "CACHE")})
+        for case in wanted:
+            results[str(case)] = run(case, programs, plan)
+            print("\n" + table(str(case), results[str(case)]), flush=True)
+            if path is not None:
+                path.write_text(dump(about, results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The machines: GPUs like h200x8's, and so many processes on them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tests.driver.machine import Machine
+
+GIB = 1 << 30
+STEP = 16 << 20
+"""Bytes by which the memory of a process differs from that of the next one: the order of the rows
+is known then."""
+
+
+class Shape(NamedTuple):
+    """How many GPUs, and processes spread over them."""
+
+    gpus: int
+    processes: int
+
+    def __str__(self) -> str:
+        return f"{self.gpus}x{self.processes}"
+
+
+SHAPES = (Shape(1, 0), Shape(8, 20), Shape(8, 200), Shape(8, 1000), Shape(16, 200))
+SIZES = ((200, 50), (80, 24))
+"""Columns and rows of the terminal."""
+
+
+def scenario(shape: Shape, **more: Any) -> dict[str, Any]:
+    """Values of GPUs and shares of processes move, as on a machine at work."""
+    gone = dict.fromkeys(("train", "notebook", "pretrain", "vllm", "eval", "small"))
+    worker = {
+        "command": ["python", "-m", "torch.distributed.run", "sweep.py", "--trial", "{n}"],
+        "count": shape.processes,
+        "on": {
+            "gpu": "spread",
+            "used": {
+                "each": [4 * GIB + STEP * (shape.processes - n) for n in range(shape.processes)]
+            },
+            "sm": {"wave": [0, 8, 13]},
+            "mem": {"wave": [0, 5, 7]},
+        },
+    }
+    return {
+        "base": "h200x8",
+        "gpus": shape.gpus,
+        "gpu": {
+            "pci": {"bus_id": "00000000:{i:02X}:00.0"},
+            "memory": {"used": {"wave": [64 * GIB, 130 * GIB, 90]}},
+        },
+        "processes": {**gone, **({"worker": worker} if shape.processes else {})},
+        **more,
+    }
+
+
+def machine(shape: Shape, *, log: bool = False, **more: Any) -> Machine:
+    """Not entered yet. `more`: over the scenario, as {"latency_ms": 20}."""
+    return Machine(scenario(shape, **more), log=log, reap=False)

@@ -1,0 +1,187 @@
+"""The measurements. Seconds unless a name says otherwise; None: it did not come to that."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import statistics
+import time
+from collections.abc import Iterator
+
+from bench.machines import Shape
+from bench.programs import Screen
+from bench.tree import cpu_seconds, memory_mib
+from bench.tty import Recorder
+from tests.driver.machine import Machine
+
+Values = dict[str, float | None]
+
+BURST = 300
+_KEYS_PER_SECOND = 20
+_QUIT_LIMIT = 5.0
+_KEY_LIMIT = 2.0
+_LOOKS = 40
+
+
+class Session:
+    """A program on a screen, from its start to its end; a context manager."""
+
+    def __init__(
+        self, program: Screen, shape: Shape, here: Machine, size: tuple[int, int], start: float
+    ) -> None:
+        self._program, self._shape, self._start = program, shape, start
+        self._numbers = {pid: _number(name) for name, pid in here.pids.items()}
+        order = sorted(self._numbers.values(), key=lambda n: self._order(n))
+        self._places = {number: place for place, number in enumerate(order)}
+        self._last: int | None = None
+        """Place of the cursor when the screen was last looked at."""
+        self.tty = Recorder(program.command, *size, here.env)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.tty.close()
+
+    def _order(self, number: int) -> tuple[int, ...]:
+        return self._program.order(number, self._shape) if self._program.order else (number,)
+
+    def start(self) -> Values:
+        """Until there is a GPU, all that will be there of GPUs, and of processes too."""
+        tty, seen = self.tty, []
+        tty.listen(self._start)
+        for at in tty.replay():
+            lines = tty.display
+            gpus = {row[1] for line in lines if (row := re.search(self._program.gpu_row, line))}
+            seen.append((at - tty.started, len(gpus), sum(map(self._is_process, lines))))
+        most_gpus = max((gpus for _, gpus, _ in seen), default=0)
+        most_rows = max((rows for _, _, rows in seen), default=0)
+        first = (at for at, gpus, _ in seen if gpus)
+        every = (at for at, gpus, _ in seen if gpus == most_gpus and gpus)
+        rows = (at for at, gpus, rows in seen if gpus == most_gpus and gpus and rows == most_rows)
+        return {
+            "first_gpu": next(first, None),
+            "all_gpus": next(every, None),
+            "all_rows": next(rows, None),
+            "gpus_shown": most_gpus,
+            "processes_shown": most_rows,
+        }
+
+    def steady(self, seconds: float) -> Values:
+        """While nobody touches it."""
+        tty, root = self.tty, self.tty.process.pid
+        tty.listen(1.5)
+        cpu, written, begun = cpu_seconds(root), len(tty.raw), time.monotonic()
+        tty.listen(seconds)
+        took = time.monotonic() - begun
+        rss, pss = memory_mib(root)
+        return {
+            "cpu_per_min": (cpu_seconds(root) - cpu) / took * 60,
+            "bytes_per_s": (len(tty.raw) - written) / took,
+            "rss_mib": rss,
+            "pss_mib": pss,
+        }
+
+    def keys(self, count: int) -> Values:
+        """From a cursor key to the screen that shows it, one at a time."""
+        took = [self._key(pause) for pause in self._pauses(count)] if self._home() else []
+        if not took:
+            return {"key_p50": None, "key_p95": None, "key_max": None}
+        took.sort()
+        p95 = took[math.ceil(0.95 * len(took)) - 1]
+        values = {"key_p50": statistics.median(took), "key_p95": p95, "key_max": took[-1]}
+        return {name: value if value < math.inf else None for name, value in values.items()}
+
+    def _pauses(self, count: int) -> list[float]:
+        """Of various lengths, so that keys come at any time between two looks at the GPUs."""
+        dice = random.Random(count)
+        return [dice.uniform(0.3, 0.4) for _ in range(min(count, len(self._numbers) - 1))]
+
+    def _key(self, pause: float) -> float:
+        """Infinite where the key has no effect."""
+        before, pressed = self._last, time.monotonic()
+        self.tty.send(self._program.down)
+        for seconds in (pause, _KEY_LIMIT):
+            self.tty.listen(seconds)
+            steps = [at for at, place in self._steps() if place != before]
+            if steps:
+                return steps[0] - pressed
+        return math.inf
+
+    def burst(self) -> Values:
+        """How many of many keys at once are lost: half of them down from the first process, and
+        half once more."""
+        half, lost = BURST // 2, 0
+        for _ in range(2):
+            if self._program.order is None or len(self._numbers) <= half or not self._home():
+                return {"keys_lost": None}
+            self.tty.send(self._program.down * half)
+            lost += half - self._stands()
+        return {"keys_lost": lost}
+
+    def _stands(self) -> int:
+        """Where the cursor has been for two seconds."""
+        places = [0]
+        while (len(places) <= _LOOKS and len({*places[-4:]}) > 1) or len(places) < 5:
+            self.tty.listen(0.5)
+            list(self._steps())
+            places.append(self._last or 0)
+        return places[-1]
+
+    def scroll(self, seconds: float) -> Values:
+        """With a key held down, up and down again."""
+        self.tty.listen(1.0)
+        cpu, begun, pressed = cpu_seconds(self.tty.process.pid), time.monotonic(), 0
+        while (now := time.monotonic()) < begun + seconds:
+            keys = self._program.down, self._program.up
+            self.tty.send(keys[pressed // (2 * _KEYS_PER_SECOND) % 2])
+            pressed += 1
+            self.tty.listen(begun + pressed / _KEYS_PER_SECOND - now)
+        took = time.monotonic() - begun
+        used = cpu_seconds(self.tty.process.pid) - cpu
+        return {"scroll_cpu_percent": used / took * 100}
+
+    def quit(self) -> Values:
+        """From the key to the end of the program."""
+        begun = time.monotonic()
+        self.tty.send(b"q")
+        try:
+            self.tty.exit_code(_QUIT_LIMIT)
+        except AssertionError:
+            return {"quit": None}
+        return {"quit": time.monotonic() - begun}
+
+    def _home(self) -> bool:
+        """Whether the cursor is on the first process now, the only place that is known."""
+        self.tty.send(self._program.home)
+        self.tty.listen(1.5)
+        list(self._steps())
+        return self._last == 0 or (self._program.order is None and self._last is not None)
+
+    def _steps(self) -> Iterator[tuple[float, int]]:
+        """When the cursor was seen at which place, whenever it moved."""
+        for at in self.tty.replay():
+            place = self._place()
+            if place is not None and place != self._last:
+                self._last = place
+                yield at, place
+
+    def _place(self) -> int | None:
+        """Of the marked row among all processes."""
+        found = (self._process(line) for line in self.tty.marked())
+        return next((self._places[number] for number in found if number is not None), None)
+
+    def _process(self, line: str) -> int | None:
+        words = re.findall(r"\b\d+\b", line)
+        return next(
+            (self._numbers[int(word)] for word in words if int(word) in self._numbers), None
+        )
+
+    def _is_process(self, line: str) -> bool:
+        return self._process(line) is not None
+
+
+def _number(name: str) -> int:
+    """Of worker-17."""
+    return int(name.rpartition("-")[2])

@@ -1,0 +1,89 @@
+"""gputop and its peers: how they are started, and what to look for on their screens."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import gputop
+from bench.machines import Shape
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A program that fills a terminal, at an interval of a second."""
+
+    command: list[str]
+    gpu_row: str
+    """Matches the row of a GPU that has its values; its first group is the index."""
+    down: bytes = b"\x1bOB"
+    """The cursor keys, as the program has the terminal send them."""
+    up: bytes = b"\x1bOA"
+    home: bytes = b"\x1bOH"
+    order: Callable[[int, Shape], tuple[int, ...]] | None = None
+    """By which the n-th process is sorted; None: not known, so that keys cannot be counted."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One of those that are compared."""
+
+    name: str
+    version: str
+    screen: Screen | None = None
+    looks: dict[str, list[str]] = field(default_factory=dict)
+    """Commands that look once, by what they print: text, json."""
+
+
+def installed() -> list[Program]:
+    """gputop, and the peers that are here."""
+    python = [sys.executable, "-m"]
+    found = [_gputop([*python, "gputop"])]
+    if (version := _version("nvitop")) is not None:
+        found.append(_nvitop([*python, "nvitop"], version))
+    if (path := shutil.which("nvtop")) is not None:
+        found.append(_nvtop(path))
+    if (version := _version("gpustat")) is not None:
+        found.append(Program("gpustat", version, looks={"json": [*python, "gpustat", "--json"]}))
+    return found
+
+
+def _gputop(command: list[str]) -> Program:
+    screen = Screen(
+        [*command, "--interval", "1"],
+        gpu_row=r"^ *(\d+) +H200 .*\d/\d+G ",
+        down=b"\x1b[B",
+        up=b"\x1b[A",
+        home=b"\x1b[H",
+        order=lambda n, shape: (n,),  # by memory
+    )
+    looks = {"text": [*command, "--once"], "json": [*command, "--json"]}
+    return Program("gputop", gputop.__version__, screen, looks)
+
+
+def _nvitop(command: list[str], version: str) -> Program:
+    screen = Screen(
+        [*command, "--interval", "1"],
+        gpu_row=r"^│ *(\d+) .*\d+C .*iB / ",
+        order=lambda n, shape: (n % shape.gpus, n),
+    )
+    return Program("nvitop", version, screen, {"text": [*command, "-1"]})
+
+
+def _nvtop(path: str) -> Program:
+    told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"\d+(\.\d+)+", told)
+    screen = Screen([path, "-d", "10"], gpu_row=r"Device (\d+) +\[")
+    return Program("nvtop", version[0] if version else "?", screen)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,175 @@
+"""Which measurements are made where."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.machines import SHAPES, SIZES, Shape, machine
+from bench.measures import Session, Values
+from bench.oneshot import cost
+from bench.programs import Program
+from tests.driver.machine import Machine
+
+PARTS = ("screen", "calls", "once", "hung", "slow")
+_SLOW_MS = 20
+_MAIN = Shape(8, 200)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One part on one machine."""
+
+    part: str
+    """screen: start, a minute, keys, end; calls: of NVML; once: commands that look once; hung: one
+    GPU does not answer; slow: every call of the driver takes 20 ms."""
+    shape: Shape
+    size: tuple[int, int] | None = SIZES[0]
+    """Of the terminal."""
+
+    def __str__(self) -> str:
+        return f"{self.part} {self.shape}" + (" {}x{}".format(*self.size) if self.size else "")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """For how long (seconds), and how often."""
+
+    settled: float = 4.0
+    """When a program that has just started is taken to stand."""
+    steady: float = 30.0
+    keys: int = 60
+    scroll: float = 10.0
+    patience: float = 12.0
+    """For a program that starts where the driver hangs, or is slow."""
+    starts: int = 5
+    looks: int = 9
+
+
+QUICK = Plan(settled=3.0, steady=10.0, keys=30, scroll=5.0, patience=6.0, starts=3, looks=5)
+
+
+def cases(quick: bool, only: Sequence[str]) -> list[Case]:
+    """All of them, or those that have each of the words: a part, a machine, a size."""
+    found = [
+        *(Case("screen", shape, size) for shape in SHAPES for size in SIZES),
+        *(Case("calls", shape) for shape in SHAPES),
+        *(Case("once", shape, None) for shape in SHAPES),
+        Case("hung", _MAIN),
+        Case("slow", _MAIN),
+    ]
+    if quick:
+        found = [one for one in found if one.shape == _MAIN and one.size in (None, SIZES[0])]
+    return [one for one in found if set(only) <= set(str(one).split())]
+
+
+def run(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
+    """What each program comes to, by its name."""
+    parts: dict[str, Callable[[Case, Sequence[Program], Plan], dict[str, Values]]] = {
+        "screen": _screen,
+        "calls": _calls,
+        "once": _once,
+        "hung": _hung,
+        "slow": _slow,
+    }
+    return parts[case.part](case, programs, plan)
+
+
+def _session(case: Case, program: Program, here: Machine, seconds: float) -> Session:
+    assert program.screen
+    assert case.size
+    return Session(program.screen, case.shape, here, case.size, seconds)
+
+
+def _with_screen(programs: Sequence[Program]) -> list[Program]:
+    return [program for program in programs if program.screen]
+
+
+def _screen(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
+    found: dict[str, Values] = {}
+    with machine(case.shape) as here:
+        for program in _with_screen(programs):
+            starts = []
+            for _ in range(plan.starts - 1):
+                with _session(case, program, here, plan.settled) as session:
+                    starts.append({**session.start(), **session.quit()})
+            with _session(case, program, here, plan.settled) as session:
+                start = session.start()
+                found[program.name] = {
+                    **session.steady(plan.steady),
+                    **session.keys(plan.keys),
+                    **session.burst(),
+                    **session.scroll(plan.scroll),
+                }
+                starts.append({**start, **session.quit()})
+            found[program.name] = {**_medians(starts), **found[program.name]}
+    return found
+
+
+def _calls(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
+    """With a log, which costs more than the calls: nothing else is measured then."""
+    found: dict[str, Values] = {}
+    with machine(case.shape, log=True) as here:
+        for program in _with_screen(programs):
+            with _session(case, program, here, plan.settled) as session:
+                session.tty.listen(plan.settled)
+                here.forget_calls()
+                session.tty.listen(plan.steady / 2)
+                calls = here.calls()
+                looks = calls.count(("nvmlDeviceGetUtilizationRates", 0))
+                found[program.name] = {
+                    "calls_per_s": len(calls) / (plan.steady / 2),
+                    "looks_per_s": looks / (plan.steady / 2),
+                }
+    return found
+
+
+def _once(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
+    """In turns, so that what else the machine does hits them alike."""
+    costs: dict[str, list[Values]] = {program.name: [] for program in programs}
+    with machine(case.shape) as here:
+        for _ in range(plan.looks):
+            for program in programs:
+                told: Values = {}
+                for what, command in program.looks.items():
+                    look = cost(command, here.env) or {}
+                    told[f"{what}_wall"] = look.get("wall_s")
+                    told[f"{what}_cpu"] = look.get("cpu_s")
+                costs[program.name].append(told)
+    return {name: _medians(told) for name, told in costs.items()}
+
+
+def _hung(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
+    """GPU 3 has not answered since before the start."""
+    calls = [{"function": "*", "gpu": 3, "hang": "while"}]
+    return _trouble(case, programs, plan, calls=calls)
+
+
+def _slow(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
+    return _trouble(case, programs, plan, latency_ms=_SLOW_MS)
+
+
+def _trouble(case: Case, programs: Sequence[Program], plan: Plan, **more: Any) -> dict[str, Values]:
+    found: dict[str, Values] = {}
+    with machine(case.shape, **more) as here:
+        for program in _with_screen(programs):
+            with _session(case, program, here, plan.patience) as session:
+                found[program.name] = {
+                    **session.start(),
+                    **session.steady(plan.steady / 2),
+                    **session.keys(plan.keys // 2),
+                    **session.quit(),
+                }
+    return found
+
+
+def _medians(several: Sequence[Values]) -> Values:
+    """Of each value; None where it was None once."""
+    found: Values = {}
+    for name in several[0]:
+        values = [one[name] for one in several]
+        known = [value for value in values if value is not None]
+        found[name] = statistics.median(known) if len(known) == len(values) else None
+    return found

@@ -1,0 +1,266 @@
+"""A single look knows for how long nothing has run, if a gputop has been watching."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.driving import Agent, Json, until
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+
+NOBODY = 4194305
+GPUTOP = [sys.executable, "-m", "gputop"]
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    """A process of ours that is idle, one of nowhere that is too, and one that works."""
+    gpu = {
+        "name": "A",
+        "uuid": "GPU-{i}",
+        "memory": {"total": 2**37, "used": 3 * 2**30, "reserved": 0},
+        "utilization": {"gpu": 0, "memory": 0},
+        "compute": [
+            {"pid": "job", "used": 2**30},
+            {"pid": NOBODY, "used": 2**30},
+            {"pid": NOBODY + 1, "used": 2**30, "sm": 5},
+        ],
+    }
+    return machine({"gpu": gpu, "processes": {"job": {"command": ["python", "a.py"]}}})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "runtime" / "gputop"
+
+
+def look(here: Machine) -> Json:
+    done = here.run([*GPUTOP, "--json"])
+    assert (done.returncode, done.stderr) == (0, "")
+    frame: Json = json.loads(done.stdout)
+    return frame
+
+
+def idle_times(frame: Json) -> list[Any]:
+    return [frame["gpus"][0]["idle_for"], *(one["idle_for"] for one in frame["processes"])]
+
+
+def recorded(agent: Agent, folder: Path) -> Path:
+    """Its record, as soon as there is one."""
+    path = folder / f"{agent.process.pid}.idle"
+    until(lambda: agent.line() and path.exists())
+    return path
+
+
+def held(agent: Agent, folder: Path) -> Path:
+    """The same, and the agent writes no other: it is stopped, and lives."""
+    path = recorded(agent, folder)
+    agent.process.send_signal(signal.SIGSTOP)
+    return path
+
+
+def aged(record: Path, seconds: float) -> None:
+    """As if the agent had seen nothing else for so long."""
+    change(record, lambda fields: [entry.__setitem__(3, seconds) for entry in fields[5]])
+
+
+def change(record: Path, edit: Callable[[list[Any]], object]) -> None:
+    fields = json.loads(record.read_bytes())
+    edit(fields)
+    record.write_text(json.dumps(fields))
+
+
+def test_a_single_look_alone_knows_nothing(here: Machine, folder: Path) -> None:
+    assert idle_times(look(here)) == [None] * 4
+    assert "idle" not in here.run([*GPUTOP, "--once"]).stdout.lower()
+    assert not folder.exists()
+
+
+def test_it_takes_what_a_running_agent_knows(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        held(agent, folder)
+        gpu, job, stranger, worker = idle_times(look(here))
+        assert gpu >= 1.0
+        assert job >= 1.0
+        assert stranger >= 1.0
+        assert worker is None
+        here.change(gpu=0, utilization={"gpu": 7})
+        assert idle_times(look(here))[0] == 0.0
+
+
+def test_who_works_now_is_not_idle(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        held(agent, folder)
+        here.change(gpu=0, compute=[{"pid": "job", "used": 1, "sm": 3}])
+        assert idle_times(look(here))[1] == 0.0
+
+
+def test_the_longest_of_several(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as first, Agent(here, interval=0.2) as second:
+        one, other = held(first, folder), held(second, folder)
+        for short, long in ((one, other), (other, one)):
+            aged(short, 60.0)
+            aged(long, 2460.0)
+            assert idle_times(look(here))[:3] == [2460.0] * 3
+
+
+def test_the_table_marks_them(here: Machine, folder: Path, tmp_path: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        record = held(agent, folder)
+        aged(record, 2460.0)
+        text = here.run([*GPUTOP, "--once"]).stdout
+        assert re.search(r"^  0  A .* idle 41m00s$", text, re.MULTILINE)
+        assert text.count("  41m00s  (idle 41m00s) ") == 2
+        assert "(idle 41m00s) python a.py" in text
+        settings = tmp_path / "config" / "gputop" / "config.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text("[processes]\nidle_after = 3000\n")
+        text = here.run([*GPUTOP, "--once"]).stdout
+        assert "idle 41m" not in text
+        assert "  41m00s  python a.py" in text
+
+
+def test_the_end_of_an_agent_is_the_end_of_its_record(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        record = recorded(agent, folder)
+        agent.ask("stop")
+        assert agent.process.wait(5) == 0
+        assert not record.exists()
+    with Agent(here, interval=0.2) as agent:
+        record = recorded(agent, folder)
+        agent.close_stdin()
+        assert agent.process.wait(5) == 0
+        assert not record.exists()
+
+
+def test_a_gputop_that_ends_leaves_nothing(here: Machine, folder: Path) -> None:
+    watch = [*GPUTOP, "--json", "--watch", "-i", "0.2"]
+    with subprocess.Popen(watch, stdout=subprocess.PIPE, env=here.env) as program:
+        lines = program.stdout
+        assert lines
+        until(lambda: lines.readline() and folder.exists() and os.listdir(folder))
+        lines.close()
+        assert program.wait(5) == 0
+    assert os.listdir(folder) == []
+
+
+def test_what_the_dead_left_is_neither_believed_nor_kept(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        record = recorded(agent, folder)
+        agent.process.kill()
+        agent.process.wait()
+        assert idle_times(look(here)) == [None] * 4
+        assert not record.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(0, "another boot"), (2, 1), (3, 0.0)], ids=["boot", "start", "written"]
+)
+def test_what_is_not_of_now(field: int, value: Any, here: Machine, folder: Path) -> None:
+    """The last one: the writer lives, and has not written for long."""
+    with Agent(here, interval=0.2) as agent:
+        record = held(agent, folder)
+        change(record, lambda fields: fields.__setitem__(field, value))
+        assert idle_times(look(here)) == [None] * 4
+        assert record.exists() == (field == 3)
+
+
+def test_a_later_process_of_that_number(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        record = held(agent, folder)
+        change(record, lambda fields: [entry.__setitem__(2, 1) for entry in fields[5] if entry[2]])
+        times = idle_times(look(here))
+        assert times[1] is None
+        assert times[2] is not None
+
+
+GARBAGE = (b"", b"{", b"[]", b"\xff" * 100, b"[" * 100_000, b"null", b" " * (1 << 23))
+
+
+def test_garbage_is_passed_over(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        held(agent, folder)
+        for number, data in enumerate(GARBAGE):
+            (folder / f"{number}.idle").write_bytes(data)
+            old = folder / f"{number}.idle.next"
+            old.write_bytes(data)
+            os.utime(old, (1, 1))
+        assert idle_times(look(here))[1] >= 1.0
+    assert len(list(folder.glob("[0-6].idle"))) == len(GARBAGE)
+    assert not list(folder.glob("*.next"))
+
+
+def test_times_that_cannot_be(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        record = held(agent, folder)
+        good = record.read_text()
+        entry = re.compile(r"(\[\"GPU-0\",\d+,(?:null|\d+),)[^]]*\]")
+        for number in ("-1", "1e300", "1e999", '"x"', "null", "NaN"):
+            record.write_text(entry.sub(rf"\g<1>{number}]", good))
+            assert number in record.read_text()
+            assert idle_times(look(here)) == [None] * 4
+        record.write_text(good)
+        assert idle_times(look(here))[1] >= 1.0
+
+
+def test_what_is_no_file(here: Machine, folder: Path, tmp_path: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        record = held(agent, folder)
+        record.rename(tmp_path / "elsewhere")
+        record.symlink_to(tmp_path / "elsewhere")
+        os.mkfifo(folder / "7.idle")
+        (folder / "8.idle").mkdir()
+        assert idle_times(look(here)) == [None] * 4
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
+def test_what_another_user_wrote(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        record = held(agent, folder)
+        os.chown(record, 65534, -1)
+        assert idle_times(look(here)) == [None] * 4
+        os.chown(record, 0, -1)
+        assert idle_times(look(here))[1] >= 1.0
+        os.chown(folder, 65534, -1)
+        assert idle_times(look(here)) == [None] * 4
+
+
+def test_a_folder_that_others_may_write_to(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        held(agent, folder)
+        folder.chmod(0o777)
+        assert idle_times(look(here)) == [None] * 4
+
+
+@pytest.mark.parametrize("obstacle", ["file", "link", "absent", "readable"])
+def test_where_nothing_can_be_written(
+    obstacle: str, here: Machine, folder: Path, tmp_path: Path
+) -> None:
+    if obstacle == "file":
+        folder.touch()
+    elif obstacle == "link":
+        (tmp_path / "target").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "target")
+    elif obstacle == "readable":
+        folder.mkdir(mode=0o755)
+    else:
+        folder.parent.rmdir()
+    with Agent(here, interval=0.2) as agent:
+        until(lambda: agent.line()["gpus"][0]["idle_for"] >= 1.5)
+        assert idle_times(look(here)) == [None] * 4
+        agent.close_stdin()
+        assert agent.process.wait(5) == 0
+        assert agent.process.stderr
+        assert agent.process.stderr.read() == b""
+    for path in (folder, tmp_path / "target"):
+        assert not path.is_dir() or os.listdir(path) == []
