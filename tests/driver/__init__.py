@@ -9,8 +9,8 @@
     build.py      the compiler: library per driver era, child program
     __main__.py   `python -m tests.driver SCENARIO -- COMMAND...`, by hand
     *.c, *.h      the library: abi.h (layouts, eras), machine.h, scenario.c (reads the flat text),
-                  call.c (log, delays, hangs, errors), system.c, device.c, process.c;
-                  cuda.c (libcuda.so.1); child.c
+                  call.c (log, delays, hangs, errors), system.c, device.c, board.c, links.c,
+                  process.c; cuda.c (libcuda.so.1); child.c
 
 A test:
 
