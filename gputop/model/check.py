@@ -10,6 +10,8 @@ import msgspec
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.gpu_metrics import SECTIONS
+from gputop.model.health import findings
+from gputop.model.limits import limits
 from gputop.model.text import duration, printable, short_name
 
 Level = Literal["ok", "notice", "problem"]
@@ -44,20 +46,19 @@ def frame_checks(frames: Sequence[Frame]) -> Iterator[Check]:
     yield Check("ok", "driver", f"{frame.driver_version}, runs CUDA up to {frame.cuda_version}, "
                 f"{count} GPU{'s' * (count != 1)}")  # fmt: skip
     for gpu in frame.gpus:
-        yield from _gpu_checks(gpu)
+        yield from _gpu_checks(frame, gpu)
     yield from _not_available(frames)
 
 
-def _gpu_checks(gpu: Gpu) -> Iterator[Check]:
+def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Check]:
     subject = f"GPU {gpu.index}"
     if gpu.stale_for is not None:
         yield Check("problem", subject, f"has not answered for {duration(gpu.stale_for)}",
                     "look at dmesg for its XID; a reboot may be needed")  # fmt: skip
-    if gpu.error is not None:
-        yield Check("problem", subject, gpu.error, "look at dmesg for its XID")
-    if gpu.processes_known is False:
-        yield Check("notice", subject, "the driver does not list its processes, as under WSL or"
-                    " without permission: who uses it is not known")  # fmt: skip
+    for one in findings(frame, gpu):
+        yield Check("problem" if one.level == "alarm" else "notice", subject, one.text, one.advice)
+    for sentence in limits(frame, gpu):
+        yield Check("notice", subject, sentence)
 
 
 def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:

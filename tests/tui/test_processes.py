@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gputop.model.environ import Environ, Surroundings
+from gputop.model.frame import Host
 from gputop.model.process_metrics import PROCESS
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
@@ -335,3 +336,11 @@ async def test_enter_shows_the_process_with_the_reasoning() -> None:
         assert "it has ended" in screen.text
         await screen.press("down", "pagedown", "end", "home", "escape")
         assert "no process is on a GPU" in screen.text
+
+
+@pytest.mark.parametrize(("windows", "end"), [(False, "here"), (True, "Windows runs it (WSL)")])
+async def test_processes_that_are_not_listed_have_a_reason(windows: bool, end: str) -> None:
+    host = Host(name="node", wsl=windows)
+    async with shown(frame_of(gpu_of(0, processes_known=False), host=host)) as screen:
+        line = screen.line_with("the driver does not list the processes here")
+        assert line.rstrip().endswith(end)

@@ -235,7 +235,8 @@ class ProcessTable(Table[Entry]):
             what = "the filter; Esc drops it" if self.view == View() else "this view; Esc goes back"
             return [(f"  no process fits {what}", "quiet")]
         if any(gpu.processes_known is False for gpu in self._frame.gpus):
-            return [("  the driver does not list the processes here", "notice")]
+            why = ": Windows runs it (WSL)" if self._frame.host.wsl else ""
+            return [(f"  the driver does not list the processes here{why}", "notice")]
         return [("  no process is on a GPU", "quiet")]
 
     @property
