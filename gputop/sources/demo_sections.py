@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from gputop.model.activity import FEWEST, verdict
 from gputop.model.links import ITSELF, Links
 from gputop.model.sections import (
     Activity,
@@ -30,7 +33,6 @@ _NVLINKS = 18
 class _Work(NamedTuple):
     """What the parts of a busy chip do, as shares of its load; links in bytes per second."""
 
-    verdict: str = "idle"
     sm: float = 0.0
     occupancy: float = 0.0
     tensor: float = 0.0
@@ -42,11 +44,11 @@ class _Work(NamedTuple):
     nvlink: float = 0.0
 
 
-_TRAINING = _Work("compute-bound", 0.93, 0.31, 0.62, 0.0, 0.11, 0.07, 0.44, 1.1e9, 148e9)
-_TUNING = _Work("compute-bound", 0.84, 0.28, 0.47, 0.0, 0.14, 0.05, 0.39, 2.3e9)
-_SERVING = _Work("memory-bound", 0.71, 0.22, 0.16, 0.0, 0.09, 0.04, 0.83, 0.4e9)
-_NBODY = _Work("tensor cores unused", 0.98, 0.54, 0.0, 0.88, 0.03, 0.0, 0.02, 0.1e9)
-_STARVED = _Work("waiting for input: stalls", 0.36, 0.19, 0.12, 0.0, 0.06, 0.02, 0.21, 9.6e9)
+_TRAINING = _Work(0.93, 0.31, 0.62, 0.0, 0.11, 0.07, 0.44, 1.1e9, 148e9)
+_TUNING = _Work(0.84, 0.28, 0.47, 0.0, 0.14, 0.05, 0.39, 2.3e9)
+_SERVING = _Work(0.71, 0.22, 0.16, 0.0, 0.09, 0.04, 0.83, 0.4e9)
+_NBODY = _Work(0.98, 0.54, 0.0, 0.88, 0.03, 0.0, 0.02, 0.1e9)
+_STARVED = _Work(0.36, 0.19, 0.12, 0.0, 0.06, 0.02, 0.21, 9.6e9)
 _WORK = (_TRAINING, _TRAINING, _Work(), _TUNING, _SERVING, _NBODY, _Work(), _STARVED)
 """By the index of the GPU."""
 
@@ -118,6 +120,14 @@ def _links(index: int, load: float, wave: float) -> dict[str, Any]:
         name: round(min(1.0, getattr(work, name) * moving), 3)
         for name in ("sm", "occupancy", "tensor", "fp64", "fp32", "fp16", "dram")
     }
+    activity = Activity(
+        graphics=round(load, 2),
+        **shares,
+        pcie_tx=round(pcie * 0.3),
+        pcie_rx=round(pcie),
+        nvlink_tx=round(nvlink),
+        nvlink_rx=round(nvlink * 0.98),
+    )
     return {
         "pcie": Pcie(
             generation=5 if load else 1,
@@ -129,15 +139,7 @@ def _links(index: int, load: float, wave: float) -> dict[str, Any]:
             replays=0,
         ),
         "nvlink": Nvlink(up=_NVLINKS, down=0, tx=round(nvlink), rx=round(nvlink * 0.98), errors=0),
-        "activity": Activity(
-            graphics=round(load, 2),
-            **shares,
-            pcie_tx=round(pcie * 0.3),
-            pcie_rx=round(pcie),
-            nvlink_tx=round(nvlink),
-            nvlink_rx=round(nvlink * 0.98),
-            verdict=work.verdict if load else "idle",
-        ),
+        "activity": replace(activity, verdict=verdict([activity] * FEWEST)),
     }
 
 

@@ -70,7 +70,12 @@ class PagesScreen(ViewScreen):
 
     def on_table_scrolled(self) -> None:
         """Say of the pane of GPUs what it has no room for."""
-        raise NotImplementedError
+        self.query_one(ProcessTable).say_above(self.unsaid)
+
+    @property
+    def unsaid(self) -> str:
+        """What the pane of GPUs has no room for."""
+        return self.query_one(GpuPane).unsaid
 
     def action_graphs(self) -> None:
         """Of what the short history shows."""

@@ -59,10 +59,10 @@ class PanesScreen(PagesScreen):
     def _show_panes(self) -> None:
         raise NotImplementedError
 
-    def on_table_scrolled(self) -> None:
-        """Say of the pane of GPUs what it has no room for."""
-        unsaid = self.query_one(GpuPane).unsaid if self._has("gpus") else ""
-        self.query_one(ProcessTable).say_above(unsaid)
+    @property
+    def unsaid(self) -> str:
+        """Nothing of a pane that is hidden."""
+        return super().unsaid if self._has("gpus") else ""
 
     @property
     def _count(self) -> int:

@@ -153,7 +153,7 @@ class GpuPane(Table[Line]):
         reason = gpu.error or "has not answered yet"
         if gpu.stale_for is not None:
             reason = f"{self.glyphs.stale} no answer for {duration(gpu.stale_for)}"
-        pieces = [(f" {gpu.index:>3} {name}  ", role or "text")]
+        pieces = [(f" {gpu.index:>3}{' ' * self._gap}{name}  ", role or "text")]
         pieces += [(text, role or own) for text, own in (*self._mark(gpu, 0), (reason, "alarm"))]
         return sized(pieces, self.size.width, self.glyphs.ellipsis, left=True)
 
