@@ -8,20 +8,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gputop.model import sections
 from gputop.model.environ import Descendant, Environ, Surroundings
 from gputop.model.frame import Frame, Host, PciCard, Problem, Process
 from gputop.model.gpu import Gpu, MigDevice, Opener
 from gputop.model.place import Container, Place
 from gputop.model.probe import Probed, ProbedDevice
 from gputop.model.signals import Freed, Verdict
+from gputop.model.topology import Topology
 from gputop.tui.app import GputopApp
 from gputop.tui.screens.main import MainScreen
 
+SECTIONS = [kind for kind in vars(sections).values()
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]  # fmt: skip
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
-JSON = [Frame, Host, Gpu, MigDevice, Process, Surroundings, Environ, Descendant, Problem, PciCard,
-        Probed, ProbedDevice, Opener, Place, Container, Verdict, Freed]  # fmt: skip
+JSON = [Frame, Host, Gpu, MigDevice, *SECTIONS, Topology, Process, Surroundings, Environ,
+        Descendant, Problem, PciCard, Probed, ProbedDevice, Opener, Place, Container, Verdict, Freed]  # fmt: skip
 
 
 @pytest.mark.parametrize("struct", JSON)

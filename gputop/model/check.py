@@ -59,6 +59,9 @@ def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Check]:
         yield Check("problem" if one.level == "alarm" else "notice", subject, one.text, one.advice)
     for sentence in limits(frame, gpu):
         yield Check("notice", subject, sentence)
+    if gpu.processes_known is False and not frame.host.wsl:
+        yield Check("notice", subject, "the driver does not list its processes, as without"
+                    " permission: who uses it is not known")  # fmt: skip
 
 
 def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from gputop.model import activity
 from gputop.model.gpu_metrics import GPU
 from gputop.model.process_metrics import COLUMNS
+from gputop.model.sections import THROTTLE_REASONS
 from gputop.tui.glyphs import Glyphs
 
 _MOVING = (
@@ -78,6 +79,9 @@ class HelpScreen(ModalScreen[None]):
         )
         for word, text in activity.WORDS:
             yield from _line(word, text)
+        yield ("\nTHR, what holds the clocks back\n", "bold")
+        for letter, text in THROTTLE_REASONS.values():
+            yield from _line(letter, text)
         for title, metrics in (("GPUs", GPU.values()), ("Processes", COLUMNS.values())):
             yield (f"\n{title}\n", "bold")
             for metric in metrics:

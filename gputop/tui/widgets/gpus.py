@@ -18,6 +18,7 @@ from gputop.model.graph import ceiling
 from gputop.model.health import findings
 from gputop.model.history import History
 from gputop.model.limits import is_unified
+from gputop.model.sections import THROTTLE_REASONS
 from gputop.model.text import MISSING, duration, short_name
 from gputop.tui.glyphs import spark
 from gputop.tui.widgets import gpucells
@@ -183,6 +184,7 @@ class GpuPane(Table[Line]):
             *self._margin(gpus),
             Column("power", "POWER", 5, 8, 4, self._power),
             Column("clock", "CLOCK", 5, 5, 8, self._plain("sm_clock")),
+            *self._throttled(gpus),
             Column("pstate", "PERF", 4, 4, 7, self._plain("pstate")),
             Column("who", "WHO", 10, 20, 3, self._who, left=True),
         ]
@@ -209,6 +211,18 @@ class GpuPane(Table[Line]):
         if some and self.size.width >= _WIDEST:
             for id_, label in (("sm", "SM"), ("tensor", "TENS"), ("dram", "DRAM")):
                 yield Column(id_, label, 4, 4, 13, self._active(f"activity.{id_}"))
+
+    def _throttled(self, gpus: Sequence[Gpu]) -> list[Column[Gpu]]:
+        """Letters of what holds clocks back, where something does."""
+        held = any(gpu.throttle and gpu.throttle.reasons for gpu in gpus)
+        return [Column("throttle", "THR", 3, 3, 5, self._letters, left=True)] if held else []
+
+    def _letters(self, gpu: Gpu, width: int) -> Sequence[Piece]:
+        reasons = gpu.throttle.reasons if gpu.throttle else ()
+        return [
+            (THROTTLE_REASONS[name][0], "alarm" if name.startswith("hw_") else "notice")
+            for name in reasons
+        ]
 
     def _margin(self, gpus: Sequence[Gpu]) -> Iterable[Column[Gpu]]:
         """Degrees left, where there is room and some GPU tells."""
