@@ -25,7 +25,8 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 
 
 JSON = [Frame, Host, Gpu, MigDevice, *SECTIONS, Topology, Process, Surroundings, Environ,
-        Descendant, Problem, PciCard, Probed, ProbedDevice, Opener, Place, Container, Verdict, Freed]  # fmt: skip
+        Descendant, Problem, PciCard, Probed, ProbedDevice, Opener, Place, Container, Verdict,
+        Freed]  # fmt: skip
 
 
 @pytest.mark.parametrize("struct", JSON)

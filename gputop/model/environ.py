@@ -10,6 +10,7 @@ Source: proc_pid_environ(5); measured with setproctitle 1.3.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -120,6 +121,7 @@ def what_matters(environ: Environ) -> Environ:
     return Environ(kept, environ.missing)
 
 
+@lru_cache(maxsize=1024)
 def is_misspelt(name: str) -> bool:
     """Tell whether a variable's name was meant to be CUDA_VISIBLE_DEVICES and is not."""
     if name == NAME or name in _OTHERS or len(name) > len(NAME) + _CLOSE:

@@ -11,12 +11,30 @@ _FREE_MEMORY = 1024 * MIB
 where it counts what it reserves."""
 
 
+class _OnGpu:
+    """The compute processes of one frame by GPU. They are asked for many times a frame, so those
+    of the last frame are kept."""
+
+    def __init__(self) -> None:
+        self._frame: Frame | None = None
+        self._found: dict[str | None, list[Process]] = {}
+
+    def __call__(self, frame: Frame, gpu: Gpu) -> list[Process]:
+        if self._frame is not frame:
+            self._frame, self._found = frame, {}
+            for one in frame.processes:
+                if one.type != "G":
+                    self._found.setdefault(one.gpu_uuid, []).append(one)
+        return self._found.get(gpu.uuid, [])
+
+
+_on_gpu = _OnGpu()
+
+
 def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
     """Who has compute processes, on one GPU or on any, those with most memory first."""
     held: dict[str, int] = {}
-    for process in frame.processes:
-        if gpu is not None and process.gpu_uuid != gpu.uuid:
-            continue
+    for process in frame.processes if gpu is None else _on_gpu(frame, gpu):
         if process.user is not None and process.type != "G":
             held[process.user] = held.get(process.user, 0) + (process.gpu_memory or 0)
     return sorted(held, key=lambda user: (-held[user], user))
@@ -24,10 +42,7 @@ def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
 
 def strangers(frame: Frame, gpu: Gpu) -> int:
     """How many compute processes of a GPU nothing is known of, as in a container."""
-    return sum(
-        process.gpu_uuid == gpu.uuid and process.user is None and process.type != "G"
-        for process in frame.processes
-    )
+    return sum(process.user is None for process in _on_gpu(frame, gpu))
 
 
 def is_free(frame: Frame, gpu: Gpu) -> bool:
@@ -36,8 +51,7 @@ def is_free(frame: Frame, gpu: Gpu) -> bool:
         return False
     if gpu.processes_known is False or gpu.mig_mode:
         return False  # in MIG mode a job gets an instance, not the GPU
-    taken = any(process.gpu_uuid == gpu.uuid and process.type != "G" for process in frame.processes)
-    return not taken and has_room(gpu.memory_used)
+    return not _on_gpu(frame, gpu) and has_room(gpu.memory_used)
 
 
 def has_room(memory_used: int | None) -> bool:

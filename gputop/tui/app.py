@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -126,6 +127,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     def on_ready(self) -> None:
         """Every widget is there: show what came meanwhile."""
         self._laid_out = True
+        gc.freeze()  # what is there now stays: to look it through again and again costs a tick
         if self._frame is not None:
             self._take_frame(self._frame)
 

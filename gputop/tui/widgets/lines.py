@@ -48,6 +48,8 @@ class Lines(Widget):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._painted: dict[int, list[Segment]] = {}
+        self._ready: dict[int, Strip] = {}
+        self._role_styles: dict[str, Style] = {}
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """The content of line `y` of the widget."""
@@ -55,7 +57,10 @@ class Lines(Widget):
 
     def role_style(self, role: str) -> Style:
         """The style of a role in the theme of now."""
-        return self.get_component_rich_style(f"lines--{role}")
+        style = self._role_styles.get(role)
+        if style is None:
+            style = self._role_styles[role] = self.get_component_rich_style(f"lines--{role}")
+        return style
 
     def sync(self) -> None:
         """Repaint the lines whose content changed."""
@@ -67,25 +72,48 @@ class Lines(Widget):
             segments = self._segments(y)
             if self._painted.get(y) != segments:
                 self._painted[y] = segments
+                self._ready.pop(y, None)
                 changed.append(Region(0, y, width, 1))
         if changed:
             self.refresh(*changed)
 
     def render_line(self, y: int) -> Strip:
         """Textual asks for a line."""
-        segments = self._painted.get(y)
-        if segments is None:
-            segments = self._painted[y] = self._segments(y)
-        return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
+        strip = self._ready.get(y)
+        if strip is None:
+            if y not in self._painted:
+                self._painted[y] = self._segments(y)
+            blank = self._role_styles.get("")
+            if blank is None:
+                blank = self._role_styles[""] = self.rich_style
+            strip = Strip(self._painted[y]).adjust_cell_length(self.size.width, blank)
+            self._ready[y] = strip
+        return strip
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """As Textual's, but for borders, padding and opacity, which lines have not."""
+        strips = [self.render_line(y) for y in crop.line_range]
+        for line_filter in self.app.get_line_filters():
+            background = self.background_colors[1]
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        if crop.column_span != (0, self.size.width):
+            strips = [strip.crop(*crop.column_span) for strip in strips]
+        return strips
 
     def notify_style_update(self) -> None:
         """Another theme: no line is what it was."""
-        self._painted.clear()
+        self.forget()
         super().notify_style_update()
+
+    def forget(self) -> None:
+        """All lines are drawn anew."""
+        self._painted.clear()
+        self._ready.clear()
+        self._role_styles.clear()
 
     def on_resize(self) -> None:
         """Another width: no line is what it was, also while no frame comes."""
-        self._painted.clear()
+        self.forget()
         self.refresh()
 
     def _segments(self, y: int) -> list[Segment]:

@@ -28,7 +28,7 @@ class Label(Lines):
             return
         self._pieces = pieces
         self.styles.width = width_of(pieces)
-        self._painted.clear()
+        self.forget()
         self.refresh()
 
     _pieces: list[Piece] = []
