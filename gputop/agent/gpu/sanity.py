@@ -59,6 +59,16 @@ def pstate(state: int | None) -> int | None:
     return state if state is not None and 0 <= state <= 15 else None
 
 
+def flag(value: float | None) -> bool | None:
+    """NVML's booleans are 0 and 1."""
+    return bool(value) if value in (0, 1) else None
+
+
+def rows(count: int | None) -> int | None:
+    """Of memory: none, or some, and no sentinel."""
+    return count if count is not None and 0 <= count <= _MOST_UNITS else None
+
+
 def memory(count: int | None, total: int | None = None) -> int | None:
     """Bytes; more than there is can only be a sentinel or a counter that ran over."""
     if count is None or count < 0 or count >= NOT_AVAILABLE_64 >> 1:
@@ -76,16 +86,6 @@ def units(count: int | None) -> int | None:
     return count if count is not None and 0 < count <= _MOST_UNITS else None
 
 
-def few(count: int | None) -> int | None:
-    """Pages or rows: none, or some, and no sentinel."""
-    return count if count is not None and 0 <= count <= _MOST_UNITS else None
-
-
-def flag(value: float | None) -> bool | None:
-    """NVML's booleans are 0 and 1."""
-    return bool(value) if value in (0, 1) else None
-
-
-def counter(count: T | None) -> T | None:
-    """Events since some start."""
-    return None if count is None or count >= NOT_AVAILABLE_64 >> 1 else count
+def counter(count: float | None) -> int | None:
+    """What happened since some start."""
+    return None if count is None or not 0 <= count < NOT_AVAILABLE_64 >> 1 else int(count)

@@ -7,7 +7,9 @@ are asked for in one call.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import pynvml
@@ -46,16 +48,6 @@ def scoped(field: int, scope: int) -> int:
     return field | scope << 32
 
 
-def read_fields(ask: Ask, ids: Sequence[int]) -> tuple[Fields, set[int]]:
-    """Field values in one call, and which of them this driver or card will never have."""
-    records = ask(_field_values, *ids) if ids else None
-    if records is None:
-        return dict.fromkeys(ids), set()
-    pairs = list(zip(ids, records, strict=True))
-    absent = {id_ for id_, record in pairs if record.nvmlReturn in _NEVER}
-    return {id_: _value(record) for id_, record in pairs}, absent
-
-
 def plain_call(name: str, version: int, words: int) -> Callable[..., list[int]]:
     """A call that fills a struct of so many 32-bit words after its version.
 
@@ -78,6 +70,7 @@ class Sections:
         self._sections = tuple(sections)
         self._due = dict.fromkeys((one.name for one in self._sections), 0.0)
         self._absent: set[int] = set()
+        self._buffers: dict[tuple[int, ...], Any] = {}
         self.values: dict[str, object | None] = {}
         """Keyword arguments of Gpu, as of the last look at each."""
 
@@ -91,38 +84,57 @@ class Sections:
         self._absent.clear()
 
     def read(self, ask: Ask, now: float) -> dict[str, object | None]:
-        """Read those that are due; the values of all."""
+        """Read those that are due, if the driver is slow not all at once; the values of all."""
         due = [one for one in self._sections if now >= self._due[one.name]]
+        due.sort(key=lambda one: self._due[one.name])  # who had to wait comes first
         fields = self._fields(ask, [field for one in due for field in one.fields])
+        end = time.monotonic() + _PATIENCE
         for one in due:
             self.values[one.name] = one.read(ask, fields, now)
             self._due[one.name] = now + one.every - _EARLY
+            if time.monotonic() >= end:
+                break
         return self.values
 
     def _fields(self, ask: Ask, wanted: Iterable[int]) -> Fields:
-        found, absent = read_fields(
-            ask, [field for field in dict.fromkeys(wanted) if field not in self._absent]
-        )
-        self._absent |= absent
-        return {**dict.fromkeys(self._absent), **found}
+        ids = tuple(field for field in dict.fromkeys(wanted) if field not in self._absent)
+        if not ids:
+            return {}
+        records = ask(self._field_values, *ids)
+        found: dict[int, int | float | None] = dict.fromkeys(ids)
+        for id_, scope, _, _, kind, code, value in () if records is None else records:
+            field = scoped(id_, scope)
+            if code == pynvml.NVML_SUCCESS and kind < len(_VALUES):
+                found[field] = _VALUES[kind].unpack_from(value)[0]
+            elif code in _NEVER:
+                self._absent.add(field)
+        return found
+
+    def _field_values(self, handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
+        """The records; their buffer is kept, since the same ids are asked for again and again.
+
+        Not by nvidia-ml-py's structs, of which each member costs as much as a call.
+        """
+        if ids not in self._buffers:
+            blank = b"".join(_RECORD.pack(*_place(field), 0, 0, 0, 0, b"") for field in ids)
+            self._buffers[ids] = ctypes.create_string_buffer(blank, len(blank))
+        buffer = self._buffers[ids]
+        function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
+        pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), buffer))
+        return _RECORD.iter_unpack(buffer)
 
 
+def _place(field: int) -> tuple[int, int]:
+    """Id and scope."""
+    return field & 0xFFFFFFFF, field >> 32
+
+
+_PATIENCE = 0.25
+"""Seconds of a cycle after which sections that are due wait for the next."""
 _EARLY = 0.05
 """Seconds that a look may be early: ticks are not exact, and one later would be a tick late."""
 _NEVER = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
-_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""Of nvmlValue_t, by nvmlValueType_t."""
-
-
-def _field_values(handle: Any, *ids: int) -> Any:
-    records = (pynvml.c_nvmlFieldValue_t * len(ids))()
-    for record, field in zip(records, ids, strict=True):
-        record.fieldId, record.scopeId = field & 0xFFFFFFFF, field >> 32
-    function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
-    pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), records))
-    return records
-
-
-def _value(record: Any) -> int | float | None:
-    known = record.nvmlReturn == pynvml.NVML_SUCCESS and record.valueType < len(_MEMBERS)
-    return getattr(record.value, _MEMBERS[record.valueType]) if known else None
+_RECORD = struct.Struct("=IIqqIi8s")
+"""nvmlFieldValue_t: id, scope, time, latency, type, answer, value."""
+_VALUES = tuple(struct.Struct(f"={letter}") for letter in "dIQQqiH")
+"""By nvmlValueType_t; long has 64 bits."""

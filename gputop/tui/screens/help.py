@@ -82,6 +82,9 @@ class HelpScreen(ModalScreen[None]):
         yield from _line(glyphs.not_available, "not available, or no sample in this interval")
         yield from _line(f"{glyphs.stale} stale 12s", "the GPU does not answer; its values are old")
         yield from _line("free", "no compute process, under 1 GiB in use")
+        yield from _line(
+            f"{glyphs.warning} XID 79", "the worst that is found of the GPU; H says more"
+        )
         yield from _line("not in /proc", "a process of another PID namespace, or one that ended")
 
 
