@@ -208,3 +208,14 @@ def test_a_call_that_is_refused_costs_only_its_own_fields(
                 **dict.fromkeys(costs.get(section, ())),
                 **({"xids": gpu["health"]["xids"]} if section == "health" else {}),
             }, function
+
+
+def test_a_slow_driver_is_not_asked_for_everything_at_once(machine: MachineFactory) -> None:
+    """What it would delay comes with the next frame, before what is due again."""
+    here = machine({**RICH, "gpus": 1})
+    here.slow("nvmlDeviceGetEccMode", 300)
+    with Agent(here) as agent:
+        first, second = agent.line()["gpus"][0], agent.refresh()["gpus"][0]
+    assert first["ecc"] == second["ecc"]
+    assert ((first["health"] or {}).get("fabric_state"), first["nvlink"]) == (None, None)
+    assert (second["health"]["fabric_state"], second["nvlink"]["up"]) == ("completed", 18)

@@ -85,22 +85,48 @@ class Series:
 
 
 class Past:
-    """Memory and SM share of a process on a GPU."""
+    """Memory and SM share of a process on a GPU, by slot, side by side in one ring: there may be
+    thousands of these, and each takes in a value every frame."""
 
-    __slots__ = ("memory_", "sm_")
+    __slots__ = ("_begin", "_end", "_values")
 
     def __init__(self, begin: int) -> None:
-        self.memory_, self.sm_ = Series(begin), Series(begin)
+        self._begin = self._end = begin
+        self._values = array("f")
+
+    def put(self, slot: int, memory: float | None, sm: float | None) -> None:
+        """Take in the values of a slot; of a slot's values the last count, and those that were
+        passed over stay empty."""
+        for empty in range(max(self._end, slot + 1 - SLOTS), slot):
+            self._write(empty, _NOTHING, _NOTHING)
+        self._write(slot, _NOTHING if memory is None else memory, _NOTHING if sm is None else sm)
+        self._end = slot + 1
 
     @property
     def memory(self) -> list[float | None]:
         """Bytes, oldest first: of the short history."""
-        return _known(self.memory_.last(RECENT))
+        return self._recent(0)
 
     @property
     def sm(self) -> list[float | None]:
         """Ratios."""
-        return _known(self.sm_.last(RECENT))
+        return self._recent(1)
+
+    def _recent(self, which: int) -> list[float | None]:
+        values = self._values[which::2]
+        at = (self._end - self._begin) % SLOTS if len(values) == SLOTS else 0
+        return _known((values[at:] + values[:at])[-RECENT:])
+
+    def _write(self, slot: int, memory: float, sm: float) -> None:
+        at = (slot - self._begin) % SLOTS * 2
+        values = self._values
+        if at == len(values):
+            values.append(memory)
+            values.append(sm)
+            return
+        # Where slots were passed over beyond a ring's length, what is missing is empty, too.
+        values.extend([_NOTHING] * (at + 2 - len(values)))
+        values[at], values[at + 1] = memory, sm
 
 
 class History:
@@ -130,9 +156,10 @@ class History:
         for process in frame.processes[:MOST_PROCESSES]:
             row = _row(process)
             past = self._pasts[row] = pasts.get(row) or Past(slot)
-            known = process.gpu_uuid in live
-            past.memory_.put(slot, process.gpu_memory if known else None)
-            past.sm_.put(slot, process.sm_utilization if known else None)
+            if process.gpu_uuid in live:
+                past.put(slot, process.gpu_memory, process.sm_utilization)
+            else:
+                past.put(slot, None, None)
 
     @property
     def times(self) -> array[float]:

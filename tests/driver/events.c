@@ -7,7 +7,7 @@
 enum { SINGLE_BIT = 1, DOUBLE_BIT = 2, XID = 8 };
 enum { NVML_ERROR_TIMEOUT = 10 };
 #define MAX_GPUS 64
-#define POLL_MS 5
+#define POLL_MS 100   /* after which a change of the scenario is seen */
 
 typedef struct nvmlEventSet_st {
     char registered[MAX_GPUS];
@@ -70,6 +70,20 @@ API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, u64 types, nvmlEv
 }
 
 #if ERA >= 450   /* in CUDA 11.0's header */
+/* Seconds until the next XID of a registered GPU; at most POLL_MS. */
+static double until_next(const struct nvmlEventSet_st *set)
+{
+    const struct scenario *scenario = scenario_now();
+    double least = POLL_MS / 1000.0;
+    for (int gpu = 0; gpu < scenario->gpus && gpu < MAX_GPUS; gpu++) {
+        const struct value *xids = xids_of(&scenario->gpu[gpu]);
+        if (!set->registered[gpu] || xids == NULL || 2 * set->next[gpu] + 1 >= xids->terms) continue;
+        double left = xids->term[2 * set->next[gpu]] - scenario_seconds(scenario);
+        if (left > 0 && left < least) least = left;
+    }
+    return least;
+}
+
 /* Whether there is an event; the event, which is not told again. */
 static int take(nvmlEventSet_t set, nvmlEventData_t *out)
 {
@@ -96,8 +110,9 @@ API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *out, u
     REQUIRE(out);
     double end = monotonic_seconds() + ms / 1000.0;
     while (!take(set, out)) {
-        if (monotonic_seconds() >= end) return NVML_ERROR_TIMEOUT;
-        nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000}, NULL);
+        double left = end - monotonic_seconds(), next = until_next(set);
+        if (left <= 0) return NVML_ERROR_TIMEOUT;
+        nanosleep(&(struct timespec){.tv_nsec = (long)((left < next ? left : next) * 1e9)}, NULL);
     }
     return NVML_SUCCESS;
 }

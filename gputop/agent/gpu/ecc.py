@@ -70,8 +70,8 @@ def _remapped(ask: Ask) -> dict[str, Any]:
         ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
     )
     return {
-        "remapped_correctable": sanity.some(correctable),
-        "remapped_uncorrectable": sanity.some(uncorrectable),
+        "remapped_correctable": sanity.rows(correctable),
+        "remapped_uncorrectable": sanity.rows(uncorrectable),
         "remap_pending": sanity.flag(pending),
         "remap_failure": sanity.flag(failure),
     }

@@ -18,7 +18,7 @@ _XID = pynvml.nvmlEventTypeXidCriticalError
 _WANTED = _XID | pynvml.nvmlEventTypeDoubleBitEccError | pynvml.nvmlEventTypeGpuRecoveryAction
 _MOST = 20
 """XIDs that are kept of a GPU: a broken program makes hundreds a second."""
-_WAIT_MS = 500
+_WAIT_MS = 1000
 """So late, at most, the thread sees that it is to end."""
 _AGAIN = 5.0
 """Seconds between two tries, when a GPU is lost and takes the set of events with it."""
@@ -49,7 +49,7 @@ class Events:
     def end(self) -> None:
         """Let the thread go, and wait a little until it has left the driver."""
         self._over.set()
-        self._thread.join(2 * _WAIT_MS / 1000)
+        self._thread.join(_WAIT_MS / 1000)
 
     def _run(self) -> None:
         while not self._over.is_set():

@@ -40,7 +40,7 @@ class HealthSection:
         """As of now; None where the driver has nothing of it."""
         unrepairable = ask(_unrepairable)
         health = Health(
-            recovery_action=_ACTIONS.get(fields[_RECOVERY_ACTION]),
+            recovery_action=_ACTIONS.get(fields.get(_RECOVERY_ACTION)),
             fabric_state=_fabric_state(ask),
             repair_pending=_pending(ask(_repair)),
             unrepairable_memory=None if unrepairable is None else sanity.flag(unrepairable[0]),

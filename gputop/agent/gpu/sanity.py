@@ -103,7 +103,7 @@ def few(count: int | None, most: int) -> int | None:
     return count if count is not None and 1 <= count <= most else None
 
 
-def some(count: int | None) -> int | None:
+def rows(count: int | None) -> int | None:
     """Pages or rows: none, or some, and no sentinel."""
     return count if count is not None and 0 <= count <= _MOST_UNITS else None
 

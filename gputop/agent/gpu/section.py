@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import pynvml
@@ -48,19 +48,6 @@ def scoped(field: int, scope: int) -> int:
     return field | scope << 32
 
 
-def read_fields(ask: Ask, ids: Sequence[int]) -> tuple[Fields, set[int]]:
-    """Field values in one call, and which of them this driver or card will never have."""
-    found: dict[int, int | float | None] = dict.fromkeys(ids)
-    absent: set[int] = set()
-    records = ask(_field_values, *ids) if ids else None
-    for field, scope, _, _, kind, code, value in () if records is None else records:
-        if code == pynvml.NVML_SUCCESS and kind < len(_VALUES):
-            found[scoped(field, scope)] = _VALUES[kind].unpack_from(value)[0]
-        elif code in _NEVER:
-            absent.add(scoped(field, scope))
-    return found, absent
-
-
 def plain_call(name: str, version: int, words: int) -> Callable[..., list[int]]:
     """A call that fills a struct of so many 32-bit words after its version.
 
@@ -83,6 +70,7 @@ class Sections:
         self._sections = tuple(sections)
         self._due = dict.fromkeys((one.name for one in self._sections), 0.0)
         self._absent: set[int] = set()
+        self._buffers: dict[tuple[int, ...], Any] = {}
         self.values: dict[str, object | None] = {}
         """Keyword arguments of Gpu, as of the last look at each."""
 
@@ -96,22 +84,53 @@ class Sections:
         self._absent.clear()
 
     def read(self, ask: Ask, now: float) -> dict[str, object | None]:
-        """Read those that are due; the values of all."""
+        """Read those that are due, if the driver is slow not all at once; the values of all."""
         due = [one for one in self._sections if now >= self._due[one.name]]
+        due.sort(key=lambda one: self._due[one.name])  # who had to wait comes first
         fields = self._fields(ask, [field for one in due for field in one.fields])
+        end = time.monotonic() + _PATIENCE
         for one in due:
             self.values[one.name] = one.read(ask, fields, now)
             self._due[one.name] = now + one.every - _EARLY
+            if time.monotonic() >= end:
+                break
         return self.values
 
     def _fields(self, ask: Ask, wanted: Iterable[int]) -> Fields:
-        found, absent = read_fields(
-            ask, [field for field in dict.fromkeys(wanted) if field not in self._absent]
-        )
-        self._absent |= absent
-        return {**dict.fromkeys(self._absent), **found}
+        ids = tuple(field for field in dict.fromkeys(wanted) if field not in self._absent)
+        if not ids:
+            return {}
+        records = ask(self._field_values, *ids)
+        found: dict[int, int | float | None] = dict.fromkeys(ids)
+        for id_, scope, _, _, kind, code, value in () if records is None else records:
+            field = scoped(id_, scope)
+            if code == pynvml.NVML_SUCCESS and kind < len(_VALUES):
+                found[field] = _VALUES[kind].unpack_from(value)[0]
+            elif code in _NEVER:
+                self._absent.add(field)
+        return found
+
+    def _field_values(self, handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
+        """The records; their buffer is kept, since the same ids are asked for again and again.
+
+        Not by nvidia-ml-py's structs, of which each member costs as much as a call.
+        """
+        if ids not in self._buffers:
+            blank = b"".join(_RECORD.pack(*_place(field), 0, 0, 0, 0, b"") for field in ids)
+            self._buffers[ids] = ctypes.create_string_buffer(blank, len(blank))
+        buffer = self._buffers[ids]
+        function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
+        pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), buffer))
+        return _RECORD.iter_unpack(buffer)
 
 
+def _place(field: int) -> tuple[int, int]:
+    """Id and scope."""
+    return field & 0xFFFFFFFF, field >> 32
+
+
+_PATIENCE = 0.25
+"""Seconds of a cycle after which sections that are due wait for the next."""
 _EARLY = 0.05
 """Seconds that a look may be early: ticks are not exact, and one later would be a tick late."""
 _NEVER = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
@@ -119,18 +138,3 @@ _RECORD = struct.Struct("=IIqqIi8s")
 """nvmlFieldValue_t: id, scope, time, latency, type, answer, value."""
 _VALUES = tuple(struct.Struct(f"={letter}") for letter in "dIQQqiH")
 """By nvmlValueType_t; long has 64 bits."""
-
-
-def _field_values(handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
-    """Not by nvidia-ml-py's structs, of which each member costs as much as a call."""
-    blank = _blank(ids)
-    buffer = ctypes.create_string_buffer(blank, len(blank))
-    function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
-    pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), buffer))
-    return _RECORD.iter_unpack(buffer)
-
-
-@lru_cache(maxsize=32)
-def _blank(ids: tuple[int, ...]) -> bytes:
-    """The records to be filled; the same ids are asked for again and again."""
-    return b"".join(_RECORD.pack(id_ & 0xFFFFFFFF, id_ >> 32, 0, 0, 0, 0, b"") for id_ in ids)

@@ -95,6 +95,9 @@ class HelpScreen(ModalScreen[None]):
         yield from _line("short history", "a cell a sample, the newest at the right; gaps are gaps")
         yield from _line("graph", "the greatest value in each dot's time; peak: of all in sight")
         yield from _line("free", "no compute process, under 1 GiB in use")
+        yield from _line(
+            f"{glyphs.warning} XID 79", "the worst that is found of the GPU; H says more"
+        )
         yield from _line("not in /proc", "a process of another PID namespace, or one that ended")
 
 
