@@ -41,7 +41,7 @@ class Canvas:
     def draw(
         self, values: Sequence[float], top: float, role: str, mark: str, filled: bool = False
     ) -> None:
-        """A curve: `dots_across` values a cell, from 0 to `top`; none where one is below 0.
+        """A curve: `dots_across` values a cell, from 0 to `top`; none where one is minus infinity.
         `mark` is its sign in ASCII, where it is not filled."""
         if self._glyphs.name != "ascii":
             self._braille(values, top, role, filled)
@@ -71,7 +71,7 @@ class Canvas:
 
     def level(self, value: float, top: float) -> int:
         """The line of a value, counted from below."""
-        return min(int(value / top * self._height), self._height - 1)
+        return max(0, min(int(value / top * self._height), self._height - 1))
 
     def _braille(self, values: Sequence[float], top: float, role: str, filled: bool) -> None:
         codes, roles, most = self._codes, self._roles, self._height * 4 - 1
@@ -80,10 +80,10 @@ class Canvas:
             low, columns = most, 0
             high = -1
             for side, value in enumerate(values[x : x + 2]):
-                if value < 0:
+                if value == -inf:
                     before = -1
                     continue
-                y = min(int(value / top * most + 0.5), most)
+                y = max(0, min(int(value / top * most + 0.5), most))
                 # Up or down from the dot before, so that the curve is one line.
                 begin = 0 if filled else y if before < 0 else min(y, before + 1)
                 end = max(y, before - 1) if not filled and before >= 0 else y
@@ -99,10 +99,10 @@ class Canvas:
         levels = self._glyphs.levels
         steps = len(levels)
         for x, value in enumerate(values):
-            if value < 0:
+            if value == -inf:
                 continue
-            full, part = divmod(min(round(value / top * self._height * steps),
-                                    self._height * steps), steps)  # fmt: skip
+            filled = round(min(max(value / top, 0.0), 1.0) * self._height * steps)
+            full, part = divmod(filled, steps)
             for line in range(full):
                 self._put(line, x, levels[-1], role)
             if part or not full:
@@ -110,7 +110,7 @@ class Canvas:
 
     def _marks(self, values: Sequence[float], top: float, role: str, mark: str) -> None:
         for x, value in enumerate(values):
-            if value >= 0:
+            if value > -inf:
                 self._put(self.level(value, top), x, mark, role)
 
     def _put(self, line: int, x: int, sign: str, role: str) -> None:

@@ -28,7 +28,7 @@ def test_braille_is_one_line_and_a_gap_is_left() -> None:
 
 def test_braille_that_is_filled() -> None:
     canvas = Canvas(3, 2, UNICODE)
-    canvas.draw([0, 1, GAP, 0.5, 2, 0.25], 1.0, "load", "0", filled=True)
+    canvas.draw([-1, 1, GAP, 0.5, 2, 0.25], 1.0, "load", "0", filled=True)
     assert text(canvas) == ["⢸⢀⡇", "⣸⢸⣷"]
 
 

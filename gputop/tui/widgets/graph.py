@@ -125,7 +125,7 @@ class Graph(Lines):
             return
         self._times = self._history.times
         self._span = self._wanted or graph.fitting(self._times)
-        drawn = self._drawn()
+        drawn = self._drawn() if self._times else []
         if not drawn:
             none = [[(" There are no values of it yet, or this card does not tell.", "quiet")]]
             self._lines = [self.heading, [], *none]
@@ -155,14 +155,16 @@ class Graph(Lines):
             self._cursor = max(self._cursor, self._begin)
         slots = graph.dots(self._times, self._begin, span / count, count)
         column, total = self._column, len(self._times)
-        at = slice(column * across, (column + 1) * across) if column is not None else slice(None)
         found = []
         for one in self._curves:
             values = self._history.values(one.gpu, one.id)
             if values:
                 line = graph.line(values, slots, total)
-                now = peak(line[at]) if column is not None else peak(values[-1:])
-                found.append(_Drawn(one, line, now, 0.0))
+                if column is None:
+                    here: Sequence[float] = values[-1:]
+                else:
+                    here = line[column * across : (column + 1) * across]
+                found.append(_Drawn(one, line, peak(here), 0.0))
         return self._scaled(found)
 
     def _scaled(self, drawn: list[_Drawn]) -> list[_Drawn]:
@@ -278,12 +280,8 @@ class Graph(Lines):
         label = (f" {one.curve.label:<10} ", "heading" if front else one.curve.role)
         if height == 1:
             return [[label, (now, "text")]]
-        top = graph.with_unit(GPU[one.curve.id], one.top, self.glyphs.degree)
-        return [
-            [label, (now, "text")],
-            [(f"  peak {highest}", "quiet")],
-            [(f"  of {top}", "quiet")],
-        ]
+        below = (f"  peak {highest}", f"  of {self._text(one, one.top)}")
+        return [[label, (now, "text")], *([(text, "quiet")] for text in below)]
 
 
 def _clock(seconds: float) -> str:
