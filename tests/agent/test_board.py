@@ -144,19 +144,20 @@ ONCE = {
 
 
 def test_each_has_its_pace_and_the_fields_are_one_call(machine: MachineFactory) -> None:
-    here = machine(BOARD, log=True)
+    here = machine({**BOARD, "gpus": [{}, {"fields": None}]}, log=True)
 
-    def asked(function: str) -> int:
-        return Counter(here.calls())[function, 0]
+    def looks(gpu: int) -> int:
+        return Counter(here.calls())["nvmlDeviceGetTotalEnergyConsumption", gpu]
 
     with Agent(here) as agent:
         agent.line()
         first = Counter(here.calls())
-        until(lambda: agent.refresh() and asked("nvmlDeviceGetTotalEnergyConsumption") == 2)
+        until(lambda: agent.refresh() and looks(0) == looks(1) == 2)
         calls = Counter(here.calls())
     for function, times in ONCE.items():
         assert (first[function, 0], calls[function, 0]) == (times, times), function
     assert calls["nvmlDeviceGetFieldValues", 0] == 2
+    assert calls["nvmlDeviceGetFieldValues", 1] == 1  # none of them is supported
     assert calls["nvmlDeviceGetMarginTemperature", 0] == 2
     assert calls["nvmlDeviceGetCurrentClocksEventReasons", 0] == 2
     assert calls["nvmlDeviceGetCurrentClocksThrottleReasons", 0] == 0
