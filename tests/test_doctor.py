@@ -147,7 +147,7 @@ def test_a_gpu_that_is_lost_or_hangs(machine: MachineFactory) -> None:
     here.fail("*", "GPU_IS_LOST", gpu=3)
     here.hang(gpu=5, wakes=False)
     found = checks(here)
-    assert of(found, "GPU 3") == [("problem", "GPU is lost")]
+    assert of(found, "GPU 3") == [("problem", "the driver says: GPU is lost")]
     assert of(found, "GPU 5")[0][1].startswith("has not answered for ")
     assert of(found, "GPU 4") == []
 

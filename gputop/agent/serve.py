@@ -58,7 +58,8 @@ def serve(interval: float) -> None:
     schedule = _Schedule(requests, interval)
     takers: queue.SimpleQueue[_Takers] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, takers), name="requests", daemon=True).start()
-    _send(collector.collect(schedule.interval, schedule.patience))
+    first = collector.collect(schedule.interval, schedule.patience)
+    _send(first)
     # What answers is loaded after the first frame, for which somebody waits.
     from gputop.agent.detail import Details
     from gputop.agent.probe import Questions
@@ -68,6 +69,7 @@ def serve(interval: float) -> None:
     signals = Signals(changed=lambda: requests.put(Refresh()))
     schedule.questions = questions = Questions(answered=lambda: requests.put(Refresh()))
     details = Details(answered=schedule.hurry)
+    signals.with_verdicts(questions.with_answers(first))  # what they begin with
     takers.put((signals, details))
     while True:
         schedule.wait()

@@ -118,13 +118,13 @@ async def test_parts_come_and_go_and_the_cursor_stays() -> None:
 
 async def test_the_processes_of_a_part_alone() -> None:
     async with shown(FULL, size=(120, 40)) as screen:
-        await screen.press("shift+tab", "down", "down", "down", "enter")
+        await screen.press("shift+tab", "down", "down", "down", "f")
         assert screen.pids == [101, 102]
         assert screen.process_lines[0].split()[0] == "0:5"
         assert "on GPU 0 MIG 5/0" in screen.text
         await screen.press("escape")
         assert len(screen.pids) == 4
-        await screen.press("shift+tab", "up", "up", "up", "enter")
+        await screen.press("shift+tab", "up", "up", "up", "f")
         assert screen.pids == [100, 101, 102]
 
 

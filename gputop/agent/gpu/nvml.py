@@ -155,7 +155,7 @@ class Device:
         values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
         values.update(self._read_fast())
         values.update(self._sections.read(self._ask, time.monotonic()))
-        values["thermal"] = board.with_margin(values["thermal"], values["temperature"])
+        values["thermal"] = board.with_margin(values.get("thermal"), values["temperature"])
         self._gpm.begin(self._ask, self.handle, time.monotonic())
         values["activity"] = self._gpm.read(utilization=values["utilization"])
         values["mig"] = self._parts.read(self._gpm.read)
