@@ -13,7 +13,7 @@ from gputop.model.environ import Descendant, Environ, Surroundings
 from gputop.model.frame import Frame, Host, PciCard, Problem, Process
 from gputop.model.gpu import Gpu, MigDevice, Opener
 from gputop.model.place import Container, Place
-from gputop.model.probe import Probed, ProbedDevice
+from gputop.model.probed import Probed, ProbedDevice
 from gputop.model.signals import Freed, Verdict
 from gputop.model.topology import Topology
 from gputop.tui.app import GputopApp

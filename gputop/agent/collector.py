@@ -61,6 +61,7 @@ class Collector:
         self._host = HostFacts()
         self._processes = Processes()
         self._surveyor = Surveyor()
+        self._survey_patience = 0.0  # somebody waits for the first frame
         self._idle = IdleTimes()
 
     def collect(self, interval: float | None, patience: float, settle: bool = False) -> Frame:
@@ -163,7 +164,8 @@ class Collector:
         if settle and facts:
             time.sleep(_SETTLE)
             facts = self._processes.read(pids, patience, every=True)
-        survey = self._survey(told, facts, patience if settle else _SURVEY_PATIENCE)
+        survey = self._survey(told, facts, patience if settle else self._survey_patience)
+        self._survey_patience = _SURVEY_PATIENCE
         if settle and any(place.container for place in survey.places.values()):
             self._surveyor.settle(_NAMES_PATIENCE)
             survey = self._survey(told, facts, patience)

@@ -18,7 +18,7 @@ import msgspec
 from gputop.model.environ import NAME, ORDER
 from gputop.model.frame import Frame
 from gputop.model.inventory import Inventory, frame_devices
-from gputop.model.probe import Probed, ProbedDevice
+from gputop.model.probed import Probed, ProbedDevice
 from gputop.model.text import printable
 
 _CHILD = """

@@ -12,7 +12,6 @@ import os
 import pwd
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from glob import glob
 
@@ -52,8 +51,7 @@ class ProcessFacts(msgspec.Struct, frozen=True):
     io_write: float | None
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(msgspec.Struct):
     """What is kept of a process between ticks."""
 
     start_ticks: int

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from gputop.agent.gpu.lists import Running
@@ -22,8 +22,7 @@ _FACTS = tuple(name for name in ProcessFacts.__struct_fields__ if name in Proces
 _values = attrgetter(*_FACTS)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """One GPU in one cycle."""
 
     index: int

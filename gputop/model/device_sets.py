@@ -16,7 +16,7 @@ import msgspec
 
 from gputop.model.enumeration import Device, shown
 from gputop.model.environ import CONTAINER, NAME, ORDER, Environ, Surroundings
-from gputop.model.probe import Probed
+from gputop.model.probed import Probed
 from gputop.model.visibility import resolve
 
 _PIPE = "CUDA_MPS_PIPE_DIRECTORY"

@@ -16,7 +16,7 @@ from gputop.model.environ import Surroundings
 from gputop.model.gpu import Gpu
 from gputop.model.links import Links
 from gputop.model.place import Place
-from gputop.model.probe import Probed
+from gputop.model.probed import Probed
 from gputop.model.signals import Verdict
 from gputop.model.topology import Topology
 

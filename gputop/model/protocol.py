@@ -6,6 +6,9 @@ agent ends when its standard input does.
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import msgspec
 
 from gputop.errors import SourceError
@@ -86,9 +89,13 @@ class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
 Request = SetInterval | Refresh | Pause | Probe | Signal | Detail | Stack | Stop
 
 encode = msgspec.json.Encoder().encode
-_hello = msgspec.json.Decoder(Hello)
-_frame = msgspec.json.Decoder(Frame)
-_request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Made when it is needed: to understand a Frame takes longer than most messages."""
+    return msgspec.json.Decoder(kind)
+
 
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for a line that is no message: not JSON, not UTF-8, nested without end."""
@@ -97,7 +104,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 def decode_hello(line: bytes) -> Hello:
     """The first line of a stream; SourceError if it is none or of another schema."""
     try:
-        hello = _hello.decode(line)
+        hello: Hello = _decoder(Hello).decode(line)
     except _UNREADABLE as error:
         raise SourceError(f"the agent's first line is no greeting: {_words(error)}") from None
     if hello.schema != SCHEMA:
@@ -112,17 +119,19 @@ def decode_hello(line: bytes) -> Hello:
 def decode_frame(line: bytes) -> Frame:
     """A frame; SourceError if the line is none."""
     try:
-        return _frame.decode(line)
+        frame: Frame = _decoder(Frame).decode(line)
     except _UNREADABLE as error:
         raise SourceError(f"the agent sent a line that is no frame: {_words(error)}") from None
+    return frame
 
 
 def decode_request(line: bytes) -> Request | None:
     """A request; None for a line that is none: the agent serves on."""
     try:
-        return _request.decode(line)
+        request: Request = _decoder(Request).decode(line)
     except _UNREADABLE:
         return None
+    return request
 
 
 def _words(error: Exception) -> str:

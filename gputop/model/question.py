@@ -18,7 +18,8 @@ from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.inventory import Inventory, Usage
 from gputop.model.mapping import Mapping as Resolved
-from gputop.model.probe import Probed, Verdict, answer_to, compare, probed_order
+from gputop.model.probe import Verdict, answer_to, compare, probed_order
+from gputop.model.probed import Probed
 from gputop.model.readings import kind_of
 from gputop.model.selections import Layers
 from gputop.model.shell_line import parse_shell

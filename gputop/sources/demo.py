@@ -17,7 +17,7 @@ from gputop.model.detail import ProcessDetail, ProcessStack
 from gputop.model.environ import Surroundings
 from gputop.model.frame import Frame, Host, Process
 from gputop.model.gpu import Gpu
-from gputop.model.probe import Probed
+from gputop.model.probed import Probed
 from gputop.model.protocol import (
     Detail,
     Pause,

@@ -17,7 +17,8 @@ from gputop.agent.probe import Prober
 from gputop.model.enumeration import Device, MigInstance
 from gputop.model.environ import NAME, ORDER
 from gputop.model.inventory import Inventory
-from gputop.model.probe import Probed, ProbedDevice, compare, cuda_order
+from gputop.model.probe import compare, cuda_order
+from gputop.model.probed import Probed, ProbedDevice
 from gputop.model.visibility import resolve
 from tests.agent.driving import until
 from tests.conftest import MachineFactory

@@ -47,6 +47,9 @@ struct scenario {
     double frozen_at;   /* seconds since the start at which time stands still; negative: it runs */
     double latency_ms;
     int serialize;      /* latencies are waited for one after another, driver-wide */
+    char *text;         /* of its file, in which all its texts are */
+    double retired;     /* when another took its place */
+    struct scenario *next;   /* the one that was retired after it */
 };
 
 #define WHOLE_GPU (-1)
@@ -60,7 +63,7 @@ struct call {
     double now;   /* seconds since the scenario's start */
 };
 
-/* The scenario as its file is now; NULL when there is none. It stays valid for ever. */
+/* The scenario as its file is now; NULL when there is none. It stays valid for minutes. */
 const struct scenario *scenario_now(void);
 double monotonic_seconds(void);
 double scenario_seconds(const struct scenario *scenario);

@@ -134,6 +134,7 @@ static struct scenario *parsed(char *text)
     struct gpu *gpu = NULL;
     struct process *process = NULL;
     scenario->frozen_at = -1;
+    scenario->text = text;
     for (char *line; (line = strsep(&text, "\n")) != NULL;) {
         char *record = word(&line);
         if (!strcmp(record, "start")) scenario->start = real(&line);
@@ -152,6 +153,33 @@ static struct scenario *parsed(char *text)
         }
     }
     return scenario;
+}
+
+static void free_table(struct table *table)
+{
+    for (int i = 0; i < table->count; i++) free(table->entry[i].value.term);
+    free(table->entry);
+}
+
+static void free_scenario(struct scenario *scenario)
+{
+    for (int i = 0; i < scenario->gpus; i++) {
+        struct gpu *gpu = &scenario->gpu[i];
+        for (int kind = 0; kind < LISTS; kind++) {
+            for (int k = 0; k < gpu->list[kind].count; k++) {
+                struct process *process = &gpu->list[kind].process[k];
+                free(process->used.term), free(process->sm.term), free(process->mem.term);
+                free(process->enc.term), free(process->dec.term);
+            }
+            free(gpu->list[kind].process);
+        }
+        free_table(&gpu->values);
+    }
+    free_table(&scenario->values);
+    free(scenario->gpu);
+    free(scenario->rule);
+    free(scenario->text);
+    free(scenario);
 }
 
 static char *contents(const char *path, struct stat *status)
@@ -173,7 +201,23 @@ static int same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* Scenarios that were replaced are never freed: a call of another thread may still be in one. */
+/* A call of another thread may still be in a scenario that was replaced: it is kept for a while. */
+#define KEPT_SECONDS 60
+
+static void retire(struct scenario *scenario)
+{
+    static struct scenario *oldest, *newest;
+    scenario->retired = monotonic_seconds();
+    if (newest) newest->next = scenario;
+    else oldest = scenario;
+    newest = scenario;
+    while (oldest->next && scenario->retired - oldest->retired > KEPT_SECONDS) {
+        struct scenario *next = oldest->next;
+        free_scenario(oldest);
+        oldest = next;
+    }
+}
+
 const struct scenario *scenario_now(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -186,7 +230,10 @@ const struct scenario *scenario_now(void)
     pthread_mutex_lock(&lock);
     if (stat(path, &status) == 0 && !(current && same_file(&status, &current_status))) {
         char *text = contents(path, &current_status);
-        if (text) current = parsed(text);
+        if (text) {
+            if (current) retire(current);
+            current = parsed(text);
+        }
     }
     const struct scenario *scenario = current;
     pthread_mutex_unlock(&lock);

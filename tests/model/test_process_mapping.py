@@ -11,7 +11,7 @@ from gputop.model.device_sets import Machine
 from gputop.model.enumeration import Device
 from gputop.model.environ import Descendant, Environ, Surroundings
 from gputop.model.evidence import EvidenceKind
-from gputop.model.probe import Probed, ProbedDevice
+from gputop.model.probed import Probed, ProbedDevice
 from gputop.model.process_mapping import ProcessMapping, process_mapping
 from tests.model.inventories import h100, indices, mixed
 from tests.model.test_mig import TWO

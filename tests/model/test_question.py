@@ -11,7 +11,7 @@ from gputop.model.enumeration import Device
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu, MigDevice
 from gputop.model.inventory import Inventory, frame_inventory
-from gputop.model.probe import Probed, ProbedDevice
+from gputop.model.probed import Probed, ProbedDevice
 from gputop.model.question import (
     Answer,
     Question,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual import events
 
-from gputop.model.probe import Probed, ProbedDevice
+from gputop.model.probed import Probed, ProbedDevice
 from gputop.model.protocol import Probe, Refresh
 from gputop.tui.widgets.editor import Past, ValueInput
 from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, process_of, shown, uuid_of

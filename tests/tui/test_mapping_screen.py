@@ -8,7 +8,7 @@ import pytest
 from textual.binding import Binding
 
 from gputop.model.gpu import Gpu, MigDevice
-from gputop.model.probe import Probed, ProbedDevice
+from gputop.model.probed import Probed, ProbedDevice
 from gputop.model.protocol import Probe
 from gputop.tui.glyphs import ASCII
 from gputop.tui.screens.main import MainScreen

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import msgspec
 import pynvml
 
 from gputop.agent.gpu import board, sanity
@@ -67,8 +67,7 @@ class NvmlError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(msgspec.Struct, frozen=True):
     """An initialised NVML."""
 
     version: str | None
@@ -76,13 +75,12 @@ class Driver:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """What one GPU answered in one cycle: keyword arguments of `model.frame.Gpu`, its running
     processes and their utilization (None where the driver takes no samples). `code` is NVML's
     error if there are no values."""
 
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any]
     running: tuple[Running, ...] = ()
     utilization: dict[int, Utilization] | None = None
     code: int = 0
