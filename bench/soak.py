@@ -2,7 +2,8 @@
 
 A line every half minute: memory (PSS), threads and open files of screen and agent together. In two
 minutes of every ten, ten processes a second start, and as many end. Exit status 1 if memory,
-threads or files have grown between the end of the first sixth and the end by more than what is named here.
+threads or files have grown between the end of the first sixth and the end by more than is named
+here.
 """
 
 from __future__ import annotations

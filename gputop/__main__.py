@@ -6,6 +6,8 @@ modules must not be found there by their short names, and the folder around it b
 
 import os
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 if not __package__:
     here = os.path.dirname(os.path.abspath(__file__))
@@ -23,5 +25,14 @@ def main() -> int:
     return command_line()
 
 
+def run() -> NoReturn:
+    """The command line, and the end: nothing is left to be done that Python would do slowly."""
+    status = main()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # closed, or never there
+            stream.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

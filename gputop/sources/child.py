@@ -27,7 +27,8 @@ class Child(NamedTuple):
     """What it wrote on standard error."""
 
 
-_early: list[Child] = []
+_early: dict[bool, Child] = {}
+"""By whether it is for one look alone."""
 
 
 def start(*arguments: str) -> Child:
@@ -44,13 +45,15 @@ def start(*arguments: str) -> Child:
 
 
 def start_early(words: Sequence[str]) -> None:
-    """Start one if these arguments are for the screen; it ends with us if nobody takes it."""
-    if all(word.startswith("-") and word not in _WITHOUT_SCREEN for word in words) and all(
-        map(os.isatty, range(3))
+    """Start one if these arguments say what for; it ends with us if nobody takes it."""
+    if words in (["--once"], ["--json"]):
+        _early[True] = start("--once")
+    elif all(map(os.isatty, range(3))) and not any(
+        word in _WITHOUT_SCREEN or not word.startswith("-") for word in words
     ):
-        _early.append(start("--interval", str(INTERVAL)))
+        _early[False] = start("--interval", str(INTERVAL))
 
 
-def take_early() -> Child | None:
+def take_early(once: bool) -> Child | None:
     """The agent that was started early; None if there is none, or somebody has it."""
-    return _early.pop() if _early else None
+    return _early.pop(once, None)

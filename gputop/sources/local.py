@@ -26,7 +26,7 @@ class LocalSource:
     def __init__(self, interval: float | None = 1.0) -> None:
         self._once = interval is None
         self._closed = False
-        early = None if interval is None else take_early()
+        early = take_early(once=self._once)
         arguments = ["--once"] if interval is None else ["--interval", str(interval)]
         self._agent, self._errors = early or start(*arguments)
         if early and interval is not None and interval != INTERVAL:
