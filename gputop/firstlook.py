@@ -22,6 +22,7 @@ from gputop.model.gpu import Gpu
 from gputop.model.gpu_metrics import GPU
 from gputop.model.protocol import Request
 from gputop.model.summary import users
+from gputop.model.text import GIB, three_digits
 from gputop.sources.source import Source
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
@@ -124,7 +125,9 @@ def _line(frame: Frame, gpu: Gpu) -> str:
         return GPU[id_].text(gpu)
 
     who = gpu.error or " ".join(users(frame, gpu))
-    memory = f"{text('memory_used')}/{text('memory_total')}"
+    memory = "-"
+    if gpu.memory_used is not None and gpu.memory_total is not None:
+        memory = f"{gpu.memory_used / GIB:.1f}/{three_digits(gpu.memory_total / GIB)}G"
     return (
         f"{gpu.index:>4} {text('name'):<10} {memory:>12} {text('utilization'):>4}%"
         f" {text('temperature'):>4}C {text('power'):>5}W  {who}"

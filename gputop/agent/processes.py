@@ -28,7 +28,7 @@ _FIELDS = 22
 """Of /proc/PID/stat, from the state to the resident set."""
 _LOOK_AGAIN = 20
 """Ticks between two looks at the command line of a process that kept its name."""
-_STAT_READS = 256
+_STAT_READS = 128
 """Processes that are looked at in a tick; of more, each in its turn."""
 _IO_READS = 20
 """Processes whose I/O is read in a tick; of more, each in its turn."""
