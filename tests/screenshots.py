@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,16 +29,15 @@ NOON = 1_750_000_000.0
 """Pictures of the demo are always of the same moment."""
 
 
-class Recorded:
-    """A source of given frames."""
+class Silent:
+    """A source that says nothing: the app is given its frames by hand."""
 
-    def __init__(self, frames: Sequence[Frame]) -> None:
-        self._frames = frames
+    def __init__(self) -> None:
         self.requests: list[Request] = []
 
     def frames(self) -> Iterator[Frame]:
-        """All of them, at once."""
-        yield from self._frames
+        """None."""
+        yield from ()
 
     def request(self, request: Request) -> None:
         """Keep it."""
@@ -64,6 +65,7 @@ def live_frames(scenario: str, count: int = 4) -> list[Frame]:
 
 
 async def picture(
+    folder: Path,
     name: str,
     frames: Sequence[Frame],
     size: tuple[int, int],
@@ -72,7 +74,7 @@ async def picture(
     answer: Frame | None = None,
 ) -> None:
     """One SVG of the last frame, after some keys, and after the answer to what they ask for."""
-    app = GputopApp(Recorded(frames), Session(theme=theme))
+    app = GputopApp(Silent(), Session(theme=theme))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for frame in frames:
@@ -83,13 +85,13 @@ async def picture(
             app.on_frame_arrived(FrameArrived(0, answer))
             await pilot.pause()
         svg = app.export_screenshot(title="gputop")
-    (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
+    (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
-async def signal_dialog(frames: Sequence[Frame]) -> None:
+async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
     """The dialog for a process of one's own and another's; the demo itself signals nobody."""
     real = [msgspec.structs.replace(frame, demo=False) for frame in frames]
-    source = Recorded(real)
+    source = Silent()
     app = GputopApp(source, Session(theme="dark", me="carol"))
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
@@ -110,29 +112,40 @@ async def signal_dialog(frames: Sequence[Frame]) -> None:
         await pilot.press("tab", *"kill")
         await pilot.pause()
         svg = app.export_screenshot(title="gputop")
-    (FOLDER / "signal.svg").write_text(svg, encoding="utf-8")
+    (folder / "signal.svg").write_text(svg, encoding="utf-8")
+
+
+async def demo_pictures(folder: Path) -> None:
+    """Those that are the same wherever and whenever they are made."""
+    os.environ.update(COLORTERM="truecolor", TZ="UTC")
+    time.tzset()
+    demo, long = demo_frames(), demo_frames(300)
+    value = [*"1", "comma", *"2", "comma", *"6"]
+    trained = next(one for one in demo[-1].processes if one.pid == 21195)
+    assert trained.start_time is not None
+    told = replace(demo[-1], detail=demo_detail(Detail(trained.pid, trained.start_time)))
+    whole = ["M", "m", *value, *["tab"] * 7, *"cuda", "colon", "3"]
+    draw = partial(picture, folder)
+    await draw("main", demo, (120, 40), "dark", ["down", "down", "down"])
+    await draw("light", demo, (120, 40), "light", ["m", *value, "enter"])
+    await draw("ssh-80x24", demo, (80, 24), "ansi-dark")
+    await draw("process", demo, (100, 46), "dark", ["j", "j", "j", "j", "enter"], told)
+    await draw("gpu", long, (160, 50), "dark", ["shift+tab", "down", "enter"])
+    await draw("graphs", long, (160, 44), "dark", ["G", "plus"])
+    await draw("mapping", demo, (160, 44), "dark", whole)
+    await draw("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])
+    await signal_dialog(folder, demo)
 
 
 async def main() -> None:
     """All pictures."""
     FOLDER.mkdir(exist_ok=True)
-    os.environ["COLORTERM"] = "truecolor"
-    demo = demo_frames()
-    value = [*"1", "comma", *"2", "comma", *"6"]
-    await picture("main", demo, (120, 40), "dark", ["down", "down", "down"])
-    await picture("light", demo, (120, 40), "light", ["m", *value, "enter"])
-    await picture("ssh-80x24", demo, (80, 24), "ansi-dark")
-    trained = next(one for one in demo[-1].processes if one.pid == 21195)
-    assert trained.start_time is not None
-    told = replace(demo[-1], detail=demo_detail(Detail(trained.pid, trained.start_time)))
-    await picture("process", demo, (100, 46), "dark", ["j", "j", "j", "j", "enter"], told)
-    await picture("gpu", demo_frames(300), (160, 50), "dark", ["shift+tab", "down", "enter"])
-    await signal_dialog(demo)
-    whole = ["M", "m", *value, *["tab"] * 7, *"cuda", "colon", "3"]
-    await picture("mapping", demo, (160, 44), "dark", whole)
-    await picture("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])
-    await picture("h200x8-20-processes", live_frames("h200x8"), (200, 50), "dark")
-    await picture("h200x8-200-processes", live_frames("h200x8-200"), (80, 24), "dark")
+    await demo_pictures(FOLDER)
+    draw = partial(picture, FOLDER)
+    await draw("health", live_frames("sick", 10), (120, 40), "dark", ["H"])
+    await draw("mig", live_frames("h100-mig", 10), (180, 30), "dark")
+    await draw("h200x8-20-processes", live_frames("h200x8"), (200, 50), "dark")
+    await draw("h200x8-200-processes", live_frames("h200x8-200"), (80, 24), "dark")
 
 
 if __name__ == "__main__":

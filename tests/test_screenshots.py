@@ -1,0 +1,29 @@
+"""The pictures in screenshots/ are of today: `python -m tests.screenshots` makes them again."""
+
+from __future__ import annotations
+
+import html
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent.parent / "screenshots"
+MAKE = "import asyncio, sys, pathlib; from tests.screenshots import demo_pictures; "
+MAKE += "asyncio.run(demo_pictures(pathlib.Path(sys.argv[1])))"
+
+
+def words(picture: Path) -> str:
+    """What a picture says; how SVGs are written changes with Textual."""
+    svg = picture.read_text(encoding="utf-8")
+    return html.unescape("\n".join(re.findall(r"<text [^>]*>([^<]*)</text>", svg)))
+
+
+def test_pictures_of_the_demo_are_of_today(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", MAKE, str(tmp_path)], check=True, cwd=FOLDER.parent)
+    stale = [
+        fresh.name
+        for fresh in sorted(tmp_path.glob("*.svg"))
+        if not (FOLDER / fresh.name).exists() or words(FOLDER / fresh.name) != words(fresh)
+    ]
+    assert not stale, "run python -m tests.screenshots"
