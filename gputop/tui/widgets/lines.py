@@ -62,13 +62,13 @@ class Lines(Widget):
             style = self._role_styles[role] = self.get_component_rich_style(f"lines--{role}")
         return style
 
-    def sync(self) -> None:
-        """Repaint the lines whose content changed."""
+    def sync(self, lines: Iterable[int] | None = None) -> None:
+        """Repaint the lines whose content changed, of all or of these."""
         if not self.is_attached or not self.size.width:
             return
         width = self.size.width
         changed = []
-        for y in range(self.size.height):
+        for y in range(self.size.height) if lines is None else lines:
             segments = self._segments(y)
             if self._painted.get(y) != segments:
                 self._painted[y] = segments

@@ -178,6 +178,7 @@ class ProcessTable(Table[Entry]):
             self._tags = {key: None for key in self._tags if key not in keys}
         else:
             self._tags.update(dict.fromkeys(keys))
+        self.sync()
         self.action_move(1)
 
     def untag(self) -> bool:

@@ -131,9 +131,12 @@ class Table(Lines, Generic[R], can_focus=True):
         return self._top if self._cursor is None else self._place
 
     def _choose(self, place: int) -> None:
-        """What a key does."""
+        """What a key does. Where nothing scrolls, two lines are another."""
+        top, before = self._top, self._place
         self._select(place)
-        self.sync()
+        lines = {self.head_lines - top + place for place in (before, self._place)}
+        whole = self._top != top or not lines <= set(range(self.size.height))
+        self.sync(None if whole else lines)
         self.post_message(self.Moved())
 
     def _select(self, place: int) -> None:
