@@ -124,6 +124,13 @@ def test_mig_is_not_offered(machine: MachineFactory) -> None:
     assert done.stderr.count("it is in MIG mode") == 2
 
 
+def test_one_that_needs_a_person_is_not_offered(h200x8: Machine) -> None:
+    h200x8.change(gpu=2, remapped={"rows": {"correctable": 0, "uncorrectable": 1}, "pending": 1})
+    done = free(h200x8, "-n", "2")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "GPU 2 H200: it needs a person (gputop doctor): rows of memory wait" in done.stderr
+
+
 def test_it_waits_for_a_process_to_end(h200x8: Machine) -> None:
     waiting = h200x8.popen(command("-n", "3", "--wait"), stderr=subprocess.PIPE)
     assert waiting.stderr is not None

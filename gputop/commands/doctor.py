@@ -27,8 +27,8 @@ from gputop.sources.local import LocalSource
 
 _PATIENCE = 5.0
 """Seconds that a driver may take to wake up."""
-_LOOKS, _INTERVAL = 3, 0.5
-"""Rates are there from the second look on."""
+_LOOKS, _INTERVAL = 6, 0.5
+"""Rates are read every two seconds at the slowest, and there from the second time on."""
 _WIDEST = 100
 _EPILOG = """\
 examples:

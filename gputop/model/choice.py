@@ -27,6 +27,7 @@ from gputop.errors import UsageError
 from gputop.model.enumeration import PCI_BUS_ID, normalize_bus_id, shown
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
+from gputop.model.health import findings
 from gputop.model.inventory import frame_inventory
 from gputop.model.links import Links, connection
 from gputop.model.mapping import Mapping
@@ -207,6 +208,7 @@ def _not_now(frame: Frame, gpu: Gpu, peak: float | None, wanted: Wanted) -> str 
     unlisted = gpu.processes_known is False and not wanted.shared
     doubtful = gpu.stale_for is not None or gpu.uuid is None
     seized = least is None and not is_free(frame, gpu)
+    sick = next((one.text for one in findings(frame, gpu) if one.level == "alarm"), None)
     return _first(
         (gpu.error, f"the driver says: {printable(gpu.error or '', 200)}"),
         (doubtful, "it does not answer"),
@@ -221,6 +223,7 @@ def _not_now(frame: Frame, gpu: Gpu, peak: float | None, wanted: Wanted) -> str 
         ((free or 0) < (least or 0), f"{size(free)} free"),
         (limit < 1 and peak is None, "its utilization is not known"),
         (limit < min(1, peak or 0), f"{percent(peak)} % busy, more than {limit * 100:g} %"),
+        (sick, f"it needs a person (gputop doctor): {sick}"),
     )
 
 
