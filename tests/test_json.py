@@ -162,7 +162,7 @@ def expected_gpu(index: int, gpu: Json, era: int) -> Json:
     for field, path, (low, high), unit in TABLE:
         told = at(gpu, path)
         fields[field] = float(told * unit) if told is not None and low <= told <= high else None
-    for field in ("persistence_mode", "display_active"):
+    for field in ("persistence_mode", "display_active", "accounting_mode"):
         fields[field] = None if gpu.get(field) is None else gpu[field] == 1
     modes = ["default", "exclusive_thread", "prohibited", "exclusive_process"]
     fields["compute_mode"] = None if gpu.get("compute_mode") is None else modes[gpu["compute_mode"]]
@@ -368,7 +368,8 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "stack",
     }
     assert (frame["probed"], frame["verdicts"]) == ([], [])
-    more = "minor sm_clock_max persistence_mode display_active compute_mode ecc_uncorrected"
+    more = "minor sm_clock_max accounting_mode persistence_mode display_active compute_mode"
+    more += " ecc_uncorrected"
     assert set(frame["gpus"][0]) == {
         *GPU_FIELDS,
         *SECTIONS,

@@ -24,6 +24,8 @@ ECC: list[tuple[str, str, int, int]] = [
     ("enabled", "ecc.mode", 390, 1),
     ("pending", "ecc.pending", 390, 1),
     ("corrected", "ecc.corrected", 390, 2**63 - 1),
+    ("corrected_dram", "ecc.corrected", 390, 2**63 - 1),
+    ("uncorrected_dram", "ecc.uncorrected", 390, 2**63 - 1),
     ("aggregate_corrected", "ecc.aggregate_corrected", 390, 2**63 - 1),
     ("aggregate_uncorrected", "ecc.aggregate_uncorrected", 390, 2**63 - 1),
     ("sram_threshold_exceeded", "ecc.sram_threshold", 580, 1),
@@ -50,6 +52,8 @@ def expected_ecc(gpu: Json, era: int) -> Json | None:
         told = at(gpu, path) if era >= since else None
         value = told if told is not None and told <= most else None
         fields[field] = bool(value) if field in FLAGS and value is not None else value
+    for kind in ("corrected", "uncorrected"):  # the simulated errors are all in device memory
+        fields[f"{kind}_sram"] = None if at(gpu, f"ecc.{kind}") is None else 0
     return unless_empty(fields)
 
 
@@ -166,6 +170,9 @@ OPTIONAL: dict[str, dict[str, set[str]]] = {
     "nvmlDeviceGetEccMode": {"ecc": {"enabled", "pending"}},
     "nvmlDeviceGetTotalEccErrors": {
         "ecc": {"corrected", "aggregate_corrected", "aggregate_uncorrected"}
+    },
+    "nvmlDeviceGetMemoryErrorCounter": {
+        "ecc": {"corrected_dram", "corrected_sram", "uncorrected_dram", "uncorrected_sram"}
     },
     "nvmlDeviceGetSramEccErrorStatus": {"ecc": {"sram_threshold_exceeded"}},
     "nvmlDeviceGetRetiredPages": {"ecc": {"retired_single", "retired_double"}},

@@ -111,6 +111,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """0 (maximum performance) to 15."""
 
     persistence_mode: bool | None = None
+    accounting_mode: bool | None = None
+    """The driver keeps figures of processes that have ended."""
     display_active: bool | None = None
     compute_mode: str | None = None
     """`default`, `exclusive_thread`, `prohibited` or `exclusive_process`."""

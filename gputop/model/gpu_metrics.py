@@ -164,6 +164,10 @@ SECTIONS: dict[str, tuple[Metric[Gpu], ...]] = {
             "ecc_uncorrected", "ECC", "", str, "uncorrected memory errors since the driver loaded"
         ),
         _gpu("ecc.corrected", "ECC-COR", "", str, "corrected ones since the driver loaded"),
+        _gpu("ecc.uncorrected_dram", "ECC-DRAM", "", str, "uncorrected ones in the device memory"),
+        _gpu("ecc.uncorrected_sram", "ECC-SRAM", "", str, "uncorrected ones in the chip itself"),
+        _gpu("ecc.corrected_dram", "COR-DRAM", "", str, "corrected ones in the device memory"),
+        _gpu("ecc.corrected_sram", "COR-SRAM", "", str, "corrected ones in the chip itself"),
         _gpu("ecc.aggregate_uncorrected", "ECC-LIFE", "", str, "uncorrected in the card's life"),
         _gpu("ecc.aggregate_corrected", "COR-LIFE", "", str, "corrected in the card's life"),
         _gpu("ecc.sram_threshold_exceeded", "SRAM", "", _yes, "too many uncorrected SRAM errors"),
@@ -182,6 +186,7 @@ SECTIONS: dict[str, tuple[Metric[Gpu], ...]] = {
     ),
     "State": (
         _gpu("persistence_mode", "PERS", "", _yes, "the driver stays loaded without clients"),
+        _gpu("accounting_mode", "ACCT", "", _yes, "figures of ended processes are kept"),
         _gpu("display_active", "DISP", "", _yes, "a display is driven"),
         _gpu("compute_mode", "COMPUTE", "", str, "who may open a context"),
         _gpu("mig_mode", "MIG", "", _yes, "the card is partitioned"),

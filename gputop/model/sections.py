@@ -127,6 +127,11 @@ class Ecc(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it will be on after the next reboot."""
     corrected: int | None = None
     """Since the driver loaded."""
+    corrected_dram: int | None = None
+    """Of `corrected`, those in the device memory; likewise the three below."""
+    corrected_sram: int | None = None
+    uncorrected_dram: int | None = None
+    uncorrected_sram: int | None = None
     aggregate_corrected: int | None = None
     """In the card's life."""
     aggregate_uncorrected: int | None = None

@@ -144,6 +144,7 @@ def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...])
         memory_clock=3_201_000_000,
         pstate=0,
         persistence_mode=True,
+        accounting_mode=False,
         display_active=False,
         compute_mode="default",
         ecc_uncorrected=0,

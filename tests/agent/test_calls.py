@@ -25,6 +25,7 @@ RICH: Json = {
         "fan": 30,
         "pstate": 2,
         "persistence_mode": 1,
+        "accounting_mode": 0,
         "display_active": 0,
         "compute_mode": 0,
         "ecc": {"uncorrected": 3},
@@ -51,6 +52,7 @@ STATIC = {
 SELDOM = {
     "nvmlDeviceGetEnforcedPowerLimit",
     "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetAccountingMode",
     "nvmlDeviceGetDisplayActive",
     "nvmlDeviceGetComputeMode",
     "nvmlDeviceGetMigMode",
@@ -85,6 +87,7 @@ OPTIONAL: dict[str, set[str]] = {
     "nvmlDeviceGetPerformanceState": {"pstate"},
     "nvmlDeviceGetFanSpeed": {"fan"},
     "nvmlDeviceGetPersistenceMode": {"persistence_mode"},
+    "nvmlDeviceGetAccountingMode": {"accounting_mode"},
     "nvmlDeviceGetDisplayActive": {"display_active"},
     "nvmlDeviceGetComputeMode": {"compute_mode"},
     "nvmlDeviceGetTotalEccErrors": {"ecc_uncorrected"},

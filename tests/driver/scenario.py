@@ -26,7 +26,8 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     temperature (C), threshold: shutdown, slowdown, memory_max, gpu_max; margin: left (T.Limit)
     power           usage, limit, enforced, default, min, max (mW); energy (mJ)
     clocks, max_clocks               graphics, sm, memory, video (MHz)
-    pstate, fan (%), fans, persistence_mode, compute_mode, display_active, display_mode, brand,
+    pstate, fan (%), fans, persistence_mode, accounting_mode, compute_mode, display_active,
+    display_mode, brand,
     architecture, clock_reasons, virtualization: NVML's numbers
     cores, compute_capability        16896, [9, 0]
     sm                               only where nvmlDeviceGetAttributes_v2 is supported

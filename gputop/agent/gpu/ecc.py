@@ -12,6 +12,7 @@ from gputop.model.sections import Ecc
 
 _CORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
 _UNCORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+_LOCATIONS = {"dram": pynvml.NVML_MEMORY_LOCATION_DRAM, "sram": pynvml.NVML_MEMORY_LOCATION_SRAM}
 _sram = plain_call("nvmlDeviceGetSramEccErrorStatus", version=1, words=25)
 _EXCEEDED = 23
 """The word of nvmlEccSramErrorStatus_v1_t that is bThresholdExceeded, padding counted."""
@@ -43,7 +44,16 @@ def _counted(ask: Ask) -> dict[str, Any]:
         "aggregate_corrected": (_CORRECTED, pynvml.NVML_AGGREGATE_ECC),
         "aggregate_uncorrected": (_UNCORRECTED, pynvml.NVML_AGGREGATE_ECC),
     }
+    places = {
+        f"{kind}_{name}": (type_, pynvml.NVML_VOLATILE_ECC, location)
+        for kind, type_ in (("corrected", _CORRECTED), ("uncorrected", _UNCORRECTED))
+        for name, location in _LOCATIONS.items()
+    }
     return {
+        **{
+            name: sanity.counter(ask(pynvml.nvmlDeviceGetMemoryErrorCounter, *which))
+            for name, which in places.items()
+        },
         "enabled": sanity.flag(now),
         "pending": sanity.flag(next_),
         **{

@@ -193,6 +193,7 @@ class Device:
         return {
             "power_limit": self._power_limit(),
             "persistence_mode": _flag(self._ask(pynvml.nvmlDeviceGetPersistenceMode)),
+            "accounting_mode": _flag(self._ask(pynvml.nvmlDeviceGetAccountingMode)),
             "display_active": _flag(self._ask(pynvml.nvmlDeviceGetDisplayActive)),
             "compute_mode": _COMPUTE_MODES.get(mode),
             "mig_mode": self._mig_mode(),
