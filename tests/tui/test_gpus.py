@@ -6,6 +6,7 @@ import pytest
 
 from gputop.model.frame import Frame, Host
 from gputop.model.sections import Activity, Identity
+from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import UNICODE
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown, silent_gpu
 
@@ -101,6 +102,18 @@ async def test_old_values_are_quiet_and_the_age_grows() -> None:
         assert "stale 3s" in screen.gpu_line(0)
         await screen.show(frame_of(gpu_of(0)))
         assert "stale" not in screen.text
+
+
+@pytest.mark.parametrize(("thresholds", "marked"), [(Thresholds(), []),
+    (Thresholds(hot=60.0), ["61"]), (Thresholds(full=0.5), ["98.1"])])  # fmt: skip
+async def test_values_stand_out_from_where_the_settings_say(
+    thresholds: Thresholds, marked: list[str]
+) -> None:
+    async with shown(frame_of(BUSY), settings=Session(thresholds=thresholds)) as screen:
+        row = screen.segments[screen.gpus.region.y + 1]
+        texts = [one for one in row if one.text.strip() in ("61", "98.1")]
+        assert len(texts) == 2
+        assert [one.text.strip() for one in texts if one.style and one.style.bold] == marked
 
 
 async def test_a_fan_column_only_where_a_fan_is() -> None:
