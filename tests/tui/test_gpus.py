@@ -90,6 +90,19 @@ async def test_unified_memory_says_so() -> None:
         assert line.rstrip().endswith("no process")
 
 
+async def test_a_gpu_that_sleeps_says_so_quietly() -> None:
+    nothing = dict.fromkeys(("memory_used", "utilization", "temperature", "power"))
+    async with shown(frame_of(gpu_of(0, asleep=True, **nothing), gpu_of(1))) as screen:
+        assert screen.gpu_line(0).endswith(" asleep")
+        assert "1 free" in screen.text
+        [word] = [one for one in screen.segments[screen.gpus.region.y + 1] if "asleep" in one.text]
+        assert word.style is not None
+        assert word.style.dim
+        await screen.press("shift+tab", "down", "enter")
+        assert "asleep: the kernel has switched it off" in screen.text
+        assert "not supported" not in screen.text
+
+
 async def test_old_values_are_quiet_and_the_age_grows() -> None:
     frames = [frame_of(gpu_of(0, stale_for=age, temperature=77.0)) for age in (2.0, 3.0)]
     async with shown(frames[0]) as screen:

@@ -216,6 +216,8 @@ class GpuColumns:
         frame = self._frame
         if frame is None:
             return []
+        if gpu.asleep:
+            return [("asleep", "quiet")]
         if pieces := gpucells.names(frame, gpu, self._glyphs):
             return pieces
         if gpu.processes_known is False:
