@@ -24,6 +24,8 @@ from gputop.model.redaction import LEFT_OUT
 from gputop.model.text import printable
 from gputop.settings import read, user_named
 
+_LOOKS = 3
+"""The last ones: what comes late is in them, and rates are."""
 _HOMES = re.compile(r"/home/[^/\s]+")
 
 
@@ -67,7 +69,7 @@ def surroundings(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     terminal = " ".join(f"{name}={os.environ.get(name, '')}" for name in ("TERM", "LANG", "LC_ALL"))
     return {
-        "frames.jsonl": "".join(f"{frame_json(one)}\n" for one in frames),
+        "frames.jsonl": "".join(f"{frame_json(one)}\n" for one in frames[-_LOOKS:]),
         "versions.txt": "\n".join((versions(), driver, system, terminal, "")),
         "config.toml": _settings(whole),
     }
