@@ -9,12 +9,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 
-from gputop import __version__
 from gputop.commands import HELP
 from gputop.errors import UsageError
 from gputop.settings import MAX_INTERVAL, MIN_INTERVAL, THEMES, Settings
-
-_LIBRARIES = ("textual", "nvidia-ml-py", "psutil", "msgspec")
 
 _EXAMPLES = """\
 examples:
@@ -115,12 +112,9 @@ class _Version(argparse.Action):
         super().__init__(nargs=0, default=argparse.SUPPRESS, **named)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        import platform
-        from importlib import metadata
+        from gputop.commands.versions import versions
 
-        libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
-        words = ", ".join([f"Python {platform.python_version()}", *libraries])
-        parser._print_message(f"gputop {__version__} ({words})\n", sys.stdout)
+        parser._print_message(f"{versions()}\n", sys.stdout)
         parser.exit()
 
 

@@ -155,6 +155,7 @@ def expected_gpu(index: int, gpu: Json, era: int) -> Json:
         "name": gpu["name"],
         "pci_bus_id": gpu["pci"]["bus_id"],
         "processes_known": gpu.get("compute") is not None,
+        "asleep": False,
         "stale_for": None,
         "error": None,
         "idle_for": None,
@@ -382,6 +383,7 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "memory_unexplained",
         "idle_for",
         "openers",
+        "asleep",
         "error",
     }
     more = "gpu_instance compute_instance state parent surroundings place threads io_read io_write"

@@ -69,6 +69,15 @@ def nvidia_cards(sys: Path = Path("/sys")) -> tuple[PciCard, ...]:
     return tuple(cards)
 
 
+def card_file(bus_id: str | None, name: str, sys: Path = Path("/sys")) -> str | None:
+    """A file of the PCI bus about the card at a bus id as NVML writes it; None where there is
+    none."""
+    if bus_id is None:
+        return None
+    domain, _, rest = bus_id.lower().partition(":")
+    return read_file(sys / f"bus/pci/devices/{domain[-4:]}:{rest}" / name)
+
+
 def kernel_module_version(root: Path = Path("/")) -> str | None:
     """Of the loaded NVIDIA kernel module; None where none is loaded."""
     places = "proc/driver/nvidia/version", "sys/module/nvidia/version"

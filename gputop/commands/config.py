@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     if options.path:
         return _say(f"{path}\n")
     if options.default:
-        return _say(_document(Settings(), {}, f"{path}: the defaults"))
+        return _say(document(Settings(), {}, f"{path}: the defaults"))
     in_file = from_file(path, COLUMNS)
     settings = from_environment(in_file, os.environ)
     if options.check:
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         return _say(f"{path}: {'all is well' if path.exists() else 'no such file; the defaults'}\n")
     origins = {**_set_in(path), **_set_by(os.environ)}
     state = "" if path.exists() else " (there is no such file)"
-    return _say(_document(settings, origins, f"{path}{state}"))
+    return _say(document(settings, origins, f"{path}{state}"))
 
 
 def _check_keys(path: Path, settings: Settings) -> None:
@@ -97,7 +97,8 @@ def _set_by(environ: os._Environ[str]) -> dict[str, str]:
     return {name: variable for name, variable in VARIABLES.items() if environ.get(variable)}
 
 
-def _document(settings: Settings, origins: dict[str, str], title: str) -> str:
+def document(settings: Settings, origins: dict[str, str], title: str) -> str:
+    """Settings as a file that says what each is, and where it comes from if `origins` know."""
     document = tomlkit.document()
     document.add(tomlkit.comment(title))
     for name in Settings.__struct_fields__:

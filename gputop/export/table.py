@@ -89,6 +89,8 @@ def _gpu_table(frame: Frame, idle_after: float) -> str:
 def _state(frame: Frame, gpu: Gpu, idle_after: float) -> str:
     if gpu.stale_for is not None:
         return f"no answer for {GPU['stale_for'].text(gpu)}"
+    if gpu.asleep:
+        return "asleep"
     idle = gpu.idle_for is not None and gpu.idle_for >= idle_after and not is_free(frame, gpu)
     return gpu.error or (f"idle {GPU['idle_for'].text(gpu)}" if idle else "ok")
 

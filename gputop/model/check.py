@@ -55,6 +55,8 @@ def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Check]:
     if gpu.stale_for is not None:
         yield Check("problem", subject, f"has not answered for {duration(gpu.stale_for)}",
                     "look at dmesg for its XID; a reboot may be needed")  # fmt: skip
+    if gpu.asleep:
+        yield Check("ok", subject, "asleep, and not asked, which would wake it")
     for one in findings(frame, gpu):
         yield Check("problem" if one.level == "alarm" else "notice", subject, one.text, one.advice)
     for sentence in limits(frame, gpu):
@@ -69,7 +71,12 @@ def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:
     gaps: dict[str, list[Gpu]] = {}
     for gpu in frames[-1].gpus:
         looks = [one for frame in frames for one in frame.gpus if one.key == gpu.key]
-        if gpu.error is None and gpu.stale_for is None and (text := _gaps(looks)):
+        if (
+            gpu.error is None
+            and gpu.stale_for is None
+            and not gpu.asleep
+            and (text := _gaps(looks))
+        ):
             gaps.setdefault(text, []).append(gpu)
     for text, gpus in gaps.items():
         names = ", ".join(dict.fromkeys(short_name(gpu.name) for gpu in gpus))

@@ -212,6 +212,7 @@ def _not_now(frame: Frame, gpu: Gpu, peak: float | None, wanted: Wanted) -> str 
     return _first(
         (gpu.error, f"the driver says: {printable(gpu.error or '', 200)}"),
         (doubtful, "it does not answer"),
+        (gpu.asleep, "it is asleep, and is not asked who is on it, which would wake it"),
         (
             unlisted,
             "the driver does not say who is on it",

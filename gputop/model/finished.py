@@ -73,6 +73,7 @@ class Finished:
             gpu.uuid: gpu.error is not None
             or gpu.stale_for is not None
             or gpu.processes_known is False
+            or gpu.asleep
             for gpu in frame.gpus
         }
         for key in gone:

@@ -150,6 +150,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     health: Health | None = None
     activity: Activity | None = None
 
+    asleep: bool = False
+    """The kernel has switched it off until somebody uses it, as on laptops. It is not asked, which
+    would wake it: identity is all there is. Processes may hold some of it all the same, so it does
+    not count as free."""
     stale_for: float | None = None
     """Age of the values when the GPU did not answer in this cycle; None while it answers."""
     error: str | None = None

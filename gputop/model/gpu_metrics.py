@@ -192,6 +192,7 @@ SECTIONS: dict[str, tuple[Metric[Gpu], ...]] = {
         _gpu("mig_mode", "MIG", "", _yes, "the card is partitioned"),
         _gpu("mig", "MIG-DEVICES", "", _profiles, "its MIG devices"),
         _gpu("processes_known", "LISTED", "", _yes, "the driver lists the compute processes"),
+        _gpu("asleep", "ASLEEP", "", _yes, "switched off until it is used, and so not asked"),
         _gpu("stale_for", "AGE", "s", duration, "age of the values while the GPU does not answer"),
         _gpu("error", "ERROR", "", str, "what the driver says instead of values"),
     ),

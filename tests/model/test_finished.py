@@ -70,7 +70,7 @@ def test_the_same_frame_again_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "silence", [{"stale_for": 3.0}, {"error": "lost"}, {"processes_known": False}]
+    "silence", [{"stale_for": 3.0}, {"error": "lost"}, {"processes_known": False}, {"asleep": True}]
 )
 def test_a_gpu_that_does_not_answer_ends_nothing(silence: dict[str, Any]) -> None:
     silent = (gpu(0, **silence), gpu(1))

@@ -74,7 +74,7 @@ async def test_every_metric_of_a_full_gpu(size: tuple[int, int]) -> None:
         page = await page_of(screen)
     for name, metrics in SECTIONS.items():
         lines = "\n".join(section(page, name))
-        above = {"stale_for", "error", "activity.verdict"}
+        above = {"asleep", "stale_for", "error", "activity.verdict"}
         for metric in metrics:
             assert (f"  {metric.label} " in lines) == (metric.id not in above), metric.id
             if metric.id not in above:

@@ -6,6 +6,7 @@ import pytest
 
 from gputop.model.frame import Frame, Host
 from gputop.model.sections import Activity, Identity
+from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import UNICODE
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown, silent_gpu
 
@@ -89,6 +90,19 @@ async def test_unified_memory_says_so() -> None:
         assert line.rstrip().endswith("no process")
 
 
+async def test_a_gpu_that_sleeps_says_so_quietly() -> None:
+    nothing = dict.fromkeys(("memory_used", "utilization", "temperature", "power"))
+    async with shown(frame_of(gpu_of(0, asleep=True, **nothing), gpu_of(1))) as screen:
+        assert screen.gpu_line(0).endswith(" asleep")
+        assert "1 free" in screen.text
+        [word] = [one for one in screen.segments[screen.gpus.region.y + 1] if "asleep" in one.text]
+        assert word.style is not None
+        assert word.style.dim
+        await screen.press("shift+tab", "down", "enter")
+        assert "asleep: the kernel has switched it off" in screen.text
+        assert "not supported" not in screen.text
+
+
 async def test_old_values_are_quiet_and_the_age_grows() -> None:
     frames = [frame_of(gpu_of(0, stale_for=age, temperature=77.0)) for age in (2.0, 3.0)]
     async with shown(frames[0]) as screen:
@@ -101,6 +115,18 @@ async def test_old_values_are_quiet_and_the_age_grows() -> None:
         assert "stale 3s" in screen.gpu_line(0)
         await screen.show(frame_of(gpu_of(0)))
         assert "stale" not in screen.text
+
+
+@pytest.mark.parametrize(("thresholds", "marked"), [(Thresholds(), []),
+    (Thresholds(hot=60.0), ["61"]), (Thresholds(full=0.5), ["98.1"])])  # fmt: skip
+async def test_values_stand_out_from_where_the_settings_say(
+    thresholds: Thresholds, marked: list[str]
+) -> None:
+    async with shown(frame_of(BUSY), settings=Session(thresholds=thresholds)) as screen:
+        row = screen.segments[screen.gpus.region.y + 1]
+        texts = [one for one in row if one.text.strip() in ("61", "98.1")]
+        assert len(texts) == 2
+        assert [one.text.strip() for one in texts if one.style and one.style.bold] == marked
 
 
 async def test_a_fan_column_only_where_a_fan_is() -> None:

@@ -23,7 +23,7 @@ from gputop.agent.gpu.parts import Parts, cores
 from gputop.agent.gpu.pcie import Pcie
 from gputop.agent.gpu.section import Section, Sections
 from gputop.agent.gpu.throttle import Throttle
-from gputop.agent.host import is_wsl
+from gputop.agent.host import card_file, is_wsl
 from gputop.model.text import printable
 
 T = TypeVar("T")
@@ -46,6 +46,10 @@ _GPU_GONE = DRIVER_GONE | {
     pynvml.NVML_ERROR_GPU_NOT_FOUND,
 }
 """Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
+
+_ASLEEP = {"suspended", "suspending"}
+"""The kernel's words for a device that it has switched off until it is used
+(Documentation/ABI/testing/sysfs-devices-power)."""
 
 _SECTIONS: tuple[Callable[[], Section], ...] = (
     *board.SECTIONS, Throttle, Pcie, EccSection, HealthSection, NvlinkSection
@@ -147,6 +151,8 @@ class Device:
             self._fixed = self._read_fixed()
             self._slow_due = 0.0
             self._sections.forget()
+        if card_file(self._fixed["pci_bus_id"], "power/runtime_status") in _ASLEEP:
+            return self._asleep()
         self._cycle += 1
         if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due or self._parts.gone:
             self._take_slow()
@@ -165,6 +171,13 @@ class Device:
             running=running,
             utilization=self._ask(self._lists.utilization),
         )
+
+    def _asleep(self) -> Reading:
+        """Who it is: any call would wake it. What it did before says nothing of now."""
+        self._gpm.forget()
+        identity = self._sections.values.get("identity")
+        values = {"index": self.index, **self._fixed, "identity": identity, "asleep": True}
+        return Reading(values=values)
 
     def _take_slow(self) -> None:
         """A card whose MIG mode was switched supports other calls than before."""

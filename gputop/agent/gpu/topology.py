@@ -11,6 +11,7 @@ from typing import Any
 import pynvml
 
 from gputop.agent.gpu.links import ask
+from gputop.agent.host import card_file
 from gputop.model.topology import Topology, cpu_list
 
 _READ, _WRITE = 0, 1  # NVML_P2P_CAPS_INDEX_*; pynvml's own READ is a tuple by a slip
@@ -53,7 +54,7 @@ def _node(handle: Any, sys: Path, place: str | None) -> int | None:
     nodes = _bits(ask(pynvml.nvmlDeviceGetMemoryAffinity, handle, _WORDS, scope) or ())
     if nodes:
         return nodes[0] if len(nodes) == 1 else None
-    text = _read(sys, place, "numa_node")
+    text = card_file(place, "numa_node", sys) or ""
     return int(text) if text.isdecimal() else None  # -1: the firmware does not say
 
 
@@ -63,7 +64,8 @@ def _own_node(handle: Any) -> int | None:
 
 
 def _local_cpus(sys: Path, place: str | None) -> Collection[int]:
-    return [cpu for part in _read(sys, place, "local_cpulist").split(",") for cpu in _range(part)]
+    text = card_file(place, "local_cpulist", sys) or ""
+    return [cpu for part in text.split(",") for cpu in _range(part)]
 
 
 def _range(part: str) -> Iterable[int]:
@@ -73,14 +75,3 @@ def _range(part: str) -> Iterable[int]:
 
 def _bits(words: Iterable[int]) -> list[int]:
     return [64 * n + bit for n, word in enumerate(words) for bit in range(64) if word >> bit & 1]
-
-
-def _read(sys: Path, place: str | None, name: str) -> str:
-    """A file of the card at a bus id as NVML writes it; empty where there is none."""
-    if place is None:
-        return ""
-    domain, _, rest = place.lower().partition(":")
-    try:
-        return (sys / f"bus/pci/devices/{domain[-4:]}:{rest}" / name).read_text("ascii").strip()
-    except (OSError, ValueError):
-        return ""

@@ -72,7 +72,7 @@ class MainScreen(PanesScreen):
     def compose(self) -> ComposeResult:
         """From top to bottom."""
         yield Heading("read only" if self.settings.readonly else "", id="heading")
-        yield GpuPane(self.settings.processes.idle_after, id="gpus")
+        yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield MappingPane(self.inquiry, id="mapping")
         yield FilterLine(id="filter-line")

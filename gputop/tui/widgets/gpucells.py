@@ -18,7 +18,6 @@ from gputop.tui.themes import user_role
 from gputop.tui.widgets.columns import Column, Fitted
 from gputop.tui.widgets.lines import Piece
 
-_NEARLY_FULL = 0.95
 _TO_MEND = ("waiting for input", "tensor unused")
 _Draw = Callable[["Line", MigDevice, int], Sequence[Piece]]
 
@@ -74,12 +73,12 @@ def used_share(one: Gpu | MigDevice) -> float | None:
     return min(1.0, one.memory_used / one.memory_total)
 
 
-def memory(one: Gpu | MigDevice, glyphs: Glyphs) -> Sequence[Piece]:
-    """What is in use, and of how much."""
+def memory(one: Gpu | MigDevice, glyphs: Glyphs, full: float) -> Sequence[Piece]:
+    """What is in use, and of how much; from a share of `full` on it stands out."""
     if one.memory_used is None or one.memory_total is None:
         return [value(MISSING, glyphs)]
     total = one.memory_total / GIB
-    role = "notice" if one.memory_used / GIB >= total * _NEARLY_FULL else "text"
+    role = "notice" if one.memory_used / GIB >= total * full else "text"
     return [(f"{one.memory_used / GIB:.1f}", role), (f"/{three_digits(total)}G", "quiet")]
 
 
@@ -109,8 +108,8 @@ class PartCells:
     """What the columns of a GPU say of its MIG devices in one frame: power and the like are the
     whole GPU's and stay blank."""
 
-    def __init__(self, frame: Frame, glyphs: Glyphs) -> None:
-        self._frame, self._glyphs = frame, glyphs
+    def __init__(self, frame: Frame, glyphs: Glyphs, full: float) -> None:
+        self._frame, self._glyphs, self._full = frame, glyphs, full
         self._processes = summary.by_instance(frame)
 
     def columns(self, fitted: Fitted[Gpu]) -> Fitted[Line]:
@@ -128,7 +127,7 @@ class PartCells:
             "index": lambda _, one, __: [(f"{one.gi}/{one.ci}", "quiet")],
             "name": self._profile,
             "bar": lambda _, one, width: bar(used_share(one), width, "memory", glyphs),
-            "memory": lambda _, one, __: memory(one, glyphs),
+            "memory": lambda _, one, __: memory(one, glyphs, self._full),
             "share": lambda _, one, __: ratio(used_share(one), glyphs),
             "load": lambda _, one, width: bar(_active(one, "graphics"), width, "load", glyphs),
             "utilization": lambda _, one, __: ratio(_active(one, "graphics"), glyphs),

@@ -42,7 +42,7 @@ _HEIGHT = 4
 """Lines of a graph."""
 _SCALE = 9
 _LONGEST = 300.0
-_TOLD_ABOVE = ("stale_for", "error", "activity.verdict")
+_TOLD_ABOVE = ("asleep", "stale_for", "error", "activity.verdict")
 """Said on top where there is something to say."""
 
 
@@ -92,6 +92,9 @@ def _words(page: Page, gpu: Gpu, gone: bool) -> Iterator[Line]:
     elif gpu.stale_for is not None:
         stale = f"{page.glyphs.stale} no answer for {duration(gpu.stale_for)}; the values are old"
         yield [(f" {stale}", "alarm")]
+    elif gpu.asleep:
+        text = "asleep: the kernel has switched it off until it is used; asking it would wake it"
+        yield from page.wrapped(text, 1)
     if gpu.error is not None:
         yield from page.wrapped(gpu.error, 1, "alarm")
     if gpu.activity is not None and gpu.activity.verdict is not None:
@@ -102,7 +105,8 @@ def _section(page: Page, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator[L
     """A metric a cell, as many cells a line as there is room for; in a line of its own what is
     longer than a cell."""
     if all(one.read(gpu) is None for one in metrics):
-        yield from page.wrapped("not supported by this card or driver", 2, "quiet")
+        why = "not asked" if gpu.asleep else "not supported by this card or driver"
+        yield from page.wrapped(why, 2, "quiet")
         return
     width = page.size.width
     helped = width >= _HELPED

@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from gputop.model import summary
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
-from gputop.model.gpu_metrics import GPU
-from gputop.model.graph import ceiling
-from gputop.model.health import findings
 from gputop.model.history import History
-from gputop.model.limits import is_unified
-from gputop.model.sections import THROTTLE_REASONS
-from gputop.model.text import MISSING, duration, short_name
-from gputop.tui.glyphs import spark
-from gputop.tui.widgets import gpucells
-from gputop.tui.widgets.columns import Column, Fitted, fit, heading, row, sized
-from gputop.tui.widgets.gpucells import Line, PartCells, lines_of
-from gputop.tui.widgets.lines import Piece, width_of
+from gputop.settings import Session
+from gputop.tui.widgets.columns import Fitted, heading, row
+from gputop.tui.widgets.gpucells import Line, lines_of
+from gputop.tui.widgets.gpucolumns import HISTORIES, GpuColumns
+from gputop.tui.widgets.lines import Piece
 from gputop.tui.widgets.table import Table
-
-Draw = Callable[[Gpu, int], Sequence[Piece]]
-
-_HISTORY_LABELS = {
-    "utilization": "UTIL",
-    "memory_used": "MEMORY",
-    "power": "POWER",
-    "temperature": "TEMP",
-    "sm_clock": "CLOCK",
-    "activity.sm": "SM-ACTIVITY",
-    "activity.tensor": "TENSOR",
-    "activity.dram": "DRAM",
-    "pcie.rx": "PCIE-RX",
-    "nvlink.rx": "NVLINK-RX",
-}
-HISTORIES = tuple(_HISTORY_LABELS)
-"""What the short history can show."""
-_HOT = 85.0
-_MAX_NAME = 24
-_MAX_PROFILE = 12
-_WIDE, _WIDEST = 150, 170
-"""Cells from which on there is room for words on what a GPU does, and for the numbers."""
 
 
 class GpuPane(Table[Line]):
@@ -65,13 +35,11 @@ class GpuPane(Table[Line]):
 
         key: str
 
-    def __init__(self, idle_after: float, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._idle_after = idle_after
         self._frame: Frame | None = None
         self._history = History()
-        self.history_id = HISTORIES[0]
-        """The metric that the short history shows."""
+        self._cells = GpuColumns(settings)
         self._columns: Fitted[Gpu] = []
         self._parts: Fitted[Line] = []
 
@@ -94,6 +62,11 @@ class GpuPane(Table[Line]):
         else:
             self.post_message(self.Chosen(self.current.gpu.key))
 
+    @property
+    def history_id(self) -> str:
+        """The metric that the short history shows."""
+        return self._cells.history_id
+
     def next_history(self) -> None:
         """Another metric in the short history: the next of those that some GPU has."""
         gpus = self._frame.gpus if self._frame else ()
@@ -101,7 +74,7 @@ class GpuPane(Table[Line]):
                  if any(self._history.knows(gpu.key, id_) for gpu in gpus)]  # fmt: skip
         if known:
             at = known.index(self.history_id) if self.history_id in known else -1
-            self.history_id = known[(at + 1) % len(known)]
+            self._cells.history_id = known[(at + 1) % len(known)]
         self._fit()
         self.sync()
 
@@ -117,7 +90,7 @@ class GpuPane(Table[Line]):
             said = [f"GPU rows {first}-{last} of {total}" if self._parts
                     else f"GPU {where} of {total}"]  # fmt: skip
         if not self.head_lines and self.history_id != HISTORIES[0]:
-            said.append(f"history: {_HISTORY_LABELS[self.history_id]}")
+            said.append(f"history: {self._cells.history_label}")
         return ", ".join(said)
 
     def head(self, y: int) -> Iterable[Piece]:
@@ -128,19 +101,19 @@ class GpuPane(Table[Line]):
         """One GPU: its values, or what it says instead of them. Or a MIG device."""
         role, gpu = "cursor" if selected else None, row_.gpu
         if row_.device is None and (gpu.error is not None or gpu.name is None):
-            return self._silent(gpu, role)
+            return self._cells.silent(gpu, self._gap, role)
         if gpu.stale_for is not None and role is None:
             return [
                 (text, own if own in ("alarm", "track") else "quiet")
-                for text, own in self._cells(row_, None)
+                for text, own in self._pieces(row_, None)
             ]
-        return self._cells(row_, role)
+        return self._pieces(row_, role)
 
     @property
     def _gap(self) -> int:
         return 2 if self.size.width >= 110 else 1
 
-    def _cells(self, line: Line, role: str | None) -> list[Piece]:
+    def _pieces(self, line: Line, role: str | None) -> list[Piece]:
         gap, ellipsis = self._gap, self.glyphs.ellipsis
         if line.device is None:
             pieces = row(self._columns, line.gpu, gap, ellipsis, role)
@@ -148,167 +121,7 @@ class GpuPane(Table[Line]):
             pieces = row(self._parts, line, gap, ellipsis, role)
         return [(" ", role or "text"), *pieces]
 
-    def _silent(self, gpu: Gpu, role: str | None) -> list[Piece]:
-        """A GPU without values: why, across the line."""
-        name = self.glyphs.text(short_name(gpu.name))
-        reason = gpu.error or "has not answered yet"
-        if gpu.stale_for is not None:
-            reason = f"{self.glyphs.stale} no answer for {duration(gpu.stale_for)}"
-        pieces = [(f" {gpu.index:>3}{' ' * self._gap}{name}  ", role or "text")]
-        pieces += [(text, role or own) for text, own in (*self._mark(gpu, 0), (reason, "alarm"))]
-        return sized(pieces, self.size.width, self.glyphs.ellipsis, left=True)
-
     def _fit(self) -> None:
-        gpus = self._frame.gpus if self._frame else ()
-        self._columns = fit(self._all_columns(gpus), max(1, self.size.width - 1), self._gap)
-        self._parts = []
-        if self._frame and any(gpu.mig for gpu in gpus):
-            self._parts = PartCells(self._frame, self.glyphs).columns(self._columns)
-
-    def _all_columns(self, gpus: Sequence[Gpu]) -> list[Column[Gpu]]:
-        name = max((cell_len(short_name(gpu.name)) for gpu in gpus), default=4)
-        divided = any(gpu.mig for gpu in gpus)
-        name = min(_MAX_NAME, max(_MAX_PROFILE if divided else 4, name))
-        index = 4 if divided else 3
-        columns = [
-            Column("index", "GPU", index, index, 0, self._plain("index")),
-            Column("name", "NAME", min(name, 14), name, 4, self._product, left=True),
-            Column("bar", "MEM", 8, 24, 5, self._memory_bar, left=True),
-            Column("memory", "GiB", 11, 11, 3, self._memory),
-            Column("share", "%", 4, 4, 10, self._memory_share),
-            Column("load", "UTIL", 8, 16, 11, self._load_bar, left=True),
-            Column("utilization", "%", 4, 4, 1, self._load),
-            Column("history", _HISTORY_LABELS[self.history_id], 4, 12, 6, self._spark),
-            *self._activity(gpus),
-            Column("temperature", "TEMP", 4, 4, 2, self._temperature),
-            *self._margin(gpus),
-            Column("power", "POWER", 5, 8, 4, self._power),
-            Column("clock", "CLOCK", 5, 5, 8, self._plain("sm_clock")),
-            *self._throttled(gpus),
-            Column("pstate", "PERF", 4, 4, 7, self._plain("pstate")),
-            Column("who", "WHO", 10, 20, 3, self._who, left=True),
-        ]
-        if any(gpu.fan is not None for gpu in gpus):
-            columns.insert(-1, Column("fan", "FAN%", 4, 4, 7, self._plain("fan")))
-        return columns
-
-    def _plain(self, id_: str) -> Draw:
-        metric = GPU[id_]
-
-        def draw(gpu: Gpu, width: int) -> Sequence[Piece]:
-            return [self._value(metric.text(gpu))]
-
-        return draw
-
-    def _activity(self, gpus: Sequence[Gpu]) -> Iterable[Column[Gpu]]:
-        """What it looks like; what GPM tells of the chip, where it tells."""
-        if self.size.width < _WIDE:
-            return
-        yield Column("doing", "DOING", 18, 18, 12, self._doing, left=True)
-        known = [gpu.activity for gpu in gpus]
-        known += [one.activity for gpu in gpus for one in gpu.mig or ()]
-        some = any(activity is not None and activity.sm is not None for activity in known)
-        if some and self.size.width >= _WIDEST:
-            for id_, label in (("sm", "SM"), ("tensor", "TENS"), ("dram", "DRAM")):
-                yield Column(id_, label, 4, 4, 13, self._active(f"activity.{id_}"))
-
-    def _throttled(self, gpus: Sequence[Gpu]) -> list[Column[Gpu]]:
-        """Letters of what holds clocks back, where something does."""
-        held = any(gpu.throttle and gpu.throttle.reasons for gpu in gpus)
-        return [Column("throttle", "THR", 3, 3, 5, self._letters, left=True)] if held else []
-
-    def _letters(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        reasons = gpu.throttle.reasons if gpu.throttle else ()
-        return [
-            (THROTTLE_REASONS[name][0], "alarm" if name.startswith("hw_") else "notice")
-            for name in reasons
-        ]
-
-    def _margin(self, gpus: Sequence[Gpu]) -> Iterable[Column[Gpu]]:
-        """Degrees left, where there is room and some GPU tells."""
-        known = any(gpu.thermal and gpu.thermal.margin is not None for gpu in gpus)
-        if known and self.size.width >= _WIDE:
-            yield Column("margin", "LEFT", 4, 4, 12, self._plain("thermal.margin"))
-
-    def _active(self, id_: str) -> Draw:
-        return lambda gpu, _: gpucells.ratio(GPU[id_].read(gpu), self.glyphs)
-
-    def _value(self, text: str, role: str = "text") -> Piece:
-        return gpucells.value(text, self.glyphs, role)
-
-    def _product(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return [(self.glyphs.text(short_name(gpu.name)), "text")]
-
-    def _memory_bar(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return gpucells.bar(gpucells.used_share(gpu), width, "memory", self.glyphs)
-
-    def _load_bar(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return gpucells.bar(gpu.utilization, width, "load", self.glyphs)
-
-    def _memory(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        if is_unified(gpu) and gpu.memory_total is None:
-            return [("unified", "quiet")]
-        return gpucells.memory(gpu, self.glyphs)
-
-    def _memory_share(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return gpucells.ratio(gpucells.used_share(gpu), self.glyphs)
-
-    def _load(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return gpucells.ratio(gpu.utilization, self.glyphs)
-
-    def _doing(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return gpucells.doing(gpu, self.glyphs)
-
-    def _spark(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        id_ = self.history_id
-        past = self._history.recent(gpu, id_, width)
-        top = ceiling([gpu], id_, max((value for value in past if value is not None), default=0.0))
-        ratios = [value if value is None else value / (top or 1.0) for value in past]
-        return [(spark(ratios, width, self.glyphs), "memory" if id_ == "memory_used" else "load")]
-
-    def _temperature(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        if gpu.temperature is None:
-            return [self._value(MISSING)]
-        role = "alarm" if gpu.temperature >= _HOT else "text"
-        return [(f"{gpu.temperature:.0f}", role), (f"{self.glyphs.degree}C".strip(), "quiet")]
-
-    def _power(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        if gpu.power is None:
-            return [self._value(MISSING)]
-        if width < 8 or gpu.power_limit is None:
-            return [(f"{gpu.power:.0f}", "text"), ("W", "quiet")]
-        return [(f"{gpu.power:.0f}", "text"), (f"/{gpu.power_limit:.0f}W", "quiet")]
-
-    def _who(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        pieces: list[Piece] = []
-        if gpu.stale_for is not None:
-            pieces.append((f"{self.glyphs.stale} stale {duration(gpu.stale_for)} ", "alarm"))
-        pieces += self._holders(gpu)
-        idle = gpu.idle_for is not None and gpu.idle_for >= self._idle_after
-        if idle and gpu.stale_for is None and self._frame and not summary.is_free(self._frame, gpu):
-            pieces.append((f" idle {duration(gpu.idle_for)}", "notice"))
-        return [*self._mark(gpu, width - width_of(pieces)), *pieces]
-
-    def _mark(self, gpu: Gpu, room: int) -> list[Piece]:
-        """The worst that is found; a notice only where it leaves room for what else is said."""
-        for finding in findings(self._frame, gpu)[:1] if self._frame else ():
-            text = f"{self.glyphs.warning} {finding.code} "
-            if finding.level == "alarm" or len(text) <= room:
-                return [(text, finding.level)]
-        return []
-
-    def _holders(self, gpu: Gpu) -> list[Piece]:
-        frame = self._frame
-        if frame is None:
-            return []
-        if pieces := gpucells.names(frame, gpu, self.glyphs):
-            return pieces
-        if gpu.processes_known is False:
-            return [("processes not listed", "notice")]
-        if summary.is_free(frame, gpu):
-            return [("free", "good")]
-        if gpu.mig_mode and gpu.mig is not None:
-            return [(f"{len(gpu.mig)} MIG", "quiet")]
-        if (gpu.memory_used is None and not is_unified(gpu)) or gpu.stale_for is not None:
-            return [(self.glyphs.not_available, "quiet")]
-        return [(summary.only_display(frame, gpu) or "no process", "quiet")]
+        self._columns, self._parts = self._cells.fitted(
+            self._frame, self._history, self.size.width, self._gap, self.glyphs
+        )

@@ -1,0 +1,106 @@
+"""`gputop doctor --report`: an archive to send along with the report of a bug."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import tarfile
+import time
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gputop.commands.config import document
+from gputop.commands.versions import versions
+from gputop.errors import GputopError, UsageError
+from gputop.export.json import frame_json
+from gputop.model.check import Check
+from gputop.model.frame import Frame
+from gputop.model.process_metrics import COLUMNS
+from gputop.model.redaction import LEFT_OUT
+from gputop.model.text import printable
+from gputop.settings import read, user_named
+
+_LOOKS = 3
+"""The last ones: what comes late is in them, and rates are."""
+_HOMES = re.compile(r"/home/[^/\s]+")
+
+
+def harmless_check(check: Check) -> Check:
+    """Without the names of home directories and of who runs gputop."""
+    advice = check.advice and _anonymous(check.advice)
+    return replace(check, text=_anonymous(check.text), advice=advice)
+
+
+def write_archive(path: str, texts: dict[str, str]) -> None:
+    """Texts by name into a .tar.gz that was not there before, for its user alone; GputopError."""
+    try:
+        with open(path, "xb", opener=_for_its_user) as file:
+            file.write(_archive(texts))
+    except FileExistsError:
+        raise GputopError(f"{printable(path)} exists: give another name") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise GputopError(f"{printable(path)} cannot be written: {reason}") from None
+
+
+def _for_its_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _archive(texts: dict[str, str]) -> bytes:
+    whole = BytesIO()
+    with tarfile.open(fileobj=whole, mode="w:gz") as files:
+        for name, text in texts.items():
+            data = text.encode("utf-8", "replace")
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime = len(data), int(time.time())
+            files.addfile(entry, BytesIO(data))
+    return whole.getvalue()
+
+
+def surroundings(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
+    """What the report has beside the checks; `whole`: with the settings' names and paths."""
+    frame = frames[-1]
+    driver = f"driver {frame.driver_version}, CUDA {frame.cuda_version}"
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    terminal = " ".join(f"{name}={os.environ.get(name, '')}" for name in ("TERM", "LANG", "LC_ALL"))
+    return {
+        "frames.jsonl": "".join(f"{frame_json(one)}\n" for one in frames[-_LOOKS:]),
+        "versions.txt": "\n".join((versions(), driver, system, terminal, "")),
+        "config.toml": _settings(whole),
+    }
+
+
+def contents(texts: dict[str, str], path: str, whole: bool) -> str:
+    """What to say of it."""
+    sizes = "\n".join(f"  {name:12}  {len(text):>7} characters" for name, text in texts.items())
+    out = (
+        "nothing is left out: read it before you send it"
+        if whole
+        else f"left out: {LEFT_OUT}.\nWhat stays: names and numbers of GPUs (serial numbers, too),"
+        " PIDs, paths of libraries. --with-commands leaves nothing out."
+    )
+    return f"{printable(path)} holds\n{sizes}\n{out}\n"
+
+
+def _settings(whole: bool) -> str:
+    try:
+        settings = read(os.environ, COLUMNS)
+    except UsageError as error:
+        return f"# {error if whole else _anonymous(str(error))}\n"
+    if not whole:
+        settings = replace(settings, user=None)
+    return document(settings, {}, "what holds")
+
+
+def _anonymous(text: str) -> str:
+    """Without home directories, and without our user's name in a path or as usermod's argument."""
+    home, user = str(Path.home()), user_named("me") or ""
+    if home != "/":
+        text = text.replace(home, "~")
+    text = re.sub(rf"(?<=/){re.escape(user)}(?=/)|(?<= ){re.escape(user)}(?=,)", "user", text)
+    return _HOMES.sub("~", text)

@@ -1,0 +1,18 @@
+"""What gputop runs on."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+from gputop import __version__
+
+_LIBRARIES = ("textual", "nvidia-ml-py", "psutil", "msgspec")
+
+
+def versions() -> str:
+    """gputop's, Python's and those of the libraries that it stands on, in a line without its
+    end."""
+    libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
+    words = ", ".join([f"Python {platform.python_version()}", *libraries])
+    return f"gputop {__version__} ({words})"

@@ -1,0 +1,68 @@
+"""Frames without what somebody wrote or is called."""
+
+from __future__ import annotations
+
+from msgspec.json import decode, encode
+from msgspec.structs import replace
+
+from gputop.model.detail import ProcessDetail, ProcessStack
+from gputop.model.environ import Descendant, Environ, Surroundings
+from gputop.model.frame import Frame, Host
+from gputop.model.gpu import Opener
+from gputop.model.place import Ancestor, Container, Place
+from gputop.model.probed import Probed
+from gputop.model.redaction import Redaction
+from tests import builders
+
+SECRET = "s3cret"
+VARIABLES = Environ({"CUDA_VISIBLE_DEVICES": SECRET, "CUDA_DEVICE_ORDER": ""})
+AROUND = Surroundings(environ=VARIABLES, minors=(0,), descendant=Descendant(7, VARIABLES))
+PLACE = Place(
+    cwd=SECRET, venv=SECRET, ancestors=(Ancestor(1, SECRET),), session=SECRET, ssh_from=SECRET,
+    container=Container(SECRET, "docker", SECRET, SECRET), pod=SECRET, slurm_job=SECRET,
+    slurm_step=SECRET, unit=SECRET,
+)  # fmt: skip
+
+
+def told(*users: str | None) -> Frame:
+    """A frame with a secret wherever somebody may have written one."""
+    opener = Opener(pid=9, start_time=1.0, user=SECRET, command=SECRET, reason="open")
+    wanted = [
+        builders.process(n, user=user, command=f"python {SECRET}", place=PLACE, surroundings=AROUND)
+        for n, user in enumerate(users, 1)
+    ]
+    frame = builders.frame([builders.gpu(openers=(opener,))], wanted)
+    return replace(
+        frame,
+        host=Host(name=SECRET, boot_id=SECRET),
+        probed=(Probed(value=SECRET),),
+        detail=ProcessDetail(1, 1.0, devices=(SECRET,)),
+        stack=ProcessStack(1, 1.0, (SECRET,)),
+    )
+
+
+def test_no_secret_is_left() -> None:
+    whole = told(f"{SECRET}-a", None)
+    frame = Redaction().frame(whole)
+    assert SECRET in encode(whole).decode()
+    assert SECRET not in encode(frame).decode()
+    assert decode(encode(frame), type=Frame) == frame
+    one, other = frame.processes
+    assert (one.user, one.command, other.user) == ("user2", "(13 characters)", None)
+    assert one.surroundings is not None
+    assert one.surroundings.minors == (0,)
+    assert one.surroundings.environ.variables == {
+        "CUDA_VISIBLE_DEVICES": "(6 characters)",
+        "CUDA_DEVICE_ORDER": "",
+    }
+    assert frame.gpus[0].openers[0].user == "user1"
+    assert frame.gpus[0].uuid == whole.gpus[0].uuid
+
+
+def test_a_user_has_one_number_in_all_frames() -> None:
+    redaction = Redaction()
+    numbers = [
+        [one.user for one in redaction.frame(told(*users)).processes]
+        for users in (("alice", "bob", "alice"), ("bob", "carol"))
+    ]
+    assert numbers == [["user2", "user3", "user2"], ["user3", "user4"]]

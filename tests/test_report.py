@@ -1,0 +1,123 @@
+"""`gputop doctor --report`: what is in it, and what is not unless it is asked for."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import stat
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gputop.commands.report import harmless_check
+from gputop.model.check import Check
+from gputop.model.frame import Frame
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+
+SECRET = "s3cret"
+
+
+def report(machine: Machine, path: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "gputop", "doctor", "--report", str(path), *more]
+    return machine.run(words)
+
+
+def unpacked(path: Path) -> dict[str, str]:
+    with tarfile.open(path) as files:
+        members = files.getmembers()
+        assert all(one.isreg() and (one.uid, one.uname) == (0, "") for one in members)
+        return {one.name: files.extractfile(one).read().decode() for one in members}  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def here(machine: MachineFactory, tmp_path: Path) -> Machine:
+    """A process with secrets in its command line and variables, and settings with one."""
+    folder = tmp_path / "config/gputop"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(f'user = "{SECRET}"\ninterval = 7.5\n')
+    here = machine("h200x8")
+    words = ["python", "train.py", f"--token={SECRET}-command"]
+    here.spawn("own", words, gpu=0, used=2**30, env={"CUDA_VISIBLE_DEVICES": f"{SECRET}-value"})
+    return here
+
+
+def test_without_what_is_nobodys_business(here: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "bug.tar.gz"
+    done = report(here, path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = unpacked(path)
+    assert list(found) == ["doctor.txt", "doctor.json", "frames.jsonl", "versions.txt",
+                           "config.toml"]  # fmt: skip
+    assert all(f"  {name} " in done.stdout for name in found)
+    assert "left out: command lines" in done.stdout
+    everything = "\n".join(found.values())
+    me = pwd.getpwuid(os.getuid()).pw_name
+    for word in (SECRET, "train.py", f'"{me}"', socket.gethostname(), str(Path.home()) + "/"):
+        assert word not in everything, word
+    frames = [msgspec.json.decode(line, type=Frame) for line in found["frames.jsonl"].splitlines()]
+    assert len(frames) == 3
+    [own] = [one for one in frames[-1].processes if one.pid == here.pids["own"]]
+    assert (own.user, own.surroundings is not None) == ("user1", True)
+    assert "interval = 7.5" in found["config.toml"]
+    assert "driver 580.95.05" in found["versions.txt"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_with_all_of_it(here: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "bug.tar.gz"
+    done = report(here, path, "--with-commands")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing is left out" in done.stdout
+    found = unpacked(path)
+    for word in (f"{SECRET}-command", f"{SECRET}-value", socket.gethostname()):
+        assert word in found["frames.jsonl"], word
+    assert f'user = "{SECRET}"' in found["config.toml"]
+
+
+def test_a_machine_without_a_driver(machine: MachineFactory, tmp_path: Path) -> None:
+    path = tmp_path / "bug.tar.gz"
+    done = report(machine("no-driver"), path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = unpacked(path)
+    assert "problem  driver: the NVIDIA kernel driver is not loaded" in found["doctor.txt"]
+    assert found["frames.jsonl"].count("\n") == 1
+
+
+def test_errors_are_one_line(machine: MachineFactory, tmp_path: Path) -> None:
+    here, there = machine("no-driver"), tmp_path / "there.tar.gz"
+    there.write_text("mine")
+    cases = [
+        (there, (), 1, "there.tar.gz exists: give another name"),
+        (tmp_path / "no/where", (), 1, "where cannot be written: No such file or directory"),
+        (tmp_path, (), 1, "exists: give another name"),
+        (tmp_path / "new", ("--json",), 2, "not allowed with argument"),
+    ]
+    for path, more, status, words in cases:
+        done = report(here, path, *more)
+        assert (done.returncode, done.stdout) == (status, "")
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert there.read_text() == "mine"
+    done = here.run([sys.executable, "-m", "gputop", "doctor", "--with-commands"])
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_names_in_paths_and_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/people/me")
+    me = pwd.getpwuid(os.getuid()).pw_name
+    check = harmless_check(
+        Check(
+            "problem",
+            "x",
+            f"/people/me/lib /home/alice/lib /data/{me}/lib",
+            f"sudo usermod -aG video {me}, then log in again",
+        )
+    )
+    assert check.text == "~/lib ~/lib /data/user/lib"
+    assert check.advice == "sudo usermod -aG video user, then log in again"
