@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gputop.agent import toolkits
+from gputop.agent.doctor import toolkits
+from gputop.agent.doctor.installation import container
+from gputop.agent.doctor.toolkits import toolkit_checks
 from gputop.agent.host import nvidia_cards
-from gputop.agent.installation import container
-from gputop.agent.toolkits import toolkit_checks
 from gputop.model.check import Check, frame_checks
 from tests import builders
 from tests.conftest import MachineFactory
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 EXAMINE = """
 import json, msgspec, sys
 from pathlib import Path
-from gputop.agent.installation import installation_checks
+from gputop.agent.doctor.installation import installation_checks
 from gputop.model.frame import Frame
 frame = msgspec.json.decode(sys.argv[2], type=Frame)
 checks = installation_checks(frame, Path(sys.argv[1]), {})

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.environ import read_environ
+from gputop.agent.process.environ import read_environ
 from gputop.model.environ import Environ
 from tests.conftest import MachineFactory
 from tests.driver import Machine

@@ -24,9 +24,9 @@ from gputop.agent.gpu.topology import read_topology
 from gputop.agent.host import HostFacts
 from gputop.agent.idle import IdleTimes
 from gputop.agent.problems import NO_GPU, not_answering, problem_of
-from gputop.agent.processes import Processes, ProcessFacts
+from gputop.agent.process.processes import Processes, ProcessFacts
+from gputop.agent.process.survey import Survey, Surveyor, Wanted
 from gputop.agent.rows import Look, unexplained_of
-from gputop.agent.survey import Survey, Surveyor, Wanted
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.frame import Frame, Problem, Process
 from gputop.model.gpu import Gpu

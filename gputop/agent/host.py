@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from gputop.agent.namespaces import in_first_namespace
+from gputop.agent.process.namespaces import in_first_namespace
 from gputop.model.frame import Host, PciCard
 from gputop.model.text import printable
 

@@ -16,8 +16,8 @@ from typing import Annotated
 
 import msgspec
 
-from gputop.agent.processes import start_ticks
-from gputop.agent.walk import look
+from gputop.agent.process.processes import start_ticks
+from gputop.agent.process.walk import look
 from gputop.model.frame import Frame, Process
 
 _EVERY = 10.0

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from gputop.agent.gpu.lists import Running
 from gputop.agent.gpu.nvml import Reading
 from gputop.agent.idle import IdleTimes
-from gputop.agent.processes import ProcessFacts
-from gputop.agent.survey import Survey
+from gputop.agent.process.processes import ProcessFacts
+from gputop.agent.process.survey import Survey
 from gputop.model.frame import Process
 from gputop.model.gpu import Gpu
 from gputop.model.sections import Health, Xid

@@ -35,9 +35,9 @@ from gputop.model.protocol import (
 )
 
 if TYPE_CHECKING:
-    from gputop.agent.detail import Details
     from gputop.agent.probe import Questions
-    from gputop.agent.signals import Signals
+    from gputop.agent.process.detail import Details
+    from gputop.agent.signalling.signals import Signals
 
     _Takers = tuple[Signals, Details]
 
@@ -61,9 +61,9 @@ def serve(interval: float) -> None:
     first = collector.collect(schedule.interval, schedule.patience)
     _send(first)
     # What answers is loaded after the first frame, for which somebody waits.
-    from gputop.agent.detail import Details
     from gputop.agent.probe import Questions
-    from gputop.agent.signals import Signals
+    from gputop.agent.process.detail import Details
+    from gputop.agent.signalling.signals import Signals
 
     record = IdleRecord()
     signals = Signals(changed=lambda: requests.put(Refresh()))

@@ -15,9 +15,9 @@ from contextlib import closing
 
 import msgspec
 
-from gputop.agent.installation import installation_checks
-from gputop.agent.python_env import find_interpreter, python_checks
-from gputop.agent.toolkits import toolkit_checks
+from gputop.agent.doctor.installation import installation_checks
+from gputop.agent.doctor.python_env import find_interpreter, python_checks
+from gputop.agent.doctor.toolkits import toolkit_checks
 from gputop.commands import HELP, report
 from gputop.commands.output import write
 from gputop.errors import SourceError, UsageError

@@ -145,7 +145,7 @@ def _verdict(answer: Mapping, inventory: Inventory, prober: Prober) -> Verdict:
 
 
 def _of_process(options: argparse.Namespace, frame: Frame | None) -> ProcessMapping:
-    from gputop.agent.surroundings import look_closely
+    from gputop.agent.process.surroundings import look_closely
 
     pid = options.pid
     if options.value is not None or options.unset or options.order or frame is None:

@@ -7,8 +7,8 @@ import pwd
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gputop.agent.pinned import target_of
-from gputop.agent.walk import every_process
+from gputop.agent.process.walk import every_process
+from gputop.agent.signalling.pinned import target_of
 from gputop.errors import GputopError, UsageError
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu

@@ -16,9 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from gputop.agent.places import read_place
-from gputop.agent.processes import io_of
-from gputop.agent.tmux import TmuxSessions
+from gputop.agent.process.places import read_place
+from gputop.agent.process.processes import io_of
+from gputop.agent.process.tmux import TmuxSessions
 from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine

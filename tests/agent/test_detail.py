@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gputop.agent.detail import read_detail
-from gputop.agent.stack import dump_stack
+from gputop.agent.process.detail import read_detail
+from gputop.agent.process.stack import dump_stack
 from gputop.model.detail import ProcessDetail
 from gputop.model.protocol import Detail
 from tests.agent.driving import Agent, Json, start_as, until

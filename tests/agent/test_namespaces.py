@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.agent.namespaces import holds_gpu, in_first_namespace, local_process
+from gputop.agent.process.namespaces import holds_gpu, in_first_namespace, local_process
 
 NOBODY = 4194305
 ROOT = pytest.mark.skipif(
@@ -22,7 +22,7 @@ FIRST = pytest.mark.skipif(
 
 INSIDE = """
 import mmap, os, subprocess, sys
-from gputop.agent.namespaces import in_first_namespace, local_process
+from gputop.agent.process.namespaces import in_first_namespace, local_process
 
 def waiting(open_it):
     code = f"import mmap, sys; {open_it}; print('.', flush=True); sys.stdin.read()"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.agent import python_env
-from gputop.agent.python_env import find_interpreter, python_checks
+from gputop.agent.doctor import python_env
+from gputop.agent.doctor.python_env import find_interpreter, python_checks
 from gputop.errors import UsageError
 from gputop.model.check import Check
 from gputop.model.cuda_builds import TESTED, Build, runs_on

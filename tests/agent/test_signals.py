@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.audit import audit_path
-from gputop.agent.pinned import NotSentError, Pinned, target_of
-from gputop.agent.signals import Signals
+from gputop.agent.signalling.audit import audit_path
+from gputop.agent.signalling.pinned import NotSentError, Pinned, target_of
+from gputop.agent.signalling.signals import Signals
 from gputop.model.frame import Frame, Host
 from gputop.model.protocol import Signal
 from gputop.model.signals import Target, Verdict, signal_name, signal_number

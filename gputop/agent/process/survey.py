@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gputop.agent.containers import ContainerNames
-from gputop.agent.descendants import telling
-from gputop.agent.environ import read_environ
-from gputop.agent.openers import Openers
-from gputop.agent.places import read_place
-from gputop.agent.surroundings import loaded_frameworks, look_at
-from gputop.agent.tmux import TmuxSessions
-from gputop.agent.walk import every_process
+from gputop.agent.process.containers import ContainerNames
+from gputop.agent.process.descendants import telling
+from gputop.agent.process.environ import read_environ
+from gputop.agent.process.openers import Openers
+from gputop.agent.process.places import read_place
+from gputop.agent.process.surroundings import loaded_frameworks, look_at
+from gputop.agent.process.tmux import TmuxSessions
+from gputop.agent.process.walk import every_process
 from gputop.agent.worker import Worker
 from gputop.model.environ import Surroundings
 from gputop.model.gpu import Opener

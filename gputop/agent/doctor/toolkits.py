@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from gputop.agent.doctor.installation import container
 from gputop.agent.host import read_file
-from gputop.agent.installation import container
 from gputop.agent.program import run_program
 from gputop.model.check import Check
 from gputop.model.cuda_builds import runs_on

@@ -18,7 +18,7 @@ from glob import glob
 import msgspec
 import psutil
 
-from gputop.agent.namespaces import in_first_namespace, local_process
+from gputop.agent.process.namespaces import in_first_namespace, local_process
 from gputop.agent.worker import Worker
 from gputop.model.text import printable
 

@@ -17,13 +17,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from gputop.agent.audit import Audit
-from gputop.agent.case import KEPT, LOOK, Case
-from gputop.agent.cautions import caution_of, cautious
-from gputop.agent.pinned import NotSentError, Pinned, target_of
-from gputop.agent.processes import UserNames
-from gputop.agent.returned import held_by, returned
-from gputop.agent.walk import every_process
+from gputop.agent.process.processes import UserNames
+from gputop.agent.process.walk import every_process
+from gputop.agent.signalling.audit import Audit
+from gputop.agent.signalling.case import KEPT, LOOK, Case
+from gputop.agent.signalling.cautions import caution_of, cautious
+from gputop.agent.signalling.pinned import NotSentError, Pinned, target_of
+from gputop.agent.signalling.returned import held_by, returned
 from gputop.model.frame import Frame
 from gputop.model.protocol import Signal
 from gputop.model.signals import (

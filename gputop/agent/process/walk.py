@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from gputop.agent.processes import bracketed, command_line, read_stat
+from gputop.agent.process.processes import bracketed, command_line, read_stat
 
 
 class Seen(NamedTuple):

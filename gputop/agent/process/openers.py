@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from gputop.agent.processes import UserNames, real_uid, started
-from gputop.agent.walk import Seen, command_of
+from gputop.agent.process.processes import UserNames, real_uid, started
+from gputop.agent.process.walk import Seen, command_of
 from gputop.model.gpu import Opener, Reason
 
 _KERNEL_THREADS = 2

@@ -11,10 +11,10 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from gputop.agent.environ import read_whole_environ
-from gputop.agent.processes import started
-from gputop.agent.stack import dump_stack
-from gputop.agent.walk import command_of, every_process, look
+from gputop.agent.process.environ import read_whole_environ
+from gputop.agent.process.processes import started
+from gputop.agent.process.stack import dump_stack
+from gputop.agent.process.walk import command_of, every_process, look
 from gputop.model.detail import Child, ProcessDetail, ProcessStack, told
 from gputop.model.frame import Frame
 from gputop.model.protocol import Detail, Stack

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gputop.agent.environ import read_environ
-from gputop.agent.walk import Seen
+from gputop.agent.process.environ import read_environ
+from gputop.agent.process.walk import Seen
 from gputop.model.environ import NAME, ORDER, Descendant, Environ
 
 _MOST = 64

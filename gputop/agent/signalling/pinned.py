@@ -13,8 +13,8 @@ import signal
 import time
 from collections.abc import Set
 
-from gputop.agent.namespaces import in_first_namespace, local_process
-from gputop.agent.processes import bracketed, command_line, read_stat, real_uid, started
+from gputop.agent.process.namespaces import in_first_namespace, local_process
+from gputop.agent.process.processes import bracketed, command_line, read_stat, real_uid, started
 from gputop.model.signals import Outcome, Target, signal_name
 from gputop.model.text import printable
 

@@ -6,8 +6,8 @@ import time
 
 import msgspec
 
-from gputop.agent.pinned import Pinned
-from gputop.agent.returned import Held
+from gputop.agent.signalling.pinned import Pinned
+from gputop.agent.signalling.returned import Held
 from gputop.model.protocol import Signal
 from gputop.model.signals import Outcome, Target, Verdict
 

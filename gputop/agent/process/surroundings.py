@@ -7,9 +7,9 @@ import re
 
 import msgspec
 
-from gputop.agent.descendants import telling
-from gputop.agent.environ import read_environ
-from gputop.agent.walk import every_process
+from gputop.agent.process.descendants import telling
+from gputop.agent.process.environ import read_environ
+from gputop.agent.process.walk import every_process
 from gputop.model.environ import Surroundings
 
 _NODE = re.compile(r"nvidia([0-9]+)\Z", re.ASCII)

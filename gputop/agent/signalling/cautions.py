@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from gputop.agent.pinned import Pinned
-from gputop.agent.processes import read_stat
+from gputop.agent.process.processes import read_stat
+from gputop.agent.signalling.pinned import Pinned
 from gputop.model.signals import Caution, Verdict
 
 

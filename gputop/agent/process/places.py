@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from gputop.agent.processes import read_file, real_uid
-from gputop.agent.tmux import TmuxSessions
-from gputop.agent.walk import look
+from gputop.agent.process.processes import read_file, real_uid
+from gputop.agent.process.tmux import TmuxSessions
+from gputop.agent.process.walk import look
 from gputop.model.cgroup import parse_cgroup
 from gputop.model.environ import parse_environ
 from gputop.model.place import Ancestor, Place

@@ -1,0 +1,1 @@
+"""The processes of this machine: what each is, where it belongs, what it was started with."""

@@ -1,0 +1,1 @@
+"""Signals: the pinned process, what becomes of it, and the note of it."""
