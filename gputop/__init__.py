@@ -9,6 +9,10 @@
     errors.py   the exception tree
     model/      what a GPU machine is: plain data and pure functions, no I/O
     agent/      runs on the GPU machine: reads the driver and the processes, makes frames
+        gpu/        the driver: one GPU by one thread, a module for each subject
+        process/    what each process is, where it belongs, what it was started with
+        signalling/ signals through a pidfd, and what became of each process
+        doctor/     what is installed
     sources/    where frames come from: a local agent, the demo
     export/     frames leaving without a TUI: text and JSON
     tui/        the screen; the only package that imports textual or rich

@@ -9,17 +9,10 @@ from __future__ import annotations
 import time
 from functools import partial
 
+from gputop.agent.gpu.device import Device, Reading
+from gputop.agent.gpu.driver import DRIVER_GONE, Driver, NvmlError, close_driver, open_driver
 from gputop.agent.gpu.events import Events
 from gputop.agent.gpu.links import read_links
-from gputop.agent.gpu.nvml import (
-    DRIVER_GONE,
-    Device,
-    Driver,
-    NvmlError,
-    Reading,
-    close_driver,
-    open_driver,
-)
 from gputop.agent.gpu.topology import read_topology
 from gputop.agent.host import HostFacts
 from gputop.agent.idle import IdleTimes

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from gputop.agent.gpu.device import Reading
 from gputop.agent.gpu.lists import Running
-from gputop.agent.gpu.nvml import Reading
 from gputop.agent.idle import IdleTimes
 from gputop.agent.process.processes import ProcessFacts
 from gputop.agent.process.survey import Survey

@@ -11,7 +11,7 @@ from typing import Any
 
 import pynvml
 
-from gputop.agent.gpu.nvml import Device
+from gputop.agent.gpu.device import Device
 from gputop.model.sections import Xid
 
 _XID = pynvml.nvmlEventTypeXidCriticalError

@@ -1,7 +1,7 @@
-"""The driver, opened; and one GPU of it.
+"""One GPU, read.
 
-`Driver` is the library once it is open, `Device` is one GPU. Each Device is read by one thread
-at a time. Whatever a driver or a card lacks is asked once and then left alone.
+Each Device is read by one thread at a time. Whatever a driver or a card lacks is asked once and then
+left alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 import pynvml
 
 from gputop.agent.gpu import board, sanity
+from gputop.agent.gpu.driver import DRIVER_GONE
 from gputop.agent.gpu.ecc import EccSection
 from gputop.agent.gpu.gpm import Gpm
 from gputop.agent.gpu.health import HealthSection
@@ -39,7 +40,6 @@ _ABSENT = {
 }
 """Answers that stay the same: the call is not made again."""
 
-DRIVER_GONE = {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED}
 _GPU_GONE = DRIVER_GONE | {
     pynvml.NVML_ERROR_GPU_IS_LOST,
     pynvml.NVML_ERROR_RESET_REQUIRED,
@@ -63,22 +63,6 @@ _COMPUTE_MODES: dict[int | None, str] = {
 }
 
 
-class NvmlError(Exception):
-    """An NVML return code that concerns a whole GPU or the driver; `code` is NVML's."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-class Driver(msgspec.Struct, frozen=True):
-    """An initialised NVML."""
-
-    version: str | None
-    cuda_version: str | None
-    count: int
-
-
 class Reading(msgspec.Struct, frozen=True):
     """What one GPU answered in one cycle: keyword arguments of `model.frame.Gpu`, its running
     processes and their utilization (None where the driver takes no samples). `code` is NVML's
@@ -89,27 +73,6 @@ class Reading(msgspec.Struct, frozen=True):
     utilization: dict[int, Utilization] | None = None
     code: int = 0
     error: str | None = None
-
-
-def open_driver() -> Driver:
-    """nvmlInit and what is true of the whole machine; NvmlError where it fails. May hang."""
-    try:
-        pynvml.nvmlInit()
-        return Driver(
-            version=_text(pynvml.nvmlSystemGetDriverVersion),
-            cuda_version=_cuda_version(),
-            count=pynvml.nvmlDeviceGetCount(),
-        )
-    except pynvml.NVMLError as error:
-        raise NvmlError(error.value, str(error)) from None
-
-
-def close_driver() -> None:
-    """nvmlShutdown, whose failure means that it is down already."""
-    try:
-        pynvml.nvmlShutdown()
-    except pynvml.NVMLError:
-        return
 
 
 class Device:
@@ -318,21 +281,3 @@ def _pci_info_v2(handle: Any) -> Any:
 
 def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
-
-
-def _text(call: Callable[[], str]) -> str | None:
-    try:
-        return printable(call(), 96)
-    except (pynvml.NVMLError, UnicodeDecodeError):
-        return None
-
-
-def _cuda_version() -> str | None:
-    """`13.0` of 13000; drivers before R410 have no such call."""
-    for call in (pynvml.nvmlSystemGetCudaDriverVersion_v2, pynvml.nvmlSystemGetCudaDriverVersion):
-        try:
-            version = call()
-        except pynvml.NVMLError:
-            continue
-        return f"{version // 1000}.{version % 1000 // 10}"
-    return None

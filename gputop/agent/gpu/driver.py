@@ -1,0 +1,67 @@
+"""The driver, opened and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pynvml
+
+from gputop.model.text import printable
+
+DRIVER_GONE = {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED}
+
+
+class NvmlError(Exception):
+    """An NVML return code that concerns a whole GPU or the driver; `code` is NVML's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Driver(msgspec.Struct, frozen=True):
+    """An initialised NVML."""
+
+    version: str | None
+    cuda_version: str | None
+    count: int
+
+
+def open_driver() -> Driver:
+    """nvmlInit and what is true of the whole machine; NvmlError where it fails. May hang."""
+    try:
+        pynvml.nvmlInit()
+        return Driver(
+            version=_text(pynvml.nvmlSystemGetDriverVersion),
+            cuda_version=_cuda_version(),
+            count=pynvml.nvmlDeviceGetCount(),
+        )
+    except pynvml.NVMLError as error:
+        raise NvmlError(error.value, str(error)) from None
+
+
+def close_driver() -> None:
+    """nvmlShutdown, whose failure means that it is down already."""
+    try:
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return
+
+
+def _text(call: Callable[[], str]) -> str | None:
+    try:
+        return printable(call(), 96)
+    except (pynvml.NVMLError, UnicodeDecodeError):
+        return None
+
+
+def _cuda_version() -> str | None:
+    """`13.0` of 13000; drivers before R410 have no such call."""
+    for call in (pynvml.nvmlSystemGetCudaDriverVersion_v2, pynvml.nvmlSystemGetCudaDriverVersion):
+        try:
+            version = call()
+        except pynvml.NVMLError:
+            continue
+        return f"{version // 1000}.{version % 1000 // 10}"
+    return None
