@@ -1,7 +1,7 @@
 """One GPU, read.
 
-Each Device is read by one thread at a time. Whatever a driver or a card lacks is asked once and then
-left alone.
+Each Device is read by one thread at a time. Whatever a driver or a card lacks is asked once, and
+then left alone.
 """
 
 from __future__ import annotations
