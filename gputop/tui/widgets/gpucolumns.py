@@ -140,10 +140,12 @@ class GpuColumns:
         ]
 
     def _margin(self, gpus: Sequence[Gpu]) -> Iterable[Column[Gpu]]:
-        """Degrees left, where there is room and some GPU tells."""
-        known = any(gpu.thermal and gpu.thermal.margin is not None for gpu in gpus)
-        if known and self._width >= _WIDE:
+        """Degrees left and the memory's, where there is room and some GPU tells."""
+        told = [gpu.thermal for gpu in gpus if gpu.thermal]
+        if self._width >= _WIDE and any(one.margin is not None for one in told):
             yield Column("margin", "LEFT", 4, 4, 12, self._plain("thermal.margin"))
+        if self._width >= _WIDEST and any(one.memory is not None for one in told):
+            yield Column("memory-temperature", "TMEM", 4, 4, 14, self._plain("thermal.memory"))
 
     def _active(self, id_: str) -> Draw:
         return lambda gpu, _: gpucells.ratio(GPU[id_].read(gpu), self._glyphs)
