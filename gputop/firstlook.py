@@ -25,7 +25,7 @@ from gputop.model.summary import users
 from gputop.sources.source import Source
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
-_LEAVE = "\x1b[?1049l\x1b[?25h"
+_LEAVE = "\r\n\x1b[?1049l\x1b[?25h"
 _PATIENCE = 0.25
 """Seconds that a terminal has to take the picture."""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
