@@ -14,7 +14,7 @@ import termios
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gputop.errors import SourceError
 from gputop.model.frame import Frame
@@ -44,12 +44,17 @@ class FirstLook:
         self._lock = threading.Lock()
         self._over = self._painted = False
         self._modes = termios.tcgetattr(0)
+        self._handlers: dict[int, Any] = {}
+
+    def start(self) -> None:
+        """Take the terminal, and paint. `leave` is due even where a signal ends this halfway."""
         quiet = list(self._modes)
         quiet[3] &= ~(
             termios.ECHO | termios.ICANON
         )  # keys are for the screen, which will read them
         termios.tcsetattr(0, termios.TCSANOW, quiet)
-        self._handlers = {number: signal.signal(number, _end) for number in _ENDING}
+        for number in _ENDING:
+            self._handlers[number] = signal.signal(number, _end)
         threading.Thread(target=self._read, name="first look", daemon=True).start()
 
     def frames(self) -> Iterator[Frame]:
