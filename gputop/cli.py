@@ -113,6 +113,7 @@ def _screen(options: argparse.Namespace) -> int:
     with _source(options, session.interval) as source:  # the agent starts before Textual's import
         look = FirstLook(source)
         try:
+            look.start()
             from gputop.tui.app import run
 
             status, frame = run(look, session, look.hand_over)

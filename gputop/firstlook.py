@@ -14,7 +14,7 @@ import termios
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gputop.errors import SourceError
 from gputop.model.frame import Frame
@@ -26,7 +26,7 @@ from gputop.model.text import GIB, three_digits
 from gputop.sources.source import Source
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
-_LEAVE = "\x1b[?1049l\x1b[?25h"
+_LEAVE = "\r\n\x1b[?1049l\x1b[?25h"
 _PATIENCE = 0.25
 """Seconds that a terminal has to take the picture."""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -45,12 +45,17 @@ class FirstLook:
         self._lock = threading.Lock()
         self._over = self._painted = False
         self._modes = termios.tcgetattr(0)
+        self._handlers: dict[int, Any] = {}
+
+    def start(self) -> None:
+        """Take the terminal, and paint. `leave` is due even where a signal ends this halfway."""
         quiet = list(self._modes)
         quiet[3] &= ~(
             termios.ECHO | termios.ICANON
         )  # keys are for the screen, which will read them
         termios.tcsetattr(0, termios.TCSANOW, quiet)
-        self._handlers = {number: signal.signal(number, _end) for number in _ENDING}
+        for number in _ENDING:
+            self._handlers[number] = signal.signal(number, _end)
         threading.Thread(target=self._read, name="first look", daemon=True).start()
 
     def frames(self) -> Iterator[Frame]:

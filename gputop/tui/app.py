@@ -282,6 +282,7 @@ def run(
     override = None if settings.glyphs == "auto" else settings.glyphs
     encoding = getattr(sys.__stderr__, "encoding", None)
     Lines.glyphs = glyphs.choose(terminal.initial_environ(), encoding, override)
+    terminal.drop_inherited_colours(os.environ)
     app = GputopApp(source, settings)
     app.taking_over = taking_over
     app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None

@@ -38,7 +38,10 @@ MAX_BACKLOG = 18
 # Seconds that a terminal has to take the last output before it is given up.
 PATIENCE = 0.25
 # CAN ends a sequence that was cut, ST a string; then the modes that Textual sets are taken back.
-RESTORE = b"\x18\x1b\\\x1b[?2026l\x1b[m\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h"
+RESTORE = (
+    b"\x18\x1b\\\x1b[?2026l\x1b[m\x1b[999H\x1b[K"
+    b"\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h"
+)
 
 _NO_COLOR = NoColor()
 
@@ -212,6 +215,11 @@ class TerminalDriver(LinuxDriver):
             self._app.taking_over()
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._listen()
+
+    def stop_application_mode(self) -> None:
+        """Leave the cursor below the picture, for GNU screen and the Linux console keep that."""
+        self.write("\x1b[m\x1b[999H\x1b[K")
+        super().stop_application_mode()
 
     def suspend_application_mode(self) -> None:
         self._suspended = True

@@ -1,7 +1,7 @@
 """What can be known of the terminal before the screen is started; needs no Textual."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from enum import IntEnum
 from pathlib import Path
 
@@ -52,6 +52,13 @@ def colours(environ: Mapping[str, str]) -> Colours:
     if not term or term in _UNFIT_TERMS:
         return Colours.NONE
     return Colours.INDEXED if term.endswith(("-256color", "-kitty")) else Colours.ANSI
+
+
+def drop_inherited_colours(environ: MutableMapping[str, str]) -> None:
+    """Forget COLORTERM in GNU screen: it is the outer terminal's, and screen 4 misreads such
+    colours. tmux, also inside of screen, translates them."""
+    if "STY" in environ and "TMUX" not in environ:
+        environ.pop("COLORTERM", None)
 
 
 def wants_ansi_theme(environ: Mapping[str, str]) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from gputop.tui.terminal import (
     Colours,
     colours,
+    drop_inherited_colours,
     initial_environ,
     unfit_reason,
     wants_ansi_theme,
@@ -59,6 +60,20 @@ def test_unfit_reason(term: str | None, closed: int | None, reason: str | None) 
 def test_colours(environ: dict[str, str], expected: Colours) -> None:
     assert colours(environ) is expected
     assert wants_ansi_theme(environ) == (expected <= Colours.ANSI)
+
+
+@pytest.mark.parametrize(
+    ("around", "expected"),
+    [
+        ({}, Colours.TRUE),
+        ({"STY": "1.x"}, Colours.ANSI),
+        ({"STY": "1.x", "TMUX": "y"}, Colours.TRUE),
+    ],
+)
+def test_colours_in_a_multiplexer(around: dict[str, str], expected: Colours) -> None:
+    environ = {"TERM": "screen", "COLORTERM": "truecolor", **around}
+    drop_inherited_colours(environ)
+    assert colours(environ) is expected
 
 
 def test_the_locale_is_read_as_python_found_it() -> None:

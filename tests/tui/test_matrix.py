@@ -1,0 +1,266 @@
+"""Every kind of terminal, locale and size: a short tour of the screens, and the end.
+
+tests/tui/test_live.py has what one of them does in detail; signals, hangups, stops and stalls are
+there and in tests/tui/test_terminal.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bench.tree import cpu_seconds, tree
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+from tests.terminal import Cell, Terminal
+from tests.tui.live import GPUTOP, HELP, gone, quit_by, restored, running, strange
+
+ESCAPE = b"\x1b[27u"
+"""The key as the keyboard protocol has it: no other key can follow too soon."""
+TOUR = (
+    (b"j", r"(?m)^[▸>]"),
+    (b"/eval", "/ filter eval"),
+    (b"\r", "filter: e"),
+    (b"m0,1", "DEVICES=0,1"),
+    (ESCAPE, ""),
+    (b"?", "Keys"),
+    (ESCAPE, ""),
+    (b"G", "peak"),
+    (ESCAPE, ""),
+    (b"H", "All is well"),
+    (ESCAPE, ""),
+    (b"\x1b[Zj\r", "Esc back"),
+    (ESCAPE, ""),
+)
+"""Keys, and what the screen shows then; after an escape the main screen."""
+ELSEWHERE = ("Esc back", "Keys", "Sort by", "SIGTERM to", "/ filter done")
+"""What is on screens and lines that an escape closes."""
+MARGIN = 20
+"""Cells beyond the edges of the window, where nothing may be drawn."""
+
+
+class Kind(NamedTuple):
+    """A terminal as programs know it, and what may be sent to it."""
+
+    env: dict[str, str | None]
+    colours: int = 16
+    only_ascii: bool = False
+
+
+KINDS = {
+    "xterm-256color": Kind({"TERM": "xterm-256color"}, 256),
+    "truecolor": Kind({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, 1 << 24),
+    "xterm": Kind({"TERM": "xterm"}),
+    "xterm-16color": Kind({"TERM": "xterm-16color"}),
+    "linux": Kind({"TERM": "linux"}, only_ascii=True),
+    "screen": Kind({"TERM": "screen"}),
+    "tmux-256color": Kind({"TERM": "tmux-256color"}, 256),
+    "vt220": Kind({"TERM": "vt220"}),
+    "no-color": Kind({"NO_COLOR": "1"}, 0),
+    "c": Kind({"LC_ALL": "C"}, 256, only_ascii=True),
+    "latin-1": Kind({"LC_ALL": "de_DE.ISO-8859-1"}, 256, only_ascii=True),
+}
+TINY, SMALL, LARGE, HUGE = (40, 10), (80, 24), (200, 50), (300, 100)
+MATRIX = [
+    ("xterm-256color", HUGE),
+    ("truecolor", LARGE),
+    ("xterm", SMALL),
+    ("xterm-16color", LARGE),
+    ("linux", TINY),
+    ("linux", LARGE),
+    ("screen", SMALL),
+    ("tmux-256color", TINY),
+    ("vt220", SMALL),
+    ("no-color", HUGE),
+    ("c", TINY),
+    ("c", HUGE),
+    ("latin-1", SMALL),
+    ("latin-1", LARGE),
+]
+
+
+def needed(program: str, package: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        pytest.fail(f"this test needs {program}: apt-get install -y {package}")
+    return path
+
+
+def locales(name: str, folder: Path) -> dict[str, str]:
+    """The variables that make a locale there is for sure, which the system need not have."""
+    language, _, charmap = name.partition(".")
+    argv = [needed("localedef", "locales"), "-i", language, "-f", charmap, str(folder / name)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, f"apt-get install -y locales\n{done.stderr}"
+    return {"LOCPATH": str(folder)}
+
+
+def most_colours(raw: bytes) -> int:
+    """How many colours a terminal needs for what it was sent."""
+    most = 0
+    for found in re.finditer(rb"\x1b\[([0-9;]*)m", raw):
+        words = iter([int(word or 0) for word in found[1].split(b";")])
+        for word in words:
+            if word in (38, 48):
+                most = max(most, 256 if next(words) == 5 else 1 << 24)
+                break
+            if 30 <= word % 60 < 50 and word % 10 < 8:
+                most = max(most, 16)
+    return most
+
+
+def beyond(terminal: Terminal, size: tuple[int, int]) -> list[str]:
+    """What is drawn outside of the window."""
+    cells = [cell for line in terminal.cells for cell in line[size[0] :]]
+    cells += [cell for line in terminal.cells[size[1] :] for cell in line]
+    return [cell.text for cell in cells if cell != Cell(" ", "", "default", "")]
+
+
+def shows(terminal: Terminal, sign: str) -> bool:
+    """Whether the screen shows the sign; without one, whether it is the main screen."""
+    if sign:
+        return re.search(sign, terminal.text) is not None
+    text = terminal.text
+    return HELP in text and not any(words in text for words in ELSEWHERE)
+
+
+@pytest.mark.parametrize(("kind", "size"), MATRIX)
+def test_a_tour(kind: str, size: tuple[int, int], machine: MachineFactory, tmp_path: Path) -> None:
+    here, (env, colours, only_ascii) = machine("h200x8"), KINDS[kind]
+    if kind == "latin-1":
+        env = {**env, **locales(str(env["LC_ALL"]), tmp_path)}
+    env = {"COLORTERM": None, "PYTHONIOENCODING": None, "PYTHONUTF8": None, **env}
+    with running(here, "--theme", "dark", size=size, env=env, wait=None) as terminal:
+        terminal._screen.resize(size[1] + MARGIN, size[0] + MARGIN)
+        terminal.wait_for(lambda: HELP in terminal.text and "train.py" in terminal.text)
+        for keys, sign in TOUR:
+            terminal.send(keys)
+            terminal.wait_for(lambda sign=sign: shows(terminal, sign))  # type: ignore[misc]
+            assert beyond(terminal, size) == [], terminal.text
+        assert quit_by(terminal, lambda: terminal.send(b"q")) == 0
+        assert restored(terminal)
+        raw = bytes(terminal.raw)
+    assert strange(raw) == []
+    assert most_colours(raw) <= colours
+    assert raw.isascii() or not only_ascii
+
+
+# --- terminals in terminals --------------------------------------------------------------------
+
+MULTIPLEXERS = {
+    "tmux": ["-f", "{folder}/tmux.conf", "-S", "{folder}/socket", "new-session", "--"],
+    "screen": ["-c", "/dev/null", "-S", "matrix"],
+}
+INNER = 'echo $$ > "$0"; "$@"; echo "status $?"; exec cat'
+"""A shell that says who it is, and what became of gputop."""
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@contextmanager
+def window(program: str, size: tuple[int, int], here: Machine) -> Iterator[tuple[Terminal, int]]:
+    """gputop in tmux or screen, and the shell in there; the server ends with it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)  # private, which screen insists on, and short, as a socket needs it
+        (folder / "tmux.conf").write_text("set -g status off\n")
+        arguments = [word.format(folder=folder) for word in MULTIPLEXERS[program]]
+        inner = ["/bin/sh", "-c", INNER, str(folder / "pid"), *GPUTOP, "-i", "60", "--theme=dark"]
+        env = {**here.env, "SCREENDIR": name, "TMUX": None, "STY": None}
+        argv = [needed(program, program), *arguments, *inner]
+        with Terminal(argv, cols=size[0], rows=size[1], env=env) as terminal:
+            terminal.wait_for(lambda: HELP in terminal.text and "train.py" in terminal.text)
+            shell = int((folder / "pid").read_text())
+            server = parent(shell)
+            try:
+                yield terminal, shell
+            finally:
+                if not gone(shell, 0):
+                    os.kill(server, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("program", MULTIPLEXERS)
+def test_in_a_window(program: str, size: tuple[int, int], machine: MachineFactory) -> None:
+    with window(program, size, machine("h200x8")) as (terminal, _):
+        # The nearest of 256 to our green: GNU screen takes 24 bits for something else.
+        assert "87d787" in {cell.fg for line in terminal.cells for cell in line}
+        for keys, sign in TOUR:
+            terminal.send(keys)
+            terminal.wait_for(lambda sign=sign: shows(terminal, sign))  # type: ignore[misc]
+        terminal.send(b"q")
+        # The line is its own: what has no alternate screen keeps the picture above it.
+        terminal.wait_for(lambda: re.search("(?m)^status 0$", terminal.text))
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("program", MULTIPLEXERS)
+def test_nothing_outlives_its_window(
+    program: str, signum: signal.Signals, machine: MachineFactory
+) -> None:
+    with window(program, SMALL, machine("h200x8")) as (terminal, shell):
+        processes = tree(shell)
+        assert len(processes) == 3  # the shell, the screen, the agent
+        while terminal.pump(0.3):
+            pass
+        used, sent = cpu_seconds(shell), len(terminal.raw)
+        assert not gone(processes[1], timeout=2)
+        assert cpu_seconds(shell) - used < 0.1
+        assert not terminal.pump(0), bytes(terminal.raw[sent:])
+        os.kill(parent(shell), signum)
+        assert all(gone(process) for process in processes)
+
+
+# --- leaks -------------------------------------------------------------------------------------
+
+
+PAGES = (
+    (b"?", "Keys"),
+    (b"G", "peak"),
+    (b"H", "All is well"),
+    (b"M", "Esc back"),
+    (b"s", "Sort by"),
+    (b"K", "SIGTERM to"),
+    (b"\r", "Where it belongs"),
+    (b"\x1b[Zj\r", "The last minute"),
+)
+"""Keys, of which the last opens the page again, and what is on it."""
+
+
+def held(terminal: Terminal) -> Counter[str]:
+    """How many processes, threads and open files there are, of screen and agent together."""
+    found: Counter[str] = Counter()
+    for pid in tree(terminal.process.pid):
+        found["processes"] += 1
+        found["threads"] += len(os.listdir(f"/proc/{pid}/task"))
+        found["files"] += len(os.listdir(f"/proc/{pid}/fd"))
+    return found
+
+
+def test_pages_leave_nothing_behind(machine: MachineFactory) -> None:
+    with running(machine("h200x8"), "-i", "0.2") as terminal:
+        terminal.wait_for("train.py")
+        terminal.send(b"j")
+        for keys, sign in PAGES:
+            terminal.send(keys)
+            terminal.wait_for(sign)
+            terminal.send(ESCAPE)
+            terminal.wait_for(lambda: shows(terminal, ""))
+            before = held(terminal)  # what a page starts at its first time stays
+            terminal.send((keys[-1:] + ESCAPE) * 30 + b"/done")
+            terminal.wait_for("/ filter done")
+            terminal.send(ESCAPE)
+            terminal.wait_for(lambda: shows(terminal, ""))
+            terminal.wait_for(lambda before=before: held(terminal) == before)  # type: ignore[misc]
