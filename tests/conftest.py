@@ -36,14 +36,19 @@ def machine(tmp_path: Path) -> Iterator[MachineFactory]:
         yield make
 
 
-@pytest.fixture
-def tmux() -> str:
-    """The path of tmux. Without it the gate fails; elsewhere the test is skipped, and the tests
-    in a pty of our own cover most of what it shows."""
-    path = shutil.which("tmux")
+def needed(program: str, package: str) -> str:
+    """The path of a program of the system. Without it the gate fails; elsewhere the test is
+    skipped, and the tests in a pty of our own cover most of what it shows."""
+    path = shutil.which(program)
     if path is None:
-        reason = "this test needs tmux: apt-get install tmux"
+        reason = f"this test needs {program}: apt-get install -y {package}"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
     return path
+
+
+@pytest.fixture
+def tmux() -> str:
+    """The path of tmux."""
+    return needed("tmux", "tmux")
