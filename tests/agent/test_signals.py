@@ -480,7 +480,7 @@ def test_no_more_than_two_hundred_verdicts_are_kept(here: Machine) -> None:
 
 def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("case", "signals"):
-        monkeypatch.setattr(f"gputop.agent.{module}.KEPT", 0.3)
+        monkeypatch.setattr(f"gputop.agent.signalling.{module}.KEPT", 0.3)
     changed, frame = threading.Event(), Frame(host=Host(name="here"), time=0.0)
     signals = Signals(changed.set)
     signals.take(Signal("a", (Target(5_000_000, 1.0),), 15, 1.0))
