@@ -193,7 +193,7 @@ def _attach(mark: str, cells: list[str]) -> None:
             return
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _cells(text: str) -> tuple[str, tuple[str, ...]]:
     """Combining marks that belong to what precedes the text, and then its cells.
 
