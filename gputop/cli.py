@@ -141,7 +141,11 @@ def _session(options: argparse.Namespace) -> Session:
     flags.update({name: getattr(options, name) or None for name in ("readonly", "print_last")})
     flags = {name: value for name, value in flags.items() if value is not None}
     fields = {**{name: getattr(settings, name) for name in Settings.__struct_fields__}, **flags}
-    fields["user"] = user_named(fields["user"], options.demo)
+    try:
+        fields["user"] = user_named(fields["user"], options.demo, "user of the settings:")
+    except UsageError as error:  # that of -u was looked at before
+        _say(f"{error}; everybody's processes are shown")
+        fields["user"] = None
     kept = settings.keep and not broken and not options.demo
     return Session(**fields, me=user_named("me"), path=path if kept else None)
 

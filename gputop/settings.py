@@ -182,10 +182,11 @@ def described(settings: type[msgspec.Struct], name: str) -> str:
     return "".join(note.description for note in notes)
 
 
-def user_named(name: str | None, anywhere: bool = False) -> str | None:
+def user_named(name: str | None, anywhere: bool = False, origin: str = "-u") -> str | None:
     """A user as processes have it; `me` is who runs gputop, by number where that has no name.
 
-    UsageError for one that this machine does not know, unless it is of another (`anywhere`).
+    UsageError for one that this machine does not know, unless it is of another (`anywhere`); it
+    begins with where the name was given.
     """
     if name is None or name.isdecimal() or (anywhere and name != "me"):
         return name
@@ -196,7 +197,7 @@ def user_named(name: str | None, anywhere: bool = False) -> str | None:
             return str(os.getuid())
         shown = "".join(one if one.isprintable() else "\ufffd" for one in name[:80])
         raise UsageError(
-            f"-u {shown}: no such user here; give a name of `getent passwd`, or me"
+            f"{origin} {shown}: no such user here; give a name of `getent passwd`, or me"
         ) from None
 
 

@@ -11,7 +11,7 @@ from textual import events
 
 from gputop.errors import UsageError
 from gputop.model.process_metrics import COLUMNS
-from gputop.model.protocol import SetInterval
+from gputop.model.protocol import Refresh, SetInterval
 from gputop.settings import (
     ProcessSettings,
     Session,
@@ -236,6 +236,27 @@ async def test_a_terminal_without_focus_gets_fewer_frames() -> None:
         screen.app.post_message(events.AppFocus())
         await screen.pilot.pause()
         assert SetInterval(1.0) in screen.source.requests[-2:]
+
+
+async def test_focus_does_not_end_a_pause() -> None:
+    async with shown(frame_of(gpu_of(0)), settings=Session(unfocused=5.0)) as screen:
+        await screen.press("p")
+        screen.app.post_message(events.AppBlur())
+        screen.app.post_message(events.AppFocus())
+        await screen.pilot.pause()
+        assert Refresh() not in screen.source.requests
+
+
+def test_a_user_of_the_file_who_is_not_here(machine: MachineFactory) -> None:
+    here = machine("h200x8")
+    written(here, "user = 'nobody-like-that'\n")
+    argv = [sys.executable, "-m", "gputop"]
+    with Terminal(argv, cols=120, rows=30, env=here.env) as terminal:
+        terminal.wait_for("train.py")
+        said = b"user of the settings: nobody-like-that: no such user here"
+        assert said in bytes(terminal.raw)
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
 
 
 async def test_a_theme_that_was_chosen_is_kept(tmp_path: Path) -> None:

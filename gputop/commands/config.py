@@ -31,7 +31,7 @@ examples:
   gputop config                    what holds, as a file with comments
   gputop config --path             where the file is, or would be
   gputop config --check            is the file right? keys of [keys] as well
-  gputop config --default > "$(gputop config --path)"    begin a file with everything in it
+  gputop config --default          the defaults, to begin a file with
 
 exit status: 0 all is well, 2 something in the file or the environment is wrong
 """

@@ -203,7 +203,8 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     def on_app_focus(self) -> None:
         """Somebody does."""
         self._source.request(SetInterval(self._interval))
-        self.action_refresh_now()
+        if not self._paused:
+            self.action_refresh_now()
 
     def action_refresh_now(self) -> None:
         """Ask for a frame."""
