@@ -183,6 +183,17 @@ class Screenful:
         """The screen in one text, without trailing blanks."""
         return "\n".join(line.rstrip() for line in self.lines)
 
+    async def whole_page(self) -> str:
+        """All of a page, whatever the height."""
+        await self.press("home")
+        found = self.lines[:-1]
+        while True:
+            before = self.lines[:-1]
+            await self.press("down")
+            if self.lines[:-1] == before:
+                return "\n".join(line.rstrip() for line in found)
+            found.append(self.lines[-2])
+
     def line_with(self, text: str) -> str:
         """The first line that has a text."""
         for line in self.lines:

@@ -42,18 +42,6 @@ def on_main(screen: Screenful) -> bool:
     return screen.app.screen is screen.app._main
 
 
-async def page_of(screen: Screenful) -> str:
-    """All of it, whatever the height."""
-    await screen.press("home")
-    found = screen.lines[:-1]
-    while True:
-        before = screen.lines[:-1]
-        await screen.press("down")
-        if screen.lines[:-1] == before:
-            return "\n".join(line.rstrip() for line in found)
-        found.append(screen.lines[-2])
-
-
 def section(page: str, name: str) -> list[str]:
     """The lines under a heading."""
     lines = page.split("\n")
@@ -71,7 +59,7 @@ async def test_every_metric_of_a_full_gpu(size: tuple[int, int]) -> None:
     """The demo's, which have all of them; help only where there is room for it."""
     async with shown(demo_frame(NOON, 0.0, 1.0), size=size) as screen:
         await open_page(screen)
-        page = await page_of(screen)
+        page = await screen.whole_page()
     for name, metrics in SECTIONS.items():
         lines = "\n".join(section(page, name))
         above = {"asleep", "stale_for", "error", "activity.verdict"}
@@ -94,7 +82,7 @@ async def test_what_a_card_has_not_is_told_once() -> None:
     gpu = gpu_of(0, pcie=Pcie(generation=4, width=16, tx=0.0))
     async with shown(frame_of(gpu), size=(80, 24)) as screen:
         await open_page(screen)
-        page = await page_of(screen)
+        page = await screen.whole_page()
     for name in ("Activity", "NVLink", "Health"):
         assert [line.strip() for line in section(page, name)] == [UNSUPPORTED]
     pcie = " ".join(" ".join(section(page, "PCIe")).split())
@@ -109,7 +97,7 @@ async def test_a_gpu_of_which_nothing_is_known() -> None:
     async with shown(frame_of(silent_gpu(0, error="GPU is lost")), size=(80, 24)) as screen:
         await open_page(screen)
         assert "GPU is lost" in screen.text
-        page = await page_of(screen)
+        page = await screen.whole_page()
         assert page.count(UNSUPPORTED) == len(SECTIONS) - 1  # its index is known
         assert "no values yet" in page
         assert "None" not in page
@@ -164,7 +152,7 @@ async def test_links_are_told_by_their_kind_the_best_first() -> None:
     frame = frame_of(*(gpu_of(n) for n in range(5)), links=links)
     async with shown(frame) as screen:
         await open_page(screen)
-        lines = [" ".join(line.split()) for line in section(await page_of(screen),
+        lines = [" ".join(line.split()) for line in section(await screen.whole_page(),
                                                             "Links to the other GPUs")]  # fmt: skip
     assert lines == [
         "NV4 GPU 2: a bond of so many NVLinks, also through NVSwitches",
@@ -180,7 +168,7 @@ async def test_links_are_told_by_their_kind_the_best_first() -> None:
 async def test_no_links(count: int, links: Any, words: str) -> None:
     async with shown(frame_of(*(gpu_of(n) for n in range(count)), links=links)) as screen:
         await open_page(screen)
-        page = await page_of(screen)
+        page = await screen.whole_page()
         assert section(page, "Links to the other GPUs")[0].strip() == words
 
 
@@ -250,7 +238,7 @@ async def test_in_ascii_nothing_else_is_drawn(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Lines, "glyphs", ASCII)
     async with shown(demo_frame(NOON, 0.0, 1.0), size=(80, 24)) as screen:
         await open_page(screen)
-        assert (await page_of(screen)).isascii()
+        assert (await screen.whole_page()).isascii()
 
 
 async def test_help_and_palette_know_the_keys() -> None:

@@ -60,18 +60,6 @@ def asked(screen: Screenful, kind: type = Detail) -> list[Any]:
     return [one for one in screen.source.requests if isinstance(one, kind)]
 
 
-async def page_of(screen: Screenful) -> str:
-    """All of it, whatever the height."""
-    await screen.press("home")
-    found = screen.lines[:-1]
-    while True:
-        before = screen.lines[:-1]
-        await screen.press("down")
-        if screen.lines[:-1] == before:
-            return "\n".join(line.rstrip() for line in found)
-        found.append(screen.lines[-2])
-
-
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
     around = Surroundings(Environ({"CUDA_VISIBLE_DEVICES": "0,2"}))
@@ -86,7 +74,7 @@ async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
     async with shown(at(0, *processes), size=size) as screen:
         await screen.press("enter", "enter")
         await screen.show(at(1, *processes, detail=detail_of()))
-        page = await page_of(screen)
+        page = await screen.whole_page()
     words = " ".join(page.split())
     for text in (
         "python train.py --seed 401", "PID 401 · user alice · waiting in the kernel (D)",
@@ -238,14 +226,14 @@ async def test_what_is_not_known_is_said(values: dict[str, Any], words: str) -> 
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter")
         await screen.show(at(1, process, detail=detail_of(**values)))
-        assert words in await page_of(screen)
+        assert words in await screen.whole_page()
 
 
 async def test_a_process_that_is_not_here() -> None:
     process = process_of(401, start_time=None, command=None, elsewhere=True, user=None, state=None)
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter", "e", "t")
-        page = await page_of(screen)
+        page = await screen.whole_page()
         assert "The PID is the host's; it cannot be seen from here." in page
         assert page.count("not known: the process is not in this /proc") == 4
         assert screen.source.requests == []
@@ -269,7 +257,7 @@ async def test_a_long_command_line_leaves_room_and_is_told_whole() -> None:
         await screen.press("enter", "enter")
         assert "PID 401" in screen.text
         assert "all of it is below" in screen.text
-        assert words in " ".join((await page_of(screen)).split())
+        assert words in " ".join((await screen.whole_page()).split())
 
 
 async def test_a_mig_device() -> None:
@@ -295,7 +283,7 @@ async def test_hostile_values(width: int) -> None:
     async with shown(at(0, process), size=(width, 30)) as screen:
         await screen.press("enter", "enter")
         await screen.show(at(1, process, detail=detail, stack=stack))
-        assert "[/][red]"[: width - 2] in (page := await page_of(screen))
+        assert "[/][red]"[: width - 2] in (page := await screen.whole_page())
         if width >= 80:  # narrower, lines are cut
             assert page.count("訓") >= 5 * 150
         for line in screen.segments:
@@ -309,7 +297,7 @@ async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
         await screen.press("enter", "enter")
         stack = ProcessStack(401, START, ("  訓練 (a.py:1)",))
         await screen.show(at(1, process, detail=detail_of(), stack=stack))
-        page = await page_of(screen)
+        page = await screen.whole_page()
     assert page.isascii()
     assert "PID 401, user alice, running" in page
 
