@@ -228,6 +228,13 @@ async def test_other_keys(tmp_path: Path) -> None:
         assert "F /" in screen.line_with("Words, gpu:1")
 
 
+async def test_other_keys_of_a_page_are_told_below_it() -> None:
+    keys = {"process.values": "V"}
+    async with shown(frame_of(gpu_of(0), process_of(401)), settings=Session(keys=keys)) as screen:
+        await screen.press("j", "enter")
+        assert "V values" in screen.lines[-1]
+
+
 async def test_a_terminal_without_focus_gets_fewer_frames() -> None:
     async with shown(frame_of(gpu_of(0)), settings=Session(unfocused=5.0)) as screen:
         screen.app.post_message(events.AppBlur())

@@ -75,6 +75,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
         self.crash: str | None = None
         """What to say of an internal error, once the terminal is back."""
         self.settings = settings
+        self.own_keys = settings.keys
         self._source = source
         self._generation = 0
         self._interval = settings.interval

@@ -39,6 +39,9 @@ def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Bindi
 class KeysInTurn(App[ReturnType]):
     """An app that takes one key at a time."""
 
+    own_keys: Mapping[str, str] = {}
+    """The keys that the user has given to bindings, by id."""
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._waiting: deque[events.Event] = deque()

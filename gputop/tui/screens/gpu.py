@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from gputop.model.frame import Frame
 from gputop.model.history import History
 from gputop.model.logical_names import LogicalNames
 from gputop.tui.screens.graph import GraphScreen
-from gputop.tui.widgets.bars import KeyLine
+from gputop.tui.screens.pagescreen import PageScreen
 from gputop.tui.widgets.gpupage import GRAPHED, Subject, gpu_lines
 from gputop.tui.widgets.page import Page
 
 _GROUP = Binding.Group("GPU")
 
 
-class GpuScreen(Screen["str | None"]):
+class GpuScreen(PageScreen["str | None"]):
     """The page of a GPU; the answer is the key of one whose processes are wanted alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -38,28 +36,6 @@ class GpuScreen(Screen["str | None"]):
     def __init__(self, key: str, idle_after: float) -> None:
         super().__init__()
         self._subject = Subject(key, idle_after)
-
-    def compose(self) -> ComposeResult:
-        """The page, and the keys."""
-        yield Page(id="page")
-        words = [
-            (one.key_display, one.description.lower())
-            for one in self.BINDINGS
-            if isinstance(one, Binding) and one.key_display
-        ]
-        yield KeyLine([*words, ("j k PgDn", "scroll"), ("q", "quit")], id="keys")
-
-    def on_mount(self) -> None:
-        """A frame may have come before the page was made."""
-        self._show()
-
-    def on_resize(self) -> None:
-        """Other line ends."""
-        self._show()
-
-    def action_leave(self) -> None:
-        """Back to the tables."""
-        self.dismiss(None)
 
     def action_only(self) -> None:
         """Back, and the processes of this GPU alone."""

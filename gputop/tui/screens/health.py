@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.health import Finding, findings, in_alarm
 from gputop.model.text import duration, short_name
-from gputop.tui.widgets.bars import KeyLine
+from gputop.tui.screens.pagescreen import PageScreen
 from gputop.tui.widgets.page import Line, Page
 
 
-class HealthScreen(Screen[None]):
+class HealthScreen(PageScreen[None]):
     """The findings of every GPU, as of the last frame."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -28,23 +26,6 @@ class HealthScreen(Screen[None]):
     def __init__(self, frame: Frame) -> None:
         super().__init__()
         self._frame = frame
-
-    def compose(self) -> ComposeResult:
-        """The page, and the keys."""
-        yield Page(id="page")
-        yield KeyLine([("Esc", "back"), ("j k PgDn", "scroll"), ("q", "quit")], id="keys")
-
-    def on_mount(self) -> None:
-        """The frame that it was made with."""
-        self._show()
-
-    def on_resize(self) -> None:
-        """Other line ends."""
-        self._show()
-
-    def action_leave(self) -> None:
-        """Back to the table."""
-        self.dismiss(None)
 
     def show_frame(self, frame: Frame) -> None:
         """Another frame."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from gputop.model import query
 from gputop.model.frame import Frame, ProcessKey
@@ -14,7 +12,7 @@ from gputop.model.history import History
 from gputop.model.logical_names import LogicalNames
 from gputop.model.protocol import Detail, Stack
 from gputop.tui.messages import RequestWanted
-from gputop.tui.widgets.bars import KeyLine
+from gputop.tui.screens.pagescreen import PageScreen
 from gputop.tui.widgets.detaillines import STACK, detail_lines
 from gputop.tui.widgets.page import Page
 from gputop.tui.widgets.processpage import Subject, process_lines, title
@@ -24,7 +22,7 @@ _EVERY = 5.0
 _GROUP = Binding.Group("Details")
 
 
-class ProcessScreen(Screen[None]):
+class ProcessScreen(PageScreen[None]):
     """The page of a process; it stays, with its last figures, when the process ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -42,28 +40,9 @@ class ProcessScreen(Screen[None]):
         self._asked: float | None = None
         """Time of the frame at which more was asked for."""
 
-    def compose(self) -> ComposeResult:
-        """The page, and the keys."""
-        yield Page(id="page")
-        words = [
-            (one.key_display or one.key, one.description.lower())
-            for one in self.BINDINGS
-            if isinstance(one, Binding)
-        ]
-        yield KeyLine([*words, ("j k PgDn", "scroll"), ("q", "quit")], id="keys")
-
     def on_mount(self) -> None:
-        """A frame may have come before the page was made."""
+        """More is asked for at once."""
         self._ask_in_time()
-        self._show()
-
-    def on_resize(self) -> None:
-        """Other line ends."""
-        self._show()
-
-    def action_leave(self) -> None:
-        """Back to the table."""
-        self.dismiss(None)
 
     def action_values(self) -> None:
         """The values of the variables that are not about GPUs, or their names only."""
