@@ -89,8 +89,8 @@ class Surveyor:
             del self._around[gone], self._places[gone]
         for key in keys:
             if key not in self._around or (key[0] + self._looks) % _LOOK_AGAIN == 0:
-                self._around[key] = self._surroundings(key)
-                self._places[key] = self._place(key)
+                around, place = self._surroundings(key), self._place(key)
+                self._around[key], self._places[key] = around, place
         self._loaded &= keys
         self._load()
         self._name()
