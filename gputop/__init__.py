@@ -1,9 +1,13 @@
 """gputop: who is on which GPU, and which GPU is cuda:0.
 
     __main__.py starts the agent before anything is imported, then the command line
+    lean.py     what an agent does not import
     cli.py      the command line; the only place that prints errors and picks exit codes
+    onelook.py  --once and --json in a child that the driver may hold
     parser.py   the options, and the commands with theirs
+    session.py  the settings of one run
     settings.py defaults, file, environment, flags
+    allowed.py  what options and settings may be
     firstlook.py  the first frame, painted while the screen is still being loaded
     commands/   the sub-commands, a module each
     errors.py   the exception tree

@@ -5,34 +5,36 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
 
-from gputop.commands.output import write
+from gputop.commands.output import complain, write
 from gputop.errors import DriverError, GputopError, UsageError
-from gputop.model.frame import Frame
-from gputop.parser import command_module, make_parser
-from gputop.settings import (
-    Session,
-    Settings,
-    from_environment,
-    from_file,
-    settings_path,
-    user_named,
-)
-from gputop.sources.source import Source
+from gputop.onelook import is_look, look, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Sequence
+
+    from gputop.model.frame import Frame
+    from gputop.settings import Session
+    from gputop.sources.source import Source
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; the exit status."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:2] == ["agent", "--look"]:
+        tell(lambda: _status(_look_here, words[2:]))
+    return _status(_run, words)
+
+
+def _status(run: Callable[[list[str]], int], words: list[str]) -> int:
     try:
-        words = sys.argv[1:] if arguments is None else list(arguments)
-        return _run(make_parser(words).parse_args(words))
+        return run(words)
     except GputopError as error:
-        _say(str(error))
+        complain(f"gputop: {error}\n")
         return error.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
         return 0
@@ -40,85 +42,111 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(options: argparse.Namespace) -> int:
-    if options.command == "agent":
-        return _agent(options)
+def _run(words: list[str]) -> int:
+    """What is loaded is what these words need: that is what a quick look spends its time on."""
+    if words[:1] == ["agent"]:
+        from gputop.agent.command import main as agent
+
+        return agent(words[1:])
+    if is_look(words):
+        return look(words)
+    options = _parse(words)
     if options.command is not None:
+        from gputop.parser import command_module
+
         status: int = command_module(options.command).run(options)
         return status
+    if options.json:
+        interval = _session(options).interval if options.watch else None
+        return _json(_source(options, interval), options.watch)
+    if options.once or _is_unfit(options):
+        return _once(_source(options, None), words)
+    return _screen(options)
+
+
+def _look_here(words: list[str]) -> int:
+    """One look by this process itself."""
+    if words not in (["--once"], ["--json"]):
+        _parse(words)
+    from gputop.agent.look import Look
+
+    source = Look()
+    return _json(source) if "--json" in words else _once(source, words)
+
+
+def _parse(words: list[str]) -> Namespace:
+    from gputop.parser import make_parser
+
+    options = make_parser(words).parse_args(words)
     if options.watch and not options.json:
         raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
     if options.user is not None and (options.json or options.once):
         raise UsageError("-u is for the screen; --json | jq selects processes by their .user")
-    user_named(options.user, options.demo)
-    if options.json:
-        return _json(options)
-    if options.once:
-        return _once(options)
+    if options.user is not None:
+        from gputop.settings import user_named
+
+        user_named(options.user, options.demo)
+    return options
+
+
+def _is_unfit(options: Namespace) -> bool:
+    """Whether there is no terminal for a screen; says so where somebody sees it."""
     from gputop.tui.terminal import unfit_reason
 
     reason = unfit_reason(os.environ)
-    if reason is not None:
-        if options.user is not None:
-            raise UsageError(f"{reason}; -u is for the screen")
-        if os.isatty(1):  # who sends the output elsewhere wants text there
-            _say(f"{reason}; this is one look as text")
-        return _once(options)
-    return _screen(options)
+    if reason is not None and options.user is not None:
+        raise UsageError(f"{reason}; -u is for the screen")
+    if reason is not None and os.isatty(1):  # who sends the output elsewhere wants text there
+        complain(f"gputop: {reason}; this is one look as text\n")
+    return reason is not None
 
 
-def _agent(options: argparse.Namespace) -> int:
-    from gputop.agent.serve import serve, serve_once
+def _json(source: Source, watch: bool = False) -> int:
+    from gputop.export.json import frame_json  # meanwhile the source makes its first frame
 
-    if options.agent_once:
-        serve_once()
-    serve(options.interval)
-    return 0
-
-
-def _json(options: argparse.Namespace) -> int:
-    from gputop.export.json import frame_json
-
-    interval = _session(options).interval if options.watch else None
-    with _source(options, interval) as source:
+    try:
         for frame in source.frames():
-            if frame.problem is not None and not options.watch:
+            if frame.problem is not None and not watch:
                 raise DriverError(str(frame.problem))
             write(frame_json(frame) + "\n", "utf-8")
+    finally:
+        source.close()
     return 0
 
 
-def _once(options: argparse.Namespace) -> int:
+def _once(source: Source, words: list[str]) -> int:
     from gputop.export.table import table
 
-    with _source(options, None) as source:
+    try:
         for frame in source.frames():
             if frame.problem is not None:
                 raise DriverError(str(frame.problem))
-            write(table(frame, _idle_after(options, frame)))
+            write(table(frame, _idle_after(frame, words)))
+    finally:
+        source.close()
     return 0
 
 
-def _idle_after(options: argparse.Namespace, frame: Frame) -> float:
+def _idle_after(frame: Frame, words: list[str]) -> float:
     """The settings are read only where it matters."""
     known = [one.idle_for for one in frame.gpus] + [one.idle_for for one in frame.processes]
-    settings = _session(options) if any(known) else Settings()
-    return settings.processes.idle_after
+    return _session(_parse(words)).processes.idle_after if any(known) else float("inf")
 
 
-def _screen(options: argparse.Namespace) -> int:
+def _screen(options: Namespace) -> int:
     from gputop.firstlook import FirstLook
 
     session = _session(options)
-    with _source(options, session.interval) as source:  # the agent starts before Textual's import
-        look = FirstLook(source)
-        try:
-            look.start()
-            from gputop.tui.app import run
+    source = _source(options, session.interval)  # the agent starts before Textual's import
+    look = FirstLook(source)
+    try:
+        look.start()
+        from gputop.tui.app import run
 
-            status, frame = run(look, session, look.hand_over)
-        finally:
-            look.leave()
+        status, frame = run(look, session, look.hand_over)
+    finally:
+        look.leave()
+        source.close()
     if session.print_last and frame is not None and frame.problem is None:
         from gputop.export.table import table
 
@@ -126,46 +154,17 @@ def _screen(options: argparse.Namespace) -> int:
     return status
 
 
-def _session(options: argparse.Namespace) -> Session:
-    """What holds: flags over environment over file over defaults. UsageError."""
-    from gputop.model.process_metrics import COLUMNS
+def _session(options: Namespace) -> Session:
+    from gputop.session import session_of
 
-    path = settings_path(os.environ)
-    try:
-        settings, broken = from_file(path, COLUMNS), False
-    except UsageError as error:  # a file that is broken is neither used nor written
-        _say(f"{error}; the defaults are used")
-        settings, broken = Settings(), True
-    settings = from_environment(settings, os.environ)
-    flags = {name: getattr(options, name) for name in ("interval", "theme", "glyphs", "user")}
-    flags.update({name: getattr(options, name) or None for name in ("readonly", "print_last")})
-    flags = {name: value for name, value in flags.items() if value is not None}
-    fields = {**{name: getattr(settings, name) for name in Settings.__struct_fields__}, **flags}
-    try:
-        fields["user"] = user_named(fields["user"], options.demo, "user of the settings:")
-    except UsageError as error:  # that of -u was looked at before
-        _say(f"{error}; everybody's processes are shown")
-        fields["user"] = None
-    kept = settings.keep and not broken and not options.demo
-    return Session(**fields, me=user_named("me"), path=path if kept else None)
+    return session_of(options)
 
 
-@contextmanager
-def _source(options: argparse.Namespace, interval: float | None) -> Iterator[Source]:
-    source: Source
+def _source(options: Namespace, interval: float | None) -> Source:
     if options.demo:
         from gputop.sources.demo import DemoSource
 
-        source = DemoSource(interval)
-    else:
-        from gputop.sources.local import LocalSource
+        return DemoSource(interval)
+    from gputop.sources.local import LocalSource
 
-        source = LocalSource(interval)
-    with closing(source):
-        yield source
-
-
-def _say(text: str) -> None:
-    """One line on standard error, if there is one: print() would take standard output instead."""
-    if sys.stderr is not None:
-        print(f"gputop: {text}", file=sys.stderr)  # noqa: T201
+    return LocalSource(interval)

@@ -9,9 +9,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 
+from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL, THEMES
 from gputop.commands import HELP
 from gputop.errors import UsageError
-from gputop.settings import MAX_INTERVAL, MIN_INTERVAL, THEMES, Settings
 
 _EXAMPLES = """\
 examples:
@@ -87,9 +87,6 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
             command_module(name).add_parser(commands)
         else:
             commands.add_parser(name, help=summary)
-    agent = commands.add_parser("agent", description="Send frames to a gputop that reads them.")
-    agent.add_argument("--interval", type=_seconds, default=Settings().interval)
-    agent.add_argument("--once", dest="agent_once", action="store_true")
     return parser
 
 

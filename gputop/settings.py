@@ -18,13 +18,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL, THEMES
 from gputop.errors import UsageError
-
-THEMES = ("ansi-dark", "ansi-light", "dark", "light", "colorblind")
-"""The first two are drawn in the terminal's own 16 colours."""
-
-MIN_INTERVAL = 0.1
-MAX_INTERVAL = 60.0
 
 Glyphs = Literal["auto", "unicode", "ascii"]
 Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]

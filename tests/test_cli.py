@@ -217,6 +217,21 @@ def test_ctrl_c(scenario: str, machine: MachineFactory) -> None:
         until(partial(gone, agent))
 
 
+@pytest.mark.parametrize("form", ["--once", "--json"])
+def test_ctrl_c_while_the_driver_hangs(form: str, machine: MachineFactory) -> None:
+    """The process that looks is held by the driver; nobody waits for it."""
+    here = machine("init-hang")
+    options: Json = {"stderr": subprocess.PIPE, "start_new_session": True}
+    program = here.popen([*GPUTOP, form], **options)
+    until(lambda: bool(_children(program.pid)))
+    agents = _children(program.pid)
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=5)
+    assert (program.returncode, errors) == (130, "")
+    for agent in agents:
+        until(partial(gone, agent))
+
+
 def _children(pid: int) -> list[int]:
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
@@ -291,8 +306,10 @@ def test_the_trap_works(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kept_out"),
     [
-        ("--once", {"textual", "rich", "pynvml", "psutil", "gputop.tui", "asyncio"}),
-        ("--json", {"textual", "rich", "pynvml", "psutil", "gputop.tui", "asyncio"}),
+        ("--once", {"gputop.agent", "gputop.model", "msgspec", "typing", "argparse", "subprocess"}),
+        ("--json", {"gputop.agent", "gputop.model", "msgspec", "typing", "argparse", "subprocess"}),
+        ("agent --look --once", {"gputop.tui", "asyncio", "shutil", "dataclasses", "inspect"}),
+        ("agent --look --json", {"gputop.tui", "gputop.export.table", "shutil", "inspect"}),
         ("--demo --once", {"textual", "rich", "pynvml", "psutil", "gputop.agent", "asyncio"}),
         ("--demo --json", {"textual", "rich", "pynvml", "psutil", "gputop.agent", "asyncio"}),
         ("agent --once", {"textual", "rich", "gputop.tui", "gputop.export", "asyncio"}),

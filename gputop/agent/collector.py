@@ -154,8 +154,12 @@ class Collector:
         told = [reading for _, _, reading in readings if reading]
         pids = {run.pid for reading in told for run in reading.running}
         facts = self._processes.read(pids, patience)
+        if settle:
+            again = time.monotonic() + _SETTLE
+            self._survey(told, facts, 0.0)  # meanwhile
+            self._host.prepare()
         if settle and facts:
-            time.sleep(_SETTLE)
+            time.sleep(max(0.0, again - time.monotonic()))
             facts = self._processes.read(pids, patience, every=True)
         survey = self._survey(told, facts, patience if settle else self._survey_patience)
         self._survey_patience = _SURVEY_PATIENCE

@@ -2,95 +2,119 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
+import time
 from functools import cache
-from pathlib import Path
 
-import psutil
+from msgspec.structs import replace
 
 from gputop.agent.process.namespaces import in_first_namespace
 from gputop.model.frame import Host, PciCard
 from gputop.model.text import printable
 
+Folder = str | os.PathLike[str]
+
 _NVIDIA = "0x10de"
 _DISPLAY_CLASS = "0x03"
+_LEAST = 0.05
+"""Seconds that CPU use can be told of: the kernel counts in hundredths."""
 
 
 class HostFacts:
-    """Host facts of now; CPU use is since the call before."""
+    """Host facts of now; CPU use is since the call before, or `prepare`."""
 
     def __init__(self) -> None:
         self._name = printable(socket.gethostname(), 64)
-        self._boot_id = read_file(Path("/proc/sys/kernel/random/boot_id"))
+        self._boot_id = read_file("/proc/sys/kernel/random/boot_id")
         self._cpu_count = os.cpu_count()
-        self._asked = False
+        self._begun = False
+        self._counted = math.inf
         self.nested = not in_first_namespace()
 
     def read(self) -> Host:
-        """The host now."""
-        cpu = psutil.cpu_percent(interval=None) / 100
-        memory = psutil.virtual_memory()
-        asked, self._asked = self._asked, True
-        return Host(
+        """The host now. Without what psutil knows at first, unless prepared: somebody waits for
+        that frame, and the import takes long."""
+        host = Host(
             name=self._name,
             boot_id=self._boot_id,
-            cpu=cpu if asked else None,
             cpu_count=self._cpu_count,
-            memory_total=memory.total,
-            memory_used=memory.total - memory.available,
             nested=self.nested,
             wsl=is_wsl(),
         )
+        if not self._begun:
+            self._begun = True
+            return host
+        import psutil
+
+        before, self._counted = self._counted, time.monotonic()
+        cpu, memory = psutil.cpu_percent(), psutil.virtual_memory()
+        return replace(
+            host,
+            cpu=cpu / 100 if self._counted - before >= _LEAST else None,
+            memory_total=memory.total,
+            memory_used=memory.total - memory.available,
+        )
+
+    def prepare(self) -> None:
+        """Count CPU use from here."""
+        import psutil
+
+        psutil.cpu_percent()
+        self._begun, self._counted = True, time.monotonic()
 
 
 @cache
-def is_wsl(version: Path = Path("/proc/version")) -> bool:
+def is_wsl(version: Folder = "/proc/version") -> bool:
     """Whether this is the Windows Subsystem for Linux, by the name of its kernel."""
     return "microsoft" in (read_file(version) or "").lower()
 
 
-def nvidia_cards(sys: Path = Path("/sys")) -> tuple[PciCard, ...]:
+def nvidia_cards(sys: Folder = "/sys") -> tuple[PciCard, ...]:
     """The NVIDIA display controllers of the PCI bus, found without a driver."""
     cards = []
-    for device in sorted((sys / "bus/pci/devices").glob("*")):
-        if read_file(device / "vendor") != _NVIDIA:
+    bus = f"{sys}/bus/pci/devices"
+    for bus_id in sorted(os.listdir(bus)) if os.path.isdir(bus) else ():
+        device = f"{bus}/{bus_id}"
+        if read_file(f"{device}/vendor") != _NVIDIA:
             continue
-        if not (read_file(device / "class") or "").startswith(_DISPLAY_CLASS):
+        if not (read_file(f"{device}/class") or "").startswith(_DISPLAY_CLASS):
             continue
-        driver = device / "driver"
+        driver = os.path.realpath(f"{device}/driver")
         cards.append(
             PciCard(
-                bus_id=device.name,
-                device_id=(read_file(device / "device") or "").removeprefix("0x"),
-                driver=driver.resolve().name if driver.exists() else None,
+                bus_id=bus_id,
+                device_id=(read_file(f"{device}/device") or "").removeprefix("0x"),
+                driver=os.path.basename(driver) if os.path.exists(driver) else None,
             )
         )
     return tuple(cards)
 
 
-def card_file(bus_id: str | None, name: str, sys: Path = Path("/sys")) -> str | None:
+def card_file(bus_id: str | None, name: str, sys: Folder = "/sys") -> str | None:
     """A file of the PCI bus about the card at a bus id as NVML writes it; None where there is
     none."""
     if bus_id is None:
         return None
     domain, _, rest = bus_id.lower().partition(":")
-    return read_file(sys / f"bus/pci/devices/{domain[-4:]}:{rest}" / name)
+    return read_file(f"{sys}/bus/pci/devices/{domain[-4:]}:{rest}/{name}")
 
 
-def kernel_module_version(root: Path = Path("/")) -> str | None:
+def kernel_module_version(root: Folder = "/") -> str | None:
     """Of the loaded NVIDIA kernel module; None where none is loaded."""
     places = "proc/driver/nvidia/version", "sys/module/nvidia/version"
-    text = read_file(root / places[0]) or read_file(root / places[1])
+    text = read_file(f"{root}/{places[0]}") or read_file(f"{root}/{places[1]}")
     for word in (text or "").split():
         if word[:1].isdigit() and word.count(".") >= 1:
             return printable(word, 32)
     return None
 
 
-def read_file(path: Path) -> str | None:
+def read_file(path: Folder) -> str | None:
     """Its text without the blanks around it; None where it cannot be read."""
     try:
-        return path.read_text("utf-8", "replace").strip()
+        with open(path, "rb", buffering=0) as file:
+            return file.read().decode("utf-8", "replace").strip()
     except OSError:
         return None

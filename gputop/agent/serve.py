@@ -6,6 +6,7 @@ with os._exit, since a thread that hangs in the driver would keep an orderly exi
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import signal
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gputop import __version__
 from gputop.agent.collector import Collector
-from gputop.agent.idle_record import IdleRecord, remove_record, with_idle_times
+from gputop.agent.idle_record import IdleRecord, remove_record
+from gputop.agent.look import one_frame
 from gputop.agent.trouble import end_on_errors
 from gputop.model.frame import SCHEMA
 from gputop.model.protocol import (
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
 _SHARE_OF_INTERVAL = 0.8
 _LEAST_PATIENCE = 0.25
 _MOST_PATIENCE = 2.0
-_PATIENCE_ONCE = 5.0
 _SOON = 2.0
 """Seconds that an answer may wait for the next frame: one out of turn finds fewer samples."""
 
@@ -73,6 +74,8 @@ def serve(interval: float) -> None:
     details = Details(answered=schedule.hurry)
     signals.with_verdicts(questions.with_answers(first))  # what they begin with
     takers.put((signals, details))
+    gc.enable()
+    gc.freeze()  # what is there now stays: to look it through again and again costs a tick
     while True:
         schedule.wait()
         frame = collector.collect(schedule.interval, schedule.patience)
@@ -85,7 +88,7 @@ def serve_once() -> None:
     """Send one frame, the CPU use of its processes measured, and end."""
     end_on_errors()
     _send(Hello(schema=SCHEMA, version=__version__))
-    _send(with_idle_times(Collector().collect(None, _PATIENCE_ONCE, settle=True)))
+    _send(one_frame())
     os._exit(0)
 
 

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
+from gputop.allowed import MIN_INTERVAL
 from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.choice import Choice, Value, Wanted, choose, value_for
@@ -23,7 +24,6 @@ from gputop.model.enumeration import PCI_BUS_ID
 from gputop.model.environ import NAME, ORDER
 from gputop.model.frame import Frame
 from gputop.model.text import short_name
-from gputop.settings import MIN_INTERVAL
 from gputop.sources.local import LocalSource
 
 _EPILOG = """\

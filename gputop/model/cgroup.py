@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from gputop.model.place import Container, Place, Runtime
 from gputop.model.text import printable
@@ -29,8 +30,11 @@ _JOB = re.compile(r"job_([0-9]+)\Z", re.ASCII)
 _STEP = re.compile(r"step_(\w+)\Z", re.ASCII)
 
 
+@lru_cache(maxsize=128)
 def parse_cgroup(text: str) -> Place:
     """The container, pod, Slurm job and unit of a process; None for what is not there.
+
+    Processes of one job have the same text.
 
     Within a cgroup namespace paths begin at its own root, and say nothing of what is above.
     """

@@ -8,16 +8,16 @@ None; `show` makes text of a value that is not None.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from gputop.model.text import MISSING
 
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
-class Metric(Generic[S]):
+class Metric(msgspec.Struct, Generic[S], frozen=True):
     """One thing that is shown of an S."""
 
     id: str

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL
 from gputop.errors import SourceError
 from gputop.model.frame import SCHEMA, Frame
 from gputop.model.signals import Target
 from gputop.model.text import printable
-from gputop.settings import MAX_INTERVAL, MIN_INTERVAL
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

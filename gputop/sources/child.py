@@ -1,59 +1,93 @@
 """The agent of this machine as a child process, started as early as may be.
 
 Its first frame takes about as long as gputop takes to be ready for it, so a screen's agent is
-started before anything else is imported: this module imports little.
+started before anything else is imported: this module imports next to nothing, and no subprocess.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+import time
+from _thread import allocate_lock
 from collections.abc import Sequence
-from typing import IO, NamedTuple
 
 INTERVAL = 1.0
 """Seconds of an agent that is started before the settings are read."""
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MAIN = os.path.join(os.path.dirname(_HERE), "__main__.py")
 _WITHOUT_SCREEN = {"--once", "--json", "--demo", "-h", "--help", "--version"}
+_SOON = 0.002
+_SIGKILL = 9
 
 
-class Child(NamedTuple):
-    """An agent at the other end of its pipes."""
+class Child:
+    """`gputop agent ARGUMENTS` at the other end of its pipes.
 
-    process: subprocess.Popen[bytes]
-    errors: IO[bytes]
-    """What it wrote on standard error."""
+    In a session of its own, for the terminal's signals are the screen's. A thread of its that the
+    driver holds may never die, and neither may it then: nothing here waits for that.
+    """
+
+    def __init__(self, *arguments: str) -> None:
+        asked, self._input = os.pipe()
+        output, told = os.pipe()
+        self.output = os.fdopen(output, "rb")
+        self._errors = os.memfd_create("agent's errors")
+        self._status: int | None = None
+        self._reaping = allocate_lock()
+        command = [sys.executable, _MAIN, "agent", *arguments]
+        taken = ((asked, 0), (told, 1), (self._errors, 2))
+        places = [(os.POSIX_SPAWN_DUP2, have, want) for have, want in taken]
+        self._pid = os.posix_spawn(
+            command[0], command, os.environ, file_actions=places, setsid=True
+        )
+        os.close(asked)
+        os.close(told)
+
+    def write(self, data: bytes) -> None:
+        """To its standard input; BrokenPipeError if it is gone."""
+        os.write(self._input, data)
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit status, negative if a signal ended it; None if it has not ended by then."""
+        end = time.monotonic() + seconds
+        while (status := self._reap()) is None and time.monotonic() < end:
+            time.sleep(_SOON)
+        return status
+
+    def kill(self) -> None:
+        """At once, if it has not ended."""
+        if self._reap() is None:
+            os.kill(self._pid, _SIGKILL)
+
+    def _reap(self) -> int | None:
+        with self._reaping:
+            if self._status is None:
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                self._status = os.waitstatus_to_exitcode(status) if pid else None
+            return self._status
+
+    def last_words(self) -> str:
+        """How it ended, for an error: its exit status and the last line that it complained of."""
+        from gputop.model.text import printable
+
+        status = self.wait(1)
+        said = os.pread(self._errors, 1 << 20, 0).decode("utf-8", "replace").strip()
+        words = f": {printable(said.splitlines()[-1], 200)}" if said else ""
+        return f"the agent ended with status {'unknown' if status is None else status}{words}"
 
 
-_early: dict[bool, Child] = {}
-"""By whether it is for one look alone."""
-
-
-def start(*arguments: str) -> Child:
-    """Start an agent."""
-    errors = os.fdopen(os.memfd_create("agent's errors"), "w+b")
-    process = subprocess.Popen(
-        [sys.executable, _MAIN, "agent", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        start_new_session=True,  # the terminal's signals are for the screen
-    )
-    return Child(process, errors)
+_early: list[Child] = []
 
 
 def start_early(words: Sequence[str]) -> None:
-    """Start one if these arguments say what for; it ends with us if nobody takes it."""
-    if words in (["--once"], ["--json"]):
-        _early[True] = start("--once")
-    elif all(map(os.isatty, range(3))) and not any(
+    """Start one if these arguments want a screen; it ends with us if nobody takes it."""
+    if all(map(os.isatty, range(3))) and not any(
         word in _WITHOUT_SCREEN or not word.startswith("-") for word in words
     ):
-        _early[False] = start("--interval", str(INTERVAL))
+        _early.append(Child("--interval", str(INTERVAL)))
 
 
-def take_early(once: bool) -> Child | None:
+def take_early() -> Child | None:
     """The agent that was started early; None if there is none, or somebody has it."""
-    return _early.pop(once, None)
+    return _early.pop() if _early else None

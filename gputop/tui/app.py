@@ -12,11 +12,12 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL
 from gputop.errors import GputopError, SourceError
 from gputop.model.frame import Frame, Problem
 from gputop.model.history import History
 from gputop.model.protocol import Pause, Refresh, SetInterval
-from gputop.settings import MAX_INTERVAL, MIN_INTERVAL, Session
+from gputop.settings import Session
 from gputop.sources.demo import DemoSource
 from gputop.sources.local import LocalSource
 from gputop.sources.source import Source

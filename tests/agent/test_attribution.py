@@ -16,9 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
+from gputop.agent.process import walk
 from gputop.agent.process.places import read_place
 from gputop.agent.process.processes import io_of
 from gputop.agent.process.tmux import TmuxSessions
+from gputop.agent.process.views import Views
 from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -368,11 +370,11 @@ def test_another_users_process_tells_little() -> None:
     child = os.fork()
     if child == 0:
         os.setuid(65534)
-        place = read_place(ours, TmuxSessions())
+        place = read_place(ours, TmuxSessions(), Views(), walk.look)
         known = (place.cwd, place.venv, place.session, place.ssh_from, io_of(ours))
         os.write(write, json.dumps([known, len(place.ancestors)]).encode())
         os._exit(0)
     os.waitpid(child, 0)
     known, ancestors = json.loads(os.read(read, 1000))
     assert known == [None] * 5
-    assert ancestors == len(read_place(ours, TmuxSessions()).ancestors) > 0
+    assert ancestors == len(read_place(ours, TmuxSessions(), Views(), walk.look).ancestors) > 0

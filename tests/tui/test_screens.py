@@ -12,9 +12,9 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Input
 
+from gputop.allowed import THEMES
 from gputop.model.frame import Frame, Host, PciCard
 from gputop.model.protocol import Pause, Refresh, SetInterval
-from gputop.settings import THEMES
 from gputop.tui.app import GputopApp
 from gputop.tui.glyphs import ASCII
 from gputop.tui.screens.main import MainScreen

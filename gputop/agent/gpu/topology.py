@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pynvml
 
 from gputop.agent.gpu.links import ask
-from gputop.agent.host import card_file
+from gputop.agent.host import Folder, card_file
 from gputop.model.topology import Topology, cpu_list
 
 _READ, _WRITE = 0, 1  # NVML_P2P_CAPS_INDEX_*; pynvml's own READ is a tuple by a slip
@@ -20,7 +19,7 @@ _WORDS = 128
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", re.ASCII)
 
 
-def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: Path = Path("/sys")) -> Topology:
+def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: Folder = "/sys") -> Topology:
     """Of GPUs (handle, PCI bus id). May hang as any driver call."""
     allowed = os.sched_getaffinity(0)
     near = [_cpus(handle) or _local_cpus(sys, place) for handle, place in gpus]
@@ -49,7 +48,7 @@ def _cpus(handle: Any) -> Collection[int]:
     return _bits(mask or ask(pynvml.nvmlDeviceGetCpuAffinity, handle, _WORDS) or ())
 
 
-def _node(handle: Any, sys: Path, place: str | None) -> int | None:
+def _node(handle: Any, sys: Folder, place: str | None) -> int | None:
     scope = pynvml.NVML_AFFINITY_SCOPE_NODE
     nodes = _bits(ask(pynvml.nvmlDeviceGetMemoryAffinity, handle, _WORDS, scope) or ())
     if nodes:
@@ -63,7 +62,7 @@ def _own_node(handle: Any) -> int | None:
     return None if node is None or node < 0 else node
 
 
-def _local_cpus(sys: Path, place: str | None) -> Collection[int]:
+def _local_cpus(sys: Folder, place: str | None) -> Collection[int]:
     text = card_file(place, "local_cpulist", sys) or ""
     return [cpu for part in text.split(",") for cpu in _range(part)]
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gputop.agent.program import answer_of
 from gputop.agent.worker import Worker
 from gputop.model.place import Container
 from gputop.model.text import printable
@@ -63,9 +60,10 @@ class ContainerNames:
 
 
 def _inspect(container: Container) -> Container | None:
-    for program, *words in _commands(container):
-        path = shutil.which(program)
-        answer = answer_of([path, *words, container.id], _LIMIT) if path else None
+    from gputop.agent.program import answer_of  # it takes long, and a look seldom needs it
+
+    for command in _commands(container):
+        answer = answer_of([*command, container.id], _LIMIT)
         name, image = _told(answer or "")
         if name or image:
             return msgspec.structs.replace(
@@ -108,7 +106,7 @@ def _told(answer: str) -> tuple[str, str]:
     if tab and not answer.lstrip().startswith(("{", "[")):
         return name, image
     try:
-        about = json.loads(answer)
+        about = msgspec.json.decode(answer)
         about = about[0] if isinstance(about, list) else about
         if "status" in about:  # crictl
             status = about["status"]
@@ -116,5 +114,5 @@ def _told(answer: str) -> tuple[str, str]:
             name, image = status["metadata"]["name"], status["image"]["image"]
             return (f"{pod}/{name}" if pod else str(name)), str(image)
         return str(about["Name"]), str(about["Image"])
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (msgspec.MsgspecError, TypeError, LookupError, AttributeError, RecursionError):
         return "", ""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
 from gputop.agent.process.processes import read_file, real_uid
 from gputop.agent.process.tmux import TmuxSessions
-from gputop.agent.process.walk import look
+from gputop.agent.process.views import Views
+from gputop.agent.process.walk import Seen
 from gputop.model.cgroup import parse_cgroup
 from gputop.model.environ import parse_environ
 from gputop.model.place import Ancestor, Place
@@ -24,16 +25,18 @@ _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 """What the directory of a virtual (PEP 405) or conda environment has in it."""
 
 
-def read_place(pid: int, tmux: TmuxSessions) -> Place:
-    """Read it; the container's name is not in /proc."""
+def read_place(
+    pid: int, tmux: TmuxSessions, views: Views, look: Callable[[int], Seen | None]
+) -> Place:
+    """Read it; the container's name is not in /proc. `look` is walk's, or remembers it."""
     variables = parse_environ(read_file(f"/proc/{pid}/environ") or b"").variables
     place = parse_cgroup((read_file(f"/proc/{pid}/cgroup") or b"").decode("utf-8", "replace"))
     cwd = _link(f"/proc/{pid}/cwd")
     return msgspec.structs.replace(
         place,
         cwd=_text(cwd),
-        venv=_text(_environment(pid, cwd, variables)),
-        ancestors=tuple(_ancestors(pid)),
+        venv=_text(_environment(pid, cwd, variables, views)),
+        ancestors=tuple(_ancestors(pid, look)),
         session=_text(_session(pid, variables, tmux)),
         ssh_from=_text(variables.get("SSH_CONNECTION", "").partition(" ")[0]),
         slurm_job=place.slurm_job or _number(variables.get("SLURM_JOB_ID")),
@@ -41,7 +44,7 @@ def read_place(pid: int, tmux: TmuxSessions) -> Place:
     )
 
 
-def _ancestors(pid: int) -> Iterator[Ancestor]:
+def _ancestors(pid: int, look: Callable[[int], Seen | None]) -> Iterator[Ancestor]:
     seen = look(pid)
     for _ in range(_GENERATIONS):
         parent = seen.parent if seen else 0
@@ -53,19 +56,32 @@ def _ancestors(pid: int) -> Iterator[Ancestor]:
             return
 
 
-def _environment(pid: int, cwd: str | None, variables: Mapping[str, str]) -> str | None:
+def _environment(
+    pid: int, cwd: str | None, variables: Mapping[str, str], views: Views
+) -> str | None:
     """The interpreter's own, else the one that was active: a venv's interpreter is a link, so
     that /proc/PID/exe leads out of it, and the first argument does not."""
     line = read_file(f"/proc/{pid}/cmdline") or b""
     program = os.fsdecode(line.partition(b"\0")[0])
     if program and "/" not in program:
-        program = shutil.which(program, path=variables.get("PATH", "")) or ""
+        program = _which(program, variables.get("PATH", "")) or ""
     called = os.path.join(cwd, program) if cwd and program else None
     for path in (called, _link(f"/proc/{pid}/exe")):
         prefix = os.path.dirname(os.path.dirname(os.path.normpath(path))) if path else None
-        if prefix and any(os.path.exists(f"/proc/{pid}/root{prefix}/{n}") for n in _ENVIRONMENT):
+        if prefix and views.ask(_is_environment, pid, prefix):
             return prefix
     return variables.get("VIRTUAL_ENV") or variables.get("CONDA_PREFIX")
+
+
+@lru_cache(maxsize=128)
+def _which(program: str, path: str) -> str | None:
+    """Of a program that runs: where it is does not change."""
+    found = (f"{folder}/{program}" for folder in path.split(":") if folder)
+    return next((file for file in found if os.access(file, os.X_OK)), None)
+
+
+def _is_environment(pid: int, prefix: str) -> bool:
+    return any(os.path.exists(f"/proc/{pid}/root{prefix}/{name}") for name in _ENVIRONMENT)
 
 
 def _session(pid: int, variables: Mapping[str, str], tmux: TmuxSessions) -> str | None:

@@ -13,10 +13,8 @@ import pwd
 import time
 from collections.abc import Iterable
 from functools import lru_cache
-from glob import glob
 
 import msgspec
-import psutil
 
 from gputop.agent.process.namespaces import in_first_namespace, local_process
 from gputop.agent.worker import Worker
@@ -206,7 +204,12 @@ def start_ticks(start_time: float) -> int:
 
 @lru_cache(maxsize=1)
 def _boot_time() -> float:
-    return psutil.boot_time()
+    """Seconds since the epoch, proc_stat(5)."""
+    return next(
+        float(line.split()[1])
+        for line in (read_file("/proc/stat") or b"btime 0").splitlines()
+        if line.startswith(b"btime")
+    )
 
 
 def _is_elsewhere(pid: int) -> bool:
@@ -218,15 +221,25 @@ def _is_elsewhere(pid: int) -> bool:
         return False
     if not os.path.exists(f"/proc/{pid}"):
         return True
-    return bool(glob("/dev/nvidia[0-9]*")) and local_process(pid) is not True
+    nodes = any(name.startswith("nvidia") and name[6:].isdecimal() for name in os.listdir("/dev"))
+    return nodes and local_process(pid) is not True
 
 
 def read_file(path: str) -> bytes | None:
+    """All of it; None where it cannot be read. Without a file object, which costs as much again."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    pieces = []
+    try:
+        while piece := os.read(descriptor, 1 << 16):
+            pieces.append(piece)
+    except OSError:  # it ended meanwhile
+        return None
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces)
 
 
 def read_stat(pid: int) -> tuple[bytes, list[bytes]] | None:
@@ -236,10 +249,7 @@ def read_stat(pid: int) -> tuple[bytes, list[bytes]] | None:
 
 
 def _read_short(path: str) -> bytes:
-    """A file of one page at most, empty where it cannot be read.
-
-    Read without a file object, which costs as much again: this is most of a tick's work.
-    """
+    """A file of one page at most, empty where it cannot be read; one read is enough for it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

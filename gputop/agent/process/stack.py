@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 from gputop.agent.program import MOST_BYTES, run_program
@@ -20,7 +19,9 @@ Stack = tuple[tuple[str, ...], str | None]
 def dump_stack(pid: int, seconds: float = 10.0) -> Stack:
     """Ask py-spy, within that time; never raises."""
     beside = os.path.dirname(sys.executable)
-    program = shutil.which("py-spy") or shutil.which("py-spy", path=beside)
+    from shutil import which
+
+    program = which("py-spy") or which("py-spy", path=beside)
     if program is None:
         return (), _INSTALL
     command = [program, "dump", "--pid", str(pid), "--nonblocking"]

@@ -9,6 +9,7 @@ import msgspec
 
 from gputop.agent.process.descendants import telling
 from gputop.agent.process.environ import read_environ
+from gputop.agent.process.views import Views
 from gputop.agent.process.walk import every_process
 from gputop.model.environ import Surroundings
 
@@ -29,10 +30,10 @@ _LIBRARIES = (
 )
 
 
-def look_at(pid: int) -> Surroundings:
+def look_at(pid: int, views: Views) -> Surroundings:
     """Look at one process; its frameworks and descendants apart."""
-    minors, inside = device_minors(pid), in_container(pid)
-    if minors is not None and not inside and minors == device_minors(os.getpid()):
+    minors, inside = views.ask(device_minors, pid), views.ask(in_container, pid)
+    if minors is not None and not inside and minors == views.ask(device_minors, os.getpid()):
         minors = None  # it sees what we see
     return Surroundings(
         environ=read_environ(pid),
@@ -43,7 +44,7 @@ def look_at(pid: int) -> Surroundings:
 
 def look_closely(pid: int) -> Surroundings:
     """Look at one process, its frameworks and descendants too."""
-    found = look_at(pid)
+    found = look_at(pid, Views())
     below = telling({pid: found.environ}, every_process())
     return msgspec.structs.replace(
         found, frameworks=loaded_frameworks(pid), descendant=below.get(pid)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,7 +17,8 @@ from gputop.agent.process.openers import Openers
 from gputop.agent.process.places import read_place
 from gputop.agent.process.surroundings import loaded_frameworks, look_at
 from gputop.agent.process.tmux import TmuxSessions
-from gputop.agent.process.walk import every_process
+from gputop.agent.process.views import Views
+from gputop.agent.process.walk import Seen, every_process, look
 from gputop.agent.worker import Worker
 from gputop.model.environ import Surroundings
 from gputop.model.gpu import Opener
@@ -87,28 +90,31 @@ class Surveyor:
         keys = self._wanted.processes
         for gone in self._around.keys() - keys:
             del self._around[gone], self._places[gone]
+        table = self._walk()
+        views, ancestor = Views(), table.get if table else cache(look)
         for key in keys:
             if key not in self._around or (key[0] + self._looks) % _LOOK_AGAIN == 0:
-                around, place = self._surroundings(key), self._place(key)
+                around = self._surroundings(key, views)
+                place = self._place(key, views, ancestor)
                 self._around[key], self._places[key] = around, place
         self._loaded &= keys
         self._load()
         self._name()
-        if self._wanted.minors or keys:
-            self._walk()
+        if table:
+            self._relate(table)
         return Survey(dict(self._around), dict(self._places), self._still_open())
 
-    def _surroundings(self, key: Key) -> Surroundings:
+    def _surroundings(self, key: Key, views: Views) -> Surroundings:
         known, pid = self._around.get(key), key[0]
         if known is None:
-            return look_at(pid)
+            return look_at(pid, views)
         environ = read_environ(pid)
         if environ.missing in ("overwritten", "gone"):
             return known  # read before the process wrote over it, it holds still
         return msgspec.structs.replace(known, environ=environ)
 
-    def _place(self, key: Key) -> Place:
-        known, place = self._places.get(key), read_place(key[0], self._tmux)
+    def _place(self, key: Key, views: Views, look: Callable[[int], Seen | None]) -> Place:
+        known, place = self._places.get(key), read_place(key[0], self._tmux, views, look)
         if known is not None and place.cwd is None:
             return known  # a zombie belongs where it was
         return place
@@ -136,18 +142,22 @@ class Surveyor:
             if named is not container:
                 self._places[key] = msgspec.structs.replace(self._places[key], container=named)
 
-    def _walk(self) -> None:
-        """Through all processes, now and then."""
+    def _walk(self) -> dict[int, Seen]:
+        """All processes, now and then; empty otherwise."""
         now = time.monotonic()
-        if now < self._due:
-            return
+        if now < self._due or not (self._wanted.minors or self._wanted.processes):
+            return {}
         table = every_process()
+        self._due = now + max(_EVERY, _SHARE * (time.monotonic() - now))
+        return table
+
+    def _relate(self, table: dict[int, Seen]) -> None:
+        """Find the descendants that tell, and who has a GPU open, among all processes."""
         found = telling({pid: one.environ for (pid, _), one in self._around.items()}, table)
         for key in self._around:
             self._change(key, descendant=found.get(key[0]))
         minors, listed = self._wanted.minors, self._wanted.listed
         self._found = self._openers.look(minors, table, listed) if minors else {}
-        self._due = now + max(_EVERY, _SHARE * (time.monotonic() - now))
 
     def _still_open(self) -> dict[int, tuple[Opener, ...]]:
         """Without those that have ended since."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import time
 
-from gputop.agent.program import answer_of
 from gputop.model.text import printable
 
 _LIMIT = 0.5
@@ -51,9 +49,9 @@ def _is_socket_of(path: str, owner: int) -> bool:
 def _names(socket: str, server: str) -> dict[str, str]:
     """By `$N`; of that server alone: another may have come to its socket, and a socket in a
     container is not the one that is here."""
-    program = shutil.which("tmux")
-    command = [program or "", "-S", socket, "list-sessions", "-F", _ASKED]
-    answer = answer_of(command, _LIMIT) if program else None
+    from gputop.agent.program import answer_of  # it takes long, and a look seldom needs it
+
+    answer = answer_of(["tmux", "-S", socket, "list-sessions", "-F", _ASKED], _LIMIT)
     lines = [line.split(" ", 2) for line in (answer or "").splitlines()]
     return {
         line[1]: name
