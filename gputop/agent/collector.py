@@ -16,7 +16,7 @@ from gputop.agent.gpu.links import read_links
 from gputop.agent.gpu.topology import read_topology
 from gputop.agent.host import HostFacts
 from gputop.agent.idle import IdleTimes
-from gputop.agent.problems import NO_GPU, not_answering, problem_of
+from gputop.agent.problems import NO_GPU, OURS, not_answering, problem_of
 from gputop.agent.process.processes import Processes, ProcessFacts
 from gputop.agent.process.survey import Survey, Surveyor, Wanted
 from gputop.agent.rows import Look, unexplained_of
@@ -44,7 +44,7 @@ class Collector:
     """Makes Frames; `collect` is called by one thread."""
 
     def __init__(self) -> None:
-        self._opener: Worker[Driver | NvmlError] = Worker("driver", self._open)
+        self._opener: Worker[Driver | NvmlError] = Worker("driver", self._open, _unopened)
         self._driver: Driver | None = None
         self._events: Events | None = None
         self._devices: list[Device] = []
@@ -100,7 +100,7 @@ class Collector:
             return problem_of(NO_GPU, "")
         self._driver, self._events = answer, None
         self._devices = [Device(index) for index in range(answer.count)]
-        self._readers = [Worker(f"gpu {one.index}", one.read) for one in self._devices]
+        self._readers = [Worker(f"gpu {one.index}", one.read, one.failed) for one in self._devices]
         return None
 
     def _open(self) -> Driver | NvmlError:
@@ -194,6 +194,10 @@ class Collector:
             frozenset(facts),
         )
         return self._surveyor.read(wanted, patience)
+
+
+def _unopened(words: str) -> NvmlError:
+    return NvmlError(OURS, words)
 
 
 def _stale_for(reader: Worker[Reading]) -> float | None:

@@ -9,6 +9,8 @@ from gputop.model.frame import Problem
 
 NO_GPU = -1
 """Not a code of NVML's: it opened, and counts no GPU."""
+OURS = -2
+"""Neither is this: the fault is gputop's."""
 
 _PROBLEMS: dict[int, Problem] = {
     12: Problem(
@@ -46,6 +48,12 @@ _PROBLEMS: dict[int, Problem] = {
 
 def problem_of(code: int, text: str) -> Problem:
     """Of an NVML return code at nvmlInit."""
+    if code == OURS:
+        return Problem(
+            kind="error",
+            message=f"gputop cannot read the NVIDIA driver: {text}",
+            advice="please report it (gputop doctor --report FILE); gputop goes on trying",
+        )
     problem = _PROBLEMS.get(code)
     if problem is None:
         return _with_cards(

@@ -19,6 +19,7 @@ from gputop import __version__
 from gputop.agent.collector import Collector
 from gputop.agent.idle_record import IdleRecord, remove_record
 from gputop.agent.look import one_frame
+from gputop.agent.trouble import end_on_errors
 from gputop.model.frame import SCHEMA
 from gputop.model.protocol import (
     Detail,
@@ -53,6 +54,7 @@ _SOON = 2.0
 def serve(interval: float) -> None:
     """Send frames until told to stop; does not return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to answer
+    end_on_errors()
     _send(Hello(schema=SCHEMA, version=__version__))
     collector = Collector()
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
@@ -84,6 +86,7 @@ def serve(interval: float) -> None:
 
 def serve_once() -> None:
     """Send one frame, the CPU use of its processes measured, and end."""
+    end_on_errors()
     _send(Hello(schema=SCHEMA, version=__version__))
     _send(one_frame())
     os._exit(0)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+from gputop.agent.trouble import told
+
 T = TypeVar("T")
 
 _QUICK = 0.003
@@ -18,13 +20,18 @@ class Worker(Generic[T]):
 
     A driver call may never come back: then the thread is stuck, `busy` stays true, and only this
     worker's answer grows old. `answered` is a monotonic time.
+
+    A call that raises leaves nothing of what was known before: `failed` makes an answer of the
+    error in words, without it there is none. The next one may do better.
     """
 
-    def __init__(self, name: str, call: Callable[[], T]) -> None:
+    def __init__(
+        self, name: str, call: Callable[[], T], failed: Callable[[str], T] | None = None
+    ) -> None:
         self.latest: T | None = None
         self.asked = time.monotonic()
         self.answered: float | None = None
-        self._call = call
+        self._name, self._call, self._failed = name, call, failed
         self._ended = False
         self._wanted = threading.Semaphore(0)
         self._idle = threading.Event()
@@ -61,7 +68,11 @@ class Worker(Generic[T]):
             self._wanted.acquire()
             if self._ended:
                 return
-            self.latest = self._call()
+            try:
+                self.latest = self._call()
+            except Exception as error:  # noqa: BLE001 - whatever it is, others wait for the thread
+                words = told(self._name, error)
+                self.latest = None if self._failed is None else self._failed(words)
             self.answered = time.monotonic()
             self._idle.set()
 

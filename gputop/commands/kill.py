@@ -17,6 +17,7 @@ from contextlib import closing
 
 import msgspec
 
+from gputop.agent.idle_record import with_idle_times
 from gputop.commands import HELP
 from gputop.commands.selection import Selection, selected
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
@@ -101,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     selection = Selection(options.words, options.gpu, options.user, options.descendants)
     with closing(LocalSource(1.0)) as source:
         frames = source.frames()
-        frame = _first(frames)
+        frame = with_idle_times(_first(frames))  # its own agent counts from now
         targets = selected(frame, selection)
         _within_reason(targets)
         check = Signal(_id(), targets, 0, 0.0, options.descendants)

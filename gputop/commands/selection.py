@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from gputop.agent.process.walk import every_process
 from gputop.agent.signalling.pinned import target_of
 from gputop.errors import GputopError, UsageError
-from gputop.model.frame import Frame
+from gputop.model.frame import Frame, Process
 from gputop.model.gpu import Gpu
 from gputop.model.process_metrics import ProcessRow
 from gputop.model.query import matching, rows
@@ -32,7 +34,7 @@ def selected(frame: Frame, selection: Selection) -> tuple[Target, ...]:
     be meant, GputopError if nothing fits."""
     if not (selection.words or selection.gpus or selection.user):
         raise UsageError("which processes? Give PIDs, words of the filter, --gpu or --user")
-    found = rows(frame)
+    found = rows(msgspec.structs.replace(frame, processes=tuple(_busiest(frame))))
     if selection.gpus:
         wanted = _gpus(frame, selection.gpus)
         found = [row for row in found if row.process.gpu_uuid in wanted]
@@ -42,10 +44,35 @@ def selected(frame: Frame, selection: Selection) -> tuple[Target, ...]:
     pids = _pids(selection.words)
     if pids:
         return _by_pid(found, pids, selection.descendants)
-    found = matching(found, " ".join(selection.words))
+    text = " ".join(selection.words)
+    found = matching(found, text)
     if not found:
-        raise GputopError("no process on a GPU fits: gputop --once shows who is there")
+        hint = "; for how long one is idle is known while a gputop of yours runs"
+        hint = hint if "idle" in text else ""
+        raise GputopError(f"no process on a GPU fits{hint}: gputop --once shows who is there")
     return _targets(found)
+
+
+def _busiest(frame: Frame) -> Iterator[Process]:
+    """Those on several GPUs with their work on the one where they do most: a signal ends them on
+    all. Without samples they may be all that works there."""
+    load = {gpu.uuid: gpu.utilization or 0.0 for gpu in frame.gpus}
+    of: dict[tuple[int, float | None], list[Process]] = {}
+    for one in frame.processes:
+        of.setdefault((one.pid, one.start_time), []).append(one)
+    for one in frame.processes:
+        same = of[one.pid, one.start_time]
+        if len(same) == 1:
+            yield one
+            continue
+        shares = [row.sm_utilization for row in same if row.sm_utilization is not None]
+        times = [row.idle_for for row in same if row.idle_for is not None]
+        most = max(load.get(row.gpu_uuid, 0.0) for row in same) or None
+        yield msgspec.structs.replace(
+            one,
+            sm_utilization=max(shares, default=most),
+            idle_for=min(times) if len(times) == len(same) else None,
+        )
 
 
 def _targets(found: Sequence[ProcessRow]) -> tuple[Target, ...]:

@@ -210,7 +210,7 @@ def _not_now(frame: Frame, gpu: Gpu, peak: float | None, wanted: Wanted) -> str 
     seized = least is None and not is_free(frame, gpu)
     sick = next((one.text for one in findings(frame, gpu) if one.level == "alarm"), None)
     return _first(
-        (gpu.error, f"the driver says: {printable(gpu.error or '', 200)}"),
+        (gpu.error, printable(gpu.complaint or "", 200)),
         (doubtful, "it does not answer"),
         (gpu.asleep, "it is asleep, and is not asked who is on it, which would wake it"),
         (

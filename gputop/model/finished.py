@@ -79,6 +79,7 @@ class Finished:
         for key in gone:
             row, (_, pid, start) = self._last[key], key[0]
             if start is None and any(pid == other for other, _ in alive):
+                self._peaks.pop(key, None)
                 continue  # its start has become known, which is another key
             if silent.get(key[1]) or {(pid, start), (pid, None)} & alive:
                 now[key] = row

@@ -60,6 +60,10 @@ class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
         return self.gi, self.ci
 
 
+UNREADABLE = "gputop cannot read it"
+"""The beginning of a `Gpu.error` that is gputop's own."""
+
+
 class Opener(msgspec.Struct, frozen=True, kw_only=True):
     """A process that has a GPU's device node open while the driver does not list it there."""
 
@@ -157,7 +161,15 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     stale_for: float | None = None
     """Age of the values when the GPU did not answer in this cycle; None while it answers."""
     error: str | None = None
-    """What the driver says instead of values: the GPU is lost, needs a reset, ..."""
+    """What the driver says instead of values: the GPU is lost, needs a reset, ... Or, with
+    UNREADABLE, what went wrong in gputop."""
+
+    @property
+    def complaint(self) -> str | None:
+        """`error`, and whose it is."""
+        if self.error is None or self.error.startswith(UNREADABLE):
+            return self.error
+        return f"the driver says: {self.error}"
 
     @property
     def key(self) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from gputop.model.frame import Frame
-from gputop.model.gpu import Gpu
+from gputop.model.gpu import UNREADABLE, Gpu
 from gputop.model.sections import Health, Xid
 from gputop.model.text import duration, percent
 from gputop.model.xids import REBOOT, REPLACE, RESET, meaning
@@ -36,6 +36,7 @@ _FABRIC_MANAGER = (
     "CUDA does not start without it: systemctl status nvidia-fabricmanager; its version has to be "
     "the driver's"
 )
+_OUR_FAULT = "the fault is gputop's: please report it (gputop doctor --report FILE)"
 _COOLING = "check fans, filters, inlet air and the load of its neighbours"
 _THROTTLED = {
     "hw_thermal_slowdown": ("HOT", "the GPU is too hot and runs at half its clock or less"),
@@ -96,8 +97,12 @@ def _times(told: tuple[Xid, ...], xid: Xid) -> str:
 
 def _lost(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if gpu.error is not None:
-        advice = _reset(gpu) if "reset" in gpu.error.lower() else f"{REBOOT}; {REPLACE}"
-        yield Finding("alarm", "LOST", f"the driver says: {gpu.error}", advice)
+        code, advice = "LOST", f"{REBOOT}; {REPLACE}"
+        if gpu.error.startswith(UNREADABLE):
+            code, advice = "UNREAD", _OUR_FAULT
+        elif "reset" in gpu.error.lower():
+            advice = _reset(gpu)
+        yield Finding("alarm", code, gpu.complaint or "", advice)
 
 
 def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -155,7 +156,7 @@ def test_without_permission(start: Start) -> None:
     assert (found.gone, found.variables, found.missing) == (False, None, "unreadable")
     assert (found.files, found.devices) == (None, None)
     assert [child.command for child in found.children] == ["sleep 99"]
-    subprocess.run(["kill", str(found.children[0].pid)], check=True)
+    os.kill(found.children[0].pid, signal.SIGKILL)
 
 
 def as_nobody(request: Detail) -> ProcessDetail:
@@ -211,7 +212,8 @@ def test_children(start: Start) -> None:
     assert first.command.endswith("�[2J0")
     assert first.start_time == start_time(first.pid) < found.children[-1].start_time
     pids = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
-    subprocess.run(["kill", *pids], check=True)
+    for pid in map(int, pids):
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_an_answer_comes_with_the_next_frame(here: Machine) -> None:

@@ -130,6 +130,69 @@ def test_the_table_marks_them(here: Machine, folder: Path, tmp_path: Path) -> No
         assert "  41m00s  python a.py" in text
 
 
+def selected(here: Machine, *words: str) -> str:
+    """What `gputop kill` would signal, or why nothing."""
+    done = here.run([*GPUTOP, "kill", *words, "--dry-run"])
+    return done.stdout + done.stderr
+
+
+def test_kill_knows_them_as_well(here: Machine, folder: Path) -> None:
+    pid = here.pids["job"]
+    unknown = "for how long one is idle is known while a gputop of yours runs"
+    assert unknown in selected(here, "idle>10m")
+    with Agent(here, interval=0.2) as agent:
+        record = held(agent, folder)
+        assert unknown in selected(here, "idle>10m")
+        aged(record, 2460.0)
+        assert f"{pid} " in selected(here, "idle>10m")
+        assert unknown in selected(here, "idle>1h")
+        here.change(gpu=0, compute=[{"pid": "job", "used": 1, "sm": 3}])
+        assert unknown in selected(here, "idle>10m")
+
+
+def test_kill_spares_who_works_on_another_gpu(machine: MachineFactory, folder: Path) -> None:
+    """As the workers of many a job, that hold something on the first GPU and use their own."""
+    rank = {"command": ["python", "rank.py"], "on": {"gpu": 0, "used": 2**30}}
+    lazy = {"command": ["python", "lazy.py"], "on": {"gpu": [0, 1], "used": 2**30}}
+    gpu = {"uuid": "GPU-{i}", "memory": {"total": 2**37, "used": 0, "reserved": 0},
+           "utilization": {"gpu": 0, "memory": 0}}  # fmt: skip
+    here = machine({"gpu": gpu, "gpus": 2, "processes": {"rank": rank, "lazy": lazy}})
+    with Agent(here, interval=0.2) as agent:
+        aged(held(agent, folder), 2460.0)
+        for words in (["idle>10m"], ["idle"], ["idle", "--gpu", "0"]):
+            told = selected(here, *words)
+            assert "rank.py" in told
+            assert "lazy.py" in told
+        here.update(
+            lambda scenario: scenario["gpus"][1]["compute"].append(
+                {"pid": "rank", "used": 2**30, "sm": 40}
+            )
+        )
+        for words in (["idle>10m"], ["idle"], ["sm<5"], ["idle", "--gpu", "0"]):
+            assert "rank.py" not in selected(here, *words)
+        assert "lazy.py" in selected(here, "idle>10m")
+        assert "rank.py" in selected(here, "sm>30", "--gpu", "0")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(0, "another boot"), (2, 1), (3, 0.0)], ids=["boot", "start", "written"]
+)
+def test_kill_believes_nothing_old(field: int, value: Any, here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        record = held(agent, folder)
+        aged(record, 2460.0)
+        change(record, lambda fields: fields.__setitem__(field, value))
+        assert "no process on a GPU fits" in selected(here, "idle>10m")
+
+
+def test_kill_spares_a_later_process_of_that_number(here: Machine, folder: Path) -> None:
+    with Agent(here, interval=0.2) as agent:
+        record = held(agent, folder)
+        aged(record, 2460.0)
+        change(record, lambda fields: [entry.__setitem__(2, 1) for entry in fields[5] if entry[2]])
+        assert "a.py" not in selected(here, "idle>10m")
+
+
 def test_the_end_of_an_agent_is_the_end_of_its_record(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
         record = recorded(agent, folder)

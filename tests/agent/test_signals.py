@@ -277,13 +277,18 @@ def test_refused(here: Machine) -> None:
             ({"pid": 0, "start_time": 1.0}, "0 and negative numbers are groups of processes"),
             ({"pid": -1, "start_time": 1.0, "forced": True}, "0 and negative numbers are groups"),
             ({"pid": own, "start_time": target(own)["start_time"], "forced": True}, "quit it"),
-            (target(1), "it is process 1, and everything here ends with it: not without a"),
             (target(os.getpid()), "gputop runs under it: not without a confirmation"),
         ]
         told = verdicts_of(agent, send(agent, *(one for one, _ in cases), number=15))
         assert [one["outcome"] for one in told] == ["refused"] * len(cases)
         for one, (_, words) in zip(told, cases, strict=True):
             assert words in one["words"]
+        first = verdict(agent, target(1))
+        if os.getuid() == 0:
+            words = "it is process 1, and everything here ends with it: not without a confirmation"
+            assert (first["outcome"], first["words"]) == ("refused", words)
+        else:
+            assert first["outcome"] == "not_permitted"
         bad = verdict(agent, target(os.getpid(), forced=True), number=999)
         assert (bad["outcome"], bad["words"]) == ("refused", "999 is no signal")
         assert verdict(agent, {"pid": 2**31, "start_time": 1.0})["outcome"] == "gone"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gputop.model.gpu import UNREADABLE
 from gputop.model.health import Finding, findings, in_alarm
 from gputop.model.sections import Ecc, Health, Nvlink, Pcie, Throttle, Xid
 from gputop.sources.demo import demo_frame
@@ -36,6 +37,7 @@ def xids(*pairs: tuple[int, float]) -> Health:
     ("fields", "level", "code"),
     [
         ({"error": "GPU is lost"}, "alarm", "LOST"),
+        ({"error": f"{UNREADABLE}: a reset"}, "alarm", "UNREAD"),
         ({"health": Health(recovery_action="gpu_reset")}, "alarm", "RECOVERY"),
         ({"health": Health(recovery_action="drain_p2p")}, "alarm", "RECOVERY"),
         ({"health": Health(recovery_action="bus_reset")}, "alarm", "RECOVERY"),
@@ -128,6 +130,9 @@ def test_commands_name_the_gpu() -> None:
     assert "nvidia-smi -pm 1 -i 3" in only(persistence_mode=False).advice
     assert "--gpu-reset" in only(error="GPU requires reset").advice
     assert "reboot" in only(error="GPU is lost").advice
+    ours = only(error=f"{UNREADABLE}: GPU requires reset")
+    assert "reset" not in ours.advice
+    assert "driver" not in ours.text
 
 
 def test_figures_are_in_the_words() -> None:

@@ -25,6 +25,7 @@ from gputop.agent.gpu.pcie import Pcie
 from gputop.agent.gpu.section import Section, Sections
 from gputop.agent.gpu.throttle import Throttle
 from gputop.agent.host import card_file, is_wsl
+from gputop.model.gpu import UNREADABLE
 from gputop.model.text import printable
 
 T = TypeVar("T")
@@ -104,10 +105,16 @@ class Device:
         try:
             return self._read()
         except pynvml.NVMLError as error:
-            self.handle, self._in_use = None, False
             self._gpm.forget()
-            values = {"index": self.index, **self._fixed}
-            return Reading(values=values, code=error.value, error=printable(str(error), 120))
+            return self._without_values(printable(str(error), 120), error.value)
+
+    def failed(self, words: str) -> Reading:
+        """What stands for a `read` that raised what nobody thought of."""
+        return self._without_values(f"{UNREADABLE}: {words}")
+
+    def _without_values(self, error: str, code: int = 0) -> Reading:
+        self.handle, self._in_use = None, False
+        return Reading(values={"index": self.index, **self._fixed}, code=code, error=error)
 
     def _read(self) -> Reading:
         if self.handle is None:

@@ -12,6 +12,7 @@ from typing import Any
 import pynvml
 
 from gputop.agent.gpu.device import Device
+from gputop.agent.trouble import told
 from gputop.model.sections import Xid
 
 _XID = pynvml.nvmlEventTypeXidCriticalError
@@ -59,6 +60,8 @@ class Events:
                 if error.value not in _GONE:  # refused, or there is no driver any more
                     self._heard = {index: xids for index, xids in self._heard.items() if xids}
                     return
+            except Exception as error:  # noqa: BLE001 - and on again, after a while
+                told("events", error)
             if not self._heard:
                 return
             self._over.wait(_AGAIN)

@@ -11,6 +11,7 @@ from gputop.agent.gpu import sanity
 from gputop.agent.gpu.board import OFTEN, QUICK, SELDOM, Fixed, known
 from gputop.agent.gpu.counters import Rate
 from gputop.agent.gpu.section import Ask, Fields
+from gputop.agent.trouble import told
 from gputop.model import sections
 
 _NEWEST, _WIDEST = 9, 32
@@ -83,6 +84,10 @@ class Throughput:
             rates = [pynvml.nvmlDeviceGetPcieThroughput(handle, one) * _KIB for one in counters]
         except pynvml.NVMLError as error:
             self._absent = error.value == pynvml.NVML_ERROR_NOT_SUPPORTED
+            self._found = (None, None)
+            return
+        except Exception as error:  # noqa: BLE001 - the next measurement may do better
+            told("pcie", error)
             self._found = (None, None)
             return
         tx, rx = (float(rate) if rate < _MOST_RATE else None for rate in rates)

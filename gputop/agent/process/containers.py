@@ -16,6 +16,8 @@ _LIMIT = 2.0
 """Seconds for an answer."""
 _RETRY = 60.0
 """Seconds until one without an answer is asked for again."""
+_MOST = 1024
+"""Containers that are remembered: on some machines each job is a new one."""
 _INSPECT = ("inspect", "--type", "container", "--format", "{{.Name}}\t{{.Config.Image}}")
 
 
@@ -52,6 +54,9 @@ class ContainerNames:
             self._asked[id_] = time.monotonic()
             if (answer := _inspect(container)) is not None:
                 self._known[id_] = answer
+        for about in (self._known, self._asked):
+            for oldest in list(about)[:-_MOST]:
+                del about[oldest]
 
 
 def _inspect(container: Container) -> Container | None:

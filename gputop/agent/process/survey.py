@@ -94,8 +94,9 @@ class Surveyor:
         views, ancestor = Views(), table.get if table else cache(look)
         for key in keys:
             if key not in self._around or (key[0] + self._looks) % _LOOK_AGAIN == 0:
-                self._around[key] = self._surroundings(key, views)
-                self._places[key] = self._place(key, views, ancestor)
+                around = self._surroundings(key, views)
+                place = self._place(key, views, ancestor)
+                self._around[key], self._places[key] = around, place
         self._loaded &= keys
         self._load()
         self._name()

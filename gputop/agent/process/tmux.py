@@ -32,7 +32,9 @@ class TmuxSessions:
         at, names = self._asked.get((socket, server), (-_AGAIN, {}))
         if time.monotonic() - at >= _AGAIN:
             names = _names(socket, server)
-            self._asked[socket, server] = time.monotonic(), names
+            now = time.monotonic()
+            self._asked = {key: one for key, one in self._asked.items() if now - one[0] < _AGAIN}
+            self._asked[socket, server] = now, names
         return names.get(f"${number}")
 
 

@@ -1,0 +1,136 @@
+"""What is remembered has a bound: processes that come and go leave nothing behind."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+import subprocess
+from collections.abc import Callable, Iterator, Sized
+from pathlib import Path
+
+import pytest
+
+import gputop
+from gputop.agent.gpu.lists import Utilization
+from gputop.agent.idle import IdleTimes
+from gputop.agent.process.containers import ContainerNames
+from gputop.agent.process.processes import Processes
+from gputop.agent.process.survey import Surveyor, Wanted
+from gputop.model import query
+from gputop.model.finished import Finished
+from gputop.model.frame import Frame
+from gputop.model.history import History
+from gputop.model.logical_names import LogicalNames
+from gputop.model.place import Container
+from tests.builders import frame, process
+
+UNBOUNDED = {"gputop.model.protocol._decoder": 3, "gputop.agent.host.is_wsl": 1}
+"""By how many keys there are."""
+
+
+def kept(thing: object) -> int:
+    """How many things its tables hold."""
+    return sum(len(value) for value in vars(thing).values() if isinstance(value, Sized))
+
+
+def caches() -> Iterator[tuple[str, int | None]]:
+    """Every cache of a function in gputop, and its bound."""
+    for found in pkgutil.walk_packages(gputop.__path__, "gputop."):
+        if not found.name.endswith("__main__"):
+            module = importlib.import_module(found.name)
+            classes = [one for _, one in inspect.getmembers(module, inspect.isclass)]
+            for holder in (module, *classes):
+                for one in vars(holder).values():
+                    if isinstance(one, functools._lru_cache_wrapper):
+                        yield f"{one.__module__}.{one.__qualname__}", one.cache_info().maxsize
+
+
+def test_every_cache_has_a_bound() -> None:
+    bounds = dict(caches())
+    assert len(bounds) > len(UNBOUNDED)
+    assert {name for name, bound in bounds.items() if bound is None} == UNBOUNDED.keys()
+    assert max(bound or 0 for bound in bounds.values()) <= 1024
+
+
+def finished() -> Callable[[Frame], object]:
+    made = Finished()
+
+    def take(one: Frame) -> object:
+        rows = query.rows(one)
+        made.take(one, rows, query.row_keys(one, rows))
+        return made
+
+    return take
+
+
+def history() -> Callable[[Frame], object]:
+    made = History()
+
+    def take(one: Frame) -> object:
+        made.append(one)
+        return made._pasts
+
+    return take
+
+
+def names() -> Callable[[Frame], object]:
+    made: LogicalNames | None = None
+
+    def take(one: Frame) -> object:
+        nonlocal made
+        made = LogicalNames(one, made)
+        for row in one.processes:
+            made.name(row)
+        return made
+
+    return take
+
+
+@pytest.mark.parametrize("make", [finished, history, names])
+def test_of_processes_that_came_and_went(make: Callable[[], Callable[[Frame], object]]) -> None:
+    """Ten seconds each, the first of them without a start time, as where it is not told at once."""
+    take, sizes = make(), []
+    for n in range(400):
+        now = 2000.0 + 10 * n
+        start = None if n % 3 else 1000.0
+        take(frame(processes=[process(n + 1, start_time=start, gpu_memory=5)], time=now))
+        rows = [process(n + 1, start_time=1000.0, gpu_memory=5)]
+        found = take(frame(processes=rows, time=now + 5))
+        sizes.append(len(found) if isinstance(found, dict) else kept(found))
+    assert max(sizes[:100]) == max(sizes[-100:])
+
+
+def test_idle_times() -> None:
+    idle, sizes = IdleTimes(), []
+    for n in range(400):
+        samples = {n: Utilization(0.5, 1, None, None, None)}
+        idle.of_process((0, n, 1.0), samples, 0.5, float(n))
+        idle.end_cycle()
+        sizes.append(kept(idle))
+    assert max(sizes[:100]) == max(sizes[-100:])
+
+
+def test_facts_of_processes() -> None:
+    facts, surveyor, sizes = Processes(), Surveyor(), []
+    for _ in range(40):
+        with subprocess.Popen(["sleep", "60"]) as one:
+            known = facts.read([one.pid], patience=5)
+            keys = frozenset((pid, fact.start_time) for pid, fact in known.items())
+            assert len(keys) == 1
+            told = surveyor.read(Wanted(keys, frozenset({0}), frozenset({one.pid})), patience=5)
+            assert told.places.keys() == keys
+            sizes.append(kept(facts) + kept(surveyor))
+            one.kill()
+    assert max(sizes[:20]) == max(sizes[-20:])
+
+
+def test_names_of_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # with no runtime that could be asked
+    names, sizes = ContainerNames(), []
+    for n in range(20):
+        names.prepare(Container(f"{n}-{k}", "podman") for k in range(200))
+        names.wait(5)
+        sizes.append(kept(names))
+    assert max(sizes[:10]) == max(sizes[-10:])
