@@ -89,7 +89,7 @@ def _nvtop(path: str) -> Program:
         order=_by_memory,
         home=_UP * _MOST_DOWN,
     )
-    return Program("nvtop", version[0] if version else "?", screen)
+    return Program("nvtop", version[0] if version else "?", screen, {"json": [path, "--snapshot"]})
 
 
 def _by_memory(n: int, shape: Shape) -> tuple[int, ...]:

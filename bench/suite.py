@@ -54,7 +54,8 @@ QUICK = Plan(settled=3.0, steady=10.0, keys=30, scroll=5.0, patience=6.0, starts
 
 
 def cases(quick: bool, only: Sequence[str]) -> list[Case]:
-    """All of them, or those that have each of the words: a part, a machine, a size."""
+    """Those that have each of the words: a part, a machine, a size. Quick: on the usual machine,
+    unless the words name another, and in the greater size."""
     found = [
         *(Case("screen", shape, size) for shape in SHAPES for size in SIZES),
         *(Case("calls", shape) for shape in SHAPES),
@@ -63,8 +64,9 @@ def cases(quick: bool, only: Sequence[str]) -> list[Case]:
         Case("slow", _MAIN),
     ]
     if quick:
-        found = [one for one in found if one.shape == _MAIN and one.size in (None, SIZES[0])]
-        found.append(Case("calls", _GREAT))
+        shapes = [shape for shape in SHAPES if str(shape) in only] or [_MAIN]
+        quicker = [one for one in found if one.shape in shapes and one.size != SIZES[1]]
+        found = [*quicker, *({Case("calls", _GREAT)} - set(quicker))]
     return [one for one in found if set(only) <= set(str(one).split())]
 
 

@@ -86,7 +86,7 @@ def test_calls_take_as_long_as_the_table_says() -> None:
 
 def test_medians_of_several_runs(tmp_path: Path) -> None:
     files = []
-    for run, (ours, theirs) in enumerate([(0.1, None), (0.3, 0.4), (0.2, None)]):
+    for run, (ours, theirs) in enumerate([(0.1, None), (0.5, 0.4), (0.2, None)]):
         values: dict[str, dict[str, Values]] = {
             "once 8x200": {"gputop": {"text_wall": ours}, "nvitop": {"text_wall": 0.4}},
             "hung 8x200 200x50": {"gputop": {"key_p95": ours}, "nvitop": {"key_p95": theirs}},
@@ -106,4 +106,5 @@ def test_parts_are_chosen_by_their_names() -> None:
     assert [str(case) for case in cases(True, ["once"])] == ["once 8x200"]
     assert len(cases(False, ["80x24", "screen"])) == 6
     assert len(cases(True, [])) == 6
+    assert [str(case) for case in cases(True, ["8x1000", "screen"])] == ["screen 8x1000 200x50"]
     assert cases(False, ["nothing"]) == []
