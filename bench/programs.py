@@ -74,7 +74,7 @@ def _gputop(command: list[str]) -> Program:
 def _nvitop(command: list[str], version: str) -> Program:
     screen = Screen(
         [*command, "--interval", "1"],
-        gpu_row=r"^│ *(\d+) .*\d+C .*iB / ",
+        gpu_row=r"^│ *(\d+) .*(\d+C .*iB / |│ [0-9A-F]{8}:)",  # one line, or the first of two
         order=lambda n, shape: (n % shape.gpus, n),
     )
     return Program("nvitop", version, screen, {"text": [*command, "-1"]})
