@@ -21,8 +21,7 @@ def main() -> int:
     """Measure what is wanted; the exit status."""
     options = _parser().parse_args()
     if options.medians:
-        print(markdown(options.medians))
-        return 0
+        return _medians(options.medians)
     wanted = cases(options.quick, options.only)
     if not wanted:
         print(f"bench: nothing is called {' '.join(options.only)}; see --list", file=sys.stderr)
@@ -41,11 +40,20 @@ def main() -> int:
     return 0
 
 
+def _medians(paths: list[Path]) -> int:
+    try:
+        print(markdown(paths))
+    except (OSError, ValueError, KeyError) as error:
+        print(f"bench: no figures of --json: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="Measure gputop beside its peers."
     )
-    parser.add_argument("--quick", action="store_true", help="8x200 at 200x50, eight minutes")
+    parser.add_argument("--quick", action="store_true", help="ten minutes: 8x200 at 200x50")
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME",
         help=f"what has this in its name: {', '.join(PARTS)}, 8x200, 80x24; may be repeated",
