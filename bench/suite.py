@@ -37,7 +37,7 @@ class Case:
 class Plan:
     """For how long (seconds), and how often."""
 
-    settled: float = 4.0
+    settled: float = 6.0
     """When a program that has just started is taken to stand."""
     steady: float = 30.0
     keys: int = 60
@@ -50,7 +50,7 @@ class Plan:
     """How long calls take, where the part does not say so; none: it answers at once."""
 
 
-QUICK = Plan(settled=3.0, steady=10.0, keys=30, scroll=5.0, patience=6.0, starts=3, looks=5)
+QUICK = Plan(settled=5.0, steady=10.0, keys=30, scroll=5.0, patience=6.0, starts=3, looks=5)
 
 
 def cases(quick: bool, only: Sequence[str]) -> list[Case]:
