@@ -79,6 +79,7 @@ def _measure(wanted: list[Case], plan: Plan, options: argparse.Namespace) -> Non
     print(f"{options.driver} driver")
     results: dict[str, dict[str, Values]] = {}
     with tempfile.TemporaryDirectory() as folder:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that are installed have theirs
         os.environ.update({f"XDG_{name}_HOME": folder for name in ("CONFIG", "STATE", "CACHE")})
         for case in wanted:
             results[str(case)] = run(case, programs, plan)
