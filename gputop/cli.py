@@ -138,7 +138,7 @@ def _screen(options: Namespace) -> int:
 
     session = _session(options)
     source = _source(options, session.interval)  # the agent starts before Textual's import
-    look = FirstLook(source)
+    look = FirstLook(source, session.user)
     try:
         look.start()
         from gputop.tui.app import run
