@@ -61,7 +61,8 @@ def test_calls_of_one_gpu_never_overlap(machine: MachineFactory) -> None:
             agent.line()
         calls = [function for function, gpu in here.calls() if gpu == 1]
     cycle = calls[calls.index("nvmlDeviceGetMemoryInfo_v2") :]
-    length = cycle[1:].index("nvmlDeviceGetMemoryInfo_v2") + 1
+    looks = [at for at, call in enumerate(cycle) if call == "nvmlDeviceGetMemoryInfo_v2"]
+    length = looks[2]  # of two looks: some calls are made at every second one
     assert cycle == (cycle[:length] * len(cycle))[: len(cycle)]
 
 

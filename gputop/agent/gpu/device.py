@@ -19,6 +19,7 @@ from gputop.agent.gpu.ecc import EccSection
 from gputop.agent.gpu.gpm import Gpm
 from gputop.agent.gpu.health import HealthSection
 from gputop.agent.gpu.lists import Running, RunningLists, Utilization
+from gputop.agent.gpu.memory import read_memory
 from gputop.agent.gpu.nvlink import NvlinkSection
 from gputop.agent.gpu.parts import Parts, cores
 from gputop.agent.gpu.pcie import Pcie
@@ -88,6 +89,7 @@ class Device:
         self._absent: set[tuple[Any, ...]] = set()
         self._fixed: dict[str, Any] = {}
         self._slow: dict[str, Any] = {}
+        self._brisk: dict[str, Any] = {}
         self._slow_due = 0.0
         self._cycle = 0
         self._in_use = False
@@ -97,7 +99,8 @@ class Device:
         self._parts = Parts()
 
     def look_again(self) -> None:
-        """The sections are due: something has happened. From any thread."""
+        """All is due: something has happened. From any thread."""
+        self._slow_due = 0.0
         self._sections.hurry()
 
     def read(self) -> Reading:
@@ -122,14 +125,14 @@ class Device:
             self._absent.clear()
             self._lists = RunningLists()
             self._fixed = self._read_fixed()
-            self._slow_due = 0.0
+            self._slow_due, self._brisk = 0.0, {}
             self._sections.forget()
         if not self._in_use and self._is_suspended():
             return self._asleep()
         self._cycle += 1
         if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due or self._parts.gone:
             self._take_slow()
-        values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
+        values = {"index": self.index, **self._fixed, **self._slow, **read_memory(self._ask)}
         values.update(self._read_fast())
         values.update(self._sections.read(self._ask, time.monotonic()))
         values["thermal"] = board.with_margin(values.get("thermal"), values["temperature"])
@@ -189,24 +192,8 @@ class Device:
             "display_active": _flag(self._ask(pynvml.nvmlDeviceGetDisplayActive)),
             "compute_mode": _COMPUTE_MODES.get(mode),
             "mig_mode": self._mig_mode(),
-        }
-
-    def _read_fast(self) -> dict[str, Any]:
-        ask = self._ask
-        rates = ask(pynvml.nvmlDeviceGetUtilizationRates)
-        sm_clock = ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM)
-        memory_clock = ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM)
-        return {
-            "utilization": sanity.ratio(rates.gpu) if rates else None,
-            "memory_utilization": sanity.ratio(rates.memory) if rates else None,
-            "temperature": self._temperature(),
-            "power": sanity.watts(ask(pynvml.nvmlDeviceGetPowerUsage)),
-            "sm_clock": sanity.hertz(sm_clock),
-            "memory_clock": sanity.hertz(memory_clock),
-            "pstate": sanity.pstate(ask(pynvml.nvmlDeviceGetPerformanceState)),
-            "fan": sanity.fan_ratio(ask(pynvml.nvmlDeviceGetFanSpeed)),
             "ecc_uncorrected": sanity.counter(
-                ask(
+                self._ask(
                     pynvml.nvmlDeviceGetTotalEccErrors,
                     pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
                     pynvml.NVML_VOLATILE_ECC,
@@ -214,19 +201,28 @@ class Device:
             ),
         }
 
-    def _read_memory(self) -> dict[str, Any]:
-        """The v2 call tells what the driver reserves from what is used; v1 counts it as used."""
-        info = self._ask(_memory_v2)
-        reserved = info.reserved if info else None
-        info = info or self._ask(_memory_v1)
-        if info is None:
-            return {}
-        total = sanity.positive(sanity.memory(info.total))
+    def _read_fast(self) -> dict[str, Any]:
+        ask = self._ask
+        rates = ask(pynvml.nvmlDeviceGetUtilizationRates)
+        sm_clock = ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM)
+        if self._cycle % 2 or not self._brisk:
+            self._brisk = self._read_brisk()
         return {
-            "memory_total": total,
-            "memory_used": sanity.memory(info.used, total),
-            "memory_free": sanity.memory(info.free, total),
-            "memory_reserved": sanity.memory(reserved, total),
+            "utilization": sanity.ratio(rates.gpu) if rates else None,
+            "memory_utilization": sanity.ratio(rates.memory) if rates else None,
+            "temperature": self._temperature(),
+            "power": sanity.watts(ask(pynvml.nvmlDeviceGetPowerUsage)),
+            "sm_clock": sanity.hertz(sm_clock),
+            **self._brisk,
+        }
+
+    def _read_brisk(self) -> dict[str, Any]:
+        """At every second look: they change seldom, and together."""
+        memory_clock = self._ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM)
+        return {
+            "memory_clock": sanity.hertz(memory_clock),
+            "pstate": sanity.pstate(self._ask(pynvml.nvmlDeviceGetPerformanceState)),
+            "fan": sanity.fan_ratio(self._ask(pynvml.nvmlDeviceGetFanSpeed)),
         }
 
     def _temperature(self) -> float | None:
@@ -277,14 +273,6 @@ class Device:
             return None
         except UnicodeDecodeError:  # a string of the driver that is no UTF-8
             return None
-
-
-def _memory_v2(handle: Any) -> Any:
-    return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
-
-
-def _memory_v1(handle: Any) -> Any:
-    return pynvml.nvmlDeviceGetMemoryInfo(handle)
 
 
 def _pci_info_v2(handle: Any) -> Any:

@@ -22,7 +22,7 @@ class EccSection:
     """ECC, retired pages (before Ampere) and remapped rows (since)."""
 
     name: ClassVar[str] = "ecc"
-    every: ClassVar[float] = 5.0
+    every: ClassVar[float] = 10.0  # an error makes an event, and that a look
     fields: ClassVar[tuple[int, ...]] = ()
 
     def read(self, ask: Ask, fields: Fields, now: float) -> Ecc | None:

@@ -21,7 +21,7 @@ _ERRORS = [
     pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
     pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
 ]
-_SLOWLY = 10.0
+_SLOWLY = 30.0
 """Seconds between two looks at states and errors: a call for each link."""
 
 

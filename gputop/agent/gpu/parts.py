@@ -9,6 +9,7 @@ import pynvml
 from msgspec.structs import replace
 
 from gputop.agent.gpu import sanity
+from gputop.agent.gpu.memory import memory_v1, memory_v2
 from gputop.model.gpu import MigDevice
 from gputop.model.sections import Activity
 from gputop.model.text import printable
@@ -97,9 +98,9 @@ class Parts:
 def _memory_of(handle: Any) -> Any:
     """As for a whole GPU; NVMLError."""
     try:
-        return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+        return memory_v2(handle)
     except pynvml.NVMLError:
-        return pynvml.nvmlDeviceGetMemoryInfo(handle)
+        return memory_v1(handle)
 
 
 def _mig_devices(gpu: Any, slots: int | None) -> list[tuple[Any, MigDevice]] | None:
