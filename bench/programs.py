@@ -85,7 +85,7 @@ def _nvtop(path: str) -> Program:
     version = re.search(r"\d+(\.\d+)+", told)
     screen = Screen(
         [path, "-d", "10"],  # tenths of a second
-        gpu_row=r"Device (\d+) +\[",
+        gpu_row=r"Device (\d+) *\[",
         order=_by_memory,
         home=_UP * _MOST_DOWN,
     )
