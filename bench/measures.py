@@ -7,7 +7,7 @@ import random
 import re
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bench.machines import Shape
 from bench.programs import Screen
@@ -20,7 +20,7 @@ Values = dict[str, float | None]
 BURST = 300
 _KEYS_PER_SECOND = 20
 _QUIT_LIMIT = 5.0
-_KEY_LIMIT = 2.0
+_KEY_LIMIT = 5.0
 _LOOKS = 40
 
 
@@ -32,7 +32,7 @@ class Session:
     ) -> None:
         self._program, self._shape, self._start = program, shape, start
         self._numbers = {pid: _number(name) for name, pid in here.pids.items()}
-        order = sorted(self._numbers.values(), key=lambda n: self._order(n))
+        order = sorted(self._numbers.values(), key=lambda n: program.order(n, shape))
         self._places = {number: place for place, number in enumerate(order)}
         self._last: int | None = None
         """Place of the cursor when the screen was last looked at."""
@@ -44,26 +44,24 @@ class Session:
     def __exit__(self, *error: object) -> None:
         self.tty.close()
 
-    def _order(self, number: int) -> tuple[int, ...]:
-        return self._program.order(number, self._shape) if self._program.order else (number,)
-
     def start(self) -> Values:
         """Until there is a GPU, all that will be there of GPUs, and of processes too."""
         tty, seen = self.tty, []
         tty.listen(self._start)
         for at in tty.replay():
             lines = tty.display
-            gpus = {row[1] for line in lines if (row := re.search(self._program.gpu_row, line))}
+            rows = (re.finditer(self._program.gpu_row, line) for line in lines)
+            gpus = {row[1] for found in rows for row in found}
             seen.append((at - tty.started, len(gpus), sum(map(self._is_process, lines))))
         most_gpus = max((gpus for _, gpus, _ in seen), default=0)
         most_rows = max((rows for _, _, rows in seen), default=0)
         first = (at for at, gpus, _ in seen if gpus)
         every = (at for at, gpus, _ in seen if gpus == most_gpus and gpus)
-        rows = (at for at, gpus, rows in seen if gpus == most_gpus and gpus and rows == most_rows)
+        whole = (at for at, gpus, rows in seen if gpus == most_gpus and gpus and rows == most_rows)
         return {
             "first_gpu": next(first, None),
             "all_gpus": next(every, None),
-            "all_rows": next(rows, None),
+            "all_rows": next(whole, None),
             "gpus_shown": most_gpus,
             "processes_shown": most_rows,
         }
@@ -102,19 +100,19 @@ class Session:
         """Infinite where the key has no effect."""
         before, pressed = self._last, time.monotonic()
         self.tty.send(self._program.down)
-        for seconds in (pause, _KEY_LIMIT):
-            self.tty.listen(seconds)
-            steps = [at for at, place in self._steps() if place != before]
-            if steps:
-                return steps[0] - pressed
-        return math.inf
+        self.tty.listen(pause)
+        while not (steps := [at for at, place in self._steps() if place != before]):
+            if time.monotonic() > pressed + _KEY_LIMIT:
+                return math.inf
+            self.tty.listen(0.5)
+        return steps[0] - pressed
 
     def burst(self) -> Values:
         """How many of many keys at once are lost: half of them down from the first process, and
         half once more."""
         half, lost = BURST // 2, 0
         for _ in range(2):
-            if self._program.order is None or len(self._numbers) <= half or not self._home():
+            if len(self._numbers) <= half or not self._home():
                 return {"keys_lost": None}
             self.tty.send(self._program.down * half)
             lost += half - self._stands()
@@ -155,9 +153,13 @@ class Session:
     def _home(self) -> bool:
         """Whether the cursor is on the first process now, the only place that is known."""
         self.tty.send(self._program.home)
-        self.tty.listen(1.5)
-        list(self._steps())
-        return self._last == 0 or (self._program.order is None and self._last is not None)
+        for _ in range(_LOOKS):
+            self.tty.listen(0.5)
+            list(self._steps())
+            if self._last == 0:
+                break
+        self.tty.listen(1.0)
+        return self._last == 0
 
     def _steps(self) -> Iterator[tuple[float, int]]:
         """When the cursor was seen at which place, whenever it moved."""
@@ -180,6 +182,16 @@ class Session:
 
     def _is_process(self, line: str) -> bool:
         return self._process(line) is not None
+
+
+def medians(several: Sequence[Values]) -> Values:
+    """Of each value; what did not come counts as later than all that came."""
+    found: Values = {}
+    for name in several[0] if several else ():
+        values = [one.get(name) for one in several]
+        middle = statistics.median(math.inf if value is None else value for value in values)
+        found[name] = middle if middle < math.inf else None
+    return found
 
 
 def _number(name: str) -> int:

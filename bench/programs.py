@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 import gputop
 from bench.machines import Shape
 
+_UP = b"\x1bOA"
+_MOST_DOWN = 250
+"""So far down the cursor never is."""
+
 
 @dataclass(frozen=True)
 class Screen:
@@ -20,13 +24,14 @@ class Screen:
 
     command: list[str]
     gpu_row: str
-    """Matches the row of a GPU that has its values; its first group is the index."""
+    """Matches what is drawn of a GPU that has its values; its first group is the index."""
+    order: Callable[[int, Shape], tuple[int, ...]]
+    """By which the n-th process is sorted."""
     down: bytes = b"\x1bOB"
     """The cursor keys, as the program has the terminal send them."""
-    up: bytes = b"\x1bOA"
+    up: bytes = _UP
     home: bytes = b"\x1bOH"
-    order: Callable[[int, Shape], tuple[int, ...]] | None = None
-    """By which the n-th process is sorted; None: not known, so that keys cannot be counted."""
+    """What takes the cursor to the first process."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def _gputop(command: list[str]) -> Program:
         down=b"\x1b[B",
         up=b"\x1b[A",
         home=b"\x1b[H",
-        order=lambda n, shape: (n,),  # by memory
+        order=_by_memory,
     )
     looks = {"text": [*command, "--once"], "json": [*command, "--json"]}
     return Program("gputop", gputop.__version__, screen, looks)
@@ -69,7 +74,7 @@ def _gputop(command: list[str]) -> Program:
 def _nvitop(command: list[str], version: str) -> Program:
     screen = Screen(
         [*command, "--interval", "1"],
-        gpu_row=r"^│ *(\d+) .*\d+C .*iB / ",
+        gpu_row=r"^│ *(\d+) .*(\d+C .*iB / |│ [0-9A-F]{8}:)",  # one line, or the first of two
         order=lambda n, shape: (n % shape.gpus, n),
     )
     return Program("nvitop", version, screen, {"text": [*command, "-1"]})
@@ -78,8 +83,17 @@ def _nvitop(command: list[str], version: str) -> Program:
 def _nvtop(path: str) -> Program:
     told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
     version = re.search(r"\d+(\.\d+)+", told)
-    screen = Screen([path, "-d", "10"], gpu_row=r"Device (\d+) +\[")
-    return Program("nvtop", version[0] if version else "?", screen)
+    screen = Screen(
+        [path, "-d", "10"],  # tenths of a second
+        gpu_row=r"Device (\d+) +\[",
+        order=_by_memory,
+        home=_UP * _MOST_DOWN,
+    )
+    return Program("nvtop", version[0] if version else "?", screen, {"json": [path, "--snapshot"]})
+
+
+def _by_memory(n: int, shape: Shape) -> tuple[int, ...]:
+    return (n,)
 
 
 def _version(distribution: str) -> str | None:

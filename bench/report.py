@@ -43,14 +43,15 @@ _INSTEAD = {"json_wall": "text_wall", "json_cpu": "text_cpu"}
 """What the reference is compared by where it does not have it."""
 
 
-def facts(programs: Sequence[Program]) -> dict[str, Any]:
-    """When, on what, and which versions."""
+def facts(programs: Sequence[Program], driver: str) -> dict[str, Any]:
+    """When, on what, with which driver, and which versions."""
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "load": [round(load, 2) for load in os.getloadavg()],
+        "driver": driver,
         "versions": {program.name: program.version for program in programs},
     }
 
@@ -61,9 +62,8 @@ def table(title: str, found: Mapping[str, Values]) -> str:
     measured = [one for one in _LABELS if any(one in values for values in found.values())]
     rows = [[title, *names, f"of {REFERENCE}"]]
     for one in measured:
-        label, unit, _ = _LABELS[one]
-        cells = [_shown(one, found[name]) for name in names]
-        rows.append([f"{label}, {unit}" if unit else label, *cells, _ratio(one, found)])
+        cells = [shown(one, found[name]) for name in names]
+        rows.append([label(one), *cells, ratio(one, found)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
@@ -75,18 +75,25 @@ def dump(about: Mapping[str, Any], results: Mapping[str, Mapping[str, Values]]) 
     return json.dumps({**about, "results": results}, indent=2) + "\n"
 
 
-def _shown(one: str, values: Values) -> str:
+def label(one: str) -> str:
+    """What a value is called, with its unit."""
+    text, unit, _ = _LABELS[one]
+    return f"{text}, {unit}" if unit else text
+
+
+def shown(one: str, values: Values) -> str:
+    """In its unit; nothing where it was not measured, "-" where it did not come to that."""
     if one not in values:
         return ""
     value = values[one]
     if value is None:
         return "-"
     value *= _LABELS[one][2]
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _ratio(one: str, found: Mapping[str, Values]) -> str:
-    """Empty where there is nothing to divide by."""
-    theirs = found.get(REFERENCE, {})
-    ours, other = found["gputop"].get(one), theirs.get(one, theirs.get(_INSTEAD.get(one, "")))
+def ratio(one: str, found: Mapping[str, Values]) -> str:
+    """Ours as a part of the reference's; empty where there is nothing to divide by."""
+    mine, theirs = found.get("gputop", {}), found.get(REFERENCE, {})
+    ours, other = mine.get(one), theirs.get(one, theirs.get(_INSTEAD.get(one, "")))
     return "" if one in _COUNTS or ours is None or not other else f"{ours / other:.2f}"

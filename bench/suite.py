@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from bench.machines import SHAPES, SIZES, Shape, machine
-from bench.measures import Session, Values
+from bench.machines import SHAPES, SIZES, TIMED, Shape, machine
+from bench.measures import Session, Values, medians
 from bench.oneshot import cost
 from bench.programs import Program
 from tests.driver.machine import Machine
@@ -16,6 +15,7 @@ from tests.driver.machine import Machine
 PARTS = ("screen", "calls", "once", "hung", "slow")
 _SLOW_MS = 20
 _MAIN = Shape(8, 200)
+_GREAT = Shape(16, 1000)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Case:
 class Plan:
     """For how long (seconds), and how often."""
 
-    settled: float = 4.0
+    settled: float = 6.0
     """When a program that has just started is taken to stand."""
     steady: float = 30.0
     keys: int = 60
@@ -46,13 +46,16 @@ class Plan:
     """For a program that starts where the driver hangs, or is slow."""
     starts: int = 5
     looks: int = 9
+    driver: list[dict[str, Any]] = field(default_factory=lambda: TIMED)
+    """How long calls take, where the part does not say so; none: it answers at once."""
 
 
-QUICK = Plan(settled=3.0, steady=10.0, keys=30, scroll=5.0, patience=6.0, starts=3, looks=5)
+QUICK = Plan(settled=5.0, steady=10.0, keys=30, scroll=5.0, patience=6.0, starts=3, looks=5)
 
 
 def cases(quick: bool, only: Sequence[str]) -> list[Case]:
-    """All of them, or those that have each of the words: a part, a machine, a size."""
+    """Those that have each of the words: a part, a machine, a size. Quick: on the usual machine,
+    unless the words name another, and in the greater size."""
     found = [
         *(Case("screen", shape, size) for shape in SHAPES for size in SIZES),
         *(Case("calls", shape) for shape in SHAPES),
@@ -61,7 +64,9 @@ def cases(quick: bool, only: Sequence[str]) -> list[Case]:
         Case("slow", _MAIN),
     ]
     if quick:
-        found = [one for one in found if one.shape == _MAIN and one.size in (None, SIZES[0])]
+        shapes = [shape for shape in SHAPES if str(shape) in only] or [_MAIN]
+        quicker = [one for one in found if one.shape in shapes and one.size != SIZES[1]]
+        found = [*quicker, *({Case("calls", _GREAT)} - set(quicker))]
     return [one for one in found if set(only) <= set(str(one).split())]
 
 
@@ -89,7 +94,7 @@ def _with_screen(programs: Sequence[Program]) -> list[Program]:
 
 def _screen(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
     found: dict[str, Values] = {}
-    with machine(case.shape) as here:
+    with machine(case.shape, calls=plan.driver) as here:
         for program in _with_screen(programs):
             starts = []
             for _ in range(plan.starts - 1):
@@ -104,24 +109,24 @@ def _screen(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Va
                     **session.scroll(plan.scroll),
                 }
                 starts.append({**start, **session.quit()})
-            found[program.name] = {**_medians(starts), **found[program.name]}
+            found[program.name] = {**medians(starts), **found[program.name]}
     return found
 
 
 def _calls(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
     """With a log, which costs more than the calls: nothing else is measured then."""
     found: dict[str, Values] = {}
-    with machine(case.shape, log=True) as here:
+    with machine(case.shape, log=True, calls=plan.driver) as here:
         for program in _with_screen(programs):
             with _session(case, program, here, plan.settled) as session:
                 session.tty.listen(plan.settled)
                 here.forget_calls()
-                session.tty.listen(plan.steady / 2)
+                session.tty.listen(plan.steady)
                 calls = here.calls()
                 looks = calls.count(("nvmlDeviceGetUtilizationRates", 0))
                 found[program.name] = {
-                    "calls_per_s": len(calls) / (plan.steady / 2),
-                    "looks_per_s": looks / (plan.steady / 2),
+                    "calls_per_s": len(calls) / plan.steady,
+                    "looks_per_s": looks / plan.steady,
                 }
     return found
 
@@ -129,7 +134,7 @@ def _calls(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Val
 def _once(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
     """In turns, so that what else the machine does hits them alike."""
     costs: dict[str, list[Values]] = {program.name: [] for program in programs}
-    with machine(case.shape) as here:
+    with machine(case.shape, calls=plan.driver) as here:
         for _ in range(plan.looks):
             for program in programs:
                 told: Values = {}
@@ -138,12 +143,12 @@ def _once(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Valu
                     told[f"{what}_wall"] = look.get("wall_s")
                     told[f"{what}_cpu"] = look.get("cpu_s")
                 costs[program.name].append(told)
-    return {name: _medians(told) for name, told in costs.items()}
+    return {name: medians(told) for name, told in costs.items()}
 
 
 def _hung(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
     """GPU 3 has not answered since before the start."""
-    calls = [{"function": "*", "gpu": 3, "hang": "while"}]
+    calls = [{"function": "*", "gpu": 3, "hang": "while"}, *plan.driver]
     return _trouble(case, programs, plan, calls=calls)
 
 
@@ -162,14 +167,4 @@ def _trouble(case: Case, programs: Sequence[Program], plan: Plan, **more: Any) -
                     **session.keys(plan.keys // 2),
                     **session.quit(),
                 }
-    return found
-
-
-def _medians(several: Sequence[Values]) -> Values:
-    """Of each value; None where it was None once."""
-    found: Values = {}
-    for name in several[0]:
-        values = [one[name] for one in several]
-        known = [value for value in values if value is not None]
-        found[name] = statistics.median(known) if len(known) == len(values) else None
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from _thread import start_new_thread
 
 from gputop.commands.output import complain, write_bytes
 from gputop.errors import SourceError
@@ -46,7 +47,8 @@ def look(words: list[str]) -> int:
 
 
 def tell(run: Callable[[], int]) -> None:
-    """In the child: run it, and tell what it printed."""
+    """In the child: run it, and tell what it printed; end with who started it."""
+    start_new_thread(_end_with_parent, ())
     output, errors = io.BytesIO(), io.BytesIO()
     taken = io.TextIOWrapper(output, sys.stdout.encoding), io.TextIOWrapper(errors, "utf-8")
     own = sys.stdout, sys.stderr
@@ -62,3 +64,9 @@ def tell(run: Callable[[], int]) -> None:
     while data:
         data = data[os.write(1, data) :]
     os._exit(0)
+
+
+def _end_with_parent() -> None:
+    """Nothing comes on standard input but its end."""
+    os.read(0, 1)
+    os._exit(1)

@@ -6,11 +6,13 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from bench.machines import Shape, machine
+from bench.machines import TIMED, Shape, machine
 from bench.measures import Session, Values
+from bench.medians import markdown
 from bench.oneshot import cost
 from bench.programs import Program, installed
 from bench.report import dump, facts, table
@@ -27,7 +29,10 @@ def ours() -> Program:
 
 def test_a_session_of_gputop(ours: Program) -> None:
     assert ours.screen
-    with machine(SHAPE) as here, Session(ours.screen, SHAPE, here, (80, 24), 5.0) as session:
+    with (
+        machine(SHAPE, calls=TIMED) as here,
+        Session(ours.screen, SHAPE, here, (80, 24), 5.0) as session,
+    ):
         start = session.start()
         values: Values = {**session.steady(1.0), **session.keys(2), **session.quit()}
     assert (start["gpus_shown"], start["processes_shown"]) == (2, 4)
@@ -36,7 +41,7 @@ def test_a_session_of_gputop(ours: Program) -> None:
     text = table("tiny", {"gputop": {**start, **values}, "nvitop": {"quit": 1000.0}})
     assert "first GPU row on screen, ms" in text
     assert text.splitlines()[-1].endswith(" 0.00")
-    written = json.loads(dump(facts([ours]), {"tiny": {"gputop": start}}))
+    written = json.loads(dump(facts([ours], "timed"), {"tiny": {"gputop": start}}))
     assert written["results"]["tiny"]["gputop"]["gpus_shown"] == 2
 
 
@@ -66,8 +71,40 @@ def test_a_tree_is_measured_exactly() -> None:
     assert rss >= pss > 1
 
 
+def test_calls_take_as_long_as_the_table_says() -> None:
+    code = (
+        "import pynvml as n, sys, time; n.nvmlInit(); gpu = n.nvmlDeviceGetHandleByIndex(0)\n"
+        "for what in sys.argv[1:]:\n"
+        "    begun = time.monotonic(); getattr(n, what)(gpu); print(time.monotonic() - begun)"
+    )
+    asked = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeRunningProcesses")
+    with machine(SHAPE, calls=TIMED) as here:
+        cheap, dear = map(float, here.run([sys.executable, "-c", code, *asked]).stdout.split())
+    assert 30e-6 <= cheap < dear
+    assert dear >= 2 * 16e-3, "the list, and before that its length"
+
+
+def test_medians_of_several_runs(tmp_path: Path) -> None:
+    files = []
+    for run, (ours, theirs) in enumerate([(0.1, None), (0.5, 0.4), (0.2, None)]):
+        values: dict[str, dict[str, Values]] = {
+            "once 8x200": {"gputop": {"text_wall": ours}, "nvitop": {"text_wall": 0.4}},
+            "hung 8x200 200x50": {"gputop": {"key_p95": ours}, "nvitop": {"key_p95": theirs}},
+        }
+        files.append(tmp_path / f"{run}.json")
+        about = {"versions": {"gputop": "1", "nvitop": "2"}}
+        files[-1].write_text(dump(about, values), encoding="utf-8")
+    assert markdown(files).splitlines() == [
+        "|  | gputop 1 | nvitop 2 | of nvitop |",
+        "| --- | ---: | ---: | ---: |",
+        "| one look as text, ms | 200 | 400 | 0.50 |",
+        "| one GPU hangs: key to screen, p95, ms | 200 | - |  |",
+    ]
+
+
 def test_parts_are_chosen_by_their_names() -> None:
     assert [str(case) for case in cases(True, ["once"])] == ["once 8x200"]
-    assert len(cases(False, ["80x24", "screen"])) == 5
-    assert len(cases(True, [])) == 5
+    assert len(cases(False, ["80x24", "screen"])) == 6
+    assert len(cases(True, [])) == 6
+    assert [str(case) for case in cases(True, ["8x1000", "screen"])] == ["screen 8x1000 200x50"]
     assert cases(False, ["nothing"]) == []

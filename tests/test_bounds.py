@@ -43,7 +43,8 @@ def caches() -> Iterator[tuple[str, int | None]]:
             classes = [one for _, one in inspect.getmembers(module, inspect.isclass)]
             for holder in (module, *classes):
                 for one in vars(holder).values():
-                    if isinstance(one, functools._lru_cache_wrapper):
+                    kept = isinstance(one, functools._lru_cache_wrapper)
+                    if kept and one.__module__.startswith("gputop."):
                         yield f"{one.__module__}.{one.__qualname__}", one.cache_info().maxsize
 
 

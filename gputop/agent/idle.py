@@ -41,9 +41,10 @@ class IdleTimes:
             return None
         if samples:
             self._sampled.add(key[0])
-        sample = samples.get(key[1])
-        unsaid = bool(utilization) and key[0] not in self._sampled
-        return self._idle(key, unsaid or (sample is not None and sample.is_busy), at)
+            sample = samples.get(key[1])
+            if sample is not None and sample.is_busy:
+                return self._idle(key, True, at)
+        return self._idle(key, bool(utilization) and key[0] not in self._sampled, at)
 
     def end_cycle(self) -> None:
         """Forget those that were not asked about."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gputop.agent.gpu.device import Reading
-from gputop.agent.gpu.lists import Running
+from gputop.agent.gpu.lists import Running, Utilization
 from gputop.agent.idle import IdleTimes
 from gputop.agent.process.processes import ProcessFacts
 from gputop.agent.process.survey import Survey
@@ -62,48 +62,51 @@ class Look(msgspec.Struct, frozen=True):
 
     def processes(self) -> list[Process]:
         """Those of the driver's lists."""
-        return [self._process(run) for run in self.reading.running] if self.reading else []
+        if self.reading is None:
+            return []
+        values, samples = self.reading.values, self.reading.utilization
+        uuid, used = values.get("uuid"), values.get("utilization")
+        return [self._process(run, uuid, samples, used) for run in self.reading.running]
 
-    def _process(self, run: Running) -> Process:
-        assert self.reading is not None
-        sample = (self.reading.utilization or {}).get(run.pid)
-        fact = self.facts.get(run.pid)
-        known: dict[str, Any] = {}
-        if fact is not None:
-            key = (run.pid, fact.start_time)
-            known = dict(zip(_FACTS, _values(fact), strict=True))
-            known["place"] = self.survey.places.get(key)
-            if run.type != "G":
-                known["surroundings"] = self.survey.surroundings.get(key)
-        if sample is not None:
-            known["sm_utilization"] = sample.sm
-            known["memory_utilization"] = sample.memory
-            known["encoder_utilization"] = sample.encoder
-            known["decoder_utilization"] = sample.decoder
+    def _process(
+        self,
+        run: Running,
+        uuid: str | None,
+        samples: dict[int, Utilization] | None,
+        used: float | None,
+    ) -> Process:
+        """Written out: on a busy machine this is a good part of a tick."""
+        fact, sample = self.facts.get(run.pid), samples.get(run.pid) if samples else None
+        idle_for = None
+        if self.idle is not None and self.answered is not None:
+            key = (self.index, run.pid, None if fact is None else fact.start_time)
+            idle_for = self.idle.of_process(key, samples, used, self.answered)
         return Process(
             pid=run.pid,
-            gpu_uuid=self.reading.values.get("uuid"),
+            gpu_uuid=uuid,
             gpu_instance=run.gpu_instance,
             compute_instance=run.compute_instance,
             type=run.type,
             gpu_memory=run.memory,
-            idle_for=self._idle_for(run.pid, fact),
+            sm_utilization=sample.sm if sample else None,
+            memory_utilization=sample.memory if sample else None,
+            encoder_utilization=sample.encoder if sample else None,
+            decoder_utilization=sample.decoder if sample else None,
+            idle_for=idle_for,
             elsewhere=fact is None and self.nested,
-            **known,
+            **(self._known(run, fact) if fact else {}),
         )
 
-    def _idle_for(self, pid: int, fact: ProcessFacts | None) -> float | None:
-        if self.idle is None or self.reading is None or self.answered is None:
-            return None
-        return self.idle.of_process(
-            (self.index, pid, None if fact is None else fact.start_time),
-            self.reading.utilization,
-            self.reading.values.get("utilization"),
-            self.answered,
-        )
+    def _known(self, run: Running, fact: ProcessFacts) -> dict[str, Any]:
+        key = (run.pid, fact.start_time)
+        known = dict(zip(_FACTS, _values(fact), strict=True))
+        known["place"] = self.survey.places.get(key)
+        if run.type != "G":
+            known["surroundings"] = self.survey.surroundings.get(key)
+        return known
 
 
 def unexplained_of(reading: Reading) -> int | None:
     """Bytes of the GPU's memory that no listed process holds."""
     used, known = reading.values.get("memory_used"), reading.values.get("processes_known")
-    return unexplained(used, (run.memory for run in reading.running), known)
+    return unexplained(used, (reading.held,), known)

@@ -179,7 +179,7 @@ def _encodes_blocks(encoding: str | None) -> bool:
     return True
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1024)
 def _ascii(text: str) -> str:
     return "".join(char if char.isascii() else "?" * _cell_width(char) for char in text)
 

@@ -142,7 +142,7 @@ def span(text: str, style: Style | None, colors: ColorSystem) -> Span:
     return (text, blank if text.isspace() else ink)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def _pens(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
     """The pens of a style for text and for blanks."""
     if style is None:

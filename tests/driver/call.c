@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -79,7 +80,11 @@ static void log_call(const char *function, int gpu)
 static void sleep_ms(double ms)
 {
     struct timespec left = {(time_t)(ms / 1000), (long)((ms - 1000.0 * (long)(ms / 1000)) * 1e6)};
+    /* Timers of a thread may be 50 us late, which is more than most calls take. */
+    int slack = prctl(PR_GET_TIMERSLACK);
+    prctl(PR_SET_TIMERSLACK, 1UL);
     while (nanosleep(&left, &left) != 0) {}
+    prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
 }
 
 static int rule_applies(const struct rule *rule, const char *function, int gpu, double now)

@@ -60,6 +60,7 @@ UINT(nvmlDeviceGetPowerManagementLimit, "power.limit")
 UINT(nvmlDeviceGetEnforcedPowerLimit, "power.enforced")
 UINT(nvmlDeviceGetPowerManagementDefaultLimit, "power.default")
 UINT(nvmlDeviceGetPerformanceState, "pstate")
+UINT(nvmlDeviceGetPowerState, "pstate")   /* its old name */
 UINT(nvmlDeviceGetFanSpeed, "fan")
 UINT(nvmlDeviceGetPersistenceMode, "persistence_mode")
 UINT(nvmlDeviceGetAccountingMode, "accounting_mode")

@@ -71,6 +71,8 @@ class Reading(msgspec.Struct, frozen=True):
 
     values: dict[str, Any]
     running: tuple[Running, ...] = ()
+    held: int | None = 0
+    """Bytes of memory that they have together; None where one does not tell."""
     utilization: dict[int, Utilization] | None = None
     code: int = 0
     error: str | None = None
@@ -83,11 +85,12 @@ class Device:
         self.index = index
         self.handle: Any = None
         """NVML's; None until it has answered."""
-        self._absent: set[str] = set()
+        self._absent: set[tuple[Any, ...]] = set()
         self._fixed: dict[str, Any] = {}
         self._slow: dict[str, Any] = {}
         self._slow_due = 0.0
         self._cycle = 0
+        self._in_use = False
         self._lists = RunningLists()
         self._sections = Sections(section() for section in _SECTIONS)
         self._gpm = Gpm()
@@ -110,7 +113,7 @@ class Device:
         return self._without_values(f"{UNREADABLE}: {words}")
 
     def _without_values(self, error: str, code: int = 0) -> Reading:
-        self.handle = None
+        self.handle, self._in_use = None, False
         return Reading(values={"index": self.index, **self._fixed}, code=code, error=error)
 
     def _read(self) -> Reading:
@@ -121,7 +124,7 @@ class Device:
             self._fixed = self._read_fixed()
             self._slow_due = 0.0
             self._sections.forget()
-        if card_file(self._fixed["pci_bus_id"], "power/runtime_status") in _ASLEEP:
+        if not self._in_use and self._is_suspended():
             return self._asleep()
         self._cycle += 1
         if self._cycle >= _SLOW_CYCLES or time.monotonic() >= self._slow_due or self._parts.gone:
@@ -134,13 +137,19 @@ class Device:
         values["activity"] = self._gpm.read(utilization=values["utilization"])
         values["mig"] = self._parts.read(self._gpm.read)
         running = self._ask(self._lists.running, values.get("memory_total")) or ()
+        self._in_use = bool(running)
         # Windows knows the processes: that none is listed says nothing there.
         values["processes_known"] = self._lists.known and (bool(running) or not is_wsl())
         return Reading(
             values=values,
             running=running,
+            held=self._lists.held,
             utilization=self._ask(self._lists.utilization),
         )
+
+    def _is_suspended(self) -> bool:
+        """A GPU that somebody uses is not."""
+        return card_file(self._fixed["pci_bus_id"], "power/runtime_status") in _ASLEEP
 
     def _asleep(self) -> Reading:
         """Who it is: any call would wake it. What it did before says nothing of now."""
@@ -252,7 +261,7 @@ class Device:
 
     def _ask(self, call: Callable[..., T], *arguments: int | None) -> T | None:
         """One call on this GPU; None where it has no answer. Raises if the GPU itself is gone."""
-        name = f"{call.__name__} {arguments}" if arguments else call.__name__
+        name = (call, arguments)
         if name in self._absent:
             return None
         try:

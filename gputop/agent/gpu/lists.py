@@ -72,7 +72,7 @@ class Utilization(NamedTuple):
     @property
     def is_busy(self) -> bool:
         """Whether any of them is above 0: a decoder works without the SMs."""
-        return any((self.sm, self.memory, self.encoder, self.decoder))
+        return bool(self.sm or self.memory or self.encoder or self.decoder)
 
 
 class _Buffer:
@@ -83,8 +83,8 @@ class _Buffer:
         self._capacity = _SPARE
         self._bytes = ctypes.create_string_buffer(_SPARE * record.size)
 
-    def fill(self, call: Any) -> Iterator[tuple[int, ...]]:
-        """The records of `call(count, array)`, which returns NVML's code; NVMLError if it fails.
+    def fill(self, call: Any) -> bytes:
+        """What `call(count, array)` fills in, which returns NVML's code; NVMLError if it fails.
 
         INSUFFICIENT_SIZE leaves the wanted count behind; processes may start meanwhile.
         """
@@ -97,7 +97,7 @@ class _Buffer:
             self._bytes = ctypes.create_string_buffer(self._capacity * self.record.size)
         pynvml._nvmlCheckReturn(code)
         length = min(count.value, self._capacity) * self.record.size
-        return self.record.iter_unpack(memoryview(self._bytes)[:length])
+        return bytes(memoryview(self._bytes)[:length])
 
 
 class RunningLists:
@@ -108,20 +108,36 @@ class RunningLists:
         self._absent: set[str] = set()
         self._samples = _Buffer(_SAMPLE)
         self._since = 0
+        self._said: list[bytes | None] = []
+        self._total: int | None = None
+        self._running: tuple[Running, ...] = ()
         self.known = False
         """Whether the driver gave the list of compute processes at the last look."""
+        self.held: int | None = 0
+        """Bytes of memory of all that run; None where one does not tell."""
 
     def running(self, handle: Any, total: int | None) -> tuple[Running, ...]:
         """Every process, once per MIG instance: one that is in two lists holds its memory once,
-        so the largest figure counts, not the sum; one above `total` bytes is garbage."""
+        so the largest figure counts, not the sum; one above `total` bytes is garbage.
+
+        The same object as long as the driver says the same.
+        """
         if self._functions is None:
             self._functions = list(_functions())
+        said = [self._list(*one, handle) for one in self._functions]
+        if said != self._said or total != self._total:
+            self._said, self._total = said, total
+            self._running = self._read(said, total)
+            amounts = [one.memory for one in self._running]
+            self.held = None if None in amounts else sum(filter(None, amounts))
+            letters = [letter for letter, _, _ in self._functions]
+            self.known = dict(zip(letters, said, strict=True)).get("C") is not None
+        return self._running
+
+    def _read(self, said: list[bytes | None], total: int | None) -> tuple[Running, ...]:
         found: dict[tuple[int, int, int], list[Any]] = {}
-        self.known = False
-        for letter, function, buffer in self._functions:
-            records = self._list(letter, function, buffer, handle)
-            self.known |= letter == "C" and records is not None
-            for pid, memory, *instance in records or ():
+        for (letter, _, buffer), records in zip(self._functions or (), said, strict=True):
+            for pid, memory, *instance in buffer.record.iter_unpack(records or b""):
                 gpu, compute = instance or (_NO_INSTANCE, _NO_INSTANCE)
                 entry = found.setdefault((pid, gpu, compute), [set(), None])
                 entry[0].add(letter)
@@ -132,9 +148,7 @@ class RunningLists:
             for (pid, gpu, compute), (letters, memory) in found.items()
         )
 
-    def _list(
-        self, letter: str, function: Any, buffer: _Buffer, handle: Any
-    ) -> Iterator[tuple[int, ...]] | None:
+    def _list(self, letter: str, function: Any, buffer: _Buffer, handle: Any) -> bytes | None:
         """The records of one list; None where the driver does not give it."""
         if letter in self._absent:
             return None
@@ -171,7 +185,7 @@ class RunningLists:
                 return {}
             raise
         newest: dict[int, Utilization] = {}
-        for pid, timestamp, sm, *others in records:
+        for pid, timestamp, sm, *others in _SAMPLE.iter_unpack(records):
             if not since < timestamp <= latest or sm > 100:
                 continue
             if pid not in newest or newest[pid].timestamp < timestamp:
