@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -51,6 +52,8 @@ def _run(words: list[str]) -> int:
     if is_look(words):
         return look(words)
     options = _parse(words)
+    if options.command is not None or options.watch:
+        gc.enable()  # these may stay for long; a screen turns it on when it is there
     if options.command is not None:
         from gputop.parser import command_module
 

@@ -47,7 +47,6 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     TITLE = "gputop"
     CSS_PATH = "style.tcss"
     ALLOW_SELECT = False
-
     paused: reactive[bool] = reactive(False, repaint=False)
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -131,6 +130,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     def on_ready(self) -> None:
         """Every widget is there: show what came meanwhile."""
         self._laid_out = True
+        gc.enable()  # which the start turned off
         gc.freeze()  # what is there now stays: to look it through again and again costs a tick
         if self._frame is not None:
             self._take_frame(self._frame)
