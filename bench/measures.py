@@ -54,10 +54,10 @@ class Session:
             gpus = {row[1] for found in rows for row in found}
             seen.append((at - tty.started, len(gpus), sum(map(self._is_process, lines))))
         most_gpus = max((gpus for _, gpus, _ in seen), default=0)
-        most_rows = max((rows for _, _, rows in seen), default=0)
+        most_rows = seen[-1][2] if seen else 0
         first = (at for at, gpus, _ in seen if gpus)
         every = (at for at, gpus, _ in seen if gpus == most_gpus and gpus)
-        whole = (at for at, gpus, rows in seen if gpus == most_gpus and gpus and rows == most_rows)
+        whole = (at for at, gpus, rows in seen if gpus == most_gpus and gpus and rows >= most_rows)
         return {
             "first_gpu": next(first, None),
             "all_gpus": next(every, None),

@@ -85,7 +85,7 @@ def _parse(words: list[str]) -> Namespace:
         raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
     if options.user is not None and (options.json or options.once):
         raise UsageError("-u is for the screen; --json | jq selects processes by their .user")
-    if options.user is not None:
+    if options.user is not None and options.command is None:  # kill has a --user, too
         from gputop.settings import user_named
 
         user_named(options.user, options.demo)
@@ -141,7 +141,7 @@ def _screen(options: Namespace) -> int:
 
     session = _session(options)
     source = _source(options, session.interval)  # the agent starts before Textual's import
-    look = FirstLook(source)
+    look = FirstLook(source, session.user)
     try:
         look.start()
         from gputop.tui.app import run

@@ -20,7 +20,9 @@ from gputop.errors import SourceError
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.gpu_metrics import GPU
+from gputop.model.process_metrics import COLUMNS
 from gputop.model.protocol import Request
+from gputop.model.query import ordered, rows
 from gputop.model.summary import users
 from gputop.model.text import GIB, printable, three_digits
 from gputop.sources.source import Source
@@ -30,6 +32,8 @@ _LEAVE = "\r\n\x1b[?1049l\x1b[?25h"
 _PATIENCE = 0.25
 """Seconds that a terminal has to take the picture."""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
+_COLUMNS = ("gpu", "pid", "user", "gpu_memory", "sm_utilization", "age")
+"""Of a process, before its command."""
 
 
 class FirstLook:
@@ -39,8 +43,9 @@ class FirstLook:
     away if no screen came.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, user: str | None = None) -> None:
+        """`user`: whose processes are shown; None for everybody's."""
+        self._source, self._user = source, user
         self._taken: queue.SimpleQueue[Frame | SourceError | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._over = self._painted = False
@@ -115,15 +120,18 @@ class FirstLook:
         with self._lock:
             if not self._over and not self._painted and frame.problem is None:
                 self._painted = True
-                _write(_ENTER + picture(frame, *shutil.get_terminal_size()))
+                size = shutil.get_terminal_size()
+                _write(_ENTER + picture(frame, *size, user=self._user))
 
 
-def picture(frame: Frame, width: int, height: int) -> str:
-    """A line a GPU in ASCII, within the size; lines end as a raw terminal wants it."""
+def picture(frame: Frame, width: int, height: int, user: str | None = None) -> str:
+    """A line a GPU in ASCII, then as many processes as there is room for, those with most memory
+    first; within the size, and lines end as a raw terminal wants it."""
     lines = [
         f" gputop  {frame.host.name}  driver {frame.driver_version}  CUDA {frame.cuda_version}"
     ]
     lines += [_line(frame, gpu) for gpu in frame.gpus]
+    lines += ["", *_processes(frame, user, max(0, height - 3 - len(lines)))]
     shown = (line.encode("ascii", "replace").decode()[:width] for line in lines[: height - 1])
     return "\r\n".join(shown)
 
@@ -140,6 +148,16 @@ def _line(frame: Frame, gpu: Gpu) -> str:
         f"{gpu.index:>4} {text('name'):<10} {memory:>12} {text('utilization'):>4}%"
         f" {text('temperature'):>4}C {text('power'):>5}W  {who}"
     )
+
+
+def _processes(frame: Frame, user: str | None, most: int) -> Iterator[str]:
+    """Their heading, and `most` of them."""
+    columns = [COLUMNS[id_] for id_ in _COLUMNS]
+    yield " ".join(f"{one.label:>{one.width}}" for one in columns) + "  COMMAND"
+    found = [row for row in rows(frame) if user is None or row.process.user == user]
+    for row in ordered(found, "gpu_memory", descending=True)[:most]:
+        facts = " ".join(f"{one.text(row):>{one.width}}" for one in columns)
+        yield f"{facts}  {row.process.command or ''}"
 
 
 def _write(text: str) -> None:

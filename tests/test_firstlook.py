@@ -48,10 +48,11 @@ def test_gpus_are_there_before_the_screen_is_loaded(gate: Path, machine: Machine
     env = {**machine("h200x8").env, **slow(gate)}
     with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:
         terminal.wait_for(" 7 H200")
-        assert "train.py" not in terminal.text
+        terminal.wait_for("train.py")
+        assert "q quit" not in terminal.text
         terminal.send(b"xx")  # of no meaning, and not echoed
         gate.write_text("open")
-        terminal.wait_for("train.py")
+        terminal.wait_for("q quit")
         assert "xx" not in terminal.text
         assert b"\r\nxx" not in terminal.raw
         terminal.send(b"q")
@@ -102,3 +103,13 @@ def test_the_picture_fits_and_is_harmless() -> None:
     assert text.replace("\r\n", "").isprintable()
     assert "GPU is lost" in lines[2]
     assert lines[3].endswith("  asleep")
+
+
+def test_processes_stand_below_the_gpus() -> None:
+    small, large = process(100, gpu_memory=2**30), process(200, gpu_memory=2**33, user="bob")
+    lines = picture(frame([gpu(0)], [small, large]), 100, 20).split("\r\n")
+    assert [line.split()[1] for line in lines[3:]] == ["PID", "200", "100"]
+    assert "train" in lines[4]
+    lines = picture(frame([gpu(0)], [small, large]), 100, 20, user="bob").split("\r\n")
+    assert [line.split()[1] for line in lines[3:]] == ["PID", "200"]
+    assert len(picture(frame([gpu(0)], [small, large]), 100, 6).split("\r\n")) == 5

@@ -31,7 +31,7 @@ class Child:
     def __init__(self, *arguments: str) -> None:
         asked, self._input = os.pipe()
         output, told = os.pipe()
-        self.output = os.fdopen(output, "rb")
+        self.output = os.fdopen(output, "rb", 1 << 18)  # a frame is longer than the default
         self._errors = os.memfd_create("agent's errors")
         self._status: int | None = None
         self._reaping = allocate_lock()
