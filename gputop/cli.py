@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -51,6 +52,8 @@ def _run(words: list[str]) -> int:
     if is_look(words):
         return look(words)
     options = _parse(words)
+    if options.command is not None or options.watch:
+        gc.enable()  # these may stay for long; a screen turns it on when it is there
     if options.command is not None:
         from gputop.parser import command_module
 
@@ -82,7 +85,7 @@ def _parse(words: list[str]) -> Namespace:
         raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
     if options.user is not None and (options.json or options.once):
         raise UsageError("-u is for the screen; --json | jq selects processes by their .user")
-    if options.user is not None:
+    if options.user is not None and options.command is None:  # kill has a --user, too
         from gputop.settings import user_named
 
         user_named(options.user, options.demo)

@@ -24,7 +24,7 @@ from gputop.model.process_metrics import COLUMNS
 from gputop.model.protocol import Request
 from gputop.model.query import ordered, rows
 from gputop.model.summary import users
-from gputop.model.text import GIB, three_digits
+from gputop.model.text import GIB, printable, three_digits
 from gputop.sources.source import Source
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
@@ -110,6 +110,9 @@ class FirstLook:
                 self._taken.put(frame)
         except SourceError as error:
             self._taken.put(error)
+        except Exception as error:  # noqa: BLE001 - or the screen would wait for ever
+            words = printable(f"{type(error).__name__}: {error}", 200)
+            self._taken.put(SourceError(f"the first look failed: {words}"))
         else:
             self._taken.put(None)
 
@@ -137,7 +140,7 @@ def _line(frame: Frame, gpu: Gpu) -> str:
     def text(id_: str) -> str:
         return GPU[id_].text(gpu)
 
-    who = gpu.error or " ".join(users(frame, gpu))
+    who = gpu.error or ("asleep" if gpu.asleep else " ".join(users(frame, gpu)))
     memory = "-"
     if gpu.memory_used is not None and gpu.memory_total is not None:
         memory = f"{gpu.memory_used / GIB:.1f}/{three_digits(gpu.memory_total / GIB)}G"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.reactive import reactive
 from textual.screen import Screen
 
 from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL
@@ -46,6 +47,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     TITLE = "gputop"
     CSS_PATH = "style.tcss"
     ALLOW_SELECT = False
+    paused: reactive[bool] = reactive(False, repaint=False)
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1,h", "help", "Help", tooltip="This page", id="app.help",
@@ -80,7 +82,6 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
         self._source = source
         self._generation = 0
         self._interval = settings.interval
-        self._paused = False
         self._wanted = False
         """Whether a frame was asked for in spite of the pause."""
         self._laid_out = False
@@ -118,7 +119,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
                 screen.show_answers(message.frame)
         if self._laid_out:
             self._sending.take(message.frame, self.screen_stack)
-        if self._paused and not self._wanted:
+        if self.paused and not self._wanted:
             return
         self._wanted = False
         self._frame = message.frame
@@ -129,6 +130,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     def on_ready(self) -> None:
         """Every widget is there: show what came meanwhile."""
         self._laid_out = True
+        gc.enable()  # which the start turned off
         gc.freeze()  # what is there now stays: to look it through again and again costs a tick
         if self._frame is not None:
             self._take_frame(self._frame)
@@ -154,7 +156,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
 
     def on_probe_wanted(self, message: ProbeWanted) -> None:
         """Have the driver asked; the answer is shown in spite of a pause."""
-        self._wanted = self._paused
+        self._wanted = self.paused
         self._source.request(message.probe)
 
     def on_request_wanted(self, message: RequestWanted) -> None:
@@ -183,8 +185,8 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
 
     def action_pause(self) -> None:
         """Stop, or go on."""
-        self._paused = not self._paused
-        self._source.request(Pause(self._paused))
+        self.paused = not self.paused
+        self._source.request(Pause(self.paused))
         self._show()
 
     def action_interval(self, step: int) -> None:
@@ -205,12 +207,12 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     def on_app_focus(self) -> None:
         """Somebody does."""
         self._source.request(SetInterval(self._interval))
-        if not self._paused:
+        if not self.paused:
             self.action_refresh_now()
 
     def action_refresh_now(self) -> None:
         """Ask for a frame."""
-        self._wanted = self._paused
+        self._wanted = self.paused
         self._source.request(Refresh())
 
     def action_retry(self) -> None:
@@ -223,10 +225,10 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
 
     def _show(self) -> None:
         if self._frame is not None and self._frame.problem is None:
-            self._main.show_frame(self._frame, self._history, self._interval, self._paused)
+            self._main.show_frame(self._frame, self._history, self._interval, self.paused)
             for screen in self.screen_stack:  # it may be under the help
                 if isinstance(screen, MappingScreen):
-                    screen.show_frame(self._frame, self._interval, self._paused)
+                    screen.show_frame(self._frame, self._interval, self.paused)
                 elif isinstance(screen, HealthScreen):
                     screen.show_frame(self._frame)
             self._main.show_page(self.screen)
@@ -247,7 +249,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
         self._source.close()
         self._source = source
         self._generation += 1
-        self._paused = False
+        self.paused = False
         self._main.inquiry.forget()
         self._history = History()
         self._read(source)

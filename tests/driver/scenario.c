@@ -201,8 +201,13 @@ static int same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* A call of another thread may still be in a scenario that was replaced: it is kept for a while. */
-#define KEPT_SECONDS 60
+/* A call of another thread may still be in a scenario that was replaced: it is kept for a while,
+ * which who looks at the memory of a program for long makes shorter. */
+static double kept_seconds(void)
+{
+    const char *text = getenv("GPUTOP_TEST_DRIVER_KEPT");
+    return text ? strtod(text, NULL) : 60;
+}
 
 static void retire(struct scenario *scenario)
 {
@@ -211,7 +216,7 @@ static void retire(struct scenario *scenario)
     if (newest) newest->next = scenario;
     else oldest = scenario;
     newest = scenario;
-    while (oldest->next && scenario->retired - oldest->retired > KEPT_SECONDS) {
+    while (oldest->next && scenario->retired - oldest->retired > kept_seconds()) {
         struct scenario *next = oldest->next;
         free_scenario(oldest);
         oldest = next;

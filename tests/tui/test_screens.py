@@ -64,6 +64,20 @@ async def test_a_pause_holds_what_is_shown() -> None:
         assert screen.source.requests == [Pause(True), Pause(False)]
 
 
+@pytest.mark.parametrize("page", [("G",), ("H",), ("down", "enter")])
+async def test_every_page_says_that_it_is_paused(page: tuple[str, ...]) -> None:
+    async with shown(frame_of(process_of(100))) as screen:
+        await screen.press("p", *page)
+        assert "PAUSED" in screen.lines[-1]
+        await screen.press("p")
+        assert "PAUSED" not in screen.text
+        await screen.press("p")
+        assert "PAUSED" in screen.lines[-1]
+        await screen.press("escape")
+        assert screen.text.count("PAUSED") == 1
+        assert "PAUSED" in screen.lines[0]
+
+
 async def test_one_look_in_spite_of_the_pause() -> None:
     async with shown(frame_of(process_of(100))) as screen:
         await screen.press("p", "r")

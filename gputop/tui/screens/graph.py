@@ -13,7 +13,7 @@ from gputop.model.gpu_metrics import GPU
 from gputop.model.history import KEPT, History
 from gputop.model.logical_names import LogicalNames
 from gputop.tui.themes import USER_COLOURS
-from gputop.tui.widgets.bars import KeyLine
+from gputop.tui.widgets.bars import PageKeys
 from gputop.tui.widgets.graph import Curve, Graph, curve
 
 _GROUP = Binding.Group("Graphs")
@@ -59,7 +59,7 @@ class GraphScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """The graph, and the keys."""
         yield Graph(id="graph")
-        yield KeyLine(
+        yield PageKeys(
             [(one.key_display, one.description.lower()) for one in self.BINDINGS
              if isinstance(one, Binding) and one.key_display],
             id="keys",

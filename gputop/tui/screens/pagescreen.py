@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from gputop.tui.keys import KeysInTurn, keyed
-from gputop.tui.widgets.bars import KeyLine
+from gputop.tui.widgets.bars import PageKeys
 from gputop.tui.widgets.page import Page
 
 R = TypeVar("R")
@@ -26,7 +26,7 @@ class PageScreen(Screen[R]):
             for one in keyed(own, self.BINDINGS)
             if one.show
         ]
-        yield KeyLine([*words, ("j k PgDn", "scroll"), ("q", "quit")], id="keys")
+        yield PageKeys([*words, ("j k PgDn", "scroll"), ("q", "quit")], id="keys")
 
     def on_mount(self) -> None:
         """A frame may have come before the page was made."""

@@ -87,11 +87,28 @@ class KeyLine(Lines):
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """Key and word, key and word."""
-        pieces: list[Piece] = [(" ", "text")]
-        room = self.size.width - 1
+        pieces = self._state()
+        room = self.size.width - width_of(pieces)
         for key, word in self._keys:
             room -= len(key) + len(word) + 3
             if room < -2:
                 break
             pieces += [(key, "key"), (f" {word}  ", "quiet")]
         return pieces
+
+    def _state(self) -> list[Piece]:
+        """What is said before them."""
+        return [(" ", "text")]
+
+
+class PageKeys(KeyLine):
+    """Below a page, which has no heading to say that all stands still."""
+
+    def on_mount(self) -> None:
+        """Follow the state of the app."""
+        if hasattr(self.app, "paused"):
+            self.watch(self.app, "paused", lambda: self.sync())
+
+    def _state(self) -> list[Piece]:
+        paused = getattr(self.app, "paused", False)
+        return [(" PAUSED  ", "notice")] if paused else super()._state()
