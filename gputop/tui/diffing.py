@@ -122,8 +122,10 @@ class _Whole(NamedTuple):
     widget: Lines
     y: int
 
+    width: int
+
     def spans(self, palette: Palette, colors: ColorSystem) -> list[Span]:
-        return self.widget.spans(self.y, palette)
+        return self.widget.spans(self.y, self.width, palette)
 
 
 class _Chops(NamedTuple):
@@ -234,7 +236,7 @@ class DiffCompositor(Compositor):
                     self.size.width,
                 ):
                     self._whole |= {
-                        row: _Whole(widget, row - region.y)
+                        row: _Whole(widget, row - region.y, region.width)
                         for row in rows.line_range
                         if row not in taken
                     }

@@ -55,6 +55,8 @@ class Lines(OnlyBindings):
         self._palette: Palette | None = None
         self._pens: dict[str, tuple[str, str]] = {}
         self._role_styles: dict[str, Style] = {}
+        self._size_of_now: Size | None = None
+        """While lines are compared: to find out takes longer than to draw a cell."""
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """The content of line `y` of the widget."""
@@ -71,26 +73,24 @@ class Lines(OnlyBindings):
     @property
     def size(self) -> Size:
         """Of all of it: there is neither border nor padding."""
-        return self.region.size
+        return self._size_of_now or self.region.size
 
     def sync(self, lines: Iterable[int] | None = None) -> None:
         """Repaint the lines whose content changed, of all or of these."""
         width, height = self.size
         if not self.is_attached or not width:
             return
-        changed = []
-        for y in range(height) if lines is None else lines:
-            pieces = self._merged(y)
-            if self._painted.get(y) != pieces:
-                self._painted[y] = pieces
-                self._ready.pop(y, None)
-                self._inked.pop(y, None)
-                changed.append(Region(0, y, width, 1))
+        self._size_of_now = self.size
+        try:
+            changed = [y for y in (range(height) if lines is None else lines) if self._differs(y)]
+        finally:
+            self._size_of_now = None
         if changed:
-            compositor.repaint(self, changed)
+            compositor.repaint(self, [Region(0, y, width, 1) for y in changed])
 
-    def spans(self, y: int, palette: Palette) -> list[Span]:
-        """A line for a compositor that wants no strips, with pens of its palette."""
+    def spans(self, y: int, width: int, palette: Palette) -> list[Span]:
+        """A line of so many cells for a compositor that wants no strips, with pens of its
+        palette."""
         if palette is not self._palette:
             self._palette = palette
             self._pens.clear()
@@ -98,7 +98,7 @@ class Lines(OnlyBindings):
         spans = self._inked.get(y)
         if spans is None:
             pieces = self._content(y)
-            left_over = self.size.width - width_of(pieces)
+            left_over = width - width_of(pieces)
             pieces = [*pieces, (" " * left_over, "")] if left_over > 0 else pieces
             spans = [(text, self._pen(role, palette)[text.isspace()]) for text, role in pieces]
             self._inked[y] = spans
@@ -137,6 +137,16 @@ class Lines(OnlyBindings):
         """Another width: no line is what it was, also while no frame comes."""
         self.forget()
         self.refresh()
+
+    def _differs(self, y: int) -> bool:
+        """Take in a line as it is now; whether it is another one."""
+        pieces = self._merged(y)
+        if self._painted.get(y) == pieces:
+            return False
+        self._painted[y] = pieces
+        self._ready.pop(y, None)
+        self._inked.pop(y, None)
+        return True
 
     def _content(self, y: int) -> list[Piece]:
         """What was painted, or will be."""
