@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gputop.model.frame import Frame, Process
 from gputop.model.gpu import Gpu
 from gputop.model.text import MIB
@@ -18,14 +20,22 @@ class _OnGpu:
     def __init__(self) -> None:
         self._frame: Frame | None = None
         self._found: dict[str | None, list[Process]] = {}
+        self._users: dict[str | None, list[str]] = {}
 
     def __call__(self, frame: Frame, gpu: Gpu) -> list[Process]:
         if self._frame is not frame:
-            self._frame, self._found = frame, {}
+            self._frame, self._found, self._users = frame, {}, {}
             for one in frame.processes:
                 if one.type != "G":
                     self._found.setdefault(one.gpu_uuid, []).append(one)
         return self._found.get(gpu.uuid, [])
+
+    def users(self, frame: Frame, gpu: Gpu) -> list[str]:
+        """Who has them."""
+        found = self(frame, gpu)
+        if gpu.uuid not in self._users:
+            self._users[gpu.uuid] = _by_memory(found)
+        return self._users[gpu.uuid]
 
 
 _on_gpu = _OnGpu()
@@ -33,8 +43,12 @@ _on_gpu = _OnGpu()
 
 def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
     """Who has compute processes, on one GPU or on any, those with most memory first."""
+    return _by_memory(frame.processes) if gpu is None else _on_gpu.users(frame, gpu)
+
+
+def _by_memory(processes: Iterable[Process]) -> list[str]:
     held: dict[str, int] = {}
-    for process in frame.processes if gpu is None else _on_gpu(frame, gpu):
+    for process in processes:
         if process.user is not None and process.type != "G":
             held[process.user] = held.get(process.user, 0) + (process.gpu_memory or 0)
     return sorted(held, key=lambda user: (-held[user], user))

@@ -131,7 +131,10 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
         """Every widget is there: show what came meanwhile."""
         self._laid_out = True
         gc.enable()  # which the start turned off
-        gc.freeze()  # what is there now stays: to look it through again and again costs a tick
+        # What is there now stays: to look it through again and again costs a tick. A frame is
+        # thousands of objects in no cycle.
+        gc.freeze()
+        gc.set_threshold(20_000, 10, 10)
         if self._frame is not None:
             self._take_frame(self._frame)
 

@@ -2,13 +2,21 @@
 
 import re
 import sys
+from collections.abc import Collection
 from importlib.metadata import version
 
 import textual.screen
+from textual.geometry import Region
+from textual.widget import Widget
 
 # The versions whose private names `diffing` was written for.
 OLDEST = (8, 2, 5)
 NEWER = (9,)
+
+
+def known() -> bool:
+    """Whether this Textual is one whose private names this package was made for."""
+    return OLDEST <= _release(version("textual")) < NEWER
 
 
 def install() -> bool:
@@ -17,7 +25,7 @@ def install() -> bool:
     False, and nothing is changed, if this Textual is not one that the compositor was made for.
     The screen then looks the same and costs ten times the bytes.
     """
-    if not OLDEST <= _release(version("textual")) < NEWER:
+    if not known():
         return False
     try:
         from gputop.tui import diffing
@@ -39,6 +47,13 @@ def forget() -> None:
     diffing = sys.modules.get("gputop.tui.diffing")
     if diffing is not None:
         diffing.forget()
+
+
+def repaint(widget: Widget, lines: Collection[Region]) -> None:
+    """Have these regions of a widget drawn, by the shortest way."""
+    diffing = sys.modules.get("gputop.tui.diffing")
+    if diffing is None or not diffing.mark(widget, lines):
+        widget.refresh(*lines)
 
 
 def _release(text: str) -> tuple[int, ...]:

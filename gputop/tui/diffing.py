@@ -4,9 +4,10 @@ This rests on private names of Textual, all of which are used here and nowhere e
 `compositor.install` looks at `fits()` before it puts this compositor to use.
 """
 
+import asyncio
 import inspect
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import textual.screen
@@ -15,13 +16,19 @@ from rich.console import Console, RenderableType
 from textual._compositor import Compositor, CompositorUpdate
 from textual._context import visible_screen_stack
 from textual.app import App
+from textual.dom import NoScreen
 from textual.driver import Driver
 from textual.drivers._writer_thread import WriterThread
+from textual.filter import LineFilter
 from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
 
-from gputop.tui.painting import PLAIN, Painted, Span, span
+from gputop.tui.painting import Painted
+from gputop.tui.pens import PLAIN, Palette, Span, span
+from gputop.tui.widgets.lines import Lines
 
 # A frame is at most three chunks (begin, cells, end): so many wait when the terminal has not even
 # taken the previous frame.
@@ -68,6 +75,7 @@ def fits() -> bool:
         vars(textual.screen).get("Compositor") in (Compositor, DiffCompositor)
         and isinstance(getattr(fresh, "_dirty_regions", None), set)
         and isinstance(getattr(fresh, "size", None), Size)
+        and isinstance(getattr(fresh, "visible_widgets", None), dict)
         and hasattr(fresh, "root")
         and all(
             tuple(inspect.signature(getattr(owner, name)).parameters) == parameters
@@ -76,25 +84,89 @@ def fits() -> bool:
     )
 
 
+def mark(widget: Widget, regions: Collection[Region]) -> bool:
+    """Have regions of a widget drawn: by way of its queue and its screen's, it would take four
+    messages and their tasks. False if it has to go that way."""
+    try:
+        screen = widget.screen
+        compositor, dirty, timer = screen._compositor, screen._dirty_widgets, screen._update_timer
+        ours = isinstance(compositor, DiffCompositor) and screen in compositor
+        if not ours or widget._repaint_required or not widget.display:
+            return False
+        widget._repaint_regions.update(regions)
+    except (AttributeError, NoScreen):
+        return False
+    if not dirty:
+        asyncio.get_running_loop().call_soon(_begin, screen, timer)
+    dirty.add(widget)
+    return True
+
+
+def _begin(screen: Screen[Any], timer: Timer) -> None:
+    """Draw what is marked, unless a layout comes first: it takes that along."""
+    if _is_layout_due(screen) or screen.app._batch_count or not screen.is_current:
+        screen.check_idle()
+    else:
+        timer.resume()
+
+
+def _is_layout_due(screen: Screen[Any]) -> bool:
+    """Whether one was asked for, or may be about to be."""
+    waits = screen._layout_required or not screen._message_queue.empty()
+    return waits or any(one._layout_required for one in screen.walk_children(Widget))
+
+
+class _Whole(NamedTuple):
+    """A line that a widget fills alone, and that need not become strips."""
+
+    widget: Lines
+    y: int
+
+    width: int
+
+    def spans(self, palette: Palette, colors: ColorSystem) -> list[Span]:
+        return self.widget.spans(self.y, self.width, palette)
+
+
+class _Chops(NamedTuple):
+    """A line of strips, each of which has its place."""
+
+    strips: Mapping[int, Strip | None]
+
+    def spans(self, palette: Palette, colors: ColorSystem) -> list[Span]:
+        return list(_spans(self.strips, colors))
+
+
 class Changes(CompositorUpdate):
     """Lines to draw. They are compared when they are sent, and only then taken as painted."""
 
     def __init__(
-        self, painted: Painted, lines: Mapping[int, Mapping[int, Strip | None]], size: Size
+        self,
+        painted: Painted,
+        lines: Mapping[int, _Whole | _Chops],
+        size: Size,
+        filters: Sequence[LineFilter],
     ) -> None:
         self._painted = painted
         self._lines = lines
         self._size = size
+        self._filters = filters
 
     def render_segments(self, console: Console) -> str:
         # Like Textual, which falls back on true colour rather than on none.
         colors = console._color_system or ColorSystem.TRUECOLOR
-        lines = ((row, list(_spans(chops, colors))) for row, chops in self._lines.items())
+        palette = self._painted.palette(self._filters, colors)
+        lines = ((row, line.spans(palette, colors)) for row, line in self._lines.items())
         return self._painted.draw(lines, self._size)
 
 
 class DiffCompositor(Compositor):
     """Sends the cells that changed, and nothing at all while the terminal takes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._laid_out: object = None
+        self._whole: dict[int, _Whole] = {}
 
     def render_update(
         self,
@@ -137,11 +209,39 @@ class DiffCompositor(Compositor):
         self._dirty_regions.clear()
         if not rows:
             return None
-        # Whole lines, for cells are compared by their column. Widgets keep the strips of clean
-        # parts, so these cost little.
-        crop = Region(0, rows[0], self.size.width, rows[-1] + 1 - rows[0])
-        chops = self._render_chops(crop, set(rows).__contains__)
-        return Changes(painted, {row: chops[row] for row in rows}, self.size)
+        owners = self._owners()
+        lines: dict[int, _Whole | _Chops] = {row: owners[row] for row in rows if row in owners}
+        others = [row for row in rows if row not in lines]
+        if others:
+            # Whole lines, for cells are compared by their column. Widgets keep the strips of clean
+            # parts, so these cost little.
+            crop = Region(0, others[0], self.size.width, others[-1] + 1 - others[0])
+            chops = self._render_chops(crop, set(others).__contains__)
+            lines |= {row: _Chops(chops[row]) for row in others}
+        filters = self.root.app.get_line_filters() if self.root else ()
+        return Changes(painted, lines, self.size, filters)
+
+    def _owners(self) -> dict[int, _Whole]:
+        """The rows that one of our widgets fills alone, as of the last layout."""
+        visible = self.visible_widgets
+        if visible is not self._laid_out:
+            self._laid_out, self._whole = visible, {}
+            taken: set[int] = set()
+            for widget, (region, clip) in visible.items():  # the frontmost first
+                rows = region.intersection(clip).intersection(self.size.region)
+                if not rows:
+                    continue
+                if isinstance(widget, Lines) and rows.column_span == region.column_span == (
+                    0,
+                    self.size.width,
+                ):
+                    self._whole |= {
+                        row: _Whole(widget, row - region.y, region.width)
+                        for row in rows.line_range
+                        if row not in taken
+                    }
+                taken.update(rows.line_range)
+        return self._whole
 
     def _dirty_rows(self) -> list[int]:
         screen = self.size.region

@@ -8,6 +8,7 @@ dialog that is not made yet.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from textual import events
 from textual.app import App, ReturnType
 from textual.binding import Binding, BindingType
 from textual.message_pump import MessagePump
+from textual.widget import Widget
 
 _PATIENCE = 0.25
 """Seconds after which a key that got lost in a closing screen no longer holds up the next."""
@@ -36,6 +38,11 @@ def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Bindi
     ]
 
 
+class OnlyBindings(Widget):
+    """A widget that has bindings and no other way to deal with a key, nor has anything above it:
+    the bindings can be looked at without a round through the queues."""
+
+
 class KeysInTurn(App[ReturnType]):
     """An app that takes one key at a time."""
 
@@ -48,6 +55,7 @@ class KeysInTurn(App[ReturnType]):
         self._turn = 0
         """Counts keys, so that what is said of an old one is not taken for the present one."""
         self._at_work = False
+        self._clock: asyncio.TimerHandle | None = None
 
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes from the terminal wait for their turn; all else goes its way."""
@@ -59,22 +67,41 @@ class KeysInTurn(App[ReturnType]):
             await self._take()
 
     async def _take(self) -> None:
-        """The next key, when there is a screen for it."""
-        self._at_work = bool(self._waiting)
-        if not self._waiting:
-            return
-        if not self.screen.is_mounted:
-            self.set_timer(_NOT_YET, self._take)
-            return
+        """The next keys, when there is a screen for them."""
+        self._at_work = True
+        while self._waiting:
+            if not self.screen.is_mounted:
+                self.set_timer(_NOT_YET, self._take)
+                return
+            if not await self._took_effect(self._waiting.popleft()):
+                return
+        self._at_work = False
+
+    async def _took_effect(self, event: events.Event) -> bool:
+        """Hand a key on; False if what it makes happen is under way, after which comes `_done`."""
         self._turn += 1
-        turn, event = self._turn, self._waiting.popleft()
-        target = self.focused or self.screen
-        await super().on_event(event)
-        self.set_timer(_PATIENCE, lambda: self._done(turn))
+        turn = self._turn
+        screen, target = self.screen, self.focused or self.screen
+        if isinstance(event, events.Key) and isinstance(target, OnlyBindings):
+            self.app_focus = True
+            if not await self._check_bindings(event.key, priority=True):
+                await self._check_bindings(event.key)
+            if self.screen is screen and self._is_quiet(target):
+                return True
+        else:
+            await super().on_event(event)
+        loop = asyncio.get_running_loop()
+        self._clock = loop.call_later(_PATIENCE, self.call_later, self._done, turn)
         # Bindings are run when a key that nobody used has come up to the app. What they make
         # happen may come up the same way, as a message of the widget; and a screen that is new
         # has something to do first, such as to focus an editor.
         self._climb(target, lambda: self._climb(target, lambda: self._settle(turn)))
+        return False
+
+    def _is_quiet(self, target: Widget) -> bool:
+        """Whether nothing is under way that a key has made happen."""
+        pumps = (*target.ancestors_with_self, self)
+        return self.focused is target and all(pump._message_queue.empty() for pump in pumps)
 
     def _climb(self, pump: MessagePump | None, then: Callable[[], None]) -> None:
         """Call `then` when a widget and all above it have dealt with what they have now."""
@@ -94,4 +121,6 @@ class KeysInTurn(App[ReturnType]):
     async def _done(self, turn: int) -> None:
         if turn == self._turn and self._at_work:
             self._turn += 1
+            if self._clock is not None:
+                self._clock.cancel()
             await self._take()

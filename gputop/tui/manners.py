@@ -11,7 +11,6 @@ Textual by itself does none of this.
 """
 
 import asyncio
-import codecs
 import contextlib
 import io
 import os
@@ -25,11 +24,13 @@ from functools import partial
 from typing import Any, TextIO, cast
 
 from textual.app import App, ReturnType
-from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, NoColor
+from textual.message import Message
 
 from gputop.tui import compositor
+from gputop.tui.keyboard import Keyboard
+from gputop.tui.terminal import reopened
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 # Textual's queue for the terminal holds 30 chunks, and to put one more blocks the event loop. The
@@ -44,10 +45,6 @@ RESTORE = (
 )
 
 _NO_COLOR = NoColor()
-
-
-def _lenient(encoding: str) -> partial[codecs.IncrementalDecoder]:
-    return partial(codecs.getincrementaldecoder(encoding), errors="replace")
 
 
 def run(app: App[Any]) -> int:
@@ -101,9 +98,8 @@ class TerminalApp(App[ReturnType]):
 class TerminalOutput(io.RawIOBase):
     """A terminal to write to until it is given up.
 
-    The terminal is opened once more, for a thread that waits in a write to a terminal that takes
-    nothing cannot be called back, and to make stderr itself non-blocking would do so for the
-    shell and for every other program on this terminal.
+    It takes a descriptor that does not block, for a thread that waits in a write to a terminal that
+    takes nothing cannot be called back.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -113,21 +109,6 @@ class TerminalOutput(io.RawIOBase):
         self._poll.register(descriptor, select.POLLOUT)
         self._poll.register(self._wake, select.POLLIN)
         self.given_up = False
-
-    @classmethod
-    def open(cls, descriptor: int) -> "TerminalOutput | None":
-        """The terminal behind a descriptor, or None if it cannot be opened again.
-
-        After `su` it may belong to another user; /dev/tty is open to all.
-        """
-        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        for name in (f"/proc/self/fd/{descriptor}", "/dev/tty"):
-            with contextlib.suppress(OSError):
-                opened = os.open(name, flags)
-                if os.isatty(opened):
-                    return cls(opened)
-                os.close(opened)
-        return None
 
     def writable(self) -> bool:
         return True
@@ -176,10 +157,12 @@ class TerminalDriver(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._hangup: select.epoll | None = None
+        self._reads_keys = compositor.known()
+        self._keyboard: Keyboard | None = None
         self._suspended = False
         stream = cast(TextIO, sys.__stderr__)
-        self._output = TerminalOutput.open(stream.fileno())
+        opened = reopened(stream.fileno(), os.O_WRONLY)
+        self._output = None if opened is None else TerminalOutput(opened)
         if self._output is not None:
             encoding = getattr(app, "encoding", None) or stream.encoding
             self._file = io.TextIOWrapper(
@@ -195,9 +178,19 @@ class TerminalDriver(LinuxDriver):
             writer.write(data)
 
     def run_input_thread(self) -> None:
-        """Read keys; bytes that are not UTF-8, as in a paste, would end Textual's own thread."""
-        linux_driver.getincrementaldecoder = _lenient  # type: ignore[assignment,attr-defined]
-        super().run_input_thread()
+        """Nothing where `_listen` has keys read: Textual would read them here."""
+        if not self._reads_keys:
+            super().run_input_thread()
+
+    def disable_input(self) -> None:
+        self._stop_listening()
+        super().disable_input()
+
+    def send_message(self, message: Message) -> None:
+        if self._keyboard is None:
+            super().send_message(message)
+        else:
+            self._app.post_message(message)
 
     def _get_terminal_size(self) -> tuple[int, int]:
         """Of the terminal itself: COLUMNS and LINES, where exported, are those of an old one."""
@@ -234,8 +227,7 @@ class TerminalDriver(LinuxDriver):
         if not self._suspended:
             return
         super().resume_application_mode()
-        # In the background the start fails, and comes again with the SIGCONT of `fg`.
-        self._suspended = self._writer_thread is None or not self._writer_thread.is_alive()
+        self._suspended = not self._is_writing
         self._app.call_later(repaint, self._app)
 
     def close(self) -> None:
@@ -254,30 +246,24 @@ class TerminalDriver(LinuxDriver):
             output.restore()
 
     def _listen(self) -> None:
-        """Wait for signals and for the end of the terminal.
-
-        A terminal that hung up reads as end-of-file for ever, on which Textual's input thread
-        spins. Edge-triggered, this wakes up once for each key and sees nothing but the hangup.
-        """
+        """Wait for signals, keys and the end of the terminal."""
         self._stop_listening()
         loop = asyncio.get_running_loop()
         for signum in SIGNALS:
             loop.add_signal_handler(signum, self._end, signum)
-        self._hangup = select.epoll()
-        self._hangup.register(self.fileno, select.EPOLLIN | select.EPOLLET)
-        loop.add_reader(self._hangup.fileno(), self._look_for_hangup)
+        if self._is_writing and self._reads_keys:
+            hung_up = partial(self._end, signal.SIGHUP)
+            self._keyboard = Keyboard(self.fileno, self.process_message, hung_up)
 
     def _stop_listening(self) -> None:
-        if self._hangup is not None:
-            asyncio.get_running_loop().remove_reader(self._hangup.fileno())
-            self._hangup.close()
-            self._hangup = None
+        if self._keyboard is not None:
+            self._keyboard.close()
+            self._keyboard = None
 
-    def _look_for_hangup(self) -> None:
-        if self._hangup is not None:
-            events = [mask for _, mask in self._hangup.poll(0)]
-            if any(mask & (select.EPOLLHUP | select.EPOLLERR) for mask in events):
-                self._end(signal.SIGHUP)
+    @property
+    def _is_writing(self) -> bool:
+        """In the background the start fails, and comes again with the SIGCONT of `fg`."""
+        return self._writer_thread is not None and self._writer_thread.is_alive()
 
     def _end(self, signum: signal.Signals) -> None:
         """End the app as a shell would report it if the signal had."""

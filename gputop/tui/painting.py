@@ -1,25 +1,22 @@
 """What a terminal shows, cell by cell, and the shortest output that turns it into a new picture.
 
-A *pen* is the text that makes a terminal draw in one style, whatever it drew in before. A *span*
-is text and its pen. In a line of cells, a character of two cells is followed by an empty string.
+In a line of cells, a character of two cells is followed by an empty string. What pens and spans are
+is told in `pens.py`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import compress, count
 from operator import and_, ne, or_
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size
-from rich.color import Color, ColorSystem
-from rich.style import Style
-from textual.strip import Strip
+from rich.color import ColorSystem
+from textual.filter import LineFilter
 
-Span: TypeAlias = tuple[str, str]
+from gputop.tui.pens import PLAIN, STRING_END, Palette, Span
 
-PLAIN = "\x1b[m"
-_STRING_END = "\x1b\\"
-_LINK_END = "\x1b]8;;" + _STRING_END
+_LINK_END = "\x1b]8;;" + STRING_END
 # A run is not interrupted for so few unchanged cells: the move over them would be as long.
 _MAX_GAP = 4
 # Erasing (and the move after it) takes about eight bytes.
@@ -31,6 +28,8 @@ class Line(NamedTuple):
     """One line of the terminal, in the form that is compared and the form that is drawn."""
 
     spans: list[Span]
+    ends: list[int]
+    """The column after each span; none where a span reaches into another or over the edge."""
     cells: list[str]
     pens: list[str]
 
@@ -41,6 +40,13 @@ class Painted:
     def __init__(self) -> None:
         self._lines: dict[int, Line] = {}
         self._size = (0, 0)
+        self._palette: Palette | None = None
+
+    def palette(self, filters: Sequence[LineFilter], colors: ColorSystem) -> "Palette":
+        """The pens to draw with, the same as long as these are."""
+        if self._palette is None or not self._palette.fits(filters, colors):
+            self._palette = Palette(filters, colors)
+        return self._palette
 
     def forget(self) -> None:
         """Know nothing any more: the next picture is sent in full."""
@@ -60,7 +66,7 @@ class Painted:
         for row, spans in lines:
             old = self._lines.get(row)
             if old is None or old.spans != spans:
-                new = self._lines[row] = _line(spans, size[0])
+                new = self._lines[row] = _next_line(old, spans, size[0])
                 for start, end in _runs(old, new):
                     brush.paint(row, start, end, new)
         return brush.finish()
@@ -106,7 +112,7 @@ class _Brush:
 
     def _pick(self, pen: str) -> None:
         if pen != self._pen:
-            if self._pen.endswith(_STRING_END):
+            if self._pen.endswith(STRING_END):
                 self._output.append(_LINK_END)
             self._output.append(pen)
             self._pen = pen
@@ -132,57 +138,52 @@ class _Brush:
         self._column = None if unknown else column
 
 
-def span(text: str, style: Style | None, colors: ColorSystem) -> Span:
-    """Text with the pen for its style.
-
-    Blanks take the plain pen if nothing of the style can be seen on them: a change of a
-    foreground colour then sends none of them again.
-    """
-    ink, blank = _pens(style, colors)
-    return (text, blank if text.isspace() else ink)
-
-
-@lru_cache(maxsize=1024)
-def _pens(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
-    """The pens of a style for text and for blanks."""
-    if style is None:
-        return (PLAIN, PLAIN)
-    color, bgcolor = _unless_default(style.color), _unless_default(style.bgcolor)
-    bare = style.without_color + Style.from_color(color, bgcolor)
-    codes = Strip.render_ansi(bare, colors)
-    ink = f"\x1b[0;{codes}m" if codes else PLAIN
-    if style.link and style.link.isprintable():
-        ink += f"\x1b]8;id={style.link_id};{style.link}{_STRING_END}"
-    return (ink, ink if bgcolor is not None or _marks_blanks(style) else PLAIN)
-
-
-def _unless_default(color: Color | None) -> Color | None:
-    """Every pen starts from the default colours, so they need no code."""
-    return None if color is None or color.is_default else color
-
-
-def _marks_blanks(style: Style) -> bool:
-    lines = style.underline or style.underline2 or style.overline or style.strike
-    return bool(lines or style.reverse or style.frame or style.encircle or style.link)
+def _next_line(old: Line | None, spans: list[Span], width: int) -> Line:
+    """The line of spans. Most of them are those of the line before, and most others as long as
+    theirs: then only these cells are other ones."""
+    if old is None or len(old.ends) != len(spans):
+        return _line(spans, width)
+    cells, pens = old.cells.copy(), old.pens
+    start = 0
+    for before, span_, end in zip(old.spans, spans, old.ends, strict=True):
+        if span_ != before:
+            text, pen = span_
+            mark, inside = _clusters(text)
+            if mark or len(inside) != end - start:
+                return _line(spans, width)
+            cells[start:end] = inside
+            if pen != before[1]:
+                pens = pens.copy() if pens is old.pens else pens
+                pens[start:end] = [pen] * (end - start)
+        start = end
+    return Line(spans, old.ends, cells, pens)
 
 
 def _line(spans: list[Span], width: int) -> Line:
     """The cells of spans, cut or filled up to `width`."""
     cells: list[str] = []
     pens: list[str] = []
+    ends: list[int] = []
+    apart = True
     for text, pen in spans:
-        if text.isascii() and text.isprintable():
-            cells.extend(text)
-        else:
-            mark, clusters = _cells(text)
-            if mark:
-                _attach(mark, cells)
-            cells.extend(clusters)
+        mark, inside = _clusters(text)
+        if mark:
+            _attach(mark, cells)
+            apart = False
+        cells.extend(inside)
         pens.extend([pen] * (len(cells) - len(pens)))
+        ends.append(len(cells))
     if len(cells) > width and cells[width] == "":
         cells[width - 1] = " "  # a character of two cells does not fit into the last one
+    if not apart or len(cells) > width:
+        ends = []
     missing = [" "] * (width - len(cells))
-    return Line(spans, cells[:width] + missing, pens[:width] + [PLAIN] * len(missing))
+    return Line(spans, ends, cells[:width] + missing, pens[:width] + [PLAIN] * len(missing))
+
+
+def _clusters(text: str) -> tuple[str, Sequence[str]]:
+    """Combining marks that belong to what precedes the text, and then its cells."""
+    return ("", text) if text.isascii() and text.isprintable() else _cells(text)
 
 
 def _attach(mark: str, cells: list[str]) -> None:
@@ -195,10 +196,8 @@ def _attach(mark: str, cells: list[str]) -> None:
 
 @lru_cache(maxsize=512)
 def _cells(text: str) -> tuple[str, tuple[str, ...]]:
-    """Combining marks that belong to what precedes the text, and then its cells.
-
-    Control characters have no cell, and a terminal must not see them in text.
-    """
+    """Of a text that may have any character; control characters have no cell, and a terminal must
+    not see them in text."""
     clusters = [""]
     for char in text:
         if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0:
@@ -240,7 +239,7 @@ def _runs(old: Line | None, new: Line) -> Iterator[tuple[int, int]]:
 def _changed(old: Line, new: Line) -> Iterator[int]:
     """The columns that differ; without a loop in Python, for most of them do not."""
     differs: Iterator[bool] = map(ne, old.cells, new.cells)
-    if old.pens != new.pens:
+    if old.pens is not new.pens and old.pens != new.pens:
         differs = map(or_, differs, map(ne, old.pens, new.pens))
     return compress(count(), differs)
 

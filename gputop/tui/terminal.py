@@ -1,5 +1,6 @@
 """What can be known of the terminal before the screen is started; needs no Textual."""
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, MutableMapping
 from enum import IntEnum
@@ -36,6 +37,22 @@ def unfit_reason(
         return "TERM is not set"
     if term in _UNFIT_TERMS:
         return f"TERM={term} cannot move the cursor"
+    return None
+
+
+def reopened(descriptor: int, mode: int) -> int | None:
+    """The terminal behind a descriptor, opened once more and non-blocking; None if that fails.
+
+    To make the descriptor itself non-blocking would do so for the shell and for every other program
+    on this terminal. After `su` it may belong to another user; /dev/tty is open to all.
+    """
+    flags = mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    for name in (f"/proc/self/fd/{descriptor}", "/dev/tty"):
+        with contextlib.suppress(OSError):
+            opened = os.open(name, flags)
+            if os.isatty(opened):
+                return opened
+            os.close(opened)
     return None
 
 

@@ -9,12 +9,16 @@ from functools import partial
 
 import pytest
 import textual.screen
+from rich.color import ColorSystem
 from textual._compositor import Compositor
 from textual.geometry import Region
 from textual.strip import Strip
+from textual.widgets import Static
 
 from gputop.tui import compositor, diffing
-from gputop.tui.painting import Painted
+from gputop.tui.painting import Painted, _line
+from gputop.tui.pens import Palette
+from tests.builders_tui import frame_of, gpu_of, process_of, shown
 from tests.terminal import Terminal
 from tests.tui.apps.gallery import Gallery
 
@@ -106,6 +110,46 @@ async def test_all_lines_are_drawn_on_a_screen_that_is_not_known() -> None:
             assert changes is not None
             assert list(changes._lines) == list(rows)
             changes.render_segments(app.console)
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+@pytest.mark.parametrize("theme", ["ansi-dark", "dark"])
+async def test_lines_that_a_widget_fills_are_those_of_its_strips(
+    theme: str, no_color: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    processes = [process_of(400 + n, gpu=n % 2, command="日本 train.py") for n in range(40)]
+    frame = frame_of(gpu_of(0), gpu_of(1), *processes)
+    async with shown(frame, size=(130, 40), theme=theme) as screen:
+        await screen.press("j")
+        textuals = screen.app.screen._compositor
+        assert isinstance(textuals, diffing.DiffCompositor)
+        filters = screen.app.get_line_filters()
+        palette = Palette(filters, ColorSystem.TRUECOLOR)
+        whole = textuals._owners()
+        assert len(whole) >= 38  # all but the editor's line
+        chops = textuals._render_chops(Region(0, 0, 130, 40), lambda row: True)
+        for row, line in whole.items():
+            ours = _line(line.spans(palette, ColorSystem.TRUECOLOR), 130)
+            textual = _line(list(diffing._spans(chops[row], ColorSystem.TRUECOLOR)), 130)
+            assert (ours.cells, ours.pens) == (textual.cells, textual.pens)
+
+
+async def test_a_line_under_another_widget_is_not_its_own() -> None:
+    async with shown(frame_of(gpu_of(0)), size=(80, 24)) as screen:
+        textuals = screen.app.screen._compositor
+        assert isinstance(textuals, diffing.DiffCompositor)
+        assert textuals._owners()
+        over = Static("over")
+        over.styles.overlay, over.styles.width, over.styles.height = "screen", 10, 3
+        over.styles.offset = (5, -8)
+        await screen.app.screen.mount(over)
+        while not over.region:
+            await screen.pilot.pause()
+        rows = set(over.region.line_range)
+        assert rows < set(range(24))
+        assert not rows & textuals._owners().keys()
 
 
 # --- whole screens -----------------------------------------------------------------------------

@@ -204,6 +204,7 @@ async def test_only_lines_that_change_are_painted() -> None:
     async with shown(at(0, 0.0, 0.5), size=(80, 24)) as screen:
         await screen.show(*(at(second, 0.0, 0.5) for second in range(1, 30)))
         graph = await graphs(screen)
+        graph.sync()
         before = dict(graph._painted)
         await screen.show(at(30, 0.0, 0.5))
         changed = {y for y, line in graph._painted.items() if before[y] != line}

@@ -8,7 +8,9 @@ from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
 
-from gputop.tui.painting import PLAIN, Painted, Span, span
+from gputop.tui import painting
+from gputop.tui.painting import Painted
+from gputop.tui.pens import PLAIN, Span, span
 
 TEXTS = [
     "",
@@ -151,3 +153,15 @@ def test_a_forgotten_screen_is_sent_in_full_and_so_is_another_size() -> None:
     assert draw(painted, ("abc", None)).startswith(PLAIN)
     assert painted.knows((20, 5))
     assert not painted.knows((21, 5))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_line_is_the_same_whatever_was_there_before(seed: int) -> None:
+    chance = random.Random(seed)
+    parts = [("|", "pen"), *((chance.choice(TEXTS), chance.choice("abc")) for _ in range(8))]
+    line = painting._line(parts, 30)
+    for _ in range(60):
+        parts = list(parts)
+        parts[chance.randrange(1, 9)] = (chance.choice(TEXTS), chance.choice("abc"))
+        line = painting._next_line(line, parts, 30)
+        assert line == painting._line(parts, 30)

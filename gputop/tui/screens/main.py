@@ -24,6 +24,7 @@ from gputop.tui.widgets.gpucells import lines_of
 from gputop.tui.widgets.gpus import GpuPane
 from gputop.tui.widgets.mappingpane import MappingPane
 from gputop.tui.widgets.processes import ProcessTable
+from gputop.tui.widgets.table import Table
 
 
 def _key(
@@ -81,6 +82,9 @@ class MainScreen(PanesScreen):
     def on_mount(self) -> None:
         """Share the lines before the first frame."""
         self._lay_out()
+        self.query_one(GpuPane).on_scrolled = self.say_unsaid
+        for table in self.query(Table):
+            table.on_moved = self._cursor_moved
 
     def show_frame(self, frame: Frame, history: History, interval: float, paused: bool) -> None:
         """Another frame, or the same one in another state."""
@@ -111,7 +115,7 @@ class MainScreen(PanesScreen):
             heading.note = note
             heading.sync()
 
-    def on_table_moved(self) -> None:
+    def _cursor_moved(self) -> None:
         """The mapping is that of the process under the cursor, until somebody edits."""
         self._following = True
         self._follow()

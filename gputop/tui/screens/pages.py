@@ -66,9 +66,9 @@ class PagesScreen(ViewScreen):
     def action_history(self) -> None:
         """Another metric in the short history; said where the pane has no labels."""
         self.query_one(GpuPane).next_history()
-        self.on_table_scrolled()
+        self.say_unsaid()
 
-    def on_table_scrolled(self) -> None:
+    def say_unsaid(self) -> None:
         """Say of the pane of GPUs what it has no room for."""
         self.query_one(ProcessTable).say_above(self.unsaid)
 

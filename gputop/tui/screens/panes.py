@@ -48,7 +48,7 @@ class PanesScreen(PagesScreen):
         self._panes = panes
         self._lay_out()
         self._show_panes()
-        self.on_table_scrolled()
+        self.say_unsaid()
         if self.focused is None or not self.focused.display:
             self.set_focus(self.query_one(ProcessTable if self._has("processes") else GpuPane))
         self.keep({"panes": panes})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
@@ -74,12 +75,18 @@ def row(
 ) -> list[Piece]:
     """The pieces of one row; `role` replaces every role, for the cursor."""
     pieces: list[Piece] = []
+    between = (" " * gap, "text")
     for column, width in fitted:
         if pieces:
-            pieces.append((" " * gap, role or "text"))
-        cell = sized(column.draw(subject, width), width, ellipsis, column.left)
-        pieces.extend((text, role or own) for text, own in cell)
-    return pieces
+            pieces.append(between)
+        pieces += _cell(tuple(column.draw(subject, width)), width, ellipsis, column.left)
+    return pieces if role is None else [(text, role) for text, _ in pieces]
+
+
+@lru_cache(maxsize=1024)
+def _cell(pieces: tuple[Piece, ...], width: int, ellipsis: str, left: bool) -> tuple[Piece, ...]:
+    """As `sized`: most cells are what they were a second ago, or what another row has."""
+    return tuple(sized(pieces, width, ellipsis, left))
 
 
 def heading(fitted: Fitted[R], gap: int, marked: str | None = None, mark: str = "") -> list[Piece]:

@@ -24,12 +24,10 @@ class Label(Lines):
 
     def show(self, pieces: list[Piece]) -> None:
         """Other pieces."""
-        if pieces == self._pieces:
-            return
-        self._pieces = pieces
-        self.styles.width = width_of(pieces)
-        self.forget()
-        self.refresh()
+        before, self._pieces = width_of(self._pieces), pieces
+        if width_of(pieces) != before:
+            self.styles.width = width_of(pieces)
+        self.sync()
 
     _pieces: list[Piece] = []
 
@@ -106,8 +104,8 @@ class MappingPane(Vertical):
         known = followed is None or not followed.mapping.unread
         if known and width_of([*label, *ordered, *shown]) + _LEAST_EDITOR <= self.size.width:
             shown = [*ordered, *shown]
-        if followed is not None:
-            label = self._across(label, shown)
+        if followed is not None:  # as one label: what is as wide as before needs no layout
+            label, shown = [*self._across(label, shown), *shown], []
         self.query_one("#mapping-name", Label).show(label)
         self.query_one("#mapping-state", Label).show(shown)
 

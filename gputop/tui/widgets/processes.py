@@ -33,7 +33,7 @@ class ProcessTable(ProcessLines):
     def say_above(self, text: str) -> None:
         """Say something of the pane above, in the rule between the two."""
         self.above = text
-        self.sync()
+        self.sync([0])
 
     @property
     def chosen_columns(self) -> tuple[str, ...]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from textual.binding import Binding, BindingType
-from textual.message import Message
 
 from gputop.tui.widgets.lines import Lines, Piece
 
 R = TypeVar("R")
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 class Table(Lines, Generic[R], can_focus=True):
@@ -30,14 +33,12 @@ class Table(Lines, Generic[R], can_focus=True):
 
     head_lines = 1
 
-    class Scrolled(Message):
-        """Other rows are in sight."""
-
-    class Moved(Message):
-        """A key took the cursor to another row, or away."""
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
+        self.on_scrolled: Callable[[], None] = _nothing
+        """Called when other rows are in sight."""
+        self.on_moved: Callable[[], None] = _nothing
+        """Called when a key took the cursor to another row, or away."""
         self._rows: Sequence[R] = ()
         self._keys: list[Hashable] = []
         self._cursor: Hashable | None = None
@@ -100,7 +101,7 @@ class Table(Lines, Generic[R], can_focus=True):
         if self._in_sight:
             self._select(self._place)
         self._go_to(self._top)
-        self.post_message(self.Scrolled())
+        self.on_scrolled()
 
     def action_move(self, step: int) -> None:
         """To a neighbour; the first key selects the first visible row."""
@@ -122,7 +123,7 @@ class Table(Lines, Generic[R], can_focus=True):
         was_in_sight = self._in_sight
         self._cursor, self._in_sight = None, False
         self.sync()
-        self.post_message(self.Moved())
+        self.on_moved()
         return was_in_sight
 
     @property
@@ -137,7 +138,7 @@ class Table(Lines, Generic[R], can_focus=True):
         lines = {self.head_lines - top + place for place in (before, self._place)}
         whole = self._top != top or not lines <= set(range(self.size.height))
         self.sync(None if whole else lines)
-        self.post_message(self.Moved())
+        self.on_moved()
 
     def _select(self, place: int) -> None:
         self._place = min(max(0, place), len(self._keys) - 1)
@@ -150,4 +151,4 @@ class Table(Lines, Generic[R], can_focus=True):
         before = self._top
         self._top = min(max(0, top), max(0, len(self._rows) - self.room))
         if self._top != before:
-            self.post_message(self.Scrolled())
+            self.on_scrolled()
