@@ -206,14 +206,14 @@ def test_threads_and_storage(here: Machine, start: Start, tmp_path: Path) -> Non
     with Agent(here, interval=0.2) as agent:
         first = agent.line()["processes"][0]
         before, at = psutil.Process(pid).io_counters().write_bytes, time.monotonic()
-        agent.line()
-        told = agent.line()["processes"][0]
+        told, *later = [agent.line()["processes"][0] for _ in range(8)]
         written = psutil.Process(pid).io_counters().write_bytes - before
         seconds = time.monotonic() - at
     assert (first["io_read"], first["io_write"]) == (None, None)
     assert told["threads"] == 2
     assert told["io_read"] == 0.0
-    assert told["io_write"] == pytest.approx(written / seconds, rel=0.7)
+    rates = [one["io_write"] for one in later]  # of a disk that others write to, as well
+    assert sum(rates) / len(rates) == pytest.approx(written / seconds, rel=0.7)
 
 
 # Containers

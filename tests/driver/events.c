@@ -7,7 +7,7 @@
 enum { SINGLE_BIT = 1, DOUBLE_BIT = 2, XID = 8 };
 enum { NVML_ERROR_TIMEOUT = 10 };
 #define MAX_GPUS 64
-#define POLL_MS 100   /* after which a change of the scenario is seen */
+#define POLL_MS 250   /* after which a change of the scenario is seen */
 
 typedef struct nvmlEventSet_st {
     char registered[MAX_GPUS];

@@ -139,7 +139,8 @@ class Device:
         self._gpm.begin(self._ask, self.handle, time.monotonic())
         values["activity"] = self._gpm.read(utilization=values["utilization"])
         values["mig"] = self._parts.read(self._gpm.read)
-        running = self._ask(self._lists.running, values.get("memory_total")) or ()
+        total, used = values.get("memory_total"), values.get("memory_used")
+        running = self._ask(self._lists.running, total, used) or ()
         self._in_use = bool(running)
         # Windows knows the processes: that none is listed says nothing there.
         values["processes_known"] = self._lists.known and (bool(running) or not is_wsl())

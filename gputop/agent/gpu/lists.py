@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 import pynvml
 
 from gputop.agent.gpu import sanity
+from gputop.model.unexplained import is_notable
 
 _NO_INSTANCE = 0xFFFFFFFF
 _FIRST_LOOK = 2.0
 """Seconds of samples taken at the first look, when there is no last timestamp."""
 _CLOCK_SKEW = 60.0
 """Seconds that a sample may be ahead of our clock; more is garbage, or our clock was set back."""
+_RARE = 5.0
+"""Seconds between two looks at a list that was empty, but for that of compute processes."""
 _SPARE = 32
 _GROWTHS = 4
 
@@ -110,21 +113,28 @@ class RunningLists:
         self._since = 0
         self._said: list[bytes | None] = []
         self._total: int | None = None
+        self._due = 0.0
         self._running: tuple[Running, ...] = ()
         self.known = False
         """Whether the driver gave the list of compute processes at the last look."""
         self.held: int | None = 0
         """Bytes of memory of all that run; None where one does not tell."""
 
-    def running(self, handle: Any, total: int | None) -> tuple[Running, ...]:
+    def running(self, handle: Any, total: int | None, used: int | None) -> tuple[Running, ...]:
         """Every process, once per MIG instance: one that is in two lists holds its memory once,
         so the largest figure counts, not the sum; one above `total` bytes is garbage.
+
+        Lists that were empty are asked for again when more memory is `used` than is known of.
 
         The same object as long as the driver says the same.
         """
         if self._functions is None:
             self._functions = list(_functions())
-        said = [self._list(*one, handle) for one in self._functions]
+        rest, before = self._may_rest(used), self._said or [None] * len(self._functions)
+        said = [
+            old if rest and one[0] != "C" and old == b"" else self._list(*one, handle)
+            for one, old in zip(self._functions, before, strict=True)
+        ]
         if said != self._said or total != self._total:
             self._said, self._total = said, total
             self._running = self._read(said, total)
@@ -133,6 +143,15 @@ class RunningLists:
             letters = [letter for letter, _, _ in self._functions]
             self.known = dict(zip(letters, said, strict=True)).get("C") is not None
         return self._running
+
+    def _may_rest(self, used: int | None) -> bool:
+        """Whether an empty list may be taken to be empty still."""
+        now = time.monotonic()
+        told = used is not None and self.held is not None and not is_notable(used - self.held)
+        if told and now < self._due:
+            return True
+        self._due = now + _RARE
+        return False
 
     def _read(self, said: list[bytes | None], total: int | None) -> tuple[Running, ...]:
         found: dict[tuple[int, int, int], list[Any]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,13 +22,15 @@ from gputop.agent.process.walk import Seen, every_process, look
 from gputop.agent.worker import Worker
 from gputop.model.environ import Surroundings
 from gputop.model.gpu import Opener
-from gputop.model.place import Place
+from gputop.model.place import Container, Place
 
 Key = tuple[int, float]
 """pid and start time."""
 
-_LOOK_AGAIN = 120
-"""Looks between two at one process: it may execute another program, or lose its parent."""
+_LOOK_AGAIN = 120.0
+"""Seconds between two looks at one process: it may execute another program, or lose its parent."""
+_REST = 5.0
+"""Seconds between two looks, when all is known of those who are wanted."""
 _MAPS_SECONDS = 0.005
 """Of a look; a list of mapped files can take as long."""
 _EVERY = 10.0
@@ -68,13 +70,15 @@ class Surveyor:
         self._tmux = TmuxSessions()
         self._openers = Openers()
         self._wanted = Wanted()
-        self._looks = 0
-        self._due = 0.0
+        self._again: dict[Key, float] = {}
+        """When a process is to be looked at again."""
+        self._due = self._rest = 0.0
         self._worker = Worker("survey", self._look)
 
     def read(self, wanted: Wanted, patience: float) -> Survey:
         """What is known of those after at most `patience` seconds."""
-        if not self._worker.busy:
+        resting = wanted == self._wanted and time.monotonic() < self._rest
+        if not self._worker.busy and not resting:
             self._wanted = wanted
             self._worker.ask()
         self._worker.wait(time.monotonic() + patience)
@@ -86,22 +90,24 @@ class Surveyor:
 
     def _look(self) -> Survey:
         """In the thread. Who is not wanted any more is forgotten."""
-        self._looks += 1
-        keys = self._wanted.processes
+        keys, now = self._wanted.processes, time.monotonic()
         for gone in self._around.keys() - keys:
-            del self._around[gone], self._places[gone]
+            del self._around[gone], self._places[gone], self._again[gone]
         table = self._walk()
         views, ancestor = Views(), table.get if table else cache(look)
         for key in keys:
-            if key not in self._around or (key[0] + self._looks) % _LOOK_AGAIN == 0:
+            if now >= self._again.get(key, 0.0):
                 around = self._surroundings(key, views)
                 place = self._place(key, views, ancestor)
                 self._around[key], self._places[key] = around, place
+                self._again[key] = now + _LOOK_AGAIN + key[0] % _LOOK_AGAIN  # not all at once
         self._loaded &= keys
         self._load()
         self._name()
         if table:
             self._relate(table)
+        settled = self._loaded >= keys and not self._found and not any(self._nameless())
+        self._rest = now + _REST if settled else 0.0
         return Survey(dict(self._around), dict(self._places), self._still_open())
 
     def _surroundings(self, key: Key, views: Views) -> Surroundings:
@@ -130,17 +136,18 @@ class Surveyor:
 
     def _name(self) -> None:
         """Give containers their names, as far as they are known."""
-        nameless = {
-            key: place.container
-            for key, place in self._places.items()
-            if place.container is not None and place.container.name is None
-        }
+        nameless = dict(self._nameless())
         if nameless:
             self._names.prepare(nameless.values())
         for key, container in nameless.items():
             named = self._names.named(container)
             if named is not container:
                 self._places[key] = msgspec.structs.replace(self._places[key], container=named)
+
+    def _nameless(self) -> Iterator[tuple[Key, Container]]:
+        for key, place in self._places.items():
+            if place.container is not None and place.container.name is None:
+                yield key, place.container
 
     def _walk(self) -> dict[int, Seen]:
         """All processes, now and then; empty otherwise."""
