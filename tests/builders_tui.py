@@ -130,7 +130,7 @@ class Screenful:
         """Let frames arrive."""
         for frame in frames:
             self.app.post_message(FrameArrived(self.app._generation, frame))
-            await self.pilot.pause()
+            await self.drawn()
 
     async def show_problem(self, kind: Any, **values: Any) -> None:
         """Let a frame without GPUs arrive."""
@@ -154,8 +154,14 @@ class Screenful:
             except KeyError:
                 character = key if len(key) == 1 else None
             self.app.post_message(events.Key(name, character))
-        await self.pilot.pause()
+        await self.drawn()
         while self.app._at_work and not self.app._exit:
+            await self.drawn()
+
+    async def drawn(self) -> None:
+        """Let everything take effect, and a layout that is due take place."""
+        await self.pilot.pause()
+        while self.app.screen._layout_required and not self.app._exit:
             await self.pilot.pause()
 
     async def type(self, text: str) -> None:

@@ -61,8 +61,9 @@ class Series:
             if number > self._values[(slot - self._begin) % SLOTS]:
                 self._values[(slot - self._begin) % SLOTS] = number
             return
-        for empty in range(max(self._end, slot + 1 - SLOTS), slot):
-            self._write(empty, _NOTHING)
+        if slot > self._end:
+            for empty in range(max(self._end, slot + 1 - SLOTS), slot):
+                self._write(empty, _NOTHING)
         self._write(slot, number)
         self._end = slot + 1
 
@@ -97,8 +98,9 @@ class Past:
     def put(self, slot: int, memory: float | None, sm: float | None) -> None:
         """Take in the values of a slot; of a slot's values the last count, and those that were
         passed over stay empty."""
-        for empty in range(max(self._end, slot + 1 - SLOTS), slot):
-            self._write(empty, _NOTHING, _NOTHING)
+        if slot > self._end:
+            for empty in range(max(self._end, slot + 1 - SLOTS), slot):
+                self._write(empty, _NOTHING, _NOTHING)
         self._write(slot, _NOTHING if memory is None else memory, _NOTHING if sm is None else sm)
         self._end = slot + 1
 

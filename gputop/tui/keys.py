@@ -100,7 +100,7 @@ class KeysInTurn(App[ReturnType]):
 
     def _is_quiet(self, target: Widget) -> bool:
         """Whether nothing is under way that a key has made happen."""
-        pumps = (*target.ancestors_with_self, self)
+        pumps = (self, self.screen, *self.screen.walk_children())
         return self.focused is target and all(pump._message_queue.empty() for pump in pumps)
 
     def _climb(self, pump: MessagePump | None, then: Callable[[], None]) -> None:

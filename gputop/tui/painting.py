@@ -134,8 +134,8 @@ class _Brush:
         else:
             self._output.append(text)
         # At the right edge the cursor waits or stays, depending on the terminal.
-        unknown = column >= self._width or _width_is_disputed(_character(cells, len(cells) - 1))
-        self._column = None if unknown else column
+        known = text.isascii() or not _width_is_disputed(_character(cells, len(cells) - 1))
+        self._column = column if known and column < self._width else None
 
 
 def _next_line(old: Line | None, spans: list[Span], width: int) -> Line:
@@ -253,8 +253,12 @@ def _bridges(pens: list[str], end: int, column: int) -> bool:
 def _stops(line: Line, start: int, end: int) -> Iterator[int]:
     """Where drawing has to pause: at a new pen, and after a character of disputed width."""
     pens, cells = line.pens[start:end], line.cells[start:end]
+    plain = "".join(cells).isascii()
+    if plain and pens.count(pens[0]) == len(pens):
+        yield end
+        return
     new_pen = map(ne, pens, pens[1:])
-    if _has_disputed(cells):
+    if not plain and _has_disputed(cells):
         disputed = (_width_is_disputed(_character(cells, x)) for x in range(len(cells) - 1))
         new_pen = map(or_, new_pen, map(and_, disputed, map(bool, cells[1:])))
     yield from compress(count(start + 1), new_pen)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from rich.segment import Segment
+from textual.strip import Strip
 
 from gputop.model.environ import Environ, Surroundings
 from gputop.model.protocol import Probe
+from gputop.tui.widgets.mappingpane import Label
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 
 GPUS = [gpu_of(index) for index in range(4)]
@@ -70,3 +73,10 @@ async def test_the_driver_is_not_asked_about_a_process() -> None:
         assert not [one for one in screen.source.requests if isinstance(one, Probe)]
         await screen.press("j", "y")
         assert "its variables are not known" in screen.text.replace("process's", "its")
+
+
+async def test_a_label_that_a_layout_made_wider_is_drawn_at_once() -> None:
+    async with shown(frame_of(*GPUS, *PROCESSES), size=(200, 50)) as screen:
+        label = screen.app.screen.query_one("#mapping-name", Label)
+        label._ready[0] = Strip([Segment("narrow")])  # of before the layout
+        assert label.render_line(0).cell_length == label.size.width

@@ -53,6 +53,7 @@ class Lines(OnlyBindings):
         self._ready: dict[int, Strip] = {}
         self._inked: dict[int, list[Span]] = {}
         self._palette: Palette | None = None
+        self._inked_width = 0
         self._pens: dict[str, tuple[str, str]] = {}
         self._role_styles: dict[str, Style] = {}
         self._size_of_now: Size | None = None
@@ -91,8 +92,8 @@ class Lines(OnlyBindings):
     def spans(self, y: int, width: int, palette: Palette) -> list[Span]:
         """A line of so many cells for a compositor that wants no strips, with pens of its
         palette."""
-        if palette is not self._palette:
-            self._palette = palette
+        if palette is not self._palette or width != self._inked_width:
+            self._palette, self._inked_width = palette, width
             self._pens.clear()
             self._inked.clear()
         spans = self._inked.get(y)
@@ -105,11 +106,11 @@ class Lines(OnlyBindings):
         return spans
 
     def render_line(self, y: int) -> Strip:
-        """Textual asks for a line."""
-        strip = self._ready.get(y)
-        if strip is None:
+        """Textual asks for a line, after a layout perhaps before it tells the new width."""
+        strip, width = self._ready.get(y), self.size.width
+        if strip is None or strip.cell_length != width:
             segments = [Segment(text, self.role_style(role)) for text, role in self._content(y)]
-            strip = Strip(segments).adjust_cell_length(self.size.width, self.role_style(""))
+            strip = Strip(segments).adjust_cell_length(width, self.role_style(""))
             self._ready[y] = strip
         return strip
 
