@@ -58,6 +58,7 @@ class FirstLook:
         quiet[3] &= ~(
             termios.ECHO | termios.ICANON
         )  # keys are for the screen, which will read them
+        quiet[0] &= ~termios.ICRNL  # Enter stays what it is
         termios.tcsetattr(0, termios.TCSANOW, quiet)
         for number in _ENDING:
             self._handlers[number] = signal.signal(number, _end)

@@ -158,7 +158,7 @@ def test_garbage_is_collected_while_there_is_a_screen(
 ) -> None:
     argv = [sys.executable, "-c", COLLECTS, *words]
     with Terminal(argv, cols=100, rows=30, env=machine("h200x8").env) as terminal:
-        terminal.wait_for("train.py")
+        terminal.wait_for(lambda: "train.py" in terminal.text and "quit" in terminal.text)
         terminal.send(b"q")
         terminal.wait_for("collects: True")
 

@@ -44,6 +44,16 @@ def slow(gate: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{gate.parent / 'slow'}:{ROOT}"}
 
 
+def test_keys_that_come_early_are_not_lost(gate: Path, machine: MachineFactory) -> None:
+    """Enter among them, which a terminal may turn into another key."""
+    env = {**machine("h200x8").env, **slow(gate)}
+    with Terminal(GPUTOP, cols=120, rows=30, env=env) as terminal:
+        terminal.wait_for(" 7 H200")
+        terminal.send(b"sj\r")
+        gate.write_text("open")
+        terminal.wait_for("sort: SM%")
+
+
 def test_gpus_are_there_before_the_screen_is_loaded(gate: Path, machine: MachineFactory) -> None:
     env = {**machine("h200x8").env, **slow(gate)}
     with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:

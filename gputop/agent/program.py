@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 MOST_BYTES = 1 << 18
@@ -41,7 +42,10 @@ def run_program(
     )
     deadline = time.monotonic() + seconds
     output, ended = _read(child, deadline)
-    return Done(output, _status(child, deadline if ended else 0.0))
+    if ended:
+        return Done(output, _status(child, deadline))
+    _kill(child)  # whatever else it may have ended of, now that nobody reads it
+    return Done(output, None)
 
 
 def answer_of(command: Sequence[str], seconds: float) -> str | None:
@@ -74,8 +78,11 @@ def _status(child: subprocess.Popen[bytes], deadline: float) -> int | None:
 
     That is not waited for: the kernel may hold it.
     """
-    try:
+    with suppress(subprocess.TimeoutExpired):
         return child.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        return None
+    _kill(child)
+    return None
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    os.killpg(child.pid, signal.SIGKILL)
