@@ -18,6 +18,7 @@ from gputop.errors import GputopError, SourceError
 from gputop.model.frame import Frame, Problem
 from gputop.model.history import History
 from gputop.model.protocol import Pause, Refresh, SetInterval
+from gputop.model.text import printable
 from gputop.settings import Session
 from gputop.sources.demo import DemoSource
 from gputop.sources.local import LocalSource
@@ -73,7 +74,7 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
         super().__init__()
         for theme in themes.THEMES:
             self.register_theme(theme)
-        self.theme = _theme(settings.theme)
+        self.theme = terminal.nearest_theme(settings.theme, os.environ)
         self.set_class(Lines.glyphs.name == "ascii", "-ascii")
         self.crash: str | None = None
         """What to say of an internal error, once the terminal is back."""
@@ -267,15 +268,11 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
                     self.post_message(FrameArrived(generation, frame))
             except SourceError as error:
                 self.post_message(SourceEnded(generation, str(error)))
+            except Exception as error:  # noqa: BLE001 - it is shown, and r begins anew
+                words = printable(f"{type(error).__name__}: {error}", 200)
+                self.post_message(SourceEnded(generation, f"a frame could not be read: {words}"))
 
         threading.Thread(target=read, name="source", daemon=True).start()
-
-
-def _theme(name: str) -> str:
-    """The wanted theme, or the nearest one that the terminal's colours can show."""
-    if name in ("dark", "light") and terminal.wants_ansi_theme(os.environ):
-        return f"ansi-{name}"
-    return name
 
 
 def run(

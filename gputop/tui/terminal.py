@@ -78,13 +78,14 @@ def drop_inherited_colours(environ: MutableMapping[str, str]) -> None:
         environ.pop("COLORTERM", None)
 
 
-def wants_ansi_theme(environ: Mapping[str, str]) -> bool:
-    """Whether only a theme of the terminal's own colours will look right.
+def nearest_theme(name: str, environ: Mapping[str, str]) -> str:
+    """The wanted theme, or the nearest one that the terminal's colours can show.
 
     Under NO_COLOR an RGB theme still sends greys, an ANSI theme nothing; and with 16 colours the
     shades of an RGB theme fall together.
     """
-    return colours(environ) <= Colours.ANSI
+    known = name in ("dark", "light") and colours(environ) <= Colours.ANSI
+    return f"ansi-{name}" if known else name
 
 
 def initial_environ(

@@ -15,8 +15,8 @@ from gputop.tui.terminal import (
     colours,
     drop_inherited_colours,
     initial_environ,
+    nearest_theme,
     unfit_reason,
-    wants_ansi_theme,
 )
 from tests.terminal import Terminal
 
@@ -59,7 +59,7 @@ def test_unfit_reason(term: str | None, closed: int | None, reason: str | None) 
 )
 def test_colours(environ: dict[str, str], expected: Colours) -> None:
     assert colours(environ) is expected
-    assert wants_ansi_theme(environ) == (expected <= Colours.ANSI)
+    assert nearest_theme("dark", environ) == ("ansi-dark" if expected <= Colours.ANSI else "dark")
 
 
 @pytest.mark.parametrize(
