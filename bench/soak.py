@@ -12,6 +12,7 @@ that what grows is gputop's own.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -47,13 +48,16 @@ class _Figures(NamedTuple):
 
 def main() -> int:
     """Run it; the exit status."""
-    minutes, interval = (*sys.argv[1:], *("60", "1")[len(sys.argv) - 1 :])[:2]
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description="gputop for long")
+    parser.add_argument("minutes", nargs="?", type=float, default=60.0)
+    parser.add_argument("interval", nargs="?", type=float, default=1.0, help="seconds")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, Machine("h200x8", Path(folder)) as here:
-        argv = [sys.executable, "-m", "gputop", "--interval", interval]
+        argv = [sys.executable, "-m", "gputop", "--interval", str(options.interval)]
         env = {**here.env, "GPUTOP_TEST_DRIVER_KEPT": "1"}
         with Terminal(argv, cols=200, rows=50, env=env) as terminal:
             terminal.wait_for("train.py")
-            lines = list(_watch(here, terminal, float(minutes) * 60))
+            lines = list(_watch(here, terminal, options.minutes * 60))
     first, last = lines[len(lines) // 6], lines[-1]
     grown = _Figures(*(after - before for before, after in zip(first, last, strict=True)))
     print(f"grown: {_words(grown)}")
