@@ -39,11 +39,12 @@ class IdleTimes:
         """
         if samples is None:
             return None
+        sample = samples.get(key[1])
         if samples:
             self._sampled.add(key[0])
-            sample = samples.get(key[1])
-            if sample is not None and sample.is_busy:
-                return self._idle(key, True, at)
+        if sample is not None and sample.is_busy:
+            self._told[key] = at
+            return 0.0
         return self._idle(key, bool(utilization) and key[0] not in self._sampled, at)
 
     def end_cycle(self) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gputop.agent.gpu.device import Reading
 from gputop.agent.gpu.lists import Running, Utilization
@@ -17,9 +16,6 @@ from gputop.model.frame import Process
 from gputop.model.gpu import Gpu
 from gputop.model.sections import Health, Xid
 from gputop.model.unexplained import unexplained
-
-_FACTS = tuple(name for name in ProcessFacts.__struct_fields__ if name in Process.__struct_fields__)
-_values = attrgetter(*_FACTS)
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -99,7 +95,7 @@ class Look(msgspec.Struct, frozen=True):
 
     def _known(self, run: Running, fact: ProcessFacts) -> dict[str, Any]:
         key = (run.pid, fact.start_time)
-        known = dict(zip(_FACTS, _values(fact), strict=True))
+        known = asdict(fact)
         known["place"] = self.survey.places.get(key)
         if run.type != "G":
             known["surroundings"] = self.survey.surroundings.get(key)

@@ -11,6 +11,7 @@ import sys
 import time
 from _thread import allocate_lock
 from collections.abc import Sequence
+from fcntl import F_SETPIPE_SZ, fcntl
 
 INTERVAL = 1.0
 """Seconds of an agent that is started before the settings are read."""
@@ -19,6 +20,8 @@ _MAIN = os.path.join(os.path.dirname(_HERE), "__main__.py")
 _WITHOUT_SCREEN = {"--once", "--json", "--demo", "-h", "--help", "--version"}
 _SOON = 0.002
 _SIGKILL = 9
+_FRAME = 1 << 20
+"""Bytes that a pipe and its reader have room for: a frame goes through at once."""
 
 
 class Child:
@@ -31,7 +34,8 @@ class Child:
     def __init__(self, *arguments: str) -> None:
         asked, self._input = os.pipe()
         output, told = os.pipe()
-        self.output = os.fdopen(output, "rb", 1 << 18)  # a frame is longer than the default
+        _widen(told)
+        self.output = os.fdopen(output, "rb", _FRAME)
         self._errors = os.memfd_create("agent's errors")
         self._status: int | None = None
         self._reaping = allocate_lock()
@@ -75,6 +79,14 @@ class Child:
         said = os.pread(self._errors, 1 << 20, 0).decode("utf-8", "replace").strip()
         words = f": {printable(said.splitlines()[-1], 200)}" if said else ""
         return f"the agent ended with status {'unknown' if status is None else status}{words}"
+
+
+def _widen(pipe: int) -> None:
+    """For a whole frame, unless the user's share of pipes is used up."""
+    try:
+        fcntl(pipe, F_SETPIPE_SZ, _FRAME)
+    except OSError:
+        return
 
 
 _early: list[Child] = []

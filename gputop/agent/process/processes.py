@@ -35,7 +35,7 @@ _NAME_PATIENCE = 0.05
 
 
 class ProcessFacts(msgspec.Struct, frozen=True):
-    """What is known of a process now; rates are None at first sight."""
+    """What is known of a process now, as Process has it; rates are None at first sight."""
 
     start_time: float
     user: str | None
