@@ -16,6 +16,7 @@ from rich.segment import Segment
 from textual import events
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot
+from textual.widget import Widget
 
 from gputop.model.frame import Frame, Host, Problem, Process
 from gputop.model.gpu import Gpu
@@ -159,10 +160,15 @@ class Screenful:
             await self.drawn()
 
     async def drawn(self) -> None:
-        """Let everything take effect, and a layout that is due take place."""
+        """Let everything take effect, a layout that is due take place, and what that sets off."""
         await self.pilot.pause()
-        while self.app.screen._layout_required and not self.app._exit:
+        while self._is_under_way() and not self.app._exit:
             await self.pilot.pause()
+
+    def _is_under_way(self) -> bool:
+        widgets = [self.app.screen, *self.app.screen.walk_children(Widget)]
+        busy = any(not pump._message_queue.empty() for pump in (self.app, *widgets))
+        return busy or any(one._layout_required for one in widgets)
 
     async def type(self, text: str) -> None:
         """Type a text."""
@@ -172,7 +178,7 @@ class Screenful:
     async def resize(self, width: int, height: int) -> None:
         """Another size of the terminal."""
         await self.pilot.resize_terminal(width, height)
-        await self.pilot.pause()
+        await self.drawn()
 
     @property
     def segments(self) -> list[list[Segment]]:
