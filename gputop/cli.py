@@ -138,10 +138,13 @@ def _idle_after(frame: Frame, words: list[str]) -> float:
 
 def _screen(options: Namespace) -> int:
     from gputop.firstlook import FirstLook
+    from gputop.sources.local import LocalSource
 
     session = _session(options)
     source = _source(options, session.interval)  # the agent starts before Textual's import
     look = FirstLook(source, session.user)
+    if isinstance(source, LocalSource):
+        source.on_preview = look.preview
     try:
         look.start()
         from gputop.tui.app import run

@@ -28,6 +28,7 @@ from gputop.model.text import GIB, printable, three_digits
 from gputop.sources.source import Source
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
+_HOME, _LINE_END, _REST = "\x1b[H", "\x1b[K\r\n", "\x1b[J"
 _LEAVE = "\r\n\x1b[?1049l\x1b[?25h"
 _PATIENCE = 0.25
 """Seconds that a terminal has to take the picture."""
@@ -48,7 +49,7 @@ class FirstLook:
         self._source, self._user = source, user
         self._taken: queue.SimpleQueue[Frame | SourceError | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._over = self._painted = False
+        self._over = self._painted = self._whole = False
         self._modes = termios.tcgetattr(0)
         self._handlers: dict[int, Any] = {}
 
@@ -70,6 +71,10 @@ class FirstLook:
             if isinstance(taken, SourceError):
                 raise taken
             yield taken
+
+    def preview(self, frame: Frame) -> None:
+        """Paint what GPUs say at once, until there is a frame."""
+        self._paint(frame, whole=False)
 
     def request(self, request: Request) -> None:
         """Ask the source."""
@@ -117,12 +122,14 @@ class FirstLook:
         else:
             self._taken.put(None)
 
-    def _paint(self, frame: Frame) -> None:
+    def _paint(self, frame: Frame, whole: bool = True) -> None:
         with self._lock:
-            if not self._over and not self._painted and frame.problem is None:
-                self._painted = True
-                size = shutil.get_terminal_size()
-                _write(_ENTER + picture(frame, *size, user=self._user))
+            if self._over or self._whole or frame.problem is not None:
+                return
+            begin = _HOME if self._painted else _ENTER
+            self._painted, self._whole = True, whole
+            shown = picture(frame, *shutil.get_terminal_size(), user=self._user)
+            _write(begin + shown.replace("\r\n", _LINE_END) + _REST)
 
 
 def picture(frame: Frame, width: int, height: int, user: str | None = None) -> str:
@@ -152,7 +159,9 @@ def _line(frame: Frame, gpu: Gpu) -> str:
 
 
 def _processes(frame: Frame, user: str | None, most: int) -> Iterator[str]:
-    """Their heading, and `most` of them."""
+    """Their heading, and `most` of them; nothing where there are none."""
+    if not frame.processes:
+        return
     columns = [COLUMNS[id_] for id_ in _COLUMNS]
     yield " ".join(f"{one.label:>{one.width}}" for one in columns) + "  COMMAND"
     found = [row for row in rows(frame) if user is None or row.process.user == user]

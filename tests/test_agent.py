@@ -335,6 +335,23 @@ def test_the_agent_is_out_of_reach_of_the_terminals_signals(source: LocalSource)
     assert os.getsid(_agent_of(os.getpid()).pid) != os.getsid(0)
 
 
+def test_a_preview_says_what_gpus_tell_at_once(machine: MachineFactory) -> None:
+    """And the first frame, which is whole, does not wait for its turn."""
+    here = machine("h200x8", log=True)
+    command = [*COMMAND, "--interval", "60", "--preview"]
+    program = here.popen(command, stdin=subprocess.PIPE)
+    assert program.stdout
+    program.stdout.readline()
+    preview = json.loads(program.stdout.readline())["preview"]
+    frame = json.loads(program.stdout.readline())
+    for early, late in zip(preview["gpus"], frame["gpus"], strict=True):
+        assert early["utilization"] is not None
+        assert (early["uuid"], early["memory_total"]) == (late["uuid"], late["memory_total"])
+    assert preview["gpus"][0]["ecc"] is None is not frame["gpus"][0]["ecc"]
+    assert preview["processes"] == []
+    assert frame["processes"]
+
+
 def test_serving_once(machine: MachineFactory) -> None:
     here = machine(ONE_GPU)
     done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import termios
@@ -68,6 +69,23 @@ def test_gpus_are_there_before_the_screen_is_loaded(gate: Path, machine: Machine
         terminal.send(b"q")
         assert terminal.exit_code() == 0
         assert termios.tcgetattr(terminal._master) == terminal.initial_modes
+
+
+def test_gpus_do_not_wait_for_the_lists_of_processes(gate: Path, machine: MachineFactory) -> None:
+    here = machine("h200x8")
+    here.slow("nvmlDeviceGetComputeRunningProcesses*", ms=60_000)
+    with Terminal(GPUTOP, cols=100, rows=30, env={**here.env, **slow(gate)}) as terminal:
+        terminal.wait_for(" 7 H200")
+        assert re.search(r" 0 H200 +\d+\.\d/140G +\d+% +\d+C", terminal.text)
+        assert "PID" not in terminal.text
+        here.heal()
+        terminal.wait_for("COMMAND")
+        assert "\x1b[?1049h" in (before := terminal.raw.decode())
+        assert before.count("\x1b[?1049h") == 1
+        gate.write_text("open")
+        terminal.wait_for("q quit")
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
 
 
 def test_keys_of_that_time_are_not_lost(gate: Path, machine: MachineFactory) -> None:

@@ -41,9 +41,13 @@ _NAMES_PATIENCE = 0.5
 
 
 class Collector:
-    """Makes Frames; `collect` is called by one thread."""
+    """Makes Frames; `collect` is called by one thread.
 
-    def __init__(self) -> None:
+    With `hasty` the first says only what GPUs tell at once, and nothing of processes.
+    """
+
+    def __init__(self, hasty: bool = False) -> None:
+        self._hasty = hasty
         self._opener: Worker[Driver | NvmlError] = Worker("driver", self._open, _unopened)
         self._driver: Driver | None = None
         self._events: Events | None = None
@@ -63,17 +67,18 @@ class Collector:
         With `settle` the CPU use of processes is measured within the call.
         """
         problem = self._ensure_open(patience)
+        hasty, self._hasty = self._hasty, False
         if problem is None:
             ask_all(self._readers, patience)
             problem = self._lost_driver()
-        if problem is None and self._events is None and not settle:
+        if problem is None and self._events is None and not (settle or hasty):
             self._events = Events(self._devices)
-        if problem is None and self._links is None and self._awake():
+        if problem is None and self._links is None and not hasty and self._awake():
             self._look_around()
         gpus, processes = ((), ()) if problem else self._assemble(patience, settle)
         driver = self._driver
         return Frame(
-            host=self._host.read(),
+            host=self._host.read(begins=not hasty),
             time=round(time.time(), 3),
             interval=interval,
             driver_version=None if driver is None else driver.version,
@@ -99,7 +104,7 @@ class Collector:
         if answer is None or answer.count == 0:
             return problem_of(NO_GPU, "")
         self._driver, self._events = answer, None
-        self._devices = [Device(index) for index in range(answer.count)]
+        self._devices = [Device(index, self._hasty) for index in range(answer.count)]
         self._readers = [Worker(f"gpu {one.index}", one.read, one.failed) for one in self._devices]
         return None
 

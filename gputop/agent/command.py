@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from gputop.errors import UsageError
 
+_PREVIEW = "--preview"
+
 
 def main(words: list[str]) -> int:
-    """With --once one frame, else a frame every --interval SEC (1), until told to stop."""
+    """With --once one frame, else a frame every --interval SEC (1), until told to stop; with
+    --preview there is a Preview before the first."""
     from gputop.agent.serve import serve, serve_once
 
     if words == ["--once"]:
         serve_once()
-    serve(_interval(words))
+    serve(_interval([word for word in words if word != _PREVIEW]), preview=_PREVIEW in words)
     return 0
 
 

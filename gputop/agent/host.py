@@ -33,9 +33,9 @@ class HostFacts:
         self._counted = math.inf
         self.nested = not in_first_namespace()
 
-    def read(self) -> Host:
-        """The host now. Without what psutil knows at first, unless prepared: somebody waits for
-        that frame, and the import takes long."""
+    def read(self, begins: bool = True) -> Host:
+        """The host now. Without what psutil knows the first time that it `begins`, unless prepared:
+        somebody waits for that frame, and the import takes long."""
         host = Host(
             name=self._name,
             boot_id=self._boot_id,
@@ -44,7 +44,7 @@ class HostFacts:
             wsl=is_wsl(),
         )
         if not self._begun:
-            self._begun = True
+            self._begun = begins
             return host
         import psutil
 

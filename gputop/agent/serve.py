@@ -25,6 +25,7 @@ from gputop.model.protocol import (
     Detail,
     Hello,
     Pause,
+    Preview,
     Probe,
     Refresh,
     Request,
@@ -51,16 +52,18 @@ _SOON = 2.0
 """Seconds that an answer may wait for the next frame: one out of turn finds fewer samples."""
 
 
-def serve(interval: float) -> None:
-    """Send frames until told to stop; does not return."""
+def serve(interval: float, preview: bool = False) -> None:
+    """Send frames until told to stop; does not return. With `preview` a Preview comes first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to answer
     end_on_errors()
     _send(Hello(schema=SCHEMA, version=__version__))
-    collector = Collector()
+    collector = Collector(hasty=preview)
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
     schedule = _Schedule(requests, interval)
     takers: queue.SimpleQueue[_Takers] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, takers), name="requests", daemon=True).start()
+    if preview:
+        _send(Preview(collector.collect(schedule.interval, schedule.patience)))
     first = collector.collect(schedule.interval, schedule.patience)
     _send(first)
     # What answers is loaded after the first frame, for which somebody waits.

@@ -1,7 +1,7 @@
 """What is said between an agent and its reader: one JSON value a line.
 
-The agent's first line is a Hello, every other one a Frame. The reader's lines are Requests. The
-agent ends when its standard input does.
+The agent's first line is a Hello, then comes a Preview if that was asked for, every other one is a
+Frame. The reader's lines are Requests. The agent ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     version: str
     """Of the gputop that speaks."""
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What GPUs tell at once, before the first frame."""
+
+    preview: Frame
 
 
 class SetInterval(msgspec.Struct, frozen=True, tag_field="request", tag="interval"):
@@ -97,6 +103,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
+_PREVIEW = b'{"preview":'
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for a line that is no message: not JSON, not UTF-8, nested without end."""
 
@@ -123,6 +130,17 @@ def decode_frame(line: bytes) -> Frame:
     except _UNREADABLE as error:
         raise SourceError(f"the agent sent a line that is no frame: {_words(error)}") from None
     return frame
+
+
+def decode_preview(line: bytes) -> Frame | None:
+    """What a preview shows; None if the line is a frame."""
+    if not line.startswith(_PREVIEW):
+        return None
+    try:
+        preview: Preview = _decoder(Preview).decode(line)
+    except _UNREADABLE as error:
+        raise SourceError(f"the agent sent a line that is no preview: {_words(error)}") from None
+    return preview.preview
 
 
 def decode_request(line: bytes) -> Request | None:

@@ -97,7 +97,7 @@ def start_early(words: Sequence[str]) -> None:
     if all(map(os.isatty, range(3))) and not any(
         word in _WITHOUT_SCREEN or not word.startswith("-") for word in words
     ):
-        _early.append(Child("--interval", str(INTERVAL)))
+        _early.append(Child("--interval", str(INTERVAL), "--preview"))
 
 
 def take_early() -> Child | None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gputop.errors import SourceError
 from gputop.model.frame import Frame
-from gputop.model.protocol import Request, SetInterval, Stop, decode_frame, decode_hello, encode
+from gputop.model.protocol import (
+    Request,
+    SetInterval,
+    Stop,
+    decode_frame,
+    decode_hello,
+    decode_preview,
+    encode,
+)
 from gputop.sources.child import INTERVAL, Child, take_early
 
 _TIDIES_UP = 0.1
@@ -20,6 +28,8 @@ class LocalSource:
     """
 
     def __init__(self, interval: float | None = 1.0) -> None:
+        self.on_preview: Callable[[Frame], None] = _nothing
+        """Told what GPUs say at once, if the agent sends that before its first frame."""
         self._once = interval is None
         self._closed = False
         if interval is None:
@@ -37,6 +47,9 @@ class LocalSource:
         if greeting:
             decode_hello(greeting)
             for line in self._agent.output:
+                if (preview := decode_preview(line)) is not None:
+                    self.on_preview(preview)
+                    continue
                 yield decode_frame(line)
                 if self._once:
                     return
@@ -59,3 +72,7 @@ class LocalSource:
             if not self._once:
                 self._agent.wait(_TIDIES_UP)
             self._agent.kill()
+
+
+def _nothing(_preview: Frame) -> None:
+    pass

@@ -80,10 +80,12 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Device:
-    """One GPU, by its NVML index; `read` makes one cycle of calls."""
+    """One GPU, by its NVML index; `read` makes one cycle of calls, if `hasty` the first time only
+    the quick ones."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, hasty: bool = False) -> None:
         self.index = index
+        self._hasty = hasty
         self.handle: Any = None
         """NVML's; None until it has answered."""
         self._absent: set[tuple[Any, ...]] = set()
@@ -120,6 +122,7 @@ class Device:
         return Reading(values={"index": self.index, **self._fixed}, code=code, error=error)
 
     def _read(self) -> Reading:
+        hasty, self._hasty = self._hasty, False
         if self.handle is None:
             self.handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
             self._absent.clear()
@@ -134,6 +137,8 @@ class Device:
             self._take_slow()
         values = {"index": self.index, **self._fixed, **self._slow, **read_memory(self._ask)}
         values.update(self._read_fast())
+        if hasty:
+            return Reading(values=values)
         values.update(self._sections.read(self._ask, time.monotonic()))
         values["thermal"] = board.with_margin(values.get("thermal"), values["temperature"])
         self._gpm.begin(self._ask, self.handle, time.monotonic())
