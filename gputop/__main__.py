@@ -24,9 +24,11 @@ def main() -> int:
 
         go_without()
     else:
+        from gputop.commands import HELP
         from gputop.sources.child import start_early
 
-        start_early(words)
+        if HELP.keys().isdisjoint(words):  # `-i 2 -u me` is for a screen as well
+            start_early(words)
     from gputop.cli import main as command_line
 
     return command_line(words)

@@ -71,10 +71,14 @@ def test_gpus_are_there_before_the_screen_is_loaded(gate: Path, machine: Machine
         assert termios.tcgetattr(terminal._master) == terminal.initial_modes
 
 
-def test_gpus_do_not_wait_for_the_lists_of_processes(gate: Path, machine: MachineFactory) -> None:
+@pytest.mark.parametrize("options", [[], ["-i", "2", "-u", "me"]])
+def test_gpus_do_not_wait_for_the_lists_of_processes(
+    options: list[str], gate: Path, machine: MachineFactory
+) -> None:
     here = machine("h200x8")
     here.slow("nvmlDeviceGetComputeRunningProcesses*", ms=60_000)
-    with Terminal(GPUTOP, cols=100, rows=30, env={**here.env, **slow(gate)}) as terminal:
+    command, env = [*GPUTOP, *options], {**here.env, **slow(gate)}
+    with Terminal(command, cols=100, rows=30, env=env) as terminal:
         terminal.wait_for(" 7 H200")
         assert re.search(r" 0 H200 +\d+\.\d/140G +\d+% +\d+C", terminal.text)
         assert "PID" not in terminal.text

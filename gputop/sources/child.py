@@ -93,10 +93,9 @@ _early: list[Child] = []
 
 
 def start_early(words: Sequence[str]) -> None:
-    """Start one if these arguments want a screen; it ends with us if nobody takes it."""
-    if all(map(os.isatty, range(3))) and not any(
-        word in _WITHOUT_SCREEN or not word.startswith("-") for word in words
-    ):
+    """Start one if these arguments, which name no command, want a screen; it ends with us if nobody
+    takes it."""
+    if all(map(os.isatty, range(3))) and _WITHOUT_SCREEN.isdisjoint(words):
         _early.append(Child("--interval", str(INTERVAL), "--preview"))
 
 
