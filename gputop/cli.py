@@ -69,8 +69,6 @@ def _run(words: list[str]) -> int:
 
 def _look_here(words: list[str]) -> int:
     """One look by this process itself."""
-    if words not in (["--once"], ["--json"]):
-        _parse(words)
     from gputop.agent.look import Look
 
     source = Look()

@@ -20,13 +20,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_OTHERWISE = ("--watch", "--demo", "-h", "--help", "--version", "--completion")
-
 
 def is_look(words: list[str]) -> bool:
-    """Whether these arguments want one look at this machine, and nothing else."""
-    asked = "--once" in words or "--json" in words
-    return asked and all(word.startswith("-") and word not in _OTHERWISE for word in words)
+    """Whether these arguments want one look at this machine, and nothing that has to be parsed."""
+    return words in (["--once"], ["--json"])
 
 
 def look(words: list[str]) -> int:

@@ -189,6 +189,12 @@ def test_errors_stay_off_standard_output() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
 
+def test_an_option_that_is_cut_short_counts() -> None:
+    assert json.loads(run("--json", "--dem").stdout)["demo"] is True
+    done = run(shell=f"{LINE} --dem --json --wat -i 0.1 | head -2")
+    assert len(done.stdout.splitlines()) == 2
+
+
 def test_demo_json_says_that_it_is_one() -> None:
     done = run("--demo", "--json")
     assert json.loads(done.stdout)["demo"] is True
