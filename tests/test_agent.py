@@ -349,6 +349,7 @@ def test_a_preview_says_what_gpus_tell_at_once(machine: MachineFactory) -> None:
         assert (early["uuid"], early["memory_total"]) == (late["uuid"], late["memory_total"])
     assert preview["gpus"][0]["ecc"] is None is not frame["gpus"][0]["ecc"]
     assert preview["processes"] == []
+    assert {gpu["memory_unexplained"] for gpu in preview["gpus"]} == {None}  # nobody was asked
     assert frame["processes"]
 
 

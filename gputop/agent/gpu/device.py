@@ -138,7 +138,7 @@ class Device:
         values = {"index": self.index, **self._fixed, **self._slow, **read_memory(self._ask)}
         values.update(self._read_fast())
         if hasty:
-            return Reading(values=values)
+            return Reading(values=values, held=None)
         values.update(self._sections.read(self._ask, time.monotonic()))
         values["thermal"] = board.with_margin(values.get("thermal"), values["temperature"])
         self._gpm.begin(self._ask, self.handle, time.monotonic())

@@ -205,11 +205,10 @@ def start_ticks(start_time: float) -> int:
 @lru_cache(maxsize=1)
 def _boot_time() -> float:
     """Seconds since the epoch, proc_stat(5)."""
-    return next(
-        float(line.split()[1])
-        for line in (read_file("/proc/stat") or b"btime 0").splitlines()
-        if line.startswith(b"btime")
-    )
+    for line in (read_file("/proc/stat") or b"").splitlines():
+        if line.startswith(b"btime"):
+            return float(line.split()[1])
+    return round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def _is_elsewhere(pid: int) -> bool:
