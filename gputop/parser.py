@@ -12,18 +12,22 @@ from typing import Any, NoReturn
 from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL, THEMES
 from gputop.commands import HELP
 from gputop.errors import UsageError
+from gputop.model.machine.text import is_blank, printable
 
+_LONGEST = 400
+"""Characters of what is wrong with a command line, which may be of megabytes."""
 _EXAMPLES = """\
 examples:
   gputop                       watch the GPUs of this machine
   gputop --demo                try it on an invented machine
-  gputop --once                one look, as text
-  gputop --json | jq '.gpus[] | select(.utilization == 0) | .index'
+  gputop --once                one snapshot as text
+  gputop --json | jq '.gpus[] | select(.free) | .index'
   gputop --json --watch -i 5   a line of JSON every 5 seconds
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
-  gputop kill --user me --gpu 2   stop what is mine on GPU 2
+  gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop doctor                what is wrong with this machine, and what to do
+  gputop help keys             a page of the manual
 
 exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended
 """
@@ -34,10 +38,32 @@ def command_module(name: str) -> ModuleType:
     return import_module(f"gputop.commands.{name}")
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, as for every other error."""
-        raise UsageError(f"{message} (see {self.prog} --help)")
+        raise UsageError(f"{printable(message, _LONGEST)} (see {self.prog} --help)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Say what there is instead, in the same words for options, commands and topics."""
+        if action.choices is not None and value not in action.choices:
+            kind = "/".join(action.option_strings) or str(action.metavar or action.dest).lower()
+            known = ", ".join(map(str, action.choices))
+            raise UsageError(
+                f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {known}"
+            )
+
+
+def whole(words: list[str]) -> list[str]:
+    """The words of a command line, if something is in each. UsageError.
+
+    What is empty is most often a variable of the shell that is not set, and would mean everything.
+    """
+    for place, word in enumerate(words, 1):
+        _, sign, value = word.partition("=") if word.startswith("-") else ("", "", "")
+        if is_blank(word) or (sign and is_blank(value)):
+            hint = " For an empty value write CUDA_VISIBLE_DEVICES=" if "map" in words else ""
+            raise UsageError(f"argument {place} is empty: is a variable not set?{hint}")
+    return words
 
 
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -45,20 +71,22 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
     A command is imported where it is named alone: the others need not wait for it.
     """
-    parser = _Parser(
+    parser = _ArgumentParser(
         prog="gputop",
         description="Who is on which GPU, and which GPU is cuda:0.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--once", action="store_true", help="print one look as text, and end")
-    form.add_argument("--json", action="store_true", help="print one look as JSON, and end")
-    parser.add_argument("--watch", action="store_true", help="with --json: a line every interval")
+    form.add_argument("--once", action="store_true", help="print one snapshot as text and exit")
+    form.add_argument("--json", action="store_true", help="print one snapshot as JSON and exit")
+    parser.add_argument(
+        "--watch", action="store_true", help="with --json: print a line every interval"
+    )
     parser.add_argument("--demo", action="store_true", help="show an invented machine")
     parser.add_argument(
         "-i", "--interval", type=_seconds, metavar="SEC",
-        help=f"seconds between two looks, {MIN_INTERVAL} to {MAX_INTERVAL:.0f} (default: 1)",
+        help=f"seconds between refreshes, {MIN_INTERVAL} to {MAX_INTERVAL:.0f} (default: 1)",
     )  # fmt: skip
     parser.add_argument("--theme", choices=THEMES, help="colours")
     parser.add_argument(
@@ -66,22 +94,26 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         help="what bars are drawn with (default: what the locale can show)",
     )  # fmt: skip
     parser.add_argument(
+        "--no-mouse", dest="mouse", action="store_false", default=None,
+        help="leave clicks and the wheel to the terminal",
+    )  # fmt: skip
+    parser.add_argument(
         "-u", "--user", metavar="NAME",
-        help="show the processes of one user at first; 'me' for your own (u shows the others)",
+        help="start with the processes of one user; 'me' for your own (u shows the others)",
     )  # fmt: skip
     parser.add_argument(
         "--readonly", action="store_true",
-        help="no key signals a process (GPUTOP_READONLY=1 does the same, also for gputop kill)",
+        help="signal no process (GPUTOP_READONLY=1 does the same, for gputop kill too)",
     )  # fmt: skip
     parser.add_argument(
-        "--print-last", action="store_true", help="print the last look as text when leaving"
+        "--print-last", action="store_true", help="print the last snapshot as text on exit"
     )
     parser.add_argument(
         "--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),
-        help="print what makes a shell complete gputop's options, and end",
+        help="print the completion script for a shell and exit",
     )  # fmt: skip
-    parser.add_argument("--version", action=_Version, help="print the versions, and end")
-    commands = parser.add_subparsers(dest="command", title="commands", metavar="")
+    parser.add_argument("--version", action=_Version, help="print the versions and exit")
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     for name, summary in HELP.items():
         if name in words:
             command_module(name).add_parser(commands)

@@ -11,6 +11,8 @@ import os
 import pwd
 import re
 import sys
+import threading
+from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -19,12 +21,22 @@ import msgspec
 from msgspec import Meta
 
 from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL, THEMES
+from gputop.deadline import within
 from gputop.errors import UsageError
+from gputop.files import Folder, UnsafeFileError, open_parent, reason_of, xdg_folder
+from gputop.model.metrics.process import COLUMNS
+from gputop.output import complain
 
-Glyphs = Literal["auto", "unicode", "ascii"]
+GlyphsSetting = Literal["auto", "unicode", "ascii"]
 Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
-Pane = Literal["gpus", "processes", "mapping"]
-PANES: tuple[Pane, ...] = ("gpus", "processes", "mapping")
+Pane = Literal["gpus", "processes", "history", "mapping"]
+_MOST_BYTES = 1 << 20
+_TIMEOUT = 2.0
+"""Seconds for a file to be read, on whatever it lies."""
+_SHORT_TIMEOUT = 0.5
+"""Seconds for it to be written: nobody can use the screen meanwhile."""
+_writing = threading.Lock()
+PANES: tuple[Pane, ...] = ("gpus", "processes", "history", "mapping")
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,52 +47,64 @@ class ProcessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="ids of the columns, in their order; empty: the usual ones"),
     ] = ()
     sort: Annotated[str, Meta(description="the column that processes are sorted by at first")] = (
-        "gpu_memory"
+        "gpu"
     )
     idle_after: Annotated[
-        float, Meta(description="seconds without work after which who holds memory is marked", gt=0)
+        float,
+        Meta(description="seconds without work after which who holds memory is marked", gt=0),
     ] = 600.0
 
 
 class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From where on a value stands out."""
 
-    hot: Annotated[float, Meta(description="degrees Celsius of a GPU", gt=0)] = 85.0
-    full: Annotated[float, Meta(description="share of a GPU's memory in use", gt=0, le=1)] = 0.95
+    moderate: Annotated[
+        float, Meta(description="share of use from which a bar has its second colour", gt=0)
+    ] = 0.1
+    heavy: Annotated[float, Meta(description="share of use from which it has its third", gt=0)] = (
+        0.8
+    )
+    hot: Annotated[
+        float, Meta(description="degrees Celsius from which a temperature stands out", gt=0)
+    ] = 85.0
+    full: Annotated[
+        float, Meta(description="share of memory in use from which it stands out", gt=0, le=1)
+    ] = 0.95
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """As in the file; the descriptions are what `gputop config` says."""
 
     interval: Annotated[
-        float, Meta(description="seconds between two looks", ge=MIN_INTERVAL, le=MAX_INTERVAL)
+        float, Meta(description="seconds between refreshes", ge=MIN_INTERVAL, le=MAX_INTERVAL)
     ] = 1.0
     unfocused: Annotated[
         float,
         Meta(
-            description="the same at least, while the terminal is not focused",
+            description="at least so many while the terminal is not focused",
             ge=MIN_INTERVAL,
             le=MAX_INTERVAL,
         ),
     ] = 2.0
     theme: Annotated[Theme, Meta(description=", ".join(THEMES))] = "ansi-dark"
     glyphs: Annotated[
-        Glyphs, Meta(description="auto, unicode or ascii: what bars are drawn with")
+        GlyphsSetting, Meta(description="auto, unicode or ascii: what bars are drawn with")
     ] = "auto"
+    mouse: Annotated[
+        bool, Meta(description="clicks and the wheel; false: the terminal has them to itself")
+    ] = True
     user: Annotated[
         str | None,
         Meta(description="whose processes are shown at first, me for your own; unset: everybody's"),
     ] = None
     readonly: Annotated[
-        bool, Meta(description="no way to signal a process, also for gputop kill")
+        bool, Meta(description="signal no process, not with gputop kill either")
     ] = False
     keep: Annotated[
         bool,
-        Meta(description="columns, order, panes and theme chosen on the screen are written here"),
+        Meta(description="columns, order and theme chosen on the screen are written here"),
     ] = True
-    print_last: Annotated[
-        bool, Meta(description="the last look is printed as text when the screen is left")
-    ] = False
+    print_last: Annotated[bool, Meta(description="print the last snapshot as text on exit")] = False
     panes: Annotated[tuple[Pane, ...], Meta(description="the panes that are shown at first")] = (
         PANES
     )
@@ -110,12 +134,13 @@ VARIABLES = {
 """The variables of the environment that set something."""
 
 
+class UnsafeSettingsError(UsageError):
+    """A settings file that is not believed."""
+
+
 def settings_path(environ: Mapping[str, str]) -> Path:
     """The file of a user, which need not exist."""
-    config = environ.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(config):  # as the XDG specification wants it
-        config = os.path.expanduser("~/.config")
-    return Path(config, "gputop", "config.toml")
+    return Path(xdg_folder("XDG_CONFIG_HOME", "~/.config", environ), "gputop", "config.toml")
 
 
 def read(environ: Mapping[str, str], columns: Collection[str]) -> Settings:
@@ -128,12 +153,12 @@ def from_file(path: Path, columns: Collection[str]) -> Settings:
 
     `columns` are the ids that there are.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        table = _toml()(text)
-    except FileNotFoundError:
+    text = file_text(path)
+    if text is None:
         return Settings()
-    except (OSError, ValueError) as error:  # TOML and UTF-8 errors are ValueErrors
+    try:
+        table = _toml()(text)
+    except ValueError as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     try:
         settings = msgspec.convert(table, Settings)
@@ -154,6 +179,30 @@ def from_file(path: Path, columns: Collection[str]) -> Settings:
     return msgspec.structs.replace(settings, processes=once)
 
 
+def file_text(path: Path) -> str | None:
+    """The settings file; None if there is none, UsageError if it cannot be read."""
+    try:
+        return within(_TIMEOUT, lambda: _text(path))
+    except UnsafeFileError as error:
+        why = str(error).removeprefix(f"{path} ")
+        raise UnsafeSettingsError(f"{path} is not read: {why}") from None
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8
+        raise UsageError(f"{path} cannot be read: {reason_of(error)}") from None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        folder, name = open_parent(str(path))
+        with folder:
+            return _text_in(folder, name)
+    except FileNotFoundError:
+        return None
+
+
+def _text_in(folder: Folder, name: str) -> str | None:
+    return None if folder.find(name) is None else folder.read(name, _MOST_BYTES).decode("utf-8")
+
+
 def from_environment(settings: Settings, environ: Mapping[str, str]) -> Settings:
     """With what the environment sets; UsageError names the variable."""
     for field, variable in VARIABLES.items():
@@ -165,8 +214,8 @@ def from_environment(settings: Settings, environ: Mapping[str, str]) -> Settings
             read = msgspec.convert({field: value}, Settings, strict=False)
         except msgspec.ValidationError as error:
             what = str(error).partition(" - at")[0]
-            meant = described(Settings, field)
-            raise UsageError(f"{variable}={text!r}: {what}; it is: {meant}") from None
+            allowed = described(Settings, field)
+            raise UsageError(f"{variable}={text!r}: {what}; it is: {allowed}") from None
         settings = msgspec.structs.replace(settings, **{field: getattr(read, field)})
     return settings
 
@@ -183,36 +232,65 @@ def user_named(name: str | None, anywhere: bool = False, origin: str = "-u") -> 
     UsageError for one that this machine does not know, unless it is of another (`anywhere`); it
     begins with where the name was given.
     """
-    if name is None or name.isdecimal() or (anywhere and name != "me"):
+    if name is None:
+        return None
+    if not name.strip():
+        raise UsageError(f"{origin} is empty: give a name of `getent passwd`, or me")
+    if anywhere and name != "me":
         return name
     try:
         return (pwd.getpwuid(os.getuid()) if name == "me" else pwd.getpwnam(name)).pw_name
     except (KeyError, ValueError):
         if name == "me":
             return str(os.getuid())
-        shown = "".join(one if one.isprintable() else "\ufffd" for one in name[:80])
+        if name.isascii() and name.isdecimal():
+            return _name_of(int(name))
+        shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in name[:80])
         raise UsageError(
             f"{origin} {shown}: no such user here; give a name of `getent passwd`, or me"
         ) from None
 
 
+def _name_of(uid: int) -> str:
+    """As processes have it: the number where there is no name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
 def keep_settings(path: Path, chosen: Mapping[str, Any]) -> None:
     """Write what was chosen into the file, the rest of it as it is: `{"processes.sort": "age"}`.
 
-    OSError, ValueError.
+    A linked file stays a link, and what it leads to is written. OSError, ValueError; a disk that
+    does not answer is not waited for.
     """
+    import tomlkit  # noqa: F401 - it takes long, and is nobody's delay
+
+    if not _writing.acquire(blocking=False):
+        raise TimeoutError("what was chosen before is not written yet")
+
+    def write() -> None:
+        try:
+            _keep(path, chosen)
+        finally:
+            _writing.release()
+
+    within(_SHORT_TIMEOUT, write)
+
+
+def _keep(path: Path, chosen: Mapping[str, Any]) -> None:
     import tomlkit
 
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    document = tomlkit.parse(text)
-    for place, value in chosen.items():
-        section, _, name = place.rpartition(".")
-        table = document.setdefault(section, tomlkit.table()) if section else document
-        table[name] = list(value) if isinstance(value, tuple) else value
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{os.getpid()}")
-    aside.write_text(tomlkit.dumps(document), encoding="utf-8")
-    aside.replace(path)
+    folder, name = open_parent(str(path), make=True)
+    with folder:
+        folder.check_ours()
+        document = tomlkit.parse(_text_in(folder, name) or "")
+        for dotted, value in chosen.items():
+            section, _, key = dotted.rpartition(".")
+            table = document.setdefault(section, tomlkit.table()) if section else document
+            table[key] = list(value) if isinstance(value, tuple) else value
+        folder.replace(name, tomlkit.dumps(document).encode())
 
 
 def _toml() -> Callable[[str], dict[str, Any]]:
@@ -225,13 +303,13 @@ def _toml() -> Callable[[str], dict[str, Any]]:
 
 def _wrong(path: Path, text: str, names: list[str], what: str) -> UsageError:
     line = _line_of(text, names)
-    place = f"{path}, line {line}" if line else str(path)
-    return UsageError(f"{place}: {'.'.join(names)}: {what}")
+    where = f"{path}, line {line}" if line else str(path)
+    return UsageError(f"{where}: {'.'.join(names)}: {what}")
 
 
 def _line_of(text: str, names: list[str]) -> int | None:
     """Where a setting stands, or its section; None if it is written in another manner."""
-    section, found = "", None
+    section, header_line = "", None
     for number, line in enumerate(text.splitlines(), 1):
         header = re.match(r"\s*\[\s*([^\]]*?)\s*\]", line)
         if header:
@@ -241,5 +319,32 @@ def _line_of(text: str, names: list[str]) -> int | None:
         if ".".join(here) == ".".join(names):
             return number
         if header and here == names[:1]:
-            found = number
-    return found
+            header_line = number
+    return header_line
+
+
+def session_of(options: Namespace) -> Session:
+    """Flags over environment over file over defaults. UsageError.
+
+    A file that is broken is said to be, and neither used nor written.
+    """
+    path = settings_path(os.environ)
+    try:
+        settings, broken = from_file(path, COLUMNS), False
+    except UsageError as error:
+        complain(f"{error}; the defaults are used")
+        settings, broken = Settings(), True
+    settings = from_environment(settings, os.environ)
+    flags = {
+        name: getattr(options, name) for name in ("interval", "theme", "glyphs", "mouse", "user")
+    }
+    flags.update({name: getattr(options, name) or None for name in ("readonly", "print_last")})
+    flags = {name: value for name, value in flags.items() if value is not None}
+    fields = {**{name: getattr(settings, name) for name in Settings.__struct_fields__}, **flags}
+    try:
+        fields["user"] = user_named(fields["user"], options.demo, "user of the settings:")
+    except UsageError as error:  # that of -u was looked at before
+        complain(f"{error}; everybody's processes are shown")
+        fields["user"] = None
+    kept = settings.keep and not broken and not options.demo
+    return Session(**fields, me=user_named("me"), path=path if kept else None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gputop.model.frame import Frame, Host, Process
-from gputop.model.gpu import Gpu
+from gputop.model.machine.frame import Frame, Host, Process
+from gputop.model.machine.gpu import Gpu
 
 GIB = 2**30
 

@@ -7,6 +7,7 @@ async with shown(frame_of(gpu_of(0), gpu_of(1))) as screen:
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -18,16 +19,19 @@ from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_fro
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from gputop.model.frame import Frame, Host, Problem, Process
-from gputop.model.gpu import Gpu
-from gputop.model.protocol import Request
+from gputop.model.machine.frame import Frame, Host, Problem, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.protocol.messages import Reply, Request
 from gputop.settings import Session, Theme
+from gputop.sources.feed import Feed
 from gputop.tui.app import GputopApp
-from gputop.tui.messages import FrameArrived, SourceEnded
-from gputop.tui.widgets.gpus import GpuPane
-from gputop.tui.widgets.mapping import MappingResult
-from gputop.tui.widgets.mappingpane import MappingPane
-from gputop.tui.widgets.processes import ProcessTable
+from gputop.tui.dialogs.key_guard import BURST
+from gputop.tui.dialogs.signal import SignalScreen
+from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
+from gputop.tui.panes.gpus import GpuPane
+from gputop.tui.panes.mapping import MappingPane
+from gputop.tui.panes.mapping_result import MappingResultView
+from gputop.tui.panes.processes import ProcessTable
 
 GIB = 1024**3
 NOON = 1_750_000_000.0
@@ -99,9 +103,12 @@ def frame_of(*parts: Gpu | Process, **values: Any) -> Frame:
 class Silence:
     """A source that sends nothing and keeps what it is asked for."""
 
+    host = "node"
+
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.closed = False
+        self.reconnects = 0
 
     def frames(self) -> Iterator[Frame]:
         """None."""
@@ -110,6 +117,10 @@ class Silence:
     def request(self, request: Request) -> None:
         """Keep it."""
         self.requests.append(request)
+
+    def reconnect(self) -> None:
+        """Keep that, too."""
+        self.reconnects += 1
 
     def close(self) -> None:
         """Keep that, too."""
@@ -124,13 +135,18 @@ class Screenful:
         self.table = app._main.query_one(ProcessTable)
         self.gpus = app._main.query_one(GpuPane)
         self.pane = app._main.query_one(MappingPane)
-        self.inquiry = app._main.inquiry
-        self.result = app._main.query_one(MappingResult)
+        self.inquiry = app._main.mapping.state
+        self.result = app._main.query_one(MappingResultView)
+        self._typed = 0.0
 
-    async def show(self, *frames: Frame) -> None:
-        """Let frames arrive."""
+    async def show(self, *frames: Frame, **reply: Any) -> None:
+        """Let frames arrive, and then a reply with these fields."""
+        feed = self.app._machine.feed
         for frame in frames:
-            self.app.post_message(FrameArrived(self.app._generation, frame))
+            self.app.post_message(FrameArrived(feed, frame))
+            await self.drawn()
+        if reply:
+            self.app.post_message(ReplyArrived(feed, Reply(**{"request": "", **reply})))
             await self.drawn()
 
     async def show_problem(self, kind: Any, **values: Any) -> None:
@@ -140,11 +156,16 @@ class Screenful:
 
     async def end(self, reason: str) -> None:
         """Let the source break."""
-        self.app.post_message(SourceEnded(self.app._generation, reason))
+        self.app.post_message(SourceEnded(self.app._machine.feed, reason))
         await self.pilot.pause()
 
     async def press(self, *keys: str) -> None:
-        """Type keys by their names, all at once."""
+        """Type keys by their names, all at once; into a dialog of signals one by one, as somebody
+        does who reads it."""
+        if isinstance(self.app.screen, SignalScreen) and len(keys) > 1:
+            for key in keys:
+                await self.press(key)
+            return
         for key in keys:
             name = key if len(key) > 1 or key.isalnum() else _character_to_key(key)
             character: str | None
@@ -154,16 +175,58 @@ class Screenful:
                 )
             except KeyError:
                 character = key if len(key) == 1 else None
-            self.app.post_message(events.Key(name, character))
+            self.app.post_message(self.typed(name, character))
         await self.drawn()
         while self.app._at_work and not self.app._exit:
             await self.drawn()
+
+    async def click(self, x: int, y: int, times: int = 1) -> None:
+        """Press and release the left button, all at once."""
+        for kind in (events.MouseDown, events.MouseUp) * times:
+            self.mouse(kind, x, y)
+        await self.press()
+
+    async def wheel(self, x: int, y: int, notches: int) -> None:
+        """Turn the wheel; down is positive."""
+        kind = events.MouseScrollDown if notches > 0 else events.MouseScrollUp
+        for _ in range(abs(notches)):
+            self.mouse(kind, x, y)
+        await self.press()
+
+    def mouse(self, kind: type[events.MouseEvent], x: int, y: int) -> None:
+        """Report the mouse at a cell of the screen."""
+        no_modifiers = (False, False, False)
+        self.app.post_message(kind(None, x, y, 0, 0, 1, *no_modifiers, screen_x=x, screen_y=y))
+
+    def typed(self, name: str, character: str | None) -> events.Key:
+        """A key, so much later than the one before as a hand is slow."""
+        key = events.Key(name, character)
+        self._typed = key.time = max(key.time, self._typed + 2 * BURST)
+        return key
 
     async def drawn(self) -> None:
         """Let everything take effect, a layout that is due take place, and what that sets off."""
         await self.pilot.pause()
         while self._is_under_way() and not self.app._exit:
             await self.pilot.pause()
+        await self.read()
+        if self.app.silence and not self.app._exit:
+            self._answer()
+            await self.drawn()
+
+    def _answer(self) -> None:
+        """As the agent would, where a busy machine takes so long that its silence is shown."""
+        reply = Reply(request="")
+        self.app.on_reply_arrived(ReplyArrived(self.app._machine.feed, reply))
+
+    async def read(self) -> None:
+        """Let a dialog be on the screen for as long as it wants to be, before it takes keys."""
+        while (
+            isinstance(self.app.screen, SignalScreen)
+            and not self.app.screen.takes_keys
+            and not self.app._exit
+        ):
+            await self.pilot.pause(0.001)
 
     def _is_under_way(self) -> bool:
         widgets = [self.app.screen, *self.app.screen.walk_children(Widget)]
@@ -174,6 +237,10 @@ class Screenful:
         """Type a text."""
         names = {",": "comma", "-": "minus", ":": "colon", ".": "full_stop", " ": "space"}
         await self.press(*(names.get(character, character) for character in text))
+
+    async def open_mapping(self) -> None:
+        """Let the mapping be more than a line, without its editor."""
+        await self.press("m", "enter")
 
     async def resize(self, width: int, height: int) -> None:
         """Another size of the terminal."""
@@ -196,15 +263,12 @@ class Screenful:
         return "\n".join(line.rstrip() for line in self.lines)
 
     async def whole_page(self) -> str:
-        """All of a page, whatever the height."""
-        await self.press("home")
-        found = self.lines[:-1]
-        while True:
-            before = self.lines[:-1]
-            await self.press("down")
-            if self.lines[:-1] == before:
-                return "\n".join(line.rstrip() for line in found)
-            found.append(self.lines[-2])
+        """All of a page, as on a terminal that is high enough for it."""
+        size = self.app.size
+        await self.resize(size.width, 700)
+        text = "\n".join(line.rstrip() for line in self.lines[:-1]).rstrip("\n")
+        await self.resize(size.width, size.height)
+        return text
 
     def line_with(self, text: str) -> str:
         """The first line that has a text."""
@@ -214,9 +278,16 @@ class Screenful:
         raise AssertionError(f"no {text!r} on the screen:\n{self.text}")
 
     def gpu_line(self, index: int) -> str:
-        """The line of a GPU, by its place in the pane."""
+        """The line of a GPU, by its place in the pane, without the sign of the cursor."""
         top = self.gpus.region.y + self.gpus.head_lines
-        return self.lines[top + index].rstrip()
+        return f" {self.lines[top + index][1:]}".rstrip()
+
+    def gpu_cell(self, index: int, label: str) -> str:
+        """What a GPU has under a label that stands at the left of its column, up to the next."""
+        head = self.lines[self.gpus.region.y]
+        begins = [match.start() for match in re.finditer(r"\S+( \S+)*", head)] + [None]
+        begin = head.index(f" {label}") + 1
+        return self.gpu_line(index)[begin : begins[begins.index(begin) + 1]].strip()
 
     @property
     def process_lines(self) -> list[str]:
@@ -256,8 +327,8 @@ async def shown(
 ) -> AsyncIterator[Screenful]:
     """The app on a screen of a size, with a frame."""
     source = Silence()
-    app = GputopApp(source, settings or Session(theme=cast(Theme, theme), interval=interval))
-    app.animation_level = "none"  # as `manners.run` has it
+    app = GputopApp(Feed(source), settings or Session(theme=cast(Theme, theme), interval=interval))
+    app.animation_level = "none"  # as `driver.run` has it
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         screen = Screenful(app, source, pilot)

@@ -2,18 +2,109 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import pwd
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+import signal
+import subprocess
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.driver import Machine
+from gputop.agent.process.namespaces import NUMBERING, in_first_namespace
+from tests.driver import BuildError, Machine, build
+from tests.marking import mark
 
 MachineFactory = Callable[..., Machine]
+
+NESTED = not in_first_namespace()
+"""Whether the tests run in a PID namespace below the first, as in a container."""
+OURSELVES = (
+    "it is process 1, and everything here ends with it"
+    if os.getpid() == 1
+    else "gputop runs under it"
+)
+"""What gputop says of the program that runs the tests, which may be the first of a container."""
+
+
+def _user() -> str:
+    """As gputop names whoever runs the tests: the number of one who has no name, as in containers.
+    LOGNAME and USER may be those of another one."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+ME = _user()
+needs_everybody = pytest.mark.skipif(
+    NESTED, reason="in a container no GPU is known to be free: tests/agent/test_inside.py has that"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let whole screens be drawn anew, after a change that is meant."""
+    parser.addoption(
+        "--snapshot-update", action="store_true", help="rewrite tests/tui/snapshots/*.txt"
+    )
+
+
+def pytest_configure() -> None:
+    """Let the programs that tests start have the default signals, and in a container libcuda: it
+    shows there that they may be on a GPU.
+
+    In the background of a script SIGINT and SIGQUIT are ignored, under nohup SIGHUP; programs
+    inherit that. What is handled they do not: with a handler that does nothing pytest goes on
+    ignoring it, and they do not. SIGPIPE and SIGXFSZ are Python's own, and subprocess sees to them.
+
+    And let them keep their bytecode, as programs that are installed do: compiling gputop anew takes
+    each of them longer than what it does.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if NESTED:
+        with suppress(BuildError):  # each test that needs it will say so
+            os.environ.update(build.loading_cuda())
+            ctypes.CDLL(str(build.cuda()))
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let `-m "not system"` choose what needs no process."""
+    mark(items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Prepare the driver, if a test needs one, before the time of the first of them runs."""
+    if any("machine" in getattr(item, "fixturenames", ()) for item in session.items):
+        with suppress(BuildError):  # each of them will say so
+            build.prepare()
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_set_timer() -> Iterator[None]:
+    """Let the alarm of a test that hangs ring until it is heard: where it finds a task of Textual's
+    at work it ends that task alone, and the test waits for it for ever."""
+    done = yield
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    if left:
+        signal.setitimer(signal.ITIMER_REAL, left, 20.0)  # with time to clean up
+    return done
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let it be silent as soon as the test has failed: it would end pytest at its report."""
+    if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return (yield)
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +116,12 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
 
 
+@pytest.fixture(autouse=True)
+def newest_driver() -> None:
+    """What parts of the agent that a test uses by themselves take the driver for."""
+    NUMBERING.opened("580.95.05")
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[MachineFactory]:
     """Make simulated machines: `machine("h200x8")`; they end with the test."""
@@ -32,6 +129,21 @@ def machine(tmp_path: Path) -> Iterator[MachineFactory]:
 
         def make(scenario: str | dict[str, Any], **options: Any) -> Machine:
             return stack.enter_context(Machine(scenario, tmp_path, **options))
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineFactory]:
+    """Make machines that end with the file, for tests that change nothing on them."""
+    folder = tmp_path_factory.mktemp("kept")
+    own = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("CONFIG", "STATE")}
+    with ExitStack() as stack:
+
+        def make(scenario: str | dict[str, Any], **options: Any) -> Machine:
+            made = stack.enter_context(Machine(scenario, folder, **options))
+            made.env.update(own, XDG_RUNTIME_DIR=str(folder))
+            return made
 
         yield make
 
@@ -48,7 +160,45 @@ def needed(program: str, package: str) -> str:
     return path
 
 
+def needed_namespaces() -> tuple[str, ...]:
+    """The options with which `unshare` makes a PID namespace: an ordinary user is root in a user
+    namespace of his own. Without them the gate fails; elsewhere the test is skipped."""
+    options = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    program = needed("unshare", "util-linux")
+    wanted = [program, *options, "--mount", "--pid", "--fork", "--mount-proc", "true"]
+    done = subprocess.run(wanted, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = f"this test needs PID namespaces, which are not allowed here: {done.stderr}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return options
+
+
 @pytest.fixture
 def tmux() -> str:
     """The path of tmux."""
     return needed("tmux", "tmux")
+
+
+def in_child(run: Callable[[], object], user: int) -> str:
+    """What a call raises in a process of its own, which root has as another user; empty if
+    nothing."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if user != os.getuid():
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
+            run()
+        except Exception as error:  # noqa: BLE001 - the parent looks at it
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read, "rb") as pipe:
+        words = pipe.read().decode()
+    os.waitpid(child, 0)
+    return words

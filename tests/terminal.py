@@ -9,6 +9,7 @@ The child has the terminal to itself: it is the leader of its own session.
 """
 
 import fcntl
+import functools
 import os
 import pty
 import re
@@ -23,6 +24,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 import pyte
+from wcwidth import wcwidth
 
 # What pyte cannot parse: private CSI such as the keyboard protocol, mode queries, hyperlinks.
 _UNKNOWN = re.compile(
@@ -33,6 +35,8 @@ _CUT = re.compile(rb"\x1b(?:\[[0-9;?<=>$]*|\][^\x07\x1b]*\x1b?)?$")
 # pyte has no alternate screen; a terminal shows an empty one on either way.
 _ALTERNATE = re.compile(rb"\x1b\[\?1049[hl]")
 _ANSWERS = {b"\x1b[?2026$p": b"\x1b[?2026;2$y", b"\x1b[6n": b"\x1b[1;1R"}
+_WHOLE = 0.2
+"""Seconds in which a picture comes whole; a program that never rests is looked at all the same."""
 _QUERY = re.compile(b"|".join(map(re.escape, _ANSWERS)))
 
 
@@ -43,6 +47,47 @@ class Cell(NamedTuple):
     fg: str
     bg: str
     marks: str
+
+
+class _Chars(dict[str, pyte.screens.Char]):
+    """Characters as they look with the same colours and marks, made once each."""
+
+    def __init__(self, attrs: pyte.screens.Char) -> None:
+        self._attrs = attrs
+
+    def __missing__(self, text: str) -> pyte.screens.Char:
+        self[text] = self._attrs._replace(data=text)
+        return self[text]
+
+
+_chars = functools.lru_cache(maxsize=4096)(_Chars)
+
+
+class _Screen(pyte.Screen):
+    """pyte's, for pictures of thousands of cells: a run of narrow letters is put down at once."""
+
+    def draw(self, data: str) -> None:
+        """Put text down at the cursor."""
+        cursor = self.cursor
+        end = cursor.x + len(data)
+        if not (end <= self.columns and self._draws_as_usual() and _is_narrow(data)):
+            super().draw(data)
+            return
+        chars = map(_chars(cursor.attrs).__getitem__, data)
+        self.buffer[cursor.y].update(zip(range(cursor.x, end), chars, strict=True))
+        self.dirty.add(cursor.y)
+        cursor.x = end
+
+    def _draws_as_usual(self) -> bool:
+        usual = self.charset == 0 and self.g0_charset is pyte.charsets.LAT1_MAP
+        return usual and pyte.modes.IRM not in self.mode
+
+
+def _is_narrow(text: str) -> bool:
+    """Whether each letter takes a cell."""
+    if text.isascii():
+        return text.isprintable()
+    return all(wcwidth(letter) == 1 for letter in text)
 
 
 class Terminal:
@@ -59,7 +104,7 @@ class Terminal:
     ) -> None:
         """Start `argv`. `env` is laid over the environment; None takes a variable out of it."""
         self.raw = bytearray()
-        self._screen = pyte.Screen(cols, rows)
+        self._screen = _Screen(cols, rows)
         self._stream = pyte.ByteStream(self._screen)
         self._fed = 0
         self._answered = 0
@@ -142,7 +187,8 @@ class Terminal:
             left = deadline - time.monotonic()
             if not self.pump(left) and (left <= 0 or not self._open):
                 raise AssertionError(f"no {wanted!r} on the screen:\n{self.text}")
-            while self.pump(0):
+            whole = time.monotonic() + _WHOLE
+            while self.pump(0) and time.monotonic() < whole:
                 pass
 
     def wait_for_raw(self, wanted: bytes, since: int = 0, timeout: float = 15) -> None:
@@ -233,6 +279,7 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def _cell(char: pyte.screens.Char) -> Cell:
     flags = ("reverse", "underscore", "strikethrough", "bold", "italics", "blink")
     blank = char.data == " " and not char.underscore and not char.strikethrough

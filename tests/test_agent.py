@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,17 +18,13 @@ import psutil
 import pytest
 
 from gputop.errors import SourceError
-from gputop.model.frame import SCHEMA
-from gputop.model.protocol import (
-    Refresh,
-    SetInterval,
-    decode_frame,
-    decode_hello,
-    decode_request,
-)
+from gputop.model.machine.frame import SCHEMA, Frame
+from gputop.protocol.assemble import Assembler
+from gputop.protocol.messages import Preview, Refresh, SetInterval
+from gputop.sources.ask import frames_of, wait_for_frame
 from gputop.sources.local import LocalSource
 from tests.agent.driving import COMMAND, Agent, Json, gone, until
-from tests.conftest import MachineFactory
+from tests.conftest import ME, MachineFactory
 from tests.driver import Machine
 
 ONE_GPU: Json = {"gpu": {"uuid": "GPU-{i}", "temperature": 40}}
@@ -37,10 +33,14 @@ ONE_GPU: Json = {"gpu": {"uuid": "GPU-{i}", "temperature": 40}}
 # What it says and obeys
 
 
-def test_the_first_line_tells_the_schema(machine: MachineFactory) -> None:
+def test_the_first_line_tells_who_speaks_and_what_it_can_do(machine: MachineFactory) -> None:
     with Agent(machine(ONE_GPU)) as agent:
-        assert agent.hello["schema"] == SCHEMA
+        assert agent.hello["protocol"] == agent.hello["newest"]
         assert agent.hello["version"]
+        assert agent.hello["host"] == socket.gethostname()
+        assert agent.hello["user"] == ME
+        assert agent.hello["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        assert {"signal", "probe", "detail", "stack"} <= set(agent.hello["capabilities"])
         frame = agent.line()
     assert frame["schema"] == SCHEMA
     assert frame["interval"] == 60.0
@@ -49,7 +49,7 @@ def test_the_first_line_tells_the_schema(machine: MachineFactory) -> None:
 
 def test_hello_comes_before_the_driver_answers(machine: MachineFactory) -> None:
     with Agent(machine("init-hang")) as agent:
-        assert agent.hello["schema"] == SCHEMA
+        assert agent.hello["protocol"]
 
 
 def test_frames_come_at_their_interval(machine: MachineFactory) -> None:
@@ -132,11 +132,6 @@ def test_lines_that_are_no_request_are_passed_over(machine: MachineFactory) -> N
             assert told == (60.0, number), garbage[:40]
         agent.close_stdin()
         assert agent.process.wait(5) == 0
-
-
-def test_unknown_fields_of_a_request_are_passed_over() -> None:
-    """A newer reader may send more."""
-    assert decode_request(b'{"request":"refresh","why":"just so"}') == Refresh()
 
 
 # When it ends
@@ -254,10 +249,21 @@ def _agent_of(parent: int) -> psutil.Process:
 
 
 def test_a_source_gives_frames(source: LocalSource) -> None:
-    frames = source.frames()
-    assert next(frames).gpus[0].temperature == 40.0
+    assert next(frames_of(source)).gpus[0].temperature == 40.0
     source.request(SetInterval(0.5))
-    assert any(next(frames).interval == 0.5 for _ in range(10))
+    assert wait_for_frame(source, lambda frame: frame.interval == 0.5, 5.0).interval == 0.5
+
+
+def test_a_source_that_reconnects_has_another_agent(source: LocalSource) -> None:
+    source.request(SetInterval(0.2))
+    before, frames = _agent_of(os.getpid()), frames_of(source)
+    next(frames)
+    os.kill(before.pid, signal.SIGSTOP)
+    source.reconnect()
+    assert list(frames) == []
+    assert next(frames_of(source)).interval == 0.2
+    assert _agent_of(os.getpid()).pid != before.pid
+    until(lambda: gone(before.pid))
 
 
 def test_a_closed_source_ends_without_a_word(source: LocalSource) -> None:
@@ -286,11 +292,12 @@ def test_an_agent_that_dies_is_an_error(source: LocalSource) -> None:
     ("says", "error"),
     [
         ("raise RuntimeError('no\\x1b[2J')", "ended with status 1: RuntimeError: no\ufffd[2J"),
-        ("os.write(1, b'hello\\n')", "first line is no greeting: JSON is malformed"),
-        ('os.write(1, b\'{"schema":99,"version":"9.9"}\\n\')', "speaks schema 99"),
-        (f'os.write(1, b\'{{"schema":{SCHEMA},"version":"1"}}\\n[]\\n\')', "that is no frame"),
-        ("os.write(1, b'\\xff\\xfe\\n')", "no greeting"),
-        ("os.write(1, b'[' * 100000 + b'\\n')", "no greeting"),
+        ("os.write(1, b'hello\\n')", "a line that is no message: JSON is malformed"),
+        ('os.write(1, b\'{"schema":1,"version":"0.1"}\\n\')', "a line that is no message"),
+        ("os.write(1, b'\\xff\\xfe\\n')", "no message"),
+        ("os.write(1, b'[' * 100000 + b'\\n')", "no message"),
+        ("os.write(1, b'no end')", "ended with status 0"),
+        ("while True: os.write(1, b'x' * 65536)", "a line of more than 16 MiB"),
         ("os._exit(5)", "ended with status 5"),
     ],
 )
@@ -307,28 +314,6 @@ def test_what_an_agent_says_is_not_trusted(
     assert len(str(raised.value)) < 400
 
 
-def test_another_version_is_told_what_to_do() -> None:
-    hello = json.dumps({"schema": SCHEMA + 1, "version": "7.0\x1b[2J"}).encode()
-    with pytest.raises(SourceError) as raised:
-        decode_hello(hello)
-    text = str(raised.value)
-    assert f"speaks schema {SCHEMA + 1}, this gputop {SCHEMA}: install the same version" in text
-    assert text.isprintable()
-
-
-def test_errors_quote_nothing_harmful() -> None:
-    frame = {"host": {"name": "h"}, "time": 1, "problem": {"kind": "\x1b[2J" * 999}}
-    with pytest.raises(SourceError) as raised:
-        decode_frame(json.dumps(frame).encode())
-    assert str(raised.value).isprintable()
-    assert len(str(raised.value)) < 400
-
-
-def test_a_newer_agent_may_say_more() -> None:
-    frame = {"host": {"name": "h", "x": 1}, "time": 1, "gpus": [{"index": 0, "y": []}], "z": {}}
-    assert decode_frame(json.dumps(frame).encode()).gpus[0].index == 0
-
-
 def test_the_agent_is_out_of_reach_of_the_terminals_signals(source: LocalSource) -> None:
     """Ctrl-C goes to the whole foreground group; only the screen shall get it."""
     next(source.frames())
@@ -341,16 +326,22 @@ def test_a_preview_says_what_gpus_tell_at_once(machine: MachineFactory) -> None:
     command = [*COMMAND, "--interval", "60", "--preview"]
     program = here.popen(command, stdin=subprocess.PIPE)
     assert program.stdout
-    program.stdout.readline()
-    preview = json.loads(program.stdout.readline())["preview"]
-    frame = json.loads(program.stdout.readline())
-    for early, late in zip(preview["gpus"], frame["gpus"], strict=True):
-        assert early["utilization"] is not None
-        assert (early["uuid"], early["memory_total"]) == (late["uuid"], late["memory_total"])
-    assert preview["gpus"][0]["ecc"] is None is not frame["gpus"][0]["ecc"]
-    assert preview["processes"] == []
-    assert {gpu["memory_unexplained"] for gpu in preview["gpus"]} == {None}  # nobody was asked
-    assert frame["processes"]
+    assembler = Assembler()
+    frames: list[object] = []
+    while len(frames) < 2:
+        if (told := assembler.read(program.stdout.readline().encode())) is not None:
+            frames.append(told)
+    preview, frame = frames
+    assert isinstance(preview, Preview)
+    assert isinstance(frame, Frame)
+    assert not isinstance(frame, Preview)
+    for early, late in zip(preview.gpus, frame.gpus, strict=True):
+        assert early.utilization is not None
+        assert (early.uuid, early.memory_total) == (late.uuid, late.memory_total)
+    assert preview.gpus[0].ecc is None is not frame.gpus[0].ecc
+    assert preview.processes == ()
+    assert {gpu.memory_unaccounted for gpu in preview.gpus} == {None}  # nobody was asked
+    assert frame.processes
 
 
 def test_serving_once(machine: MachineFactory) -> None:
@@ -362,7 +353,8 @@ def test_serving_once(machine: MachineFactory) -> None:
         capture_output=True,
         timeout=10,
     )
-    hello, frame = map(json.loads, done.stdout.splitlines())
+    assembler = Assembler()
+    *_, frame = map(assembler.read, done.stdout.splitlines(keepends=True))
     assert (done.returncode, done.stderr) == (0, b"")
-    assert hello["schema"] == SCHEMA
-    assert frame["interval"] is None
+    assert isinstance(frame, Frame)
+    assert frame.interval is None

@@ -97,7 +97,7 @@ def test_medians_of_several_runs(tmp_path: Path) -> None:
     assert markdown(files).splitlines() == [
         "|  | gputop 1 | nvitop 2 | of nvitop |",
         "| --- | ---: | ---: | ---: |",
-        "| one look as text, ms | 200 | 400 | 0.50 |",
+        "| one snapshot as text, ms | 200 | 400 | 0.50 |",
         "| one GPU hangs: key to screen, p95, ms | 200 | - |  |",
     ]
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -17,19 +18,23 @@ import gputop
 from gputop.agent.gpu.lists import Utilization
 from gputop.agent.idle import IdleTimes
 from gputop.agent.process.containers import ContainerNames
-from gputop.agent.process.processes import Processes
-from gputop.agent.process.survey import Surveyor, Wanted
-from gputop.model import query
-from gputop.model.finished import Finished
-from gputop.model.frame import Frame
-from gputop.model.history import History
-from gputop.model.logical_names import LogicalNames
-from gputop.model.place import Container
+from gputop.agent.process.enrichment import Enricher, EnrichmentRequest
+from gputop.agent.process.processes import ProcessCache
+from gputop.model.cuda.logical_names import LogicalNames
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.origin import Container
+from gputop.model.metrics.history import History
+from gputop.model.processes import process_rows
+from gputop.model.processes.ended import RecentlyEnded
 from tests.builders import frame, process
 from tests.conftest import MachineFactory
 from tests.terminal import Terminal
 
-UNBOUNDED = {"gputop.model.protocol._decoder": 3, "gputop.agent.host.is_wsl": 1}
+UNBOUNDED = {
+    "gputop.tui.terminal.compatibility.fits": 1,
+    "gputop.protocol.codec._decoder": 2,
+    "gputop.agent.host.is_wsl": 1,
+}
 """By how many keys there are."""
 
 
@@ -61,49 +66,49 @@ def test_every_cache_has_a_bound() -> None:
 
 
 def finished() -> Callable[[Frame], object]:
-    made = Finished()
+    made = RecentlyEnded()
 
-    def take(one: Frame) -> object:
-        rows = query.rows(one)
-        made.take(one, rows, query.row_keys(one, rows))
+    def handle(one: Frame) -> object:
+        rows = process_rows.rows(one)
+        made.handle(one, rows, process_rows.row_keys(one, rows))
         return made
 
-    return take
+    return handle
 
 
 def history() -> Callable[[Frame], object]:
     made = History()
 
-    def take(one: Frame) -> object:
+    def handle(one: Frame) -> object:
         made.append(one)
-        return made._pasts
+        return made._processes
 
-    return take
+    return handle
 
 
 def names() -> Callable[[Frame], object]:
     made: LogicalNames | None = None
 
-    def take(one: Frame) -> object:
+    def handle(one: Frame) -> object:
         nonlocal made
         made = LogicalNames(one, made)
         for row in one.processes:
             made.name(row)
         return made
 
-    return take
+    return handle
 
 
 @pytest.mark.parametrize("make", [finished, history, names])
 def test_of_processes_that_came_and_went(make: Callable[[], Callable[[Frame], object]]) -> None:
     """Ten seconds each, the first of them without a start time, as where it is not told at once."""
-    take, sizes = make(), []
+    handle, sizes = make(), []
     for n in range(400):
         now = 2000.0 + 10 * n
         start = None if n % 3 else 1000.0
-        take(frame(processes=[process(n + 1, start_time=start, gpu_memory=5)], time=now))
+        handle(frame(processes=[process(n + 1, start_time=start, gpu_memory=5)], time=now))
         rows = [process(n + 1, start_time=1000.0, gpu_memory=5)]
-        found = take(frame(processes=rows, time=now + 5))
+        found = handle(frame(processes=rows, time=now + 5))
         sizes.append(len(found) if isinstance(found, dict) else kept(found))
     assert max(sizes[:100]) == max(sizes[-100:])
 
@@ -119,14 +124,18 @@ def test_idle_times() -> None:
 
 
 def test_facts_of_processes() -> None:
-    facts, surveyor, sizes = Processes(), Surveyor(), []
+    facts, surveyor, sizes = ProcessCache(), Enricher(), []
     for _ in range(40):
-        with subprocess.Popen(["sleep", "60"]) as one:
-            known = facts.read([one.pid], patience=5)
+        with subprocess.Popen(["sh", "-c", "echo; read x"], stdin=PIPE, stdout=PIPE) as one:
+            assert one.stdout
+            assert one.stdout.readline() == b"\n"  # by now it has libcuda
+            known = facts.read([one.pid], timeout=5)
             keys = frozenset((pid, fact.start_time) for pid, fact in known.items())
             assert len(keys) == 1
-            told = surveyor.read(Wanted(keys, frozenset({0}), frozenset({one.pid})), patience=5)
-            assert told.places.keys() == keys
+            told = surveyor.read(
+                EnrichmentRequest(keys, frozenset({0}), frozenset({one.pid})), timeout=5
+            )
+            assert told.origins.keys() == keys
             sizes.append(kept(facts) + kept(surveyor))
             one.kill()
     assert max(sizes[:20]) == max(sizes[-20:])

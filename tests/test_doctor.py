@@ -21,9 +21,10 @@ from gputop.agent.doctor import toolkits
 from gputop.agent.doctor.installation import container
 from gputop.agent.doctor.toolkits import toolkit_checks
 from gputop.agent.host import nvidia_cards
-from gputop.model.check import Check, frame_checks
+from gputop.model.doctor.check import frame_checks
+from gputop.model.machine.check import Check
 from tests import builders
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_everybody
 from tests.driver import Machine
 
 Json = dict[str, Any]
@@ -32,7 +33,7 @@ EXAMINE = """
 import json, msgspec, sys
 from pathlib import Path
 from gputop.agent.doctor.installation import installation_checks
-from gputop.model.frame import Frame
+from gputop.model.machine.frame import Frame
 frame = msgspec.json.decode(sys.argv[2], type=Frame)
 checks = installation_checks(frame, Path(sys.argv[1]), {})
 print(json.dumps([msgspec.to_builtins(one) for one in checks]))
@@ -99,6 +100,17 @@ def test_a_machine_that_answers(machine: MachineFactory) -> None:
     assert of(found, "libcuda")[0][1].startswith("CUDA 13.0 (/")
 
 
+def test_which_xids_are_known_of(machine: MachineFactory) -> None:
+    """NVML tells of none that came before; doctor listens for three seconds."""
+    here = machine({"base": "h200x8", "gpus": 1, "gpu": {"xids": [[0, 79]]}, "processes": None})
+    found = checks(here)
+    assert of(found, "GPU 0") == []
+    [(level, text)] = of(found, "XIDs")
+    assert level == "ok"
+    assert "since gputop started" in text
+    assert "sudo dmesg | grep Xid" in text
+
+
 def test_text_is_ascii_and_fits(machine: MachineFactory) -> None:
     here = machine("no-driver")
     here.env.update(LC_ALL="C", PYTHONIOENCODING="ascii:strict", COLUMNS="80")
@@ -142,16 +154,18 @@ def test_a_driver_that_hangs(machine: MachineFactory) -> None:
     assert time.monotonic() - begun < 20
 
 
+@needs_everybody
 def test_a_gpu_that_is_lost_or_hangs(machine: MachineFactory) -> None:
     here = machine("h200x8")
     here.fail("*", "GPU_IS_LOST", gpu=3)
     here.hang(gpu=5, wakes=False)
     found = checks(here)
     assert of(found, "GPU 3") == [("problem", "the driver says: GPU is lost")]
-    assert of(found, "GPU 5")[0][1].startswith("has not answered for ")
+    assert of(found, "GPU 5")[0][1].startswith("it has not answered for ")
     assert of(found, "GPU 4") == []
 
 
+@needs_everybody
 def test_a_gpu_that_wakes_up_late_is_no_problem(machine: MachineFactory) -> None:
     here = machine("h200x8")
     here.slow("nvmlDeviceGetHandleByIndex*", ms=2500, gpu=3)
@@ -170,7 +184,7 @@ def test_what_is_not_available(machine: MachineFactory) -> None:
     found = checks(machine("nothing-supported"))
     [(level, text)] = of(found, "N/A")
     assert level == "ok"
-    assert text.startswith("every GPU (Thing), by card or driver: ")
+    assert text.startswith("every GPU (Thing), because of the card or the driver: ")
     assert "Power (all)" in text
     assert "UUID" not in text
     assert of(found, "GPU 0")[0][0] == "notice"  # nobody is told to be on it
@@ -182,8 +196,8 @@ def test_gpus_with_the_same_gaps_stand_together() -> None:
     found = [check.text for check in frame_checks([builders.frame(gpus)])]
     assert found[1].startswith("GPU 0, 2 (H200), ")
     assert found[2].startswith("GPU 1 (H200), ")
-    assert "Temperature (TEMP-MEM, LEFT, SLOWDOWN, SHUTDOWN, FAN)" in found[2]
-    assert "Temperature (TEMP-MEM, LEFT, SLOWDOWN, SHUTDOWN)" in found[1]
+    assert "Temperature (TEMP-MEM, T.LIMIT, SLOWDOWN, SHUTDOWN, FAN)" in found[2]
+    assert "Temperature (TEMP-MEM, T.LIMIT, SLOWDOWN, SHUTDOWN)" in found[1]
 
 
 def test_what_one_look_knew_is_available() -> None:
@@ -321,6 +335,7 @@ def test_a_stub_and_no_library(machine: MachineFactory, root: Path) -> None:
     (stubs / "libcuda.so.1").write_bytes((real / "libcuda.so.1").read_bytes())
     (stubs / "libnvidia-ml.so.1").write_bytes(b"no library")
     here.env["LD_LIBRARY_PATH"] = str(stubs)
+    here.env.pop("LD_PRELOAD", None)  # with the other libcuda
     found = examine(here, root)
     assert "is a stub" in of(found, "libcuda")[0][1]
     assert of(found, "NVML") == [("problem", f"{stubs}/libnvidia-ml.so.1: file too short")]
@@ -382,12 +397,12 @@ def test_an_nvcc_that_does_not_tell(
     monkeypatch.setenv("PATH", f"{root}/bin:{os.environ['PATH']}")
     program(root, "nvcc", script)
     found = said(tools(root, PATH=os.environ["PATH"]), "toolkit")
-    assert found[-1] == ("ok", f"CUDA of no known version ({root}/bin/nvcc)")
+    assert found[-1] == ("ok", f"CUDA of unknown version ({root}/bin/nvcc)")
 
 
 def test_cuda_home_that_is_not_there(root: Path) -> None:
     found = tools(root, CUDA_HOME="/nowhere/cuda")
-    assert said(found, "toolkit")[0] == ("problem", "CUDA_HOME=/nowhere/cuda is no directory")
+    assert said(found, "toolkit")[0] == ("problem", "CUDA_HOME=/nowhere/cuda is not a directory")
 
 
 def test_cudnn(root: Path) -> None:
@@ -438,3 +453,15 @@ def test_a_python_environment(machine: MachineFactory, root: Path) -> None:
     assert "is a build without CUDA: it sees no GPU" in " ".join(done.stdout.split())
     assert not set("\x1b\u202e") & set(done.stdout)
     assert done.returncode == 1
+
+
+def test_a_build_without_kernels_for_the_card(machine: MachineFactory, root: Path) -> None:
+    """torch for CUDA 12.6 on a GB10, whose compute capability the driver tells."""
+    here = machine("gb10")
+    (root / "lib/torch-2.8.0+cu126.dist-info").mkdir(parents=True)
+    here.env["PYTHONPATH"] += f":{root}/lib"
+    found = checks(here, "--python", str(Path(sys.executable).parent.parent))
+    [lack] = [one for one in found if "no kernel image is available" in one["text"]]
+    assert (lack["level"], lack["subject"]) == ("problem", "torch")
+    assert "Blackwell (compute capability 12.1)" in lack["text"]
+    assert lack["advice"].endswith("https://download.pytorch.org/whl/cu130")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.firstlook import picture
+from gputop.tui.terminal.splash import picture
 from tests.builders import frame, gpu, process
 from tests.conftest import MachineFactory
 from tests.terminal import Terminal
@@ -52,7 +52,7 @@ def test_keys_that_come_early_are_not_lost(gate: Path, machine: MachineFactory) 
         terminal.wait_for(" 7 H200")
         terminal.send(b"sj\r")
         gate.write_text("open")
-        terminal.wait_for("sort: SM%")
+        terminal.wait_for(" by CUDA ↑ ")
 
 
 def test_gpus_are_there_before_the_screen_is_loaded(gate: Path, machine: MachineFactory) -> None:

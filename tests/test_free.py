@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from gputop.commands.free import add_parser, run
 from gputop.errors import GputopError, UsageError
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_everybody
 from tests.driver import Machine
 
 Done = subprocess.CompletedProcess[str]
@@ -66,6 +67,7 @@ def uuids(machine: Machine, *indices: int) -> str:
     return ",".join(machine.gpu(index)["uuid"] for index in indices)
 
 
+@needs_everybody
 def test_the_value_alone_is_on_stdout(h200x8: Machine) -> None:
     done = free(h200x8)
     assert (done.returncode, done.stdout, done.stderr) == (0, uuids(h200x8, 2) + "\n", "")
@@ -73,12 +75,14 @@ def test_the_value_alone_is_on_stdout(h200x8: Machine) -> None:
     assert free(h200x8, "--exclude", f"2,{uuids(h200x8, 0)[:9]}").stdout == uuids(h200x8, 6) + "\n"
 
 
+@needs_everybody
 def test_a_shell_can_use_it(h200x8: Machine) -> None:
     words = " ".join(f"'{word}'" for word in command("-n", "2", "--format", "export"))
     script = f'eval "$({words})"; echo $CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES'
     assert h200x8.run(["sh", "-c", script]).stdout == "PCI_BUS_ID 2,6\n"
 
 
+@needs_everybody
 def test_indices(h200x8: Machine) -> None:
     done = free(h200x8, "--format", "index")
     assert done.stdout == uuids(h200x8, 2) + "\n"
@@ -87,6 +91,7 @@ def test_indices(h200x8: Machine) -> None:
     assert (done.stdout, done.stderr) == ("2\n", "")
 
 
+@needs_everybody
 def test_not_enough(h200x8: Machine) -> None:
     done = free(h200x8, "-n", "3")
     assert (done.returncode, done.stdout) == (1, "")
@@ -94,7 +99,18 @@ def test_not_enough(h200x8: Machine) -> None:
     assert len(lines) == 9
     assert lines[0].startswith("gputop: GPU 0 H200: processes of ")
     assert lines[2] == "gputop: GPU 2 H200: free"
-    assert lines[8] == "gputop: not enough GPUs: 2 free, 3 asked for"
+    assert lines[8] == "gputop: not enough GPUs: 2 free, 3 requested"
+
+
+@needs_everybody
+def test_what_is_in_use_is_not_called_free(h200x8: Machine) -> None:
+    done = free(h200x8, "-n", "7", "--min-free", "60GiB", "--shared")
+    lines = done.stderr.splitlines()
+    assert lines[2] == "gputop: GPU 2 H200: free"
+    assert lines[5] == "gputop: GPU 5 H200: suitable"
+    assert re.fullmatch(r"gputop: not enough GPUs: \d suitable, 7 requested", lines[8])
+    done = free(h200x8, "-n", "3", CUDA_VISIBLE_DEVICES="5,6")
+    assert done.stderr.splitlines()[-1] == "gputop: not enough GPUs: 1 suitable, 3 requested"
 
 
 def test_shared(h200x8: Machine) -> None:
@@ -102,12 +118,14 @@ def test_shared(h200x8: Machine) -> None:
     assert done.stdout.endswith("CUDA_VISIBLE_DEVICES=2,5,6,7\n")
 
 
+@needs_everybody
 def test_the_callers_own_variable(h200x8: Machine) -> None:
     done = free(h200x8, CUDA_VISIBLE_DEVICES="5,6")
     assert done.stdout == uuids(h200x8, 6) + "\n"
     assert "your own CUDA_VISIBLE_DEVICES='5,6' leaves GPU 5, GPU 6" in done.stderr
 
 
+@needs_everybody
 def test_json(h200x8: Machine) -> None:
     answer: dict[str, Any] = json.loads(free(h200x8, "--json", "--exclude", "2").stdout)
     assert list(answer) == ["value", "gpus", "refused", "notes"]
@@ -118,28 +136,41 @@ def test_json(h200x8: Machine) -> None:
     assert (done.returncode, json.loads(done.stdout)["value"]) == (1, None)
 
 
+@needs_everybody
 def test_mig_is_not_offered(machine: MachineFactory) -> None:
     done = free(machine("mig-processes"), "--wait")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("it is in MIG mode") == 2
 
 
+@needs_everybody
 def test_one_that_needs_a_person_is_not_offered(h200x8: Machine) -> None:
-    h200x8.change(gpu=2, remapped={"rows": {"correctable": 0, "uncorrectable": 1}, "pending": 1})
+    h200x8.change(gpu=2, remapped={"rows": {"correctable": 0, "uncorrectable": 1}, "failure": 1})
     done = free(h200x8, "-n", "2")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "GPU 2 H200: it needs a person (gputop doctor): rows of memory wait" in done.stderr
+    assert "GPU 2 H200: it needs attention (gputop doctor): a row of memory could" in done.stderr
 
 
+@needs_everybody
+def test_rows_that_wait_to_be_remapped_keep_nobody_off(h200x8: Machine) -> None:
+    """NVIDIA's "GPU Memory Error Management": new workloads can be launched."""
+    h200x8.change(gpu=2, remapped={"correctable": 0, "uncorrectable": 1, "pending": 1})
+    done = free(h200x8, "-n", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == uuids(h200x8, 2, 6) + "\n"
+
+
+@needs_everybody
 def test_it_waits_for_a_process_to_end(h200x8: Machine) -> None:
     waiting = h200x8.popen(command("-n", "3", "--wait"), stderr=subprocess.PIPE)
     assert waiting.stderr is not None
-    assert waiting.stderr.readline() == "gputop: waiting: 2 free, 3 asked for\n"
+    assert waiting.stderr.readline() == "gputop: waiting: 2 free, 3 requested\n"
     h200x8.kill("notebook")
     out, errors = waiting.communicate(timeout=30)
     assert (waiting.returncode, out, errors) == (0, uuids(h200x8, 1, 2, 6) + "\n", "")
 
 
+@needs_everybody
 def test_it_gives_up(h200x8: Machine) -> None:
     done = free(h200x8, "-n", "3", "--wait", "3s")
     assert (done.returncode, done.stdout) == (1, "")
@@ -149,6 +180,7 @@ def test_it_gives_up(h200x8: Machine) -> None:
     assert free(h200x8, "--min-free", "200G", "--wait").returncode == 1
 
 
+@needs_everybody
 def test_an_interrupt(h200x8: Machine) -> None:
     waiting = h200x8.popen(command("-n", "3", "--wait"), stderr=subprocess.PIPE)
     assert waiting.stderr is not None
@@ -168,22 +200,26 @@ def test_a_driver_problem(machine: MachineFactory) -> None:
     assert "kernel driver is not loaded" in done.stderr
 
 
+@needs_everybody
 def test_a_driver_that_wakes_up_late(h200x8: Machine) -> None:
     h200x8.slow("nvmlInit*", ms=1500)
     assert free(h200x8).stdout == uuids(h200x8, 2) + "\n"
 
 
+@needs_everybody
 def test_a_lost_gpu(h200x8: Machine) -> None:
     h200x8.fail("*", "GPU_IS_LOST", gpu=2)
     assert free(h200x8).stdout == uuids(h200x8, 6) + "\n"
     assert "GPU 2 -: the driver says: " in free(h200x8, "-n", "3").stderr
 
 
+@needs_everybody
 def test_a_gpu_that_hangs(h200x8: Machine) -> None:
     h200x8.hang(gpu=2)
     assert free(h200x8).stdout == uuids(h200x8, 6) + "\n"
 
 
+@needs_everybody
 def test_nowhere_to_write(h200x8: Machine) -> None:
     with open("/dev/full", "w") as full:
         program = h200x8.popen(command(), stdout=full, stderr=subprocess.PIPE)
@@ -195,7 +231,7 @@ def test_nowhere_to_write(h200x8: Machine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-n", "0"), "-n 0 is no number of GPUs"),
+        (("-n", "0"), "-n 0 is not a number of GPUs"),
         (("-n", "x"), "invalid int value: 'x'"),
         (("--shared",), "--shared goes with --min-free"),
         (("--min-free", "20Q"), "'20Q' is not a size"),

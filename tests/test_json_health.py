@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from gputop.agent.gpu.nvlink import NvlinkSection
-from gputop.agent.gpu.section import ALL_LINKS, scoped
+from gputop.agent.gpu.sections import ALL_LINKS, scoped
 from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
-from tests.driver import names
-from tests.test_json import SECOND, WITHOUT_DRIVER, at, look, number
+from tests.test_json import SECOND, at, look, number
 
 ACTIONS = [
     "none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain",
@@ -65,11 +65,14 @@ def expected_health(gpu: Json, era: int) -> Json | None:
     action, state = number((gpu.get("fields") or {}).get("230")), new("fabric.state", 3)
     repairs = [new("repair.channel", 1), new("repair.tpc", 1)]
     unrepairable = new("unrepairable", 1)
+    has_fabric = state is not None and STATES[state] != "not_supported"
     return unless_empty(
         {
             "xids": None,
             "recovery_action": ACTIONS[action] if action is not None and action < 8 else None,
             "fabric_state": None if state is None else STATES[state],
+            "fabric_health": None,
+            "fabric_cluster": False if has_fabric else None,
             "repair_pending": True if 1 in repairs else None if None in repairs else False,
             "unrepairable_memory": None if unrepairable is None else bool(unrepairable),
         }
@@ -80,22 +83,29 @@ def expected_nvlink(gpu: Json) -> Json | None:
     links = gpu.get("links")
     if not links:
         return None
-    up = sum(count for end, count in links.items() if end != "total")
+    up = sum(count for end, count in links.items() if end not in ("total", "rest"))
     counts = [number((gpu.get("fields") or {}).get(id_)) for id_ in ("38", "45", "52", "59")]
     known = [count for count in counts if count is not None and count < 2**63]
     rates: dict[str, Any] = {"tx": None, "rx": None}  # a single look has none
     errors = sum(known) if known else None
-    return {"up": up, "down": links.get("total", 18) - up, **rates, "errors": errors}
+    down = links.get("total", 18) - up
+    return {"up": up, "down": down, "asleep": 0, **rates, "errors": errors}
 
 
-@pytest.mark.parametrize("name", sorted(set(names()) - WITHOUT_DRIVER))
-def test_every_value_is_the_scenarios(name: str, machine: MachineFactory) -> None:
-    here = machine({"base": name, "frozen_at": SECOND, "processes": None})
-    era = here.scenario["era"]
-    for gpu, told in zip(here.scenario["gpus"], look(here)["gpus"], strict=True):
-        assert told["ecc"] == expected_ecc(gpu, era)
-        assert told["health"] == expected_health(gpu, era)
-        assert told["nvlink"] == expected_nvlink(gpu)
+def expected_parts(gpu: Json, era: int) -> Json:
+    """By section; tests/test_json_sections.py looks at each scenario, and compares them, too."""
+    return {
+        "ecc": expected_ecc(gpu, era),
+        "health": expected_health(gpu, era),
+        "nvlink": expected_nvlink(gpu),
+    }
+
+
+def alike(machine: MachineFactory, field: str, values: Iterable[object]) -> list[Json]:
+    """GPUs that differ in this alone, as one look shows them."""
+    gpus = [{"uuid": f"GPU-{index}", field: value} for index, value in enumerate(values)]
+    told: list[Json] = look(machine({"gpus": gpus}))["gpus"]
+    return told
 
 
 def test_cards_before_ampere_retire_pages(machine: MachineFactory) -> None:
@@ -114,26 +124,80 @@ def test_the_sick_machine_in_figures(machine: MachineFactory) -> None:
     assert gpus[2]["health"]["recovery_action"] == "gpu_reset"
     assert (gpus[3]["ecc_uncorrected"], gpus[3]["ecc"]["aggregate_corrected"]) == (2, 977)
     assert gpus[3]["ecc"]["sram_threshold_exceeded"] is True
-    assert gpus[4]["nvlink"] == {"up": 17, "down": 1, "tx": None, "rx": None, "errors": 42}
+    links = {"up": 17, "down": 1, "asleep": 0, "tx": None, "rx": None, "errors": 42}
+    assert gpus[4]["nvlink"] == links
     assert gpus[4]["health"]["fabric_state"] == "completed"
 
 
-@pytest.mark.parametrize(
-    ("fabric", "told"),
-    [({"state": 0}, "not_supported"), ({"state": 1}, "not_started"), ({"state": 2}, "in_progress"),
-     ({"state": 2, "status": 23}, "in_progress"), ({"state": 3, "status": 23}, "failed")],
-)  # fmt: skip
-def test_the_fabrics_state(fabric: Json, told: str, machine: MachineFactory) -> None:
+def test_the_fabrics_state(machine: MachineFactory) -> None:
     """Its status counts once the state is complete."""
+    fabrics = [{"state": 0}, {"state": 1}, {"state": 2}, {"state": 2, "status": 23},
+               {"state": 3, "status": 23}]  # fmt: skip
+    told = [gpu["health"]["fabric_state"] for gpu in alike(machine, "fabric", fabrics)]
+    assert told == ["not_supported", "not_started", "in_progress", "in_progress", "failed"]
+
+
+MASKS: list[tuple[int, list[str] | None]] = [
+    (0, None),
+    (0b10_10_10_10, []),
+    (0b01, ["degraded_bandwidth"]),
+    (0b01_00, ["route_recovery"]),
+    (0b01_00_00, ["route_unhealthy"]),
+    (0b01_00_00_00, ["access_timeout_recovery"]),
+    (1 << 8, []),
+    (2 << 8, ["incorrect_system_guid"]),
+    (3 << 8, ["incorrect_chassis_serial"]),
+    (4 << 8, ["no_partition"]),
+    (4 << 8 | 2 << 12, ["no_partition"]),
+    (5 << 8, ["insufficient_nvlinks"]),
+    (6 << 8, ["incompatible_firmware"]),
+    (7 << 8, ["invalid_location"]),
+    (8 << 8, ["gpu_state_invalid"]),
+    (9 << 8, ["incorrect_configuration"]),
+    (1 << 12, []),
+    (2 << 12, ["no_partition"]),
+    (2 << 14, ["manager_disconnected"]),
+    (0b01_00_01, ["degraded_bandwidth", "route_unhealthy"]),
+    (0xFFFFFFFF, []),
+]
+
+
+def test_the_fabrics_health(machine: MachineFactory) -> None:
+    """By NVML_GPU_FABRIC_HEALTH_MASK_*; bits that mean nothing say nothing."""
+    gpus = alike(machine, "fabric", [{"state": 3, "mask": mask} for mask, _ in MASKS])
+    for gpu, (mask, told) in zip(gpus, MASKS, strict=True):
+        assert gpu["health"]["fabric_health"] == told, bin(mask)
+
+
+def test_a_gpu_on_no_fabric_has_no_health_of_it(machine: MachineFactory) -> None:
+    fabric = {"state": 0, "mask": 1, "cluster": 1}
     [gpu] = look(machine({"gpu": {"uuid": "GPU-0", "fabric": fabric}}))["gpus"]
-    assert gpu["health"]["fabric_state"] == told
+    assert (gpu["health"]["fabric_health"], gpu["health"]["fabric_cluster"]) == (None, None)
 
 
-@pytest.mark.parametrize("which", ["channel", "tpc"])
-def test_one_repair_is_enough(which: str, machine: MachineFactory) -> None:
-    repair = {"channel": 0, "tpc": 0, which: 1}
-    [gpu] = look(machine({"gpu": {"uuid": "GPU-0", "repair": repair}}))["gpus"]
-    assert gpu["health"]["repair_pending"] is True
+def test_a_fabric_of_several_machines(machine: MachineFactory) -> None:
+    fabric = {"state": 3, "cluster": 1}
+    [gpu] = look(machine({"gpu": {"uuid": "GPU-0", "fabric": fabric}}))["gpus"]
+    assert gpu["health"]["fabric_cluster"] is True
+
+
+def test_a_link_that_carries_no_traffic_is_not_up(machine: MachineFactory) -> None:
+    """NVML_NVLINK_STATE_*: active is 1, sleep 2, active with its traffic disabled 3."""
+    states = {0: (2, 0), 1: (0, 0), 2: (0, 2), 3: (2, 0), 9: (2, 0)}
+    links = [{"switch": 16, "total": 18, "rest": state} for state in states]
+    for gpu, (state, (down, asleep)) in zip(
+        alike(machine, "links", links), states.items(), strict=True
+    ):
+        told = gpu["nvlink"]
+        assert (told["up"], told["down"], told["asleep"]) == (18 - down - asleep, down, asleep), (
+            state
+        )
+
+
+def test_one_repair_is_enough(machine: MachineFactory) -> None:
+    repairs = [{"channel": channel, "tpc": 1 - channel} for channel in (0, 1)]
+    told = [gpu["health"]["repair_pending"] for gpu in alike(machine, "repair", repairs)]
+    assert told == [True, True]
 
 
 INTERVAL = 2.2
@@ -180,11 +244,11 @@ OPTIONAL: dict[str, dict[str, set[str]]] = {
     "nvmlDeviceGetRemappedRows": {
         "ecc": {"remapped_correctable", "remapped_uncorrectable", "remap_pending", "remap_failure"}
     },
-    "nvmlDeviceGetGpuFabricInfoV": {"health": {"fabric_state"}},
+    "nvmlDeviceGetGpuFabricInfoV": {"health": {"fabric_state", "fabric_cluster"}},
     "nvmlDeviceGetRepairStatus": {"health": {"repair_pending"}},
     "nvmlDeviceGetUnrepairableMemoryFlag_v1": {"health": {"unrepairable_memory"}},
     "nvmlDeviceGetFieldValues": {"health": {"recovery_action"}, "nvlink": {"tx", "rx", "errors"}},
-    "nvmlDeviceGetNvLinkState": {"nvlink": {"up", "down", "errors"}},
+    "nvmlDeviceGetNvLinkState": {"nvlink": {"up", "down", "asleep", "errors"}},
 }
 """Function -> what becomes null when it has no answer."""
 RICH: Json = {

@@ -14,6 +14,7 @@ from tests.agent.driving import Json
 from tests.conftest import MachineFactory
 from tests.driver import names
 from tests.test_json import SECOND, WITHOUT_DRIVER, Range, at, look
+from tests.test_json_health import expected_parts
 
 CLOCK, HIGHEST = (0, 20_000), (1, 20_000)
 BUSY: Range = (0, 100)
@@ -83,7 +84,7 @@ def expected_sections(gpu: Json, era: int) -> Json:
     bits = at(gpu, "clock_reasons")
     if bits is not None:
         reasons = [name for bit, name in REASONS.items() if bits & bit]
-        some["throttle"] = {"reasons": reasons, "shares": {}}
+        some["throttle"] = {"reasons": reasons, "lasting": [], "shares": {}}
     return {"throttle": None, **{name: values or None for name, values in some.items()}}
 
 
@@ -101,10 +102,12 @@ def expected_identity(gpu: Json, era: int) -> Json:
 
 @pytest.mark.parametrize("name", sorted(set(names()) - WITHOUT_DRIVER))
 def test_every_value_is_the_scenarios(name: str, machine: MachineFactory) -> None:
-    here = machine({"base": name, "frozen_at": SECOND})
+    here = machine({"base": name, "frozen_at": SECOND, "processes": None})
+    era = here.scenario["era"]
     for gpu, told in zip(here.scenario["gpus"], look(here)["gpus"], strict=True):
-        for section, expected in expected_sections(gpu, here.scenario["era"]).items():
-            assert told[section] == expected, section
+        expected = {**expected_sections(gpu, era), **expected_parts(gpu, era)}
+        for section, value in expected.items():
+            assert told[section] == value, section
 
 
 def test_units_in_figures(machine: MachineFactory) -> None:
@@ -135,7 +138,7 @@ def test_units_in_figures(machine: MachineFactory) -> None:
         "energy": 0.0,
     }
     assert gpu["thermal"] == {"memory": 43.0, "margin": 50.0, "slowdown": None, "shutdown": None}
-    assert gpu["throttle"] == {"reasons": ["sw_power_cap"], "shares": {}}
+    assert gpu["throttle"] == {"reasons": ["sw_power_cap"], "lasting": [], "shares": {}}
     assert gpu["pcie"]["generation_max"] == 5
     assert gpu["pcie"]["width"] == 16
 

@@ -7,15 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.agent.driving import gone, until
-from tests.conftest import MachineFactory
+from tests.agent.driving import gone, sleeping, until
+from tests.conftest import OURSELVES, MachineFactory
 from tests.driver import Machine
+from tests.driver.scenario import enlist
 from tests.terminal import Terminal
 
 Done = subprocess.CompletedProcess[str]
@@ -54,18 +57,18 @@ def kill(here: Machine, *words: object) -> Done:
     ("words", "status", "error"),
     [
         ("", 2, "which processes? Give PIDs, words of the filter, --gpu or --user"),
-        ("0", 2, "0 is a group of processes, no PID: give each PID"),
-        ("-1", 2, "-1 is a group of processes, no PID: give each PID"),
+        ("0", 2, "0 is a process group, not a PID: give each PID"),
+        ("-1", 2, "-1 is a process group, not a PID: give each PID"),
         ("1", 1, "process 1 is on no GPU, or on another one than asked for"),
         ("1 --descendants", 2, "gputop itself is a descendant of it: name what is to end"),
-        ("99999999999", 2, "99999999999 is no PID"),
+        ("99999999999", 2, "99999999999 is not a PID"),
         ("train 17", 2, "PIDs or words of the filter, not both"),
         ("--user nobody-like-that", 2, "no user nobody-like-that on this machine"),
         ("--gpu 9", 2, "'9' is no GPU here: give an index or more of its UUID"),
         ("--gpu GPU-", 2, "'GPU-' is no GPU here: give an index or more of its UUID"),
         ("nothing-like-it", 1, "no process on a GPU fits: gputop --once shows who is there"),
-        ("--signal FOO train", 2, "argument -s/--signal: 'FOO' is no signal: give a name or"),
-        ("--signal 0 train", 2, "argument -s/--signal: '0' is no signal"),
+        ("--signal FOO train", 2, "argument -s/--signal: 'FOO' is not a signal: give a name or"),
+        ("--signal 0 train", 2, "argument -s/--signal: '0' is not a signal"),
         ("--grace -1 train", 2, "argument --grace: '-1' is not a number of seconds"),
         ("--grace nan train", 2, "argument --grace: 'nan' is not a number of seconds"),
     ],
@@ -146,12 +149,12 @@ def test_a_signal_that_ends_nobody(here: Machine) -> None:
 
 @ROOT
 def test_others_processes_are_left_alone_unless_told_otherwise(here: Machine) -> None:
-    with subprocess.Popen(["sleep", "99"], user=65534) as other:
+    with sleeping(user=65534) as other:
         here.change(gpu=0, compute=[{"pid": other.pid, "used": GIB}])
         done = kill(here, other.pid, "--yes")
         assert done.returncode == 1
         assert "nobody's: not without a confirmation" in done.stdout
-        assert "--foreign signals other users' processes as well" in done.stderr
+        assert "--foreign signals other users' and containers' processes as well" in done.stderr
         lives = other.poll() is None
         assert kill(here, other.pid, "--yes", "--foreign", "--signal", "9").returncode in (0, 1)
         other.wait(10)
@@ -162,7 +165,7 @@ def test_gputops_own_ancestors_are_never_hit_by_a_script(here: Machine) -> None:
     here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])
     done = kill(here, os.getpid(), "--yes")
     assert done.returncode == 1
-    assert "gputop runs under it: not without a confirmation" in done.stdout
+    assert f"{OURSELVES}: not without a confirmation" in done.stdout
 
 
 def test_descendants_of_a_launcher_that_is_on_no_gpu(here: Machine) -> None:
@@ -202,6 +205,61 @@ def test_it_asks(answer: str, status: int, here: Machine) -> None:
     assert ("train" in here.pids) == bool(status)
 
 
+@pytest.mark.parametrize("typed", [b"y\r", b"yes\r", b"y\ry\ry\r", b"y", b"\r\ry\r", b"kill\r"])
+def test_what_was_typed_before_it_asks_answers_nothing(typed: bytes, here: Machine) -> None:
+    with on_terminal(here, "train") as terminal:
+        terminal.send(typed)
+        terminal.wait_for("[y/N]")
+        terminal.send(b"\r")
+        terminal.wait_for("nothing was sent")
+        assert terminal.exit_code() == 1
+    assert "train" in here.pids
+
+
+@pytest.mark.parametrize("keys", [b"y\r", b"\ry"])
+def test_keys_that_come_in_a_stream_answer_nothing(keys: bytes, here: Machine) -> None:
+    """Whoever types through the question has not read it."""
+    with on_terminal(here, "train") as terminal:
+        asked = time.monotonic() + 15
+        while "would get SIGTERM" not in terminal.text:
+            assert time.monotonic() < asked
+            type_for(terminal, keys, 0.03)
+        for _ in range(30):
+            type_for(terminal, keys, 0.03)
+        terminal.wait_for("[y/N]")
+        terminal.send(b"\r")
+        terminal.wait_for("nothing was sent")
+        assert terminal.exit_code() == 1
+    assert "train" in here.pids
+
+
+def test_keys_without_an_end_are_no_answer(here: Machine) -> None:
+    with on_terminal(here, "train") as terminal:
+        while "without a pause" not in terminal.text:
+            type_for(terminal, b"y\r", 0.03)
+        assert terminal.exit_code() == 1
+    assert "train" in here.pids
+
+
+def type_for(terminal: Terminal, keys: bytes, seconds: float) -> None:
+    """Type, and take what is written for so long."""
+    with suppress(OSError):  # it has ended
+        terminal.send(keys)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        terminal.pump(end - time.monotonic())
+
+
+def test_the_word_is_not_taken_from_before_it_asks(here: Machine) -> None:
+    here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])
+    with on_terminal(here, os.getpid(), "--signal", "CONT") as terminal:
+        terminal.send(b"kill\rkill\r")
+        terminal.wait_for("Type kill to go on")
+        terminal.send(b"\r")
+        terminal.wait_for("nothing was sent")
+        assert terminal.exit_code() == 1
+
+
 def test_ctrl_c_sends_nothing(here: Machine) -> None:
     with on_terminal(here, "train") as terminal:
         terminal.wait_for("[y/N]")
@@ -211,12 +269,29 @@ def test_ctrl_c_sends_nothing(here: Machine) -> None:
     assert "train" in here.pids
 
 
-def test_ctrl_c_afterwards_says_that_it_was_sent(here: Machine) -> None:
-    with on_terminal(here, "stuck", "--yes", "--grace", "30") as terminal:
+@pytest.fixture
+def goes_on(here: Machine) -> Iterator[int]:
+    """A process on GPU 0 that handles SIGTERM, and goes on."""
+    code = (
+        "import signal; signal.signal(15, lambda *_: None); print(flush=True)\n"
+        "while True: signal.pause()"
+    )
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert program.stdout
+    program.stdout.readline()
+    entry = {"pid": program.pid, "used": GIB}
+    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
+    yield program.pid
+    program.kill()
+    program.communicate()
+
+
+def test_ctrl_c_afterwards_says_that_it_was_sent(here: Machine, goes_on: int) -> None:
+    with on_terminal(here, goes_on, "--yes", "--grace", "30") as terminal:
         terminal.pump(0)
         until((Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").exists)
         terminal.send(b"\x03")
-        terminal.wait_for("SIGTERM was sent; what came of it is not awaited")
+        terminal.wait_for("SIGTERM was sent; gputop does not wait for what comes of it")
         assert terminal.exit_code() == 130
 
 
@@ -230,15 +305,15 @@ def test_what_it_runs_under_wants_a_typed_word(answer: str, sent: bool, here: Ma
     here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])
     with on_terminal(here, os.getpid(), "--signal", "CONT") as terminal:
         terminal.wait_for("Type kill to go on")
-        assert "gputop runs under it, which wants a confirmation" in terminal.text
+        assert f"{OURSELVES}, which wants a confirmation" in terminal.text
         terminal.send(answer.encode() + b"\r")
         terminal.wait_for("SIGCONT was sent" if sent else "nothing was sent")
         assert terminal.exit_code() == 1
 
 
-def test_an_agent_that_dies_in_the_middle(here: Machine) -> None:
+def test_an_agent_that_dies_in_the_middle(here: Machine, goes_on: int) -> None:
     program = here.popen(
-        [*KILL, str(here.pids["stuck"]), "--yes", "--grace", "30"],
+        [*KILL, str(goes_on), "--yes", "--grace", "30"],
         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     until((Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").exists)

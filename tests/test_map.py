@@ -12,9 +12,9 @@ import pytest
 
 from gputop.commands.map import add_parser, run
 from gputop.errors import GputopError
-from gputop.model.frame import Frame, Host, Process
-from gputop.model.gpu import Gpu
-from gputop.model.protocol import encode
+from gputop.model.machine.frame import Frame, Host, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.protocol.codec import encode
 from tests.conftest import MachineFactory
 from tests.model.test_visibility_vectors import Vector, named, vectors
 
@@ -146,7 +146,7 @@ def test_a_machine_from_a_frame(gputop_map: Map) -> None:
     status, text, _ = gputop_map(frame, "1,2")
     assert status == 0
     assert "cuda:0" in text
-    assert "-> GPU 1  H200  0000:02:00.0  1.0 GiB free" in text
+    assert "-> GPU 1  H200  0000:02:00.0  1.0 GiB unused" in text
     assert "warning: GPU 1 (cuda:0) is full: used by bob." in text
     assert "export CUDA_VISIBLE_DEVICES=1,2" in text
     assert "hidden: GPU 0, GPU 3 (no entry names it)" in text
@@ -157,7 +157,7 @@ def test_a_machine_from_a_frame(gputop_map: Map) -> None:
 def test_text_where_the_order_cannot_be_told(gputop_map: Map) -> None:
     status, text, _ = gputop_map(described("mixed2_koboldcpp1023"), "1,0")
     assert status == 0
-    assert "2 visible: GPU 0, GPU 1; which is cuda:0 cannot be told" in text
+    assert "2 GPUs are visible: GPU 0, GPU 1; which is cuda:0 cannot be told" in text
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in text
 
 

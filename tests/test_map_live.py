@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.model.environ import NAME, ORDER
+from gputop.model.machine.environment import NAME, ORDER
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
 from zipfile import ZipFile
 
 import pytest
 
 from gputop.commands import HELP
+from gputop.manual import TOPICS, page, plain
 from tests.conftest import MachineFactory
 from tests.terminal import Terminal
 
@@ -33,6 +37,7 @@ def test_completion_in_bash() -> None:
     script = run(*GPUTOP, "--completion", "bash")
     assert completed(script, "gputop", "ma") == ["map"]
     assert completed(script, "gputop", "free", "--min") == ["--min-free"]
+    assert completed(script, "gputop", "help", "ke") == ["keys"]
     assert completed(script, "gputop", "--theme", "ansi-l") == ["ansi-light"]
 
 
@@ -54,16 +59,38 @@ def test_the_wheel(tmp_path: Path) -> None:
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     run(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(ROOT))
     (wheel,) = tmp_path.glob("gputop_tui-*.whl")
+    installed = tmp_path / "installed"
     with ZipFile(wheel) as files:
         names = [name.partition(".data/data/")[2] for name in files.namelist()]
-        page = files.read(next(name for name in files.namelist() if name.endswith("gputop.1")))
+        files.extractall(installed)
     assert {
         "share/bash-completion/completions/gputop",
         "share/zsh/site-functions/_gputop",
         "share/man/man1/gputop.1",
     } <= set(names)
+    (path,) = installed.rglob("gputop.1")
+    check_man_page(path)
+    env = {**os.environ, "PYTHONPATH": str(installed)}
+    for topic in TOPICS:
+        command = [*GPUTOP, "help", topic]
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, check=True)
+        assert done.stdout.decode() == plain(page(topic))
+
+
+def check_man_page(path: Path) -> None:
+    """Every command is in it, what argparse does not know is from the manual, groff reads it."""
+    text = path.read_text(encoding="utf-8")
     for command in HELP:
-        assert f"gputop {command}".encode() in page.replace(b"\\fR", b"").replace(b"\\fI", b"")
+        assert f"gputop {command}" in text.replace(r"\fR", "").replace(r"\fI", "")
+    headings = re.findall(r"^\.SH (.+)$", text, re.M)
+    assert headings[-4:] == ["KEYS", "FILTER", "FILES", "EXIT STATUS"]
+    assert "signals.jsonl" in text.partition(".SH FILES")[2].partition(".SH EXIT")[0]
+    assert not re.search(r"<!--|^\||\]\(|`", text.partition(".SH KEYS")[2], re.M)
+    if which("groff"):
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww", str(path)], capture_output=True, check=True
+        )
+        assert done.stderr == b""
 
 
 def test_the_last_look_stays_if_it_is_asked_for(machine: MachineFactory) -> None:

@@ -1,58 +1,44 @@
-"""The README is true: its commands exist, and it names every field of the JSON."""
+"""The README and the pages for developers are true: what they name is there."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from gputop.model import sections
-from gputop.model.environ import Descendant, Environ, Surroundings
-from gputop.model.frame import Frame, Host, PciCard, Problem, Process
-from gputop.model.gpu import Gpu, MigDevice, Opener
-from gputop.model.place import Container, Place
-from gputop.model.probed import Probed, ProbedDevice
-from gputop.model.signals import Freed, Verdict
-from gputop.model.topology import Topology
-from gputop.tui.app import GputopApp
-from gputop.tui.screens.main import MainScreen
+import gputop
 
-SECTIONS = [kind for kind in vars(sections).values()
-            if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]  # fmt: skip
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+PACKAGE = Path(gputop.__file__).parent
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MANUAL = [f"gputop/manual/{path.name}" for path in sorted((PACKAGE / "manual").glob("*.md"))]
+PAGES = ["README.md", ".github/CONTRIBUTING.md", "bench/README.md", *MANUAL]
+NOT_THERE = {"gputop/commands/users.py", "tests/driver/scenarios/NAME.json"}
+"""What CONTRIBUTING has somebody write."""
 
 
-JSON = [Frame, Host, Gpu, MigDevice, *SECTIONS, Topology, Process, Surroundings, Environ,
-        Descendant, Problem, PciCard, Probed, ProbedDevice, Opener, Place, Container, Verdict,
-        Freed]  # fmt: skip
+@pytest.mark.parametrize("page", PAGES)
+def test_paths_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    paths = re.findall(r"(?<![\w/.-])(?:gputop|tests|bench|\.ci|\.github)/[\w/.*-]*[\w/]", text)
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", text)
+    assert [path for path in set(paths) - NOT_THERE if not any(ROOT.glob(path.strip("/")))] == []
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
-@pytest.mark.parametrize("struct", JSON)
-def test_every_field_of_the_json_is_documented(struct: type[msgspec.Struct]) -> None:
-    missing = [field for field in struct.__struct_fields__ if f"`{field}`" not in README]
-    assert missing == []
-
-
-def test_pictures_exist() -> None:
-    pictures = re.findall(r"\]\((screenshots/[^)]+)\)", README)
-    assert pictures
-    assert [name for name in pictures if not (Path(__file__).parent.parent / name).exists()] == []
+def test_the_modules_that_docstrings_name_exist() -> None:
+    tops = "|".join(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+    named = {
+        path
+        for module in PACKAGE.rglob("*.py")
+        for path in re.findall(rf"(?<![\w/])((?:{tops})/[\w/]+\.py)", module.read_text("utf-8"))
+    }
+    assert "model/machine/frame.py" in named
+    assert [path for path in sorted(named) if not (PACKAGE / path).exists()] == []
 
 
 def test_nobody_is_told_to_install_another_project() -> None:
-    assert not re.search(r"(pip|pipx|uv)[^\n]* install[^\n]* gputop(?!-tui)\b", README)
-
-
-@pytest.mark.parametrize("owner", [GputopApp, MainScreen])
-def test_every_key_is_named(owner: type[GputopApp] | type[MainScreen]) -> None:
-    names = {
-        "slash": "/", "question_mark": "?", "plus": "+", "minus": "-", "right": "→", "left": "←",
-        "escape": "Esc", "enter": "Enter", "ctrl+l": "Ctrl-L", "ctrl+z": "Ctrl-Z", "ctrl+c": "`q`",
-        "space": "Space",
-    }  # fmt: skip
-    for binding in owner.BINDINGS:
-        key = getattr(binding, "key", "").split(",")[0]
-        name = names.get(key, key)
-        assert name.startswith("`") or f"`{name}`" in README, f"no word about {key}"
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert not re.search(r"(pip|pipx|uv)[^\n]* install[^\n]* gputop(?!-tui)\b", text)

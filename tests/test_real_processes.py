@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.process.environ import read_environ
-from gputop.model.environ import Environ
-from tests.conftest import MachineFactory
-from tests.driver import Machine
+from gputop.agent.process.environment import read_environ
+from gputop.model.machine.environment import Environ
+from tests.conftest import MachineFactory, in_child
+from tests.driver import Machine, build
 from tests.driver.scenario import enlist
 
 N = "CUDA_VISIBLE_DEVICES"
@@ -41,7 +41,10 @@ def started(
     command = [*prefix, sys.executable, "-c", program] if isinstance(program, str) else program
     plain = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**plain, **(env or {})}
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**plain, **build.loading_cuda(), **(env or {})},
     ) as child:
         assert child.stdout is not None
         line = child.stdout.readline().split()
@@ -85,13 +88,14 @@ def test_each_kind_of_environment(machine: MachineFactory, start: Start) -> None
     unset = start(here, program, 4)
     typo = start(here, program, 5, {"CUDA_VISIBLE_DIVICES": "5"})
     hidden = start(here, program, 7, {N: "0"})
-    bare = start(here, ["env", "-i", sys.executable, "-c", program], 0)
+    cuda = [f"{name}={value}" for name, value in build.loading_cuda().items()]
+    bare = start(here, ["env", "-i", *cuda, sys.executable, "-c", program], 0)
     names = column(here)
     assert names[masked] == "cuda:0"
-    assert names[empty] == "cuda:0?"  # it runs there although its variables hide every GPU
+    assert names[empty] == "?"  # it runs there although its variables hide every GPU
     assert names[unset] == "cuda:4?"
     assert names[typo] == "cuda:5?"
-    assert names[hidden] == "cuda:0?"
+    assert names[hidden] == "?"
     assert names[bare] == "cuda:0"
     found = surroundings(here)
     assert found[masked]["environ"] == {"variables": {N: "2,1"}}
@@ -104,7 +108,8 @@ def test_of_a_name_that_stands_twice_the_first_counts(
     machine: MachineFactory, start: Start
 ) -> None:
     here = machine(EIGHT)
-    block = [f"{N}=3".encode(), f"{N}=0".encode(), b"PATH=/bin", None]
+    cuda = [f"{name}={value}".encode() for name, value in build.loading_cuda().items()]
+    block = [f"{N}=3".encode(), f"{N}=0".encode(), b"PATH=/bin", *cuda, None]
     arguments = [sys.executable.encode(), b"-c", f"import sys; {READY}".encode(), None]
     program = (
         "import ctypes\n"
@@ -121,7 +126,7 @@ def test_a_rewritten_title(machine: MachineFactory, start: Start) -> None:
     here = machine(EIGHT)
     title = f"import setproctitle, sys; setproctitle.setproctitle('ray::Trainer'); {READY}"
     pid = start(here, title, 6, {N: "6"})
-    assert column(here)[pid] == "wiped"
+    assert column(here)[pid] == "env-lost"
     assert surroundings(here)[pid]["environ"] == {"missing": "overwritten"}
     assert "wrote over the variables" in told(here, pid)
 
@@ -218,15 +223,26 @@ def test_in_a_private_pid_namespace_it_is_found_by_the_number_that_we_see(
         outer.communicate()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
-def test_anothers_variables_are_private() -> None:
-    ours = os.getpid()
+def missing_for_nobody(pid: int) -> str:
+    """What the variables of a process are for another user than root."""
     read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.setuid(65534)
-        os.write(write, read_environ(ours).missing.encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read, 100) == b"unreadable"
+    words = in_child(lambda: os.write(write, read_environ(pid).missing.encode()), 65534)
+    os.close(write)
+    assert words == ""
+    with open(read) as pipe:
+        return pipe.read()
+
+
+@ROOT
+def test_anothers_variables_are_private() -> None:
+    assert missing_for_nobody(os.getpid()) == "unreadable"
     assert read_environ(2**22 + 1) == Environ({}, "gone")
+
+
+@ROOT
+def test_variables_of_a_zombie_are_gone_and_not_private() -> None:
+    """Its file is root's alone, whoever it was."""
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert missing_for_nobody(process.pid) == "gone"
+        assert read_environ(process.pid) == Environ({}, "gone")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import socket
 import stat
 import subprocess
@@ -15,9 +13,9 @@ import msgspec
 import pytest
 
 from gputop.commands.report import harmless_check
-from gputop.model.check import Check
-from gputop.model.frame import Frame
-from tests.conftest import MachineFactory
+from gputop.model.machine.check import Check
+from gputop.model.machine.frame import Frame
+from tests.conftest import ME, MachineFactory
 from tests.driver import Machine
 
 SECRET = "s3cret"
@@ -42,7 +40,7 @@ def here(machine: MachineFactory, tmp_path: Path) -> Machine:
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(f'user = "{SECRET}"\ninterval = 7.5\n')
     here = machine("h200x8")
-    words = ["python", "train.py", f"--token={SECRET}-command"]
+    words = ["python", "train.py", f"--name={SECRET}-command"]
     here.spawn("own", words, gpu=0, used=2**30, env={"CUDA_VISIBLE_DEVICES": f"{SECRET}-value"})
     return here
 
@@ -57,8 +55,7 @@ def test_without_what_is_nobodys_business(here: Machine, tmp_path: Path) -> None
     assert all(f"  {name} " in done.stdout for name in found)
     assert "left out: command lines" in done.stdout
     everything = "\n".join(found.values())
-    me = pwd.getpwuid(os.getuid()).pw_name
-    for word in (SECRET, "train.py", f'"{me}"', socket.gethostname(), str(Path.home()) + "/"):
+    for word in (SECRET, "train.py", f'"{ME}"', socket.gethostname(), str(Path.home()) + "/"):
         assert word not in everything, word
     frames = [msgspec.json.decode(line, type=Frame) for line in found["frames.jsonl"].splitlines()]
     assert len(frames) == 3
@@ -73,7 +70,7 @@ def test_with_all_of_it(here: Machine, tmp_path: Path) -> None:
     path = tmp_path / "bug.tar.gz"
     done = report(here, path, "--with-commands")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "nothing is left out" in done.stdout
+    assert "left out: what may be a secret" in done.stdout
     found = unpacked(path)
     for word in (f"{SECRET}-command", f"{SECRET}-value", socket.gethostname()):
         assert word in found["frames.jsonl"], word
@@ -110,14 +107,26 @@ def test_errors_are_one_line(machine: MachineFactory, tmp_path: Path) -> None:
 
 def test_names_in_paths_and_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/people/me")
-    me = pwd.getpwuid(os.getuid()).pw_name
     check = harmless_check(
         Check(
             "problem",
             "x",
-            f"/people/me/lib /home/alice/lib /data/{me}/lib",
-            f"sudo usermod -aG video {me}, then log in again",
+            f"/people/me/lib /home/alice/lib /data/{ME}/lib",
+            f"sudo usermod -aG video {ME}, then log in again",
         )
     )
     assert check.text == "~/lib ~/lib /data/user/lib"
     assert check.advice == "sudo usermod -aG video user, then log in again"
+
+
+def test_no_secret_is_in_it_even_then(here: Machine, tmp_path: Path) -> None:
+    """Command lines are there for everybody to see; a file that is sent around is another thing."""
+    password = "open-sesame"
+    command = ["serve", f"--api-key={password}", "--token", password, f"http://a:{password}@host/x"]
+    mask = {"CUDA_VISIBLE_DEVICE": f"https://a:{password}@host"}
+    here.spawn("serve", command, used=1, env=mask)
+    path = tmp_path / "bug.tar.gz"
+    assert report(here, path, "--with-commands").returncode == 0
+    found = unpacked(path)
+    assert "serve --api-key=*** --token *** ***" in found["frames.jsonl"]
+    assert password not in "".join(found.values())

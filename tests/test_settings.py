@@ -10,8 +10,8 @@ import pytest
 from textual import events
 
 from gputop.errors import UsageError
-from gputop.model.process_metrics import COLUMNS
-from gputop.model.protocol import Refresh, SetInterval
+from gputop.model.metrics.process import COLUMNS
+from gputop.protocol.messages import Refresh, SetInterval
 from gputop.settings import (
     ProcessSettings,
     Session,
@@ -122,7 +122,7 @@ def test_the_command_prints_a_file_that_says_the_same(
     path = written(here, "interval = 2.5\n[keys]\n'main.filter' = 'F'\n[thresholds]\nhot = 70\n")
     assert gputop(here, "config", "--path").stdout == f"{path}\n"
     printed = gputop(here, "config").stdout
-    assert "# seconds between two looks [file]\ninterval = 2.5\n" in printed
+    assert "# seconds between refreshes [file]\ninterval = 2.5\n" in printed
     assert read(tmp_path, printed) == from_file(path, COLUMNS)
     assert read(tmp_path, gputop(here, "config", "--default").stdout) == Settings()
     assert gputop(here, "config", "--check").stdout == f"{path}: all is well\n"
@@ -133,7 +133,7 @@ def test_the_command_says_what_is_wrong(machine: MachineFactory) -> None:
     path = written(here, "[keys]\n'main.filters' = 'F'\n")
     done = gputop(here, "config", "--check")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{path}: keys.main.filters: nothing has that name; there are: app." in done.stderr
+    assert f"{path}: keys.main.filters: there is no such name; the names are: app." in done.stderr
     written(here, "interval = 0\n")
     for arguments in (["config"], ["config", "--check"]):
         done = gputop(here, *arguments)
@@ -155,8 +155,8 @@ def test_a_broken_file_is_named_and_left_alone(machine: MachineFactory, tmp_path
     with Terminal([sys.executable, "-m", "gputop"], cols=80, rows=24, env=here.env) as terminal:
         terminal.wait_for("train.py")
         assert b"line 2: processes.sort: there is no column 'nothing'" in bytes(terminal.raw)
-        terminal.send(b"sj\r")
-        terminal.wait_for("sort: SM%")
+        terminal.send(b"s" + b"j" * 6 + b"\r")
+        terminal.wait_for("by SM%")
         terminal.send(b"q")
         assert terminal.exit_code() == 0
     assert path.read_text(encoding="utf-8") == "[processes]\nsort = 'nothing'\n"
@@ -169,14 +169,14 @@ def test_columns_and_order_are_kept_between_runs(machine: MachineFactory) -> Non
         terminal.wait_for("train.py")
         terminal.send(b"C \r")  # without the first, which is the GPU
         terminal.wait_for(lambda: " GPU  CUDA" not in terminal.text)
-        terminal.send(b"sj\r")
-        terminal.wait_for("sort: SM%")
+        terminal.send(b"s" + b"j" * 6 + b"\r")
+        terminal.wait_for("by SM%")
         terminal.send(b"q")
         assert terminal.exit_code() == 0
     with Terminal(gputop, cols=120, rows=40, env=here.env) as terminal:
         terminal.wait_for(" CUDA          PID")
         assert " GPU  CUDA" not in terminal.text
-        assert "sort: SM%" in terminal.text
+        assert "by SM%" in terminal.text
 
 
 async def test_columns_are_chosen_and_moved() -> None:
@@ -195,19 +195,23 @@ async def test_panes_are_hidden_and_come_back(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     frame = frame_of(gpu_of(0), process_of(401))
     async with shown(frame, size=(120, 40), settings=Session(path=path)) as screen:
-        await screen.press("3")
+        await screen.press("f2", "down", "down", "space", "down", "space", "enter")
         assert "CUDA_VISIBLE_DEVICES" not in screen.text
-        await screen.press("1")
+        await screen.press("f2", "space", "down", "space", "enter")  # the last one stays
         assert "POWER" not in screen.text
         assert "COMMAND" in screen.text
-        await screen.press("2")  # the last one stays
-        assert "COMMAND" in screen.text
+        assert not path.exists()
+        await screen.press("S", "w")
         assert from_file(path, COLUMNS).panes == ("processes",)
-        await screen.press("1", "2")
+        await screen.press("f2", "space", "down", "space", "enter")
         assert "COMMAND" not in screen.text
+        assert screen.app.focused is screen.gpus
         await screen.show(frame_of(gpu_of(0), process_of(402)))
-        await screen.press("2")
+        await screen.press("f2", "down", "space", "escape")
+        assert "402" not in screen.text
+        await screen.press("f2", "down", "space", "enter")
         assert "402" in screen.text
+        assert from_file(path, COLUMNS).panes == ("processes",)
     kept = Session(panes=("gpus",), path=path)
     async with shown(frame, size=(120, 40), settings=kept) as screen:
         assert "POWER" in screen.text
@@ -224,7 +228,7 @@ async def test_other_keys(tmp_path: Path) -> None:
         await screen.press("F", *"bob", "enter")
         assert "401" not in screen.text
         await screen.press("question_mark")
-        assert "F /" in screen.line_with("Words, gpu:1")
+        assert "F /" in screen.line_with("Word, gpu:1")
 
 
 async def test_other_keys_of_a_page_are_told_below_it() -> None:

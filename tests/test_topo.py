@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gputop.agent.gpu.topology import read_topology
-from gputop.model.topology import cpu_list
+from gputop.model.machine.topology import cpu_list
 from tests.agent.driving import Agent
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -41,7 +41,7 @@ def test_text_in_80_columns_of_ascii(machine: MachineFactory) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, lines)) <= 80
     assert lines[2] == "0:     X  NV18  NV18  NV18  NV18  NV18  NV18  NV18"
-    assert "1:  Y  N  Y  Y  Y  Y  Y  Y" in lines  # as StreamExecutor has it
+    assert "1:  Y  X  Y  Y  Y  Y  Y  Y" in lines  # a GPU reaches its own memory without P2P
     assert "  4  H200  00000000:87:00.0     1  56-111,168-223" in lines
 
 

@@ -7,25 +7,29 @@ and takes what is there; who was late keeps its last values, marked with their a
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 
-from gputop.agent.gpu.device import Device, Reading
+from gputop.agent.frame_builder import FrameBuilder, is_dubious
 from gputop.agent.gpu.driver import DRIVER_GONE, Driver, NvmlError, close_driver, open_driver
-from gputop.agent.gpu.events import Events
+from gputop.agent.gpu.events import XidEvents
 from gputop.agent.gpu.links import read_links
+from gputop.agent.gpu.reader import GpuReader, GpuSample
 from gputop.agent.gpu.topology import read_topology
 from gputop.agent.host import HostFacts
 from gputop.agent.idle import IdleTimes
-from gputop.agent.problems import NO_GPU, OURS, not_answering, problem_of
-from gputop.agent.process.processes import Processes, ProcessFacts
-from gputop.agent.process.survey import Survey, Surveyor, Wanted
-from gputop.agent.rows import Look, unexplained_of
+from gputop.agent.nested import NestedNamespace
+from gputop.agent.problems import NO_GPU, NOT_ASKED, OURS, not_answering, problem_of
+from gputop.agent.process.enrichment import Enricher, Enrichment, EnrichmentRequest
+from gputop.agent.process.namespaces import NUMBERING
+from gputop.agent.process.processes import ProcessCache, ProcessFacts
 from gputop.agent.worker import Worker, ask_all
-from gputop.model.frame import Frame, Problem, Process
-from gputop.model.gpu import Gpu
-from gputop.model.links import Links
-from gputop.model.topology import Topology
-from gputop.model.unexplained import is_notable
+from gputop.model.machine.frame import Frame, Problem, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.topology import Links, Topology
+
+_Read = tuple[int, Worker[GpuSample], GpuSample | None]
+"""Index of a GPU, who reads it, and what it told last."""
 
 _RETRY = 5.0
 """Seconds between two tries to open a driver that is not there."""
@@ -34,51 +38,58 @@ _WAKE = 3.0
 _SETTLE = 0.1
 """Seconds between two looks at the CPU time of processes, where one frame is all there is."""
 _NO_PERMISSION = 4
-_SURVEY_PATIENCE = 0.02
+_SURVEY_TIMEOUT = 0.02
 """Seconds that a tick waits for what is found out of new processes; it may come with the next."""
-_NAMES_PATIENCE = 0.5
+_NAMES_TIMEOUT = 0.5
 """Seconds for the names of containers, where one frame is all there is."""
 
 
 class Collector:
     """Makes Frames; `collect` is called by one thread.
 
-    With `hasty` the first says only what GPUs tell at once, and nothing of processes.
+    With `hasty` the first says only what GPUs tell at once, and nothing of processes. Without
+    `driver` they say what the host does, and the driver is left alone.
     """
 
-    def __init__(self, hasty: bool = False) -> None:
+    def __init__(self, hasty: bool = False, driver: bool = True) -> None:
+        self._asks_driver = driver
         self._hasty = hasty
         self._opener: Worker[Driver | NvmlError] = Worker("driver", self._open, _unopened)
         self._driver: Driver | None = None
-        self._events: Events | None = None
-        self._devices: list[Device] = []
-        self._readers: list[Worker[Reading]] = []
+        self._events: XidEvents | None = None
+        self._devices: list[GpuReader] = []
+        self._readers: list[Worker[GpuSample]] = []
         self._links: Worker[Links] | None = None
         self._topology: Worker[Topology] | None = None
         self._host = HostFacts()
-        self._processes = Processes()
-        self._surveyor = Surveyor()
-        self._survey_patience = 0.0  # somebody waits for the first frame
+        self._processes = ProcessCache()
+        self._surveyor = Enricher()
+        self._survey_timeout = 0.0  # somebody waits for the first frame
         self._idle = IdleTimes()
+        self._inside = NestedNamespace(NUMBERING) if self._host.nested else None
 
-    def collect(self, interval: float | None, patience: float, settle: bool = False) -> Frame:
-        """A Frame after at most `patience` seconds for the driver; None where it is silent.
+    def gpus(self) -> Sequence[GpuReader]:
+        """Return who reads the GPUs of now; from any thread."""
+        return () if self._driver is None else self._devices
+
+    def collect(self, interval: float | None, timeout: float, settle: bool = False) -> Frame:
+        """A Frame after at most `timeout` seconds for the driver; None where it is silent.
 
         With `settle` the CPU use of processes is measured within the call.
         """
-        problem = self._ensure_open(patience)
+        problem = self._ensure_open(timeout)
         hasty, self._hasty = self._hasty, False
         if problem is None:
-            ask_all(self._readers, patience)
+            ask_all(self._readers, timeout)
             problem = self._lost_driver()
         if problem is None and self._events is None and not (settle or hasty):
-            self._events = Events(self._devices)
+            self._events = XidEvents(self._devices)
         if problem is None and self._links is None and not hasty and self._awake():
             self._look_around()
-        gpus, processes = ((), ()) if problem else self._assemble(patience, settle)
+        gpus, processes = ((), ()) if problem else self._assemble(timeout, settle)
         driver = self._driver
         return Frame(
-            host=self._host.read(begins=not hasty),
+            host=self._host.read(),
             time=round(time.time(), 3),
             interval=interval,
             driver_version=None if driver is None else driver.version,
@@ -90,13 +101,15 @@ class Collector:
             problem=problem,
         )
 
-    def _ensure_open(self, patience: float) -> Problem | None:
+    def _ensure_open(self, timeout: float) -> Problem | None:
         if self._driver is not None:
             return None
+        if not self._asks_driver:
+            return NOT_ASKED
         opener, now = self._opener, time.monotonic()
         if opener.answered is None or now - opener.asked >= _RETRY:
             opener.ask()
-        if not opener.wait(now + patience):
+        if not opener.wait(now + timeout):
             return not_answering(time.monotonic() - opener.asked)
         answer = opener.latest
         if isinstance(answer, NvmlError):
@@ -104,8 +117,11 @@ class Collector:
         if answer is None or answer.count == 0:
             return problem_of(NO_GPU, "")
         self._driver, self._events = answer, None
-        self._devices = [Device(index, self._hasty) for index in range(answer.count)]
-        self._readers = [Worker(f"gpu {one.index}", one.read, one.failed) for one in self._devices]
+        NUMBERING.opened(answer.version)
+        self._devices = [GpuReader(index, self._hasty) for index in range(answer.count)]
+        self._readers = [
+            Worker(f"gpu {device.index}", device.read, device.failed) for device in self._devices
+        ]
         return None
 
     def _open(self) -> Driver | NvmlError:
@@ -126,9 +142,11 @@ class Collector:
 
     def _look_around(self) -> None:
         """Ask once how the GPUs are connected and where they stand."""
-        answers = [reader.latest for reader in self._readers]
-        places = [None if one is None else one.values.get("pci_bus_id") for one in answers]
-        gpus = [(one.handle, place) for one, place in zip(self._devices, places, strict=True)]
+        samples = [reader.latest for reader in self._readers]
+        gpus = [
+            (device.handle, None if sample is None else sample.values.get("pci_bus_id"))
+            for device, sample in zip(self._devices, samples, strict=True)
+        ]
         self._links = Worker("links", partial(read_links, gpus))
         self._topology = Worker("topology", partial(read_topology, gpus))
         self._links.ask()
@@ -142,70 +160,88 @@ class Collector:
                 reader.end()
             self._driver, self._readers = None, []
             self._links = self._topology = None
-            self._opener.forget()
+            self._opener.reset()
             return problem_of(9, "")
         if codes == {_NO_PERMISSION} and not any(reader.busy for reader in self._readers):
             return problem_of(_NO_PERMISSION, "")
         return None
 
     def _assemble(
-        self, patience: float, settle: bool
+        self, timeout: float, settle: bool
     ) -> tuple[tuple[Gpu, ...], tuple[Process, ...]]:
+        # Before what they have read last: one that answers meanwhile is late all the same.
+        late = [_stale_for(reader) for reader in self._readers]
         readings = [
             (index, reader, reader.latest)
             for index, reader in enumerate(self._readers)
             if reader.latest is None or reader.latest.code != _NO_PERMISSION
         ]
-        told = [reading for _, _, reading in readings if reading]
-        pids = {run.pid for reading in told for run in reading.running}
-        facts = self._processes.read(pids, patience)
+        samples = [sample for _, _, sample in readings if sample]
+        pids = {run.pid for sample in samples for run in sample.running}
+        facts = self._processes.read(pids, timeout)
+        if self._inside is not None:
+            believed = NUMBERING.believed
+            readings = self._seen_inside(self._inside, readings)
+            if believed != NUMBERING.believed:  # what was read may be of others
+                facts = self._processes.read(pids, timeout, every=True)
+            samples = [sample for _, _, sample in readings if sample]
         if settle:
             again = time.monotonic() + _SETTLE
-            self._survey(told, facts, 0.0)  # meanwhile
+            self._survey(samples, facts, 0.0)  # meanwhile
             self._host.prepare()
         if settle and facts:
             time.sleep(max(0.0, again - time.monotonic()))
-            facts = self._processes.read(pids, patience, every=True)
-        survey = self._survey(told, facts, patience if settle else self._survey_patience)
-        self._survey_patience = _SURVEY_PATIENCE
-        if settle and any(place.container for place in survey.places.values()):
-            self._surveyor.settle(_NAMES_PATIENCE)
-            survey = self._survey(told, facts, patience)
+            facts = self._processes.read(pids, timeout, every=True)
+        survey = self._survey(samples, facts, timeout if settle else self._survey_timeout)
+        self._survey_timeout = _SURVEY_TIMEOUT
+        if settle and any(origin.container for origin in survey.origins.values()):
+            self._surveyor.settle(_NAMES_TIMEOUT)
+            survey = self._survey(samples, facts, timeout)
         gpus: list[Gpu] = []
         processes: list[Process] = []
         idle = None if settle else self._idle
         events = self._events
         for index, reader, reading in readings:
             xids = None if events is None else events.xids(index)
-            seen = Look(
+            builder = FrameBuilder(
                 index, reading, reader.answered, facts, survey, idle, self._host.nested, xids
             )
-            gpus.append(seen.gpu(stale_for=_stale_for(reader)))
-            processes += seen.processes()
+            gpus.append(builder.gpu(stale_for=late[index]))
+            processes += builder.processes()
         self._idle.end_cycle()
         return tuple(gpus), tuple(processes)
 
-    def _survey(
-        self, told: list[Reading], facts: dict[int, ProcessFacts], patience: float
-    ) -> Survey:
-        dubious = {
-            reading.values.get("minor")
-            for reading in told
-            if reading.values.get("processes_known") is False or is_notable(unexplained_of(reading))
+    def _seen_inside(self, inside: NestedNamespace, readings: list[_Read]) -> list[_Read]:
+        """What they mean in a container. A GPU that does not answer lists who may have ended."""
+        fresh = {
+            run.pid
+            for _, reader, reading in readings
+            if reading is not None and not reader.busy
+            for run in reading.running
         }
-        wanted = Wanted(
+        NUMBERING.look(self._processes.missing & fresh, time.monotonic())
+        return [
+            (index, reader, None if reading is None else inside.meaning(reading))
+            for index, reader, reading in readings
+        ]
+
+    def _survey(
+        self, samples: list[GpuSample], facts: dict[int, ProcessFacts], timeout: float
+    ) -> Enrichment:
+        dubious = {sample.values.get("minor") for sample in samples if is_dubious(sample)}
+        wanted = EnrichmentRequest(
             frozenset((pid, fact.start_time) for pid, fact in facts.items()),
             frozenset(minor for minor in dubious if minor is not None),
             frozenset(facts),
         )
-        return self._surveyor.read(wanted, patience)
+        return self._surveyor.read(wanted, timeout)
 
 
 def _unopened(words: str) -> NvmlError:
     return NvmlError(OURS, words)
 
 
-def _stale_for(reader: Worker[Reading]) -> float | None:
+def _stale_for(reader: Worker[GpuSample]) -> float | None:
     """Age of the last values, if the GPU was late in this cycle."""
     if not reader.busy:
         return None

@@ -8,13 +8,15 @@ import socket
 import time
 from functools import cache
 
+import psutil
 from msgspec.structs import replace
 
 from gputop.agent.process.namespaces import in_first_namespace
-from gputop.model.frame import Host, PciCard
-from gputop.model.text import printable
+from gputop.agent.process.standpoint import standpoint
+from gputop.model.machine.frame import Host, PciCard
+from gputop.model.machine.text import printable
 
-Folder = str | os.PathLike[str]
+FolderPath = str | os.PathLike[str]
 
 _NVIDIA = "0x10de"
 _DISPLAY_CLASS = "0x03"
@@ -26,32 +28,23 @@ class HostFacts:
     """Host facts of now; CPU use is since the call before, or `prepare`."""
 
     def __init__(self) -> None:
-        self._name = printable(socket.gethostname(), 64)
-        self._boot_id = read_file("/proc/sys/kernel/random/boot_id")
-        self._cpu_count = os.cpu_count()
-        self._begun = False
-        self._counted = math.inf
         self.nested = not in_first_namespace()
-
-    def read(self, begins: bool = True) -> Host:
-        """The host now. Without what psutil knows the first time that it `begins`, unless prepared:
-        somebody waits for that frame, and the import takes long."""
-        host = Host(
-            name=self._name,
-            boot_id=self._boot_id,
-            cpu_count=self._cpu_count,
+        self._fixed = Host(
+            name=printable(socket.gethostname(), 64),
+            boot_id=read_file("/proc/sys/kernel/random/boot_id"),
+            cpu_count=psutil.cpu_count(),
             nested=self.nested,
             wsl=is_wsl(),
+            standpoint=standpoint(),
         )
-        if not self._begun:
-            self._begun = begins
-            return host
-        import psutil
+        self._counted = math.inf
 
+    def read(self) -> Host:
+        """Read the host now."""
         before, self._counted = self._counted, time.monotonic()
         cpu, memory = psutil.cpu_percent(), psutil.virtual_memory()
         return replace(
-            host,
+            self._fixed,
             cpu=cpu / 100 if self._counted - before >= _LEAST else None,
             memory_total=memory.total,
             memory_used=memory.total - memory.available,
@@ -59,19 +52,18 @@ class HostFacts:
 
     def prepare(self) -> None:
         """Count CPU use from here."""
-        import psutil
-
         psutil.cpu_percent()
-        self._begun, self._counted = True, time.monotonic()
+        self._counted = time.monotonic()
 
 
 @cache
-def is_wsl(version: Folder = "/proc/version") -> bool:
-    """Whether this is the Windows Subsystem for Linux, by the name of its kernel."""
-    return "microsoft" in (read_file(version) or "").lower()
+def is_wsl(device: FolderPath = "/dev/dxg") -> bool:
+    """Whether Windows runs the GPUs' driver, as in the Windows Subsystem for Linux (WSL): by the
+    device that leads there, which containers in it have. Microsoft's kernels run elsewhere, too."""
+    return os.path.exists(device)
 
 
-def nvidia_cards(sys: Folder = "/sys") -> tuple[PciCard, ...]:
+def nvidia_cards(sys: FolderPath = "/sys") -> tuple[PciCard, ...]:
     """The NVIDIA display controllers of the PCI bus, found without a driver."""
     cards = []
     bus = f"{sys}/bus/pci/devices"
@@ -92,7 +84,7 @@ def nvidia_cards(sys: Folder = "/sys") -> tuple[PciCard, ...]:
     return tuple(cards)
 
 
-def card_file(bus_id: str | None, name: str, sys: Folder = "/sys") -> str | None:
+def card_file(bus_id: str | None, name: str, sys: FolderPath = "/sys") -> str | None:
     """A file of the PCI bus about the card at a bus id as NVML writes it; None where there is
     none."""
     if bus_id is None:
@@ -101,7 +93,7 @@ def card_file(bus_id: str | None, name: str, sys: Folder = "/sys") -> str | None
     return read_file(f"{sys}/bus/pci/devices/{domain[-4:]}:{rest}/{name}")
 
 
-def kernel_module_version(root: Folder = "/") -> str | None:
+def kernel_module_version(root: FolderPath = "/") -> str | None:
     """Of the loaded NVIDIA kernel module; None where none is loaded."""
     places = "proc/driver/nvidia/version", "sys/module/nvidia/version"
     text = read_file(f"{root}/{places[0]}") or read_file(f"{root}/{places[1]}")
@@ -111,7 +103,7 @@ def kernel_module_version(root: Folder = "/") -> str | None:
     return None
 
 
-def read_file(path: Folder) -> str | None:
+def read_file(path: FolderPath) -> str | None:
     """Its text without the blanks around it; None where it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""For how long nothing has run."""
+"""For how long no work was seen; samples miss what is between them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 
 from gputop.agent.gpu.lists import Utilization
 
-Key = tuple[int, int, float | None]
+IdleKey = tuple[int, int, float | None]
 """Index of the GPU, pid and start time."""
 
 
@@ -22,12 +22,12 @@ class IdleTimes:
         self._sampled: set[int] = set()
 
     def of_gpu(self, index: int, utilization: float | None, at: float) -> float | None:
-        """Seconds without a kernel; None where that is not known."""
+        """Seconds without a sample of work; None where that is not known."""
         return None if utilization is None else self._idle(index, utilization > 0, at)
 
     def of_process(
         self,
-        key: Key,
+        key: IdleKey,
         samples: Mapping[int, Utilization] | None,
         utilization: float | None,
         at: float,

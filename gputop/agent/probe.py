@@ -6,20 +6,18 @@ no context and takes no GPU memory, but may wake a sleeping GPU: ask when somebo
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
-from gputop.model.environ import NAME, ORDER
-from gputop.model.frame import Frame
-from gputop.model.inventory import Inventory, frame_devices
-from gputop.model.probed import Probed, ProbedDevice
-from gputop.model.text import printable
+from gputop.model.cuda.inventory import Inventory
+from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.probed import Probed, ProbedDevice
+from gputop.model.machine.text import printable
+from gputop.trust import probe_environment
 
 _CHILD = """
 import _thread, ctypes, json, os
@@ -63,27 +61,19 @@ for ordinal in range(count.value):
 say(devices=devices)
 """
 
+_DIES = 0.2
+"""Seconds for a process that is killed."""
 _MOST = 16
-"""Answers that are remembered, and questions that wait."""
-
-_Question = tuple[str | None, str | None, Inventory]
+"""Answers that are remembered."""
 
 
 class Prober:
-    """Asks and remembers, within `seconds` at most. One thread may ask, another read `answers`."""
+    """Asks and remembers, within `seconds` at most."""
 
     def __init__(self, seconds: float = 10.0) -> None:
         self._seconds = seconds
         self._answers: dict[tuple[object, ...], Probed] = {}
         self._stuck: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
-
-    def answers(self, inventory: Inventory) -> tuple[Probed, ...]:
-        """What was answered last, failures too; the answers for another inventory are dropped."""
-        now = (inventory.driver_version, inventory.devices)
-        with self._lock:
-            self._answers = {key: one for key, one in self._answers.items() if key[:2] == now}
-            return tuple(self._answers.values())
 
     def ask(self, value: str | None, order: str | None, inventory: Inventory) -> Probed:
         """What the driver makes of the two variables (None: unset); never raises.
@@ -92,23 +82,21 @@ class Prober:
         is asked again.
         """
         key = (inventory.driver_version, inventory.devices, value, order)
-        with self._lock:
-            probed = self._answers.get(key)
+        probed = self._answers.get(key)
         if probed is None or probed.devices is None:
             probed = self._ask({NAME: value, ORDER: order})
             probed = msgspec.structs.replace(probed, value=value, order=order)
-        with self._lock:
-            self._answers.pop(key, None)  # the newest is the last
-            self._answers[key] = probed
-            for oldest in list(self._answers)[:-_MOST]:
-                del self._answers[oldest]
+        self._answers.pop(key, None)  # the newest is the last
+        self._answers[key] = probed
+        for oldest in list(self._answers)[:-_MOST]:
+            del self._answers[oldest]
         return probed
 
     def _ask(self, variables: dict[str, str | None]) -> Probed:
         # A child that hangs in the driver may outlive SIGKILL: it gets no company.
         if self._stuck is not None and self._stuck.poll() is None:
             return Probed(problem="the CUDA driver still holds the process that asked it before")
-        wanted = {**os.environ, **variables}
+        wanted = {**probe_environment(), **variables}
         try:
             child = subprocess.Popen(
                 # Modules of the current directory or of site-packages cannot be in the way.
@@ -128,8 +116,10 @@ class Prober:
             return Probed(problem=f"the CUDA driver did not answer within {self._seconds:g} s")
         finally:
             if child.returncode is None:
-                child.kill()  # and not waited for
+                child.kill()
                 self._stuck = child
+                with suppress(subprocess.TimeoutExpired):  # the driver may hold it
+                    child.wait(_DIES)
             for pipe in filter(None, (lifeline, child.stdout, child.stderr)):
                 pipe.close()
         return _read(child.returncode, output, errors)
@@ -149,60 +139,9 @@ def _read(status: int, output: bytes, errors: bytes) -> Probed:
 def _harmless(probed: Probed) -> Probed:
     """The driver's texts, fit to print."""
     devices = probed.devices and tuple(
-        ProbedDevice(*(printable(text, 96) for text in (one.uuid, one.pci_bus_id, one.name)))
-        for one in probed.devices
+        ProbedDevice(
+            *(printable(text, 96) for text in (device.uuid, device.pci_bus_id, device.name))
+        )
+        for device in probed.devices
     )
     return Probed(devices, probed.problem and printable(probed.problem, 200))
-
-
-class Questions:
-    """Has the driver asked for the reader of the frames, one question after the other.
-
-    It may take its time: that is a thread's of its own, which calls `answered` after each.
-    """
-
-    def __init__(self, answered: Callable[[], None]) -> None:
-        self._answered = answered
-        self._prober = Prober()
-        self._frame: Frame | None = None
-        self._waiting: list[_Question] = []
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-
-    def with_answers(self, frame: Frame) -> Frame:
-        """The frame with what the driver answered about its GPUs."""
-        self._frame = frame
-        if self._thread is None:
-            return frame
-        return msgspec.structs.replace(frame, probed=self._prober.answers(_inventory(frame)))
-
-    def ask(self, value: str | None, order: str | None) -> None:
-        """Ask about a value, and for the order of the GPUs, which the value left unset shows.
-
-        They are asked about the GPUs of the last frame. A question that comes again while it waits
-        is asked once; of too many the oldest are dropped.
-        """
-        if self._frame is None:
-            return
-        inventory = _inventory(self._frame)
-        with self._changed:
-            wanted = ((value, order, inventory), (None, order, inventory))
-            self._waiting = [*self._waiting, *wanted][-_MOST:]
-            self._changed.notify()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
-            self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting)
-                question = self._waiting[0]
-            self._prober.ask(*question)
-            with self._changed:
-                self._waiting = [one for one in self._waiting if one != question]
-            self._answered()
-
-
-def _inventory(frame: Frame) -> Inventory:
-    return Inventory(frame_devices(frame), frame.driver_version)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from gputop.agent.host import kernel_module_version, nvidia_cards
-from gputop.model.frame import Problem
+from gputop.model.machine.frame import Problem
 
 NO_GPU = -1
 """Not a code of NVML's: it opened, and counts no GPU."""
 OURS = -2
 """Neither is this: the fault is gputop's."""
 
+NOT_ASKED = Problem(
+    kind="not_answering", message="the NVIDIA driver was not asked", advice="ask it"
+)
 _PROBLEMS: dict[int, Problem] = {
     12: Problem(
         kind="library_not_found",
@@ -22,7 +25,7 @@ _PROBLEMS: dict[int, Problem] = {
     9: Problem(
         kind="driver_not_loaded",
         message="the NVIDIA kernel driver is not loaded",
-        advice="load it with 'sudo modprobe nvidia'; if that fails, its reason is in dmesg "
+        advice="load it with 'sudo modprobe nvidia'; if that fails, dmesg says why "
         "(Secure Boot, a new kernel without the module, no GPU)",
     ),
     18: Problem(
@@ -34,7 +37,7 @@ _PROBLEMS: dict[int, Problem] = {
     4: Problem(
         kind="no_permission",
         message="no permission to use the NVIDIA driver",
-        advice="look at the rights of /dev/nvidia*; in a container, give it the devices "
+        advice="check the permissions of /dev/nvidia*; in a container, give it the devices "
         "(docker run --gpus all)",
     ),
     NO_GPU: Problem(
@@ -52,7 +55,7 @@ def problem_of(code: int, text: str) -> Problem:
         return Problem(
             kind="error",
             message=f"gputop cannot read the NVIDIA driver: {text}",
-            advice="please report it (gputop doctor --report FILE); gputop goes on trying",
+            advice="please report it (gputop doctor --report FILE); gputop keeps trying",
         )
     problem = _PROBLEMS.get(code)
     if problem is None:
@@ -74,7 +77,7 @@ def not_answering(seconds: float) -> Problem:
     return Problem(
         kind="not_answering",
         message=f"the NVIDIA driver has not answered for {seconds:.0f} s (nvmlInit)",
-        advice="it may be loading, or a GPU is stuck: dmesg tells; gputop goes on waiting",
+        advice="it may be loading, or a GPU is stuck: see dmesg; gputop keeps waiting",
     )
 
 

@@ -1,4 +1,7 @@
-"""Other programs, run for what they say: none may hang, flood or outlive who asks it."""
+"""Other programs, run for what they say: none may hang, flood or outlive who asks it.
+
+Which may be run at all, and with which variables, is for trust.py to say.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from gputop.trust import is_elevated, program_environment
+
 MOST_BYTES = 1 << 18
+_DIES = 0.2
+"""Seconds for one that is killed."""
 
 
 class Done(NamedTuple):
@@ -28,13 +35,15 @@ def run_program(
     env: Mapping[str, str] | None = None,
     errors: int = subprocess.STDOUT,
 ) -> Done:
-    """Run a program for `seconds` at most; OSError where it cannot be started.
+    """Run a program, by its whole path, for `seconds` at most; OSError where it cannot be started.
 
-    What it started ends with it. `errors`: where its standard error goes, as for Popen.
+    What it started ends with it. `env`: variables over those that programs get; `errors`: where its
+    standard error goes, as for Popen.
     """
     child = subprocess.Popen(
         list(command),
-        env=env,
+        env={**program_environment(), **(env or {})},
+        cwd="/" if is_elevated() else None,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
@@ -74,10 +83,7 @@ def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]
 
 
 def _status(child: subprocess.Popen[bytes], deadline: float) -> int | None:
-    """Its exit status; None of one that has to be killed, with what it started.
-
-    That is not waited for: the kernel may hold it.
-    """
+    """Its exit status; None of one that has to be killed, with what it started."""
     with suppress(subprocess.TimeoutExpired):
         return child.wait(max(0.0, deadline - time.monotonic()))
     _kill(child)
@@ -85,4 +91,7 @@ def _status(child: subprocess.Popen[bytes], deadline: float) -> int | None:
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
+    """And take notice of its end, unless the kernel holds it: nobody else may."""
     os.killpg(child.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(_DIES)

@@ -1,4 +1,4 @@
-"""The agent's loop: frames out on standard output, requests in on standard input.
+"""The agent's loop: messages out on standard output, requests in on standard input.
 
 It ends when asked to, and when its standard input ends: then nobody reads any more. It leaves
 with os._exit, since a thread that hangs in the driver would keep an orderly exit waiting.
@@ -8,91 +8,160 @@ from __future__ import annotations
 
 import gc
 import os
+import pwd
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn, get_args
+
+from msgspec.structs import asdict
 
 from gputop import __version__
 from gputop.agent.collector import Collector
+from gputop.agent.errors import end_on_errors
+from gputop.agent.gpu.memory_watch import MemoryWatch
+from gputop.agent.host import read_file
 from gputop.agent.idle_record import IdleRecord, remove_record
-from gputop.agent.look import one_frame
-from gputop.agent.trouble import end_on_errors
-from gputop.model.frame import SCHEMA
-from gputop.model.protocol import (
-    Detail,
+from gputop.agent.snapshot import one_frame
+from gputop.deadline import within
+from gputop.errors import UsageError
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import printable
+from gputop.protocol.codec import decode_request, encode_line
+from gputop.protocol.messages import (
+    AgentMessage,
     Hello,
     Pause,
     Preview,
-    Probe,
+    Question,
     Refresh,
+    Reply,
     Request,
     SetInterval,
-    Signal,
-    Stack,
     Stop,
     clamp_interval,
-    decode_request,
-    encode,
 )
+from gputop.protocol.split import Splitter
+from gputop.protocol.versions import SPOKEN, Versions, parse_versions
 
 if TYPE_CHECKING:
-    from gputop.agent.probe import Questions
-    from gputop.agent.process.detail import Details
-    from gputop.agent.signalling.signals import Signals
-
-    _Takers = tuple[Signals, Details]
+    from gputop.agent.requests import RequestDesk
 
 _SHARE_OF_INTERVAL = 0.8
-_LEAST_PATIENCE = 0.25
-_MOST_PATIENCE = 2.0
-_SOON = 2.0
-"""Seconds that an answer may wait for the next frame: one out of turn finds fewer samples."""
+_LEAST_TIMEOUT = 0.25
+_MOST_TIMEOUT = 2.0
+_USER_TIMEOUT = 0.1
+"""Seconds for the name of our user: a directory service may take many."""
+_STACK = 2 << 20
+"""Bytes of a thread's stack. The system's 8 MiB count where memory is limited (ulimit -d, -v), and
+no call here needs as much as that."""
+_endings: list[Callable[[], None]] = []
+"""What is to be brought to an end before the agent ends."""
 
 
-def serve(interval: float, preview: bool = False) -> None:
-    """Send frames until told to stop; does not return. With `preview` a Preview comes first."""
+class Outlet:
+    """The lines of the agent, numbered; from any thread, a line at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._number = 0
+        self._splitter = Splitter()
+
+    def send_frame(self, frame: Frame) -> None:
+        """Send what is new of a frame. A reader that is gone ends the agent."""
+        for message in self._splitter.split(frame):
+            self.send(message)
+
+    def send(self, message: AgentMessage) -> None:
+        """Send a message. A reader that is gone ends the agent."""
+        try:
+            self._write(message)
+        except BrokenPipeError:
+            _end()
+
+    def reply(self, reply: Reply) -> None:
+        """Send a reply. If its reader is gone, those who send frames and read requests notice."""
+        try:
+            self._write(reply)
+        except BrokenPipeError:
+            return
+
+    def _write(self, message: AgentMessage) -> None:
+        with self._lock:
+            data = encode_line(self._number, message)
+            self._number += 1
+            while data:
+                data = data[os.write(1, data) :]
+
+
+def serve(
+    interval: float, preview: bool = False, reader: Versions = SPOKEN, driver: bool = True
+) -> None:
+    """Send frames until told to stop; does not return. With `preview` a Preview comes first.
+
+    `reader`: the versions of the protocol that the reader speaks. Without `driver` that is left
+    alone, and requests are answered.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to answer
     end_on_errors()
-    _send(Hello(schema=SCHEMA, version=__version__))
-    collector = Collector(hasty=preview)
+    outlet = Outlet()
+    outlet.send(_hello(reader))
+    collector = Collector(preview, driver)
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+    desks: queue.SimpleQueue[RequestDesk] = queue.SimpleQueue()
     schedule = _Schedule(requests, interval)
-    takers: queue.SimpleQueue[_Takers] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(requests, takers), name="requests", daemon=True).start()
+    threading.Thread(target=_listen, args=(requests, desks), name="requests", daemon=True).start()
     if preview:
-        _send(Preview(collector.collect(schedule.interval, schedule.patience)))
-    first = collector.collect(schedule.interval, schedule.patience)
-    _send(first)
+        early = collector.collect(schedule.interval, schedule.timeout)
+        outlet.send_frame(Preview(**asdict(early)))
+    frame = collector.collect(schedule.interval, schedule.timeout)
+    outlet.send_frame(frame)
     # What answers is loaded after the first frame, for which somebody waits.
-    from gputop.agent.probe import Questions
-    from gputop.agent.process.detail import Details
-    from gputop.agent.signalling.signals import Signals
+    from gputop.agent.requests import RequestDesk
 
     record = IdleRecord()
-    signals = Signals(changed=lambda: requests.put(Refresh()))
-    schedule.questions = questions = Questions(answered=lambda: requests.put(Refresh()))
-    details = Details(answered=schedule.hurry)
-    signals.with_verdicts(questions.with_answers(first))  # what they begin with
-    takers.put((signals, details))
+    desk = RequestDesk(outlet.reply, MemoryWatch(collector.gpus), frame)
+    _endings.append(desk.finish)
+    desks.put(desk)
     gc.enable()
     gc.freeze()  # what is there now stays: to look it through again and again costs a tick
     while True:
         schedule.wait()
-        frame = collector.collect(schedule.interval, schedule.patience)
-        frame = signals.with_verdicts(questions.with_answers(frame))
-        _send(details.with_answers(frame))
+        frame = collector.collect(schedule.interval, schedule.timeout)
+        desk.show(frame)
+        outlet.send_frame(frame)
         record.keep(frame)
 
 
-def serve_once() -> None:
+def serve_once(reader: Versions = SPOKEN) -> None:
     """Send one frame, the CPU use of its processes measured, and end."""
     end_on_errors()
-    _send(Hello(schema=SCHEMA, version=__version__))
-    _send(one_frame())
+    outlet = Outlet()
+    outlet.send(_hello(reader))
+    outlet.send_frame(one_frame())
     os._exit(0)
+
+
+def _hello(reader: Versions) -> Hello:
+    try:
+        user: str | None = within(_USER_TIMEOUT, lambda: pwd.getpwuid(os.geteuid()).pw_name)
+    except (KeyError, TimeoutError):
+        user = None
+    tags = (question.__struct_config__.tag for question in get_args(Question))
+    return Hello(
+        oldest=SPOKEN.oldest,
+        newest=SPOKEN.newest,
+        protocol=SPOKEN.shared(reader) or SPOKEN.newest,
+        version=__version__,
+        host=printable(socket.gethostname(), 64),
+        boot_id=read_file("/proc/sys/kernel/random/boot_id"),
+        user=user and printable(user, 64),
+        capabilities=tuple(str(tag) for tag in tags),
+    )
 
 
 class _Schedule:
@@ -100,18 +169,17 @@ class _Schedule:
 
     def __init__(self, requests: queue.SimpleQueue[Request], interval: float) -> None:
         self.interval = interval
-        self.questions: Questions | None = None
         self._requests = requests
         self._due = time.monotonic()
         self._paused = False
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """Seconds that a cycle waits for GPUs."""
-        return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, self.interval * _SHARE_OF_INTERVAL))
+        return min(_MOST_TIMEOUT, max(_LEAST_TIMEOUT, self.interval * _SHARE_OF_INTERVAL))
 
     def wait(self) -> None:
-        """Until the next frame is due, doing meanwhile what is asked."""
+        """Wait until the next frame is due, doing meanwhile what is asked."""
         self._due = max(self._due + self.interval, time.monotonic())
         while True:
             left = None if self._paused else max(0.0, self._due - time.monotonic())
@@ -123,11 +191,6 @@ class _Schedule:
                 self._due = time.monotonic()
                 return
 
-    def hurry(self) -> None:
-        """See that a frame comes soon; from any thread."""
-        if self._paused or self.interval > _SOON:
-            self._requests.put(Refresh())
-
     def _answer(self, request: Request) -> bool:
         """Whether the request wants a frame now."""
         if isinstance(request, SetInterval):
@@ -137,25 +200,20 @@ class _Schedule:
         elif isinstance(request, Pause):
             self._paused = request.paused
             return not self._paused
-        elif isinstance(request, Probe) and self.questions is not None:
-            self.questions.ask(request.value, request.order)
         return isinstance(request, Refresh)
 
 
-def _listen(requests: queue.SimpleQueue[Request], takers: queue.SimpleQueue[_Takers]) -> None:
+def _listen(requests: queue.SimpleQueue[Request], desks: queue.SimpleQueue[RequestDesk]) -> None:
     """Requests of standard input, until it ends and the agent with it.
 
-    Its end, signals and details do not wait for the frame that is being made.
+    Its end and questions do not wait for the frame that is being made, but for the first.
     """
-    taker: _Takers | None = None
+    desk: RequestDesk | None = None
     for line in sys.stdin.buffer if sys.stdin else ():
         request = decode_request(line)
-        if isinstance(request, Signal | Detail | Stack):
-            signals, details = taker = taker or takers.get()
-            if isinstance(request, Signal):
-                signals.take(request)
-            else:
-                details.take(request)
+        if isinstance(request, Question):
+            desk = desk or desks.get()
+            desk.ask(request)
         elif isinstance(request, Stop):
             break
         elif request is not None:
@@ -163,16 +221,38 @@ def _listen(requests: queue.SimpleQueue[Request], takers: queue.SimpleQueue[_Tak
     _end()
 
 
-def _send(message: object) -> None:
-    """One line. A reader that is gone ends the agent."""
-    data = encode(message) + b"\n"
-    try:
-        while data:
-            data = data[os.write(1, data) :]
-    except BrokenPipeError:
-        _end()
-
-
 def _end() -> NoReturn:
+    for finish in _endings:
+        finish()
     remove_record()
     os._exit(0)
+
+
+def main(words: list[str]) -> int:
+    """Run `gputop agent`: with --once one frame, else a frame every --interval SEC (1), until told
+    to stop; with --preview there is a Preview before the first. --protocol 1-2: what the reader
+    speaks. With --no-driver the driver is left alone. UsageError."""
+    try:
+        options = _options(words)
+        interval = clamp_interval(float(options.get("--interval", "1")))
+        reader = parse_versions(options.get("--protocol", str(SPOKEN)))
+    except ValueError:
+        raise UsageError(
+            "gputop agent takes --once or --interval SEC, --preview, --no-driver and --protocol "
+            f"RANGE, not {' '.join(words)!r}"
+        ) from None
+    threading.stack_size(_STACK)
+    if "--once" in options:
+        serve_once(reader)
+    serve(interval, "--preview" in options, reader, "--no-driver" not in options)
+    return 0
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """Without argparse, which takes longer to import than all the rest here. ValueError."""
+    options, rest = {}, iter(words)
+    for word in rest:
+        if word not in ("--once", "--preview", "--no-driver", "--interval", "--protocol"):
+            raise ValueError(word)
+        options[word] = next(rest, "") if word in ("--interval", "--protocol") else ""
+    return options

@@ -1,4 +1,8 @@
-"""A thread that makes one blocking call at a time, so that its asker never blocks."""
+"""A thread that makes one blocking call at a time, so that its asker never blocks.
+
+The same call again and again, of which the last answer is wanted however old; a call whose answer
+is wanted now or not at all: deadline.py, stall.py.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from gputop.agent.trouble import told
+from gputop.agent.errors import log_once
 
 T = TypeVar("T")
 
@@ -62,7 +66,7 @@ class Worker(Generic[T]):
         self._idle.release()
         return True
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """As if it had not been asked yet. For an idle worker."""
         self.latest, self.answered = None, None
 
@@ -79,7 +83,7 @@ class Worker(Generic[T]):
             try:
                 self.latest = self._call()
             except Exception as error:  # noqa: BLE001 - whatever it is, others wait for the thread
-                words = told(self._name, error)
+                words = log_once(self._name, error)
                 self.latest = None if self._failed is None else self._failed(words)
             self.answered = time.monotonic()
             self._idle.release()

@@ -6,11 +6,12 @@ A module is imported only when its command is given: the others need not wait fo
 from __future__ import annotations
 
 HELP = {
-    "config": "print the settings that hold, check them, tell where they are",
-    "doctor": "tell what is wrong with a machine or a Python environment",
+    "config": "print the settings, or check them",
+    "doctor": "find out what is wrong with a machine or a Python environment",
     "free": "pick GPUs for a new job",
-    "kill": "stop processes on GPUs",
-    "map": "tell what a CUDA_VISIBLE_DEVICES means",
-    "topo": "tell how GPUs are connected, and which CPUs are near",
+    "help": "show a page of the manual, or find a word in it",
+    "kill": "end processes on GPUs",
+    "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
+    "topo": "show how GPUs are connected, and which CPUs are near",
 }
 """Every command with its line in `gputop --help`."""

@@ -1,7 +1,4 @@
-"""`gputop config`: the settings that hold, where each comes from, and what is wrong with them.
-
-Exit status: 0 all is well, 2 something in the file or the environment is wrong.
-"""
+"""`gputop config`: its options, and what they do."""
 
 from __future__ import annotations
 
@@ -14,13 +11,14 @@ import msgspec
 import tomlkit
 
 from gputop.commands import HELP
-from gputop.commands.output import write
 from gputop.errors import UsageError
-from gputop.model.process_metrics import COLUMNS
+from gputop.model.metrics.process import COLUMNS
+from gputop.output import write
 from gputop.settings import (
     VARIABLES,
     Settings,
     described,
+    file_text,
     from_environment,
     from_file,
     settings_path,
@@ -28,10 +26,10 @@ from gputop.settings import (
 
 _EPILOG = """\
 examples:
-  gputop config                    what holds, as a file with comments
+  gputop config                    the settings in force, with comments
   gputop config --path             where the file is, or would be
-  gputop config --check            is the file right? keys of [keys] as well
-  gputop config --default          the defaults, to begin a file with
+  gputop config --check            check the file, the names of [keys] included
+  gputop config --default          the defaults, to start a file from
 
 exit status: 0 all is well, 2 something in the file or the environment is wrong
 """
@@ -42,49 +40,55 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "config",
         help=HELP["config"],
-        description="Print the settings that hold: flags over environment over file over defaults.",
+        description="Print the settings in force: flags go over environment, file and defaults.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--path", action="store_true", help="print where the file is, or would be")
-    form.add_argument("--check", action="store_true", help="say what is wrong, and nothing else")
+    form.add_argument("--check", action="store_true", help="only say what is wrong")
     form.add_argument("--default", action="store_true", help="print the defaults")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
-    path = settings_path(os.environ)
+    write(_text(options, settings_path(os.environ)))
+    return 0
+
+
+def _text(options: argparse.Namespace, path: Path) -> str:
     if options.path:
-        return _say(f"{path}\n")
+        return f"{path}\n"
     if options.default:
-        return _say(document(Settings(), {}, f"{path}: the defaults"))
-    in_file = from_file(path, COLUMNS)
+        return document(Settings(), {}, f"{path}: the defaults")
+    in_file, text = from_file(path, COLUMNS), file_text(path)
     settings = from_environment(in_file, os.environ)
     if options.check:
         _check_keys(path, settings)
-        return _say(f"{path}: {'all is well' if path.exists() else 'no such file; the defaults'}\n")
-    origins = {**_set_in(path), **_set_by(os.environ)}
-    state = "" if path.exists() else " (there is no such file)"
-    return _say(document(settings, origins, f"{path}{state}"))
+        there = "no such file; the defaults" if text is None else "all is well"
+        return f"{path}: {there}\n"
+    origins = {**_set_in(text or ""), **_set_by(os.environ)}
+    state = "" if text is not None else " (there is no such file)"
+    return document(settings, origins, f"{path}{state}")
 
 
 def _check_keys(path: Path, settings: Settings) -> None:
-    """The only command that needs the screen: it knows what has a key."""
+    """Check the names of keys, which the screen alone knows. UsageError."""
     if not settings.keys:
         return
-    from gputop.tui.commands import binding_ids
+    from gputop.tui.app import GputopApp
+    from gputop.tui.palette import binding_ids
 
-    known = binding_ids()
+    known = binding_ids(GputopApp)
     for name in settings.keys:
         if name not in known:
             others = " ".join(sorted(known))
-            raise UsageError(f"{path}: keys.{name}: nothing has that name; there are: {others}")
+            raise UsageError(f"{path}: keys.{name}: there is no such name; the names are: {others}")
 
 
-def _set_in(path: Path) -> dict[str, str]:
-    """The settings that the file has; it was read before."""
-    table = tomlkit.parse(path.read_text(encoding="utf-8")).unwrap() if path.exists() else {}
+def _set_in(text: str) -> dict[str, str]:
+    """Return the settings that a file sets, as coming from it; the file is right."""
+    table = tomlkit.parse(text).unwrap()
     names = [
         f"{name}.{inner}" if isinstance(value, dict) and name != "keys" else name
         for name, value in table.items()
@@ -98,7 +102,8 @@ def _set_by(environ: os._Environ[str]) -> dict[str, str]:
 
 
 def document(settings: Settings, origins: dict[str, str], title: str) -> str:
-    """Settings as a file that says what each is, and where it comes from if `origins` know."""
+    """Return settings as a file that says what each is, and where it comes from if `origins` has
+    it."""
     document = tomlkit.document()
     document.add(tomlkit.comment(title))
     for name in Settings.__struct_fields__:
@@ -124,14 +129,9 @@ def _words(description: str, origin: str | None) -> str:
 
 
 def _add(table: Any, words: str, name: str, value: Any) -> None:
-    """A setting with its description; one that is not set stands there as a comment."""
+    """Add a setting with its description; one that is not set stands there as a comment."""
     table.add(tomlkit.comment(words))
     if value is None:
         table.add(tomlkit.comment(f'{name} = ""'))
     else:
         table.add(name, list(value) if isinstance(value, tuple) else value)
-
-
-def _say(text: str) -> int:
-    write(text)
-    return 0

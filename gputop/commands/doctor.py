@@ -1,7 +1,4 @@
-"""`gputop doctor`: options, and what they do.
-
-Exit status: 0 no problem was found, 1 there is one, 2 usage; with --report: 0 it was written.
-"""
+"""`gputop doctor`: its options, and what they do."""
 
 from __future__ import annotations
 
@@ -9,33 +6,35 @@ import argparse
 import json
 import shutil
 import textwrap
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
-from gputop.agent.doctor.installation import installation_checks
-from gputop.agent.doctor.python_env import find_interpreter, python_checks
-from gputop.agent.doctor.toolkits import toolkit_checks
 from gputop.commands import HELP, report
-from gputop.commands.output import write
-from gputop.errors import SourceError, UsageError
-from gputop.model.check import Check, frame_checks
-from gputop.model.frame import Frame
-from gputop.model.redaction import Redaction
+from gputop.errors import DriverError, SourceError, UsageError
+from gputop.model.doctor.check import frame_checks
+from gputop.model.doctor.redaction import Redaction, without_secrets
+from gputop.model.machine.check import Check
+from gputop.model.machine.frame import Frame, Problem
+from gputop.output import write
+from gputop.protocol.messages import Checks
+from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
 from gputop.sources.local import LocalSource
+from gputop.sources.source import Source
 
-_PATIENCE = 5.0
-"""Seconds that a driver may take to wake up."""
-_LOOKS, _INTERVAL = 6, 0.5
+_CHECKS_TIMEOUT = 120.0
+"""Seconds for what is installed: each program that is asked has a limit of its own."""
+_FRAMES, _INTERVAL = 6, 0.5
 """Rates are read every two seconds at the slowest, and there from the second time on."""
 _WIDEST = 100
 _EPILOG = """\
 examples:
   gputop doctor                        driver, libraries, device nodes, toolkits, ...
   gputop doctor --python ~/venv        why does this environment see no GPU
-  gputop doctor --report bug.tar.gz    a file to send along with a bug's report
+  gputop doctor --report bug.tar.gz    a file to send with a bug report
   gputop doctor --json | jq '.checks[] | select(.level == "problem")'
 
 --json: problems (how many), checks (each with level: ok, notice or problem,
@@ -51,8 +50,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "doctor",
         help=HELP["doctor"],
-        description="Tell what is wrong with the GPUs, their driver and what is installed for"
-        " them, and what to do. It works without a driver, too.",
+        description="Find out what is wrong with the GPUs, their driver and what is installed"
+        " for them, and what to do. It works without a driver, too.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -60,22 +59,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     form.add_argument("--json", dest="doctor_json", action="store_true", help="print JSON")
     form.add_argument(
         "--report", metavar="FILE",
-        help="write a .tar.gz for a bug's report: what doctor says, three looks as JSON, versions,"
-        " settings; without command lines, names of users and hosts, ...")  # fmt: skip
-    add("--with-commands", action="store_true", help="with --report: leave nothing out of it")
+        help="write a .tar.gz for a bug report: what doctor says, three snapshots as JSON,"
+        " versions, settings; without command lines, names of users and hosts, ...")  # fmt: skip
+    add("--with-commands", action="store_true", help="with --report: leave out secrets only")
     add("--python", metavar="PATH",
-        help="an interpreter or an environment's directory: is its torch, tensorflow or jax"
-        " a CUDA build, and which CUDA libraries are missing")  # fmt: skip
+        help="an interpreter or an environment's directory: is its torch, tensorflow or jax a CUDA"
+        " build, with kernels for these GPUs, and which CUDA libraries are missing")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
-    interpreter = None if options.python is None else find_interpreter(options.python)
-    if options.report is not None:
-        return _report(options.report, interpreter, options.with_commands)
-    if options.with_commands:
+    if options.with_commands and options.report is None:
         raise UsageError("--with-commands goes with --report")
-    checks = [check.harmless() for check in _checks(_frames(), interpreter)]
+    frames, installed = _examine(options.python)
+    if options.report is not None:
+        return _report(options.report, frames, installed, options.with_commands)
+    checks = [check.harmless() for check in (*frame_checks(frames), *installed)]
     if options.doctor_json:
         write(_json(checks), "utf-8")
     else:
@@ -83,12 +82,11 @@ def run(options: argparse.Namespace) -> int:
     return 1 if _problems(checks) else 0
 
 
-def _report(path: str, interpreter: str | None, whole: bool) -> int:
+def _report(path: str, frames: list[Frame], installed: Sequence[Check], whole: bool) -> int:
     """Write the archive and say what it holds; `whole`: with what others wrote."""
-    frames, redaction = _frames(), Redaction()
-    if not whole:
-        frames = list(map(redaction.frame, frames))
-    checks = [check.harmless() for check in _checks(frames, interpreter)]
+    redaction = Redaction()
+    frames = list(map(without_secrets if whole else redaction.frame, frames))
+    checks = [check.harmless() for check in (*frame_checks(frames), *installed)]
     if not whole:
         checks = list(map(report.harmless_check, checks))
     texts = {"doctor.txt": _text(checks), "doctor.json": _json(checks)}
@@ -98,30 +96,51 @@ def _report(path: str, interpreter: str | None, whole: bool) -> int:
     return 0
 
 
-def _checks(frames: Sequence[Frame], interpreter: str | None) -> Iterator[Check]:
-    frame = frames[-1]
-    yield from frame_checks(frames)
-    yield from installation_checks(frame)
-    yield from toolkit_checks(frame.cuda_version)
-    if interpreter is not None:
-        yield from python_checks(interpreter, frame.cuda_version)
+def _examine(python: str | None) -> tuple[list[Frame], tuple[Check, ...]]:
+    """Return some frames, and what the agent says of what is installed.
 
-
-def _frames() -> list[Frame]:
-    """Some looks; fewer where the driver cannot be read."""
+    Where an agent ends or hangs, one that leaves the driver alone says what is installed all the
+    same, and the last frame has the problem.
+    """
     frames: list[Frame] = []
-    end = time.monotonic() + _PATIENCE
-    with closing(LocalSource(_INTERVAL)) as source:
-        for frame in source.frames():
-            silent = frame.problem is not None and frame.problem.kind == "not_answering"
-            if silent and time.monotonic() < end:
-                continue
-            frames.append(frame)
-            late = any(gpu.stale_for is not None for gpu in frame.gpus)
-            waking = late and time.monotonic() < end
-            if frame.problem is not None or (len(frames) >= _LOOKS and not waking):
-                return frames
-    raise SourceError("the agent sends no more frames")
+    try:
+        with closing(LocalSource(_INTERVAL)) as source:
+            for frame in _frames(source):
+                frames.append(frame)
+            return frames, _installed(source, frames, python)
+    except (DriverError, SourceError) as error:
+        problem = Problem(
+            kind="not_answering",
+            message=f"it and the GPUs could not be asked: {error}",
+            advice="what follows is known without them",
+        )
+    with closing(LocalSource(_INTERVAL, driver=False)) as source:
+        last = frames[-1] if frames else wait_for_frame(source, lambda _: True, TIMEOUT)
+        frames.append(replace(last, problem=problem))
+        return frames, _installed(source, frames, python)
+
+
+def _frames(source: Source) -> Iterator[Frame]:
+    """Yield some frames; one where the driver cannot be read. DriverError, SourceError."""
+    first = wait_for_frame(source, answers, TIMEOUT)
+    yield first
+    if first.problem is None:
+        yield from islice(frames_of(source), _FRAMES - 1)
+
+
+def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Check, ...]:
+    request = Checks(python, frames[-1].cuda_version, _capabilities(frames))
+    return ask(source, request, _CHECKS_TIMEOUT).checks
+
+
+def _capabilities(frames: Sequence[Frame]) -> dict[str, list[int]]:
+    """Return the GPUs by compute capability, of those that had one in any frame."""
+    indices: dict[str, list[int]] = {}
+    identities = {gpu.index: gpu.identity for frame in frames for gpu in frame.gpus if gpu.identity}
+    for index, identity in identities.items():
+        if identity.compute_capability is not None:
+            indices.setdefault(identity.compute_capability, []).append(index)
+    return indices
 
 
 def _problems(checks: Sequence[Check]) -> int:
@@ -129,12 +148,12 @@ def _problems(checks: Sequence[Check]) -> int:
 
 
 def _json(checks: Sequence[Check]) -> str:
-    listed = [msgspec.to_builtins(one) for one in checks]
+    listed = [msgspec.to_builtins(check) for check in checks]
     return json.dumps({"problems": _problems(checks), "checks": listed}) + "\n"
 
 
 def _text(checks: Sequence[Check]) -> str:
-    """A paragraph each, the advice under it; and how many problems there are."""
+    """Return a paragraph for each, the advice under it; and how many problems there are."""
     width = min(_WIDEST, shutil.get_terminal_size().columns)
     wrap = textwrap.TextWrapper(width, break_on_hyphens=False, break_long_words=False)
     lines, problems = [], _problems(checks)

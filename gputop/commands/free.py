@@ -1,7 +1,4 @@
-"""`gputop free`: options, and what they do.
-
-Exit status: 0 chosen, 1 not enough, 2 usage, 3 the driver cannot be read.
-"""
+"""`gputop free`: its options, and what they do."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import json
 import math
 import os
 import re
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,12 +14,15 @@ from contextlib import closing
 
 from gputop.allowed import MIN_INTERVAL
 from gputop.commands import HELP
-from gputop.errors import DriverError, GputopError, SourceError, UsageError
-from gputop.model.choice import Choice, Value, Wanted, choose, value_for
-from gputop.model.enumeration import PCI_BUS_ID
-from gputop.model.environ import NAME, ORDER
-from gputop.model.frame import Frame
-from gputop.model.text import short_name
+from gputop.errors import DriverError, GputopError, UsageError
+from gputop.model.cuda.enumeration import PCI_BUS_ID
+from gputop.model.cuda.pick import GpuPick, PickedValue, PickRequest, choose, value_for
+from gputop.model.health.free import AT_WORK, is_free
+from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import is_blank, printable, short_name
+from gputop.output import complain, write
+from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.local import LocalSource
 
 _EPILOG = """\
@@ -36,10 +35,8 @@ examples:
 exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty
 CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be read
 """
-_LOOKS = 5
-"""Frames in a window."""
-_PATIENCE = 5.0
-"""Seconds that a driver may take to wake up."""
+_MOST_FRAMES = 5
+"""In a window."""
 _SIZES = {unit + end: 1024**k for k, unit in enumerate(("", *"kmgt")) for end in ("", "b", "ib")}
 _TIMES = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -78,7 +75,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="so much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
     add("--max-util", metavar="PERCENT", type=_percent,
         help="not busier than that (default: 10, with --shared 100)")  # fmt: skip
-    add("--exclude", metavar="LIST", default="", help="not these: indices or beginnings of UUIDs")
+    add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")
     add("--same-model", action="store_true", help="demand one model (default: prefer it)")
     add("--shared", action="store_true", help="GPUs in use as well; goes with --min-free")
     add("--format", dest="form", choices=("uuid", "index", "export"), default="uuid",
@@ -92,96 +89,111 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors: not enough is one."""
-    wanted = _wanted(options)
-    frame, choice = _watch(options, wanted)
-    gpus, order = choice.gpus, wanted.order
-    value = value_for(frame, gpus, order, options.form) if gpus else None
-    notes = [note for note in (choice.note, value.note if value else None) if note]
+    request = _request(options)
+    frame, pick = _watch(options, request)
+    value = value_for(frame, pick.gpus, request.order, options.form) if pick.gpus else None
+    notes = [note for note in (pick.note, value.note if value else None) if note]
     for note in notes:
-        _say(note)
+        complain(note)
     if value is None:
         for gpu in frame.gpus:
-            reason = choice.reasons.get(gpu.index, "free")
-            _say(f"GPU {gpu.index} {short_name(gpu.name)}: {reason}")
+            fits = "free" if is_free(frame, gpu) else "suitable"
+            reason = pick.reasons.get(gpu.index, fits)
+            complain(f"GPU {gpu.index} {short_name(gpu.name)}: {reason}")
     if options.free_json:
-        _write(_json(frame, choice, value, notes))
+        write(_json(frame, pick, value, notes) + "\n", "utf-8", required=True)
     elif value:
         exported = f"export {ORDER}={PCI_BUS_ID} {NAME}=" if options.form == "export" else ""
-        _write(exported + value.text)
+        write(f"{exported}{value.text}\n", "utf-8", required=True)
     if value is None:
-        model = " of one model" if wanted.same_model and choice.free >= wanted.count else ""
-        raise GputopError(f"not enough GPUs{model}: {choice.free} free, {wanted.count} asked for")
+        model = " of one model" if request.same_model and pick.suitable >= request.count else ""
+        raise GputopError(f"not enough GPUs{model}: {_tally(pick, request)}")
     return 0
 
 
-def _wanted(options: argparse.Namespace) -> Wanted:
+def _tally(pick: GpuPick, request: PickRequest) -> str:
+    """Say how many there are; "free" where they are that, whatever the request leaves out."""
+    word = "free" if pick.suitable == pick.free else "suitable"
+    return f"{pick.suitable} {word}, {request.count} requested"
+
+
+def _request(options: argparse.Namespace) -> PickRequest:
     if options.shared and options.min_free is None:
         raise UsageError("--shared goes with --min-free SIZE: how much memory the job needs")
     if options.count < 1:
-        raise UsageError(f"-n {options.count} is no number of GPUs")
+        raise UsageError(f"-n {options.count} is not a number of GPUs")
     limit = options.max_util
     if limit is None:
-        limit = 100 if options.shared else 10
-    return Wanted(
+        limit = 100 if options.shared else AT_WORK * 100
+    return PickRequest(
         count=options.count,
         min_free=options.min_free,
         max_utilization=limit / 100,
         shared=options.shared,
         same_model=options.same_model,
-        exclude=tuple(word.strip() for word in options.exclude.split(",") if word.strip()),
+        exclude=_excluded(options.exclude),
         value=os.environ.get(NAME),
         order=os.environ.get(ORDER),
     )
 
 
-def _watch(options: argparse.Namespace, wanted: Wanted) -> tuple[Frame, Choice]:
-    """Look until there are enough, or the time is over."""
-    looks = min(_LOOKS, 1 + int(options.window / MIN_INTERVAL))
-    frames: deque[Frame] = deque(maxlen=looks)
-    begun, told = time.monotonic(), False
-    with closing(LocalSource(options.window / (looks - 1) if looks > 1 else 1.0)) as source:
-        for frame in source.frames():
-            spent = time.monotonic() - begun
-            over = spent >= (options.wait or 0)
-            if frame.problem is not None:
-                silent = frame.problem.kind == "not_answering"
-                if not silent or (over and spent >= _PATIENCE):
-                    raise DriverError(str(frame.problem))
-                frames.clear()
-                continue
-            if spent < _PATIENCE and any(gpu.stale_for is not None for gpu in frame.gpus):
-                continue
-            frames.append(frame)
-            if len(frames) < looks:
-                continue
-            choice = choose(frames, wanted)
-            if choice.gpus or over or not choice.possible:
-                return frame, choice
-            if not told:
-                _say(f"waiting: {choice.free} free, {wanted.count} asked for")
-                told = True
-    raise SourceError("the agent sends no more frames")
+def _excluded(text: str | None) -> tuple[str, ...]:
+    """Return the words; one that is empty is an error: `0,$OTHER` would leave out less."""
+    words = () if text is None else tuple(word.strip() for word in text.split(","))
+    if any(map(is_blank, words)):
+        raise UsageError(f"--exclude {printable(text or '', 60)!r} has an empty entry")
+    return words
 
 
-def _json(frame: Frame, choice: Choice, value: Value | None, notes: list[str]) -> str:
-    known = {
+class _Watch:
+    """Picks GPUs by the frames of a window."""
+
+    def __init__(self, request: PickRequest, frames: int, wait: float) -> None:
+        self._request, self._wait = request, wait
+        self._frames: deque[Frame] = deque(maxlen=frames)
+        self._begun = time.monotonic()
+        self._waits = False
+        self.pick: GpuPick | None = None
+
+    def is_over(self, frame: Frame) -> bool:
+        """Take another frame and return whether there are enough, or the time is over."""
+        spent = time.monotonic() - self._begun
+        over = spent >= self._wait
+        if frame.problem is not None:
+            self._frames.clear()
+            return answers(frame) or (over and spent >= TIMEOUT)
+        if spent < TIMEOUT and not answers(frame):
+            return False
+        self._frames.append(frame)
+        if len(self._frames) < (self._frames.maxlen or 0):
+            return False
+        self.pick = pick = choose(self._frames, self._request)
+        if pick.gpus or over or not pick.possible:
+            return True
+        if not self._waits:
+            complain(f"waiting: {_tally(pick, self._request)}")
+            self._waits = True
+        return False
+
+
+def _watch(options: argparse.Namespace, request: PickRequest) -> tuple[Frame, GpuPick]:
+    """Watch the GPUs until there are enough, or the time is over. DriverError."""
+    count = min(_MOST_FRAMES, 1 + int(options.window / MIN_INTERVAL))
+    watch = _Watch(request, count, options.wait or 0)
+    with closing(LocalSource(options.window / (count - 1) if count > 1 else 1.0)) as source:
+        frame = wait_for_frame(source, watch.is_over, math.inf)
+    if frame.problem is not None:
+        raise DriverError(str(frame.problem))
+    assert watch.pick is not None
+    return frame, watch.pick
+
+
+def _json(frame: Frame, pick: GpuPick, value: PickedValue | None, notes: list[str]) -> str:
+    gpus = {
         gpu.index: {"gpu": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}
         for gpu in frame.gpus
     }
-    gpus = [known[gpu.index] for gpu in choice.gpus or ()]
-    refused = [{**known[index], "reason": reason} for index, reason in choice.reasons.items()]
+    picked = [gpus[gpu.index] for gpu in pick.gpus or ()]
+    refused = [{**gpus[index], "reason": reason} for index, reason in pick.reasons.items()]
     text = value and value.text
-    return json.dumps({"value": text, "gpus": gpus, "refused": refused, "notes": notes})
-
-
-def _say(text: str) -> None:
-    if sys.stderr is not None:
-        print(f"gputop: {text}", file=sys.stderr, flush=True)  # noqa: T201
-
-
-def _write(text: str) -> None:
-    """One line, which has to arrive: nothing at all would hide every GPU."""
-    try:
-        os.write(1, text.encode() + b"\n")
-    except OSError as error:
-        raise GputopError(f"cannot write to standard output: {error.strerror}") from None
+    return json.dumps({"value": text, "gpus": picked, "refused": refused, "notes": notes})

@@ -1,4 +1,4 @@
-"""`gputop map`: options, and what they do. Exit status: 0 visible, 1 nothing is, 2 usage."""
+"""`gputop map`: its options, and what they do."""
 
 from __future__ import annotations
 
@@ -7,28 +7,44 @@ import os
 import re
 import sys
 from contextlib import closing
-from pathlib import Path
+from typing import NamedTuple
 
-from gputop.agent.probe import Prober
 from gputop.commands import HELP
-from gputop.errors import DriverError, UsageError
+from gputop.errors import UsageError
 from gputop.export.mapping import log_json, log_text, mapping_json, mapping_text
-from gputop.model.advice import Advice, advise
-from gputop.model.environ import NAME, ORDER, Environ
-from gputop.model.frame import Frame
-from gputop.model.frameworks import FRAMEWORKS
-from gputop.model.inventory import Inventory, frame_inventory, read_inventory
-from gputop.model.logical_names import LogicalNames
-from gputop.model.mapping import Mapping
-from gputop.model.probe import Verdict, compare, cuda_order
-from gputop.model.process_advice import environ_advice
-from gputop.model.process_mapping import ProcessMapping
-from gputop.model.selections import read_layers, selected
-from gputop.model.shell_line import parse_shell
-from gputop.model.tflog import explain, read_tf_log
-from gputop.model.visibility import resolve
+from gputop.model.cuda.advice import Advice, advise, environ_advice
+from gputop.model.cuda.framework_selection import Layers, read_layers, selected
+from gputop.model.cuda.frameworks import FRAMEWORKS
+from gputop.model.cuda.inventory import (
+    Inventory,
+    frame_inventory,
+    read_inventory,
+    usage_of,
+    without,
+)
+from gputop.model.cuda.logical_names import LogicalNames
+from gputop.model.cuda.mapping import Mapping
+from gputop.model.cuda.pasted.meaning import in_this_shell, meaning, requests_advice
+from gputop.model.cuda.pasted.outcome import Pasted
+from gputop.model.cuda.probe import ProbeVerdict, compare, cuda_order
+from gputop.model.cuda.process_mapping import ProcessMapping
+from gputop.model.cuda.resolve import resolve
+from gputop.model.cuda.tf_log import explain, read_tf_log
+from gputop.model.machine.environment import NAME, ORDER, Environ
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.probed import Probed
+from gputop.output import write
+from gputop.protocol.messages import Context, Probe
+from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
 from gputop.sources.local import LocalSource
+from gputop.sources.source import Source
 
+_MOST_BYTES = 64 << 20
+"""Of a file that is to be read."""
+_INTERVAL = 0.25
+"""Seconds between frames, of which the first may not be whole."""
+_PROBE_TIMEOUT = 25.0
+"""Seconds for two answers of the CUDA driver."""
 _EXAMPLES = """\
 examples:
   gputop map 1,2,-1                        which GPU is cuda:0, what was dropped, why
@@ -41,8 +57,15 @@ examples:
   gputop map --inventory node-07.json 0,1  another machine, from its `gputop --json`
   python train.py 2>&1 | gputop map --tf-log -    which GPU its `device: 0` is
 
-exit status: 0 something is visible, 1 nothing is, or the program's selection
-raises an error, 2 usage, 3 the NVIDIA driver cannot be read
+a line is read, never run: of bash, fish, csh, PowerShell, Python, and lines of
+Docker, Compose, Kubernetes, systemd. Where it is not understood, or which GPUs
+its program gets cannot be known from the text (a variable as value, two jobs
+with different values, a loop), nothing is claimed: `devices` is null in JSON,
+`unknown` has the reason, and the exit status is 2.
+
+exit status: 0 something is visible, 1 nothing is, or the program asks for a GPU
+that it does not see, 2 usage, or a line of which nothing can be claimed,
+3 the NVIDIA driver cannot be read
 """
 
 
@@ -51,7 +74,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "map",
         help=HELP["map"],
-        description="Tell what a CUDA_VISIBLE_DEVICES means here or on another machine.",
+        description="Explain what a CUDA_VISIBLE_DEVICES means, here or on another machine.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -73,7 +96,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_program(group: argparse._ArgumentGroup) -> None:
-    add, ids = group.add_argument, [one.id for one in FRAMEWORKS]
+    add, ids = group.add_argument, [framework.id for framework in FRAMEWORKS]
     add("--framework", metavar="NAME", choices=ids, help=f"names GPUs as one of {', '.join(ids)}")
     add("--device", metavar="NAME", help="asks for a GPU: cuda:2, /device:GPU:2, CUDA2")
     add("--local-rank", metavar="R", type=int, help="is torchrun's worker with LOCAL_RANK=R")
@@ -87,8 +110,74 @@ def _add_program(group: argparse._ArgumentGroup) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises UsageError and DriverError."""
-    layers = read_layers(
+    """Run the sub-command; the exit status. Raises GputopErrors."""
+    layers = _layers(options)
+    if options.verify and options.inventory is not None:
+        raise UsageError("--verify asks this machine's driver: leave --inventory out")
+    # A log may take as long as the program that writes it: no agent runs meanwhile.
+    log = None if options.tf_log is None else _read(options.tf_log)
+    if options.inventory is not None:
+        return _show(options, layers, log, _inventory(options), None)
+    with closing(LocalSource(_INTERVAL)) as source:
+        frame = readable_frame(source, answers if options.pid is None else _is_whole)
+        return _show(options, layers, log, frame_inventory(frame), _ThisMachine(source, frame))
+
+
+class _ThisMachine(NamedTuple):
+    """This machine, which can be asked."""
+
+    source: Source
+    frame: Frame
+
+    def probe(self, value: str | None, order: str | None) -> Probed:
+        """Ask the CUDA driver what the two variables mean (None: unset)."""
+        return ask(self.source, Probe(value, order), _PROBE_TIMEOUT).probed[0]
+
+
+def _show(
+    options: argparse.Namespace,
+    layers: Layers,
+    log: bytes | None,
+    inventory: Inventory,
+    machine: _ThisMachine | None,
+) -> int:
+    if log is not None:
+        return _explain_log(options, log.decode("utf-8", "replace"), inventory)
+    if options.pid is not None:
+        asked = _of_pid(options, machine)
+    else:
+        asked = _of_text(options, inventory, machine)
+    form = mapping_json if options.map_json else mapping_text
+    text = form(
+        asked.mapping, inventory, asked.advice, layers, options.framework, asked.verdict,
+        asked.process, asked.line.unknown if asked.line else None, asked.here,
+    )  # fmt: skip
+    write(text.rstrip("\n") + "\n")
+    return _status(asked, layers)
+
+
+def _is_whole(frame: Frame) -> bool:
+    """Return whether all GPUs have answered, and all processes have been looked at."""
+    processes = [process for process in frame.processes if process.start_time is not None]
+    return answers(frame) and all(process.surroundings is not None for process in processes)
+
+
+class _Asked(NamedTuple):
+    """What is to be shown."""
+
+    mapping: Mapping
+    advice: tuple[Advice, ...]
+    process: ProcessMapping | None = None
+    line: Pasted | None = None
+    missed: bool = False
+    """Whether the program asks for GPUs that it does not see."""
+    verdict: ProbeVerdict | None = None
+    here: bool = True
+    """Whether the value means the same in a shell of this machine."""
+
+
+def _layers(options: argparse.Namespace) -> Layers:
+    return read_layers(
         options.tf_visible_devices,
         options.tf_logical,
         options.memory_fraction,
@@ -97,70 +186,95 @@ def run(options: argparse.Namespace) -> int:
         local_rank=options.local_rank,
         device=options.device,
     )
-    if options.verify and options.inventory is not None:
-        raise UsageError("--verify asks this machine's driver: leave --inventory out")
-    frame = _frame() if options.inventory is None else None
-    inventory = _inventory(options) if frame is None else frame_inventory(frame)
-    if options.tf_log is not None:
-        return _explain_log(options, inventory)
-    prober = Prober()
-    process = None if options.pid is None else _of_process(options, frame)
-    if process is None:
-        answer, said = _answer(options, inventory, prober)
-    else:
-        answer, said = process.mapping, process.advice
-    advice = (*said, *advise(answer, inventory.usage))
-    verdict = _verdict(answer, inventory, prober) if options.verify else None
-    form = mapping_json if options.map_json else mapping_text
-    _write(form(answer, inventory, advice, layers, options.framework, verdict, process))
-    raises = any(layer.selection.raises for layer in selected(answer, layers))
-    return 1 if answer.count == 0 or raises else 0
 
 
-def _answer(
-    options: argparse.Namespace, inventory: Inventory, prober: Prober
-) -> tuple[Mapping, tuple[Advice, ...]]:
-    """The mapping that is asked for, and what is to be said about its variables."""
-    driver_version = options.driver or inventory.driver_version
-    value, order, said = _variables(options)
-    seen = inventory.cuda_order
-    if options.verify:  # what integers count is exact where the driver itself gives the order
-        seen = cuda_order(prober.ask(None, order, inventory), inventory.devices)
-    answer = resolve(
-        value, inventory.devices, order=order, cuda_order=seen, driver_version=driver_version
-    )
-    return answer, said
-
-
-def _verdict(answer: Mapping, inventory: Inventory, prober: Prober) -> Verdict:
-    """Hold the mapping against the driver, and say where its order is not the expected one."""
-    probed = prober.ask(answer.value, answer.order, inventory)
-    verdict = compare(answer, probed, inventory.devices)
-    version = inventory.driver_version
-    unasked = resolve(answer.value, inventory.devices, order=answer.order, driver_version=version)
-    before = compare(unasked, probed, inventory.devices)
-    if verdict.ok and before.ok is False:
-        return Verdict(True, f"{verdict.reason}, against expectation: {before.reason}")
-    return verdict
-
-
-def _of_process(options: argparse.Namespace, frame: Frame | None) -> ProcessMapping:
-    from gputop.agent.process.surroundings import look_closely
-
+def _of_pid(options: argparse.Namespace, machine: _ThisMachine | None) -> _Asked:
+    """Return what the variables mean that a process was started with."""
     pid = options.pid
-    if options.value is not None or options.unset or options.order or frame is None:
+    if options.value is not None or options.unset or options.order or machine is None:
         raise UsageError("--pid asks about that process's own variables on this machine: give no "
                          "VALUE, --unset, --order or --inventory with it")  # fmt: skip
     if options.verify:
         raise UsageError("--verify asks for this shell's GPUs, which need not be those of --pid")
-    around = look_closely(pid)
-    if around.environ.missing == "gone":
-        raise UsageError(f"there is no process {pid} here")
-    return LogicalNames(frame).of(pid, around)
+    context = ask(machine.source, Context(pid), TIMEOUT).context
+    if context is None:
+        raise UsageError(f"there is no process {pid} here, or it has ended")
+    process = LogicalNames(machine.frame).of(pid, context)
+    usage = usage_of(without(machine.frame, pid))
+    advice = (*process.advice, *advise(process.mapping, usage, beside=process.on))
+    return _Asked(process.mapping, advice, process)
 
 
-def _variables(options: argparse.Namespace) -> tuple[str | None, str | None, tuple[Advice, ...]]:
-    """Give value, order, and what is to be said about where they come from."""
+def _of_text(
+    options: argparse.Namespace, inventory: Inventory, machine: _ThisMachine | None
+) -> _Asked:
+    """Return what a value, a line, or the variables of this shell mean."""
+    line = _line(options)
+    driver = machine if options.verify else None
+    mapping, variable_advice = _mapping(options, inventory, line, driver)
+    missed = requests_advice(line.rest, mapping) if line else ()
+    here = line is None or in_this_shell(line)
+    verdict = _verdict(mapping, inventory, driver) if driver and here else None
+    advice = (*variable_advice, *advise(mapping, inventory.usage), *missed)
+    return _Asked(mapping, advice, None, line, bool(missed), verdict, here)
+
+
+def _status(asked: _Asked, layers: Layers) -> int:
+    if asked.line is not None and asked.line.unknown is not None:
+        return 2
+    raises = any(layer.selection.raises for layer in selected(asked.mapping, layers))
+    return 1 if asked.mapping.count == 0 or raises or asked.missed else 0
+
+
+def _mapping(
+    options: argparse.Namespace,
+    inventory: Inventory,
+    line: Pasted | None,
+    driver: _ThisMachine | None,
+) -> tuple[Mapping, tuple[Advice, ...]]:
+    """Return the mapping that is asked for, and what is to be said about its variables."""
+    version = options.driver or inventory.driver_version
+    value, order, advice = _variables(options, line)
+    devices, seen = inventory.devices, inventory.cuda_order
+    if driver is not None:  # what integers count is exact where the driver itself gives the order
+        seen = cuda_order(driver.probe(None, order), devices)
+    if line is not None:
+        mapping = meaning(line, devices, order=order, cuda_order=seen, driver_version=version)
+    else:
+        mapping = resolve(value, devices, order=order, cuda_order=seen, driver_version=version)
+    return mapping, advice
+
+
+def _line(options: argparse.Namespace) -> Pasted | None:
+    """Read a whole line, which would inherit the variables of this shell; None: it is a value."""
+    if options.value is None or options.unset:
+        return None
+    from gputop.model.cuda.pasted.reading import (
+        read_pasted,  # what it needs is needed for lines only
+    )
+
+    ours = {} if options.inventory else {k: os.environ[k] for k in (NAME, ORDER) if k in os.environ}
+    if options.order is not None:
+        ours[ORDER] = options.order
+    return read_pasted(options.value, ours)
+
+
+def _verdict(mapping: Mapping, inventory: Inventory, driver: _ThisMachine) -> ProbeVerdict:
+    """Hold the mapping against the driver, and say where its order is not the expected one."""
+    probed, devices = driver.probe(mapping.value, mapping.order), inventory.devices
+    verdict = compare(mapping, probed, devices)
+    version = inventory.driver_version
+    expected = resolve(mapping.value, devices, order=mapping.order, driver_version=version)
+    before = compare(expected, probed, devices)
+    if verdict.ok and before.ok is False:
+        return ProbeVerdict(True, f"{verdict.reason}, against expectation: {before.reason}")
+    return verdict
+
+
+def _variables(
+    options: argparse.Namespace, line: Pasted | None
+) -> tuple[str | None, str | None, tuple[Advice, ...]]:
+    """Return value, order, and what is to be said about where they come from."""
     # On another machine our own order means nothing; here a program would inherit it.
     ours = options.inventory is None or (options.value is None and not options.unset)
     order = os.environ.get(ORDER) if ours and options.order is None else options.order
@@ -170,47 +284,45 @@ def _variables(options: argparse.Namespace) -> tuple[str | None, str | None, tup
         return None, order, ()
     if options.value is None:
         environ = Environ(dict(os.environ))
-        said = environ_advice(environ, in_container=True)
-        return environ.variables.get(NAME), order, said
-    line = parse_shell(options.value)
+        advice = environ_advice(environ, in_container=True)
+        return environ.variables.get(NAME), order, advice
     if line is None:
         return options.value, order, ()
-    return line.value, line.order if options.order is None and line.order else order, line.advice
+    return line.value, line.order if options.order is None else order, line.advice
 
 
 def _inventory(options: argparse.Namespace) -> Inventory:
     if options.driver is not None and not re.match("[0-9]", options.driver):
-        raise UsageError(f"--driver {options.driver!r} is no version: write it as 580.65.06")
+        raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
     return read_inventory(_read(options.inventory), options.inventory)
 
 
-def _frame() -> Frame:
-    with closing(LocalSource(None)) as source:
-        for frame in source.frames():
-            if frame.problem is not None:
-                raise DriverError(str(frame.problem))
-            return frame
-    raise DriverError("the agent sent nothing: try again")
-
-
-def _explain_log(options: argparse.Namespace, inventory: Inventory) -> int:
-    log = read_tf_log(_read(options.tf_log).decode("utf-8", "replace"))
+def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -> int:
+    log = read_tf_log(text)
     advice = explain(log, inventory.devices)
     form = log_json if options.map_json else log_text
-    _write(form(log, inventory.devices, advice))
-    return 0 if log.has_gpu else 1
+    write(form(log, inventory.devices, advice).rstrip("\n") + "\n")
+    return 0 if log.sees_gpu else 1
 
 
 def _read(path: str) -> bytes:
     """Read a file, `-` for standard input; UsageError with its name and the reason."""
     try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        with open(_descriptor(path), "rb", closefd=path != "-") as file:
+            data = file.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{path!r} cannot be read: {reason}") from None
+    if len(data) > _MOST_BYTES:
+        raise UsageError(f"{path!r} has more than {_MOST_BYTES >> 20} MiB: give the part of it "
+                         "that tells of GPUs, as by `head`")  # fmt: skip
+    return data
 
 
-def _write(text: str) -> None:
-    encoding = sys.stdout.encoding or "ascii"
-    sys.stdout.write(text.rstrip("\n").encode(encoding, "replace").decode(encoding) + "\n")
-    sys.stdout.flush()
+def _descriptor(path: str) -> int:
+    """Open a file or a pipe, which has a writer by then."""
+    if path != "-":
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    if sys.stdin is None:
+        raise ValueError("standard input is closed")
+    return 0

@@ -17,11 +17,12 @@ from gputop.commands.config import document
 from gputop.commands.versions import versions
 from gputop.errors import GputopError, UsageError
 from gputop.export.json import frame_json
-from gputop.model.check import Check
-from gputop.model.frame import Frame
-from gputop.model.process_metrics import COLUMNS
-from gputop.model.redaction import LEFT_OUT
-from gputop.model.text import printable
+from gputop.files import create_file, reason_of
+from gputop.model.doctor.redaction import LEFT_OUT
+from gputop.model.machine.check import Check
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import printable
+from gputop.model.metrics.process import COLUMNS
 from gputop.settings import read, user_named
 
 _LOOKS = 3
@@ -30,25 +31,19 @@ _HOMES = re.compile(r"/home/[^/\s]+")
 
 
 def harmless_check(check: Check) -> Check:
-    """Without the names of home directories and of who runs gputop."""
+    """Return a check without the names of home directories and of who runs gputop."""
     advice = check.advice and _anonymous(check.advice)
     return replace(check, text=_anonymous(check.text), advice=advice)
 
 
 def write_archive(path: str, texts: dict[str, str]) -> None:
-    """Texts by name into a .tar.gz that was not there before, for its user alone; GputopError."""
+    """Write texts by name into a new .tar.gz for its user alone. GputopError."""
     try:
-        with open(path, "xb", opener=_for_its_user) as file:
-            file.write(_archive(texts))
+        create_file(path, _archive(texts))
     except FileExistsError:
         raise GputopError(f"{printable(path)} exists: give another name") from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise GputopError(f"{printable(path)} cannot be written: {reason}") from None
-
-
-def _for_its_user(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        raise GputopError(f"{printable(path)} cannot be written: {reason_of(error)}") from None
 
 
 def _archive(texts: dict[str, str]) -> bytes:
@@ -63,26 +58,28 @@ def _archive(texts: dict[str, str]) -> bytes:
 
 
 def surroundings(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
-    """What the report has beside the checks; `whole`: with the settings' names and paths."""
+    """Return what the report has beside the checks; `whole`: with the settings' names and paths."""
     frame = frames[-1]
     driver = f"driver {frame.driver_version}, CUDA {frame.cuda_version}"
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     terminal = " ".join(f"{name}={os.environ.get(name, '')}" for name in ("TERM", "LANG", "LC_ALL"))
     return {
-        "frames.jsonl": "".join(f"{frame_json(one)}\n" for one in frames[-_LOOKS:]),
+        "frames.jsonl": "".join(f"{frame_json(frame)}\n" for frame in frames[-_LOOKS:]),
         "versions.txt": "\n".join((versions(), driver, system, terminal, "")),
         "config.toml": _settings(whole),
     }
 
 
 def contents(texts: dict[str, str], path: str, whole: bool) -> str:
-    """What to say of it."""
+    """Return what to say of the archive."""
     sizes = "\n".join(f"  {name:12}  {len(text):>7} characters" for name, text in texts.items())
     out = (
-        "nothing is left out: read it before you send it"
+        "left out: what may be a secret in command lines and variables, and no more: read it before"
+        " you send it"
         if whole
         else f"left out: {LEFT_OUT}.\nWhat stays: names and numbers of GPUs (serial numbers, too),"
-        " PIDs, paths of libraries. --with-commands leaves nothing out."
+        " PIDs, paths of libraries. --with-commands leaves out no more than what may"
+        " be a secret."
     )
     return f"{printable(path)} holds\n{sizes}\n{out}\n"
 

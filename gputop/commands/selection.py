@@ -2,151 +2,191 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
-from gputop.agent.process.walk import every_process
-from gputop.agent.signalling.pinned import target_of
+from gputop.commands.naming import Alternatives, filter_of, pids_of, uid_of
 from gputop.errors import GputopError, UsageError
-from gputop.model.frame import Frame, Process
-from gputop.model.gpu import Gpu
-from gputop.model.process_metrics import ProcessRow
-from gputop.model.query import matching, rows
-from gputop.model.signals import Target
-from gputop.model.text import printable
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu_selector import gpus_named
+from gputop.model.machine.signals import Candidate, Target
+from gputop.model.machine.text import is_blank, printable
+from gputop.model.metrics.process import ProcessRow
+from gputop.model.processes.filter import Term, Test
+from gputop.model.processes.process_rows import rows
+
+_Key = tuple[int, float | None, str | None]
+"""PID and start of a process, and the GPU that it is on."""
 
 
-class Selection(NamedTuple):
+class ProcessSelection(NamedTuple):
     """What was asked for; all of it has to fit."""
 
-    words: Sequence[str]
+    pids: tuple[int, ...]
+    filter: Alternatives
+    """Empty if there are PIDs, or no words."""
     gpus: Sequence[str]
-    user: str | None
+    uid: int | None
     descendants: bool
 
 
-def selected(frame: Frame, selection: Selection) -> tuple[Target, ...]:
-    """The processes in the order of GPUs and pids, each once. UsageError for what is none or cannot
-    be meant, GputopError if nothing fits."""
-    if not (selection.words or selection.gpus or selection.user):
+def selection_of(
+    words: Sequence[str], gpus: Sequence[str], user: str | None, descendants: bool
+) -> ProcessSelection:
+    """Read what was typed. UsageError for what names nothing, or may mean more than it says."""
+    if not words and not gpus and user is None:
         raise UsageError("which processes? Give PIDs, words of the filter, --gpu or --user")
-    found = rows(msgspec.structs.replace(frame, processes=tuple(_busiest(frame))))
-    if selection.gpus:
-        wanted = _gpus(frame, selection.gpus)
-        found = [row for row in found if row.process.gpu_uuid in wanted]
-    if selection.user is not None:
-        names = _names(selection.user, frame)
-        found = [row for row in found if row.process.user in names]
-    pids = _pids(selection.words)
-    if pids:
-        return _by_pid(found, pids, selection.descendants)
-    text = " ".join(selection.words)
-    found = matching(found, text)
-    if not found:
-        hint = "; for how long one is idle is known while a gputop of yours runs"
-        hint = hint if "idle" in text else ""
-        raise GputopError(f"no process on a GPU fits{hint}: gputop --once shows who is there")
-    return _targets(found)
+    for option, values in (("--gpu", gpus), ("--user", [] if user is None else [user])):
+        if any(map(is_blank, values)):
+            raise UsageError(f"{option} is empty: a variable that is not set?")
+    pids = pids_of(words)
+    narrowed = bool(gpus) or user is not None
+    return ProcessSelection(
+        pids=pids,
+        filter=[] if pids else filter_of(words, narrowed),
+        gpus=gpus,
+        uid=None if user is None else uid_of(user),
+        descendants=descendants,
+    )
 
 
-def _busiest(frame: Frame) -> Iterator[Process]:
-    """Those on several GPUs with their work on the one where they do most: a signal ends them on
-    all. Without samples they may be all that works there."""
+def selected(
+    frame: Frame, selection: ProcessSelection, candidates: Iterable[Candidate]
+) -> tuple[Target, ...]:
+    """Return the processes in the order of GPUs and PIDs, each once.
+
+    `candidates` is what the agent says about the processes of the frame. UsageError for what is
+    none or cannot be meant, GputopError if nothing fits.
+    """
+    return _Selector(frame, candidates).targets(selection)
+
+
+class _Selector:
+    """Finds the processes of a frame that a user names."""
+
+    def __init__(self, frame: Frame, candidates: Iterable[Candidate]) -> None:
+        self._frame = frame
+        self._candidates = {_key(candidate): candidate for candidate in candidates}
+
+    def targets(self, selection: ProcessSelection) -> tuple[Target, ...]:
+        """See `selected`."""
+        processes = _busiest(self._frame, list(map(self._with_idle_time, self._frame.processes)))
+        matching = rows(replace(self._frame, processes=tuple(processes)))
+        if selection.gpus:
+            uuids = self._uuids(selection.gpus)
+            matching = [row for row in matching if row.process.gpu_uuid in uuids]
+        if selection.uid is not None:
+            matching = [row for row in matching if self._owner(row) == selection.uid]
+        if selection.pids:
+            return self._by_pid(matching, selection)
+        if selection.filter:
+            tests = [[self._test(term) for term in terms] for terms in selection.filter]
+            matching = [row for row in matching if any(_fits(row, each) for each in tests)]
+        if not matching:
+            idle = any(term.key == "idle" for terms in selection.filter for term in terms)
+            hint = "; for how long one is idle is known while a gputop of yours runs" * idle
+            raise GputopError(f"no process on a GPU fits{hint}: gputop --once shows who is there")
+        return _targets(matching)
+
+    def _with_idle_time(self, process: Process) -> Process:
+        """Return a process as other agents know it: this one counts from its own start."""
+        candidate = self._candidates.get(_key(process))
+        return replace(process, idle_for=candidate.idle_for) if candidate else process
+
+    def _owner(self, row: ProcessRow) -> int | None:
+        """Return the number, which tells users apart; names need not. The agent sees to it that it
+        is the process of the frame that is signalled, if another has its PID by now."""
+        candidate = self._candidates.get(_key(row.process))
+        return None if candidate is None else candidate.uid
+
+    def _test(self, term: Term) -> Test:
+        """Return the filter's test, but users by their number, and whatever is left out has to be
+        there: else a slip of the finger leaves out nothing."""
+        if term.key == "user":
+            uid = uid_of(term.value)
+            return lambda row: _is_of(self._owner(row), uid, term.negated)
+        if term.key == "gpu":
+            shown, indices = printable(term.value, 60), _indices(self._frame, term)
+            if len(indices) > 1:
+                raise UsageError(f"{shown!r} is several GPUs: give an index or more of its UUID")
+            if term.negated and not indices:
+                raise UsageError(f"there is nothing here that !gpu:{shown} leaves out")
+        return term.test
+
+    def _by_pid(
+        self, matching: Sequence[ProcessRow], selection: ProcessSelection
+    ) -> tuple[Target, ...]:
+        """Return the processes of PIDs; with `descendants` also those that are on no GPU, and
+        started one that is."""
+        targets = {target.pid: target for target in _targets(matching)}
+        if selection.descendants:
+            candidates = [self._candidates.get(_key(row.process)) for row in matching]
+            above = [target for each in candidates if each for target in each.ancestors]
+            targets = {target.pid: target for target in above} | targets
+        for pid in selection.pids:
+            if pid not in targets:
+                nor = ", nor is one that it started" * selection.descendants
+                reason = f"is on no GPU{nor}, or on another one than asked for"
+                raise GputopError(f"process {pid} {reason}")
+        return tuple(targets[pid] for pid in selection.pids)
+
+    def _uuids(self, options: Sequence[str]) -> set[str | None]:
+        words = [word.strip() for text in options for word in text.split(",")]
+        return {self._uuid(word) for word in words}
+
+    def _uuid(self, word: str) -> str | None:
+        gpus = gpus_named(self._frame.gpus, word)
+        if len(gpus) != 1:
+            what = "several GPUs" if gpus else "no GPU here"
+            shown = printable(word, 60)
+            raise UsageError(f"{shown!r} is {what}: give an index or more of its UUID")
+        return gpus[0].uuid
+
+
+def _key(process: Process | Candidate) -> _Key:
+    return process.pid, process.start_time, process.gpu_uuid
+
+
+def _fits(row: ProcessRow, tests: Iterable[Test]) -> bool:
+    return all(test(row) for test in tests)
+
+
+def _is_of(owner: int | None, uid: int, negated: bool) -> bool | None:
+    return None if owner is None else (owner == uid) != negated
+
+
+def _indices(frame: Frame, term: Term) -> set[int]:
+    """Return the GPUs that a word means, be it to have or to leave out."""
+    empty = [ProcessRow(Process(pid=0, gpu_uuid=gpu.uuid), gpu, None) for gpu in frame.gpus]
+    means = not term.negated
+    return {row.gpu.index for row in (*rows(frame), *empty) if row.gpu and term.test(row) is means}
+
+
+def _busiest(frame: Frame, processes: Sequence[Process]) -> Iterator[Process]:
+    """Yield those on several GPUs with their work on the one where they do most: a signal ends them
+    on all. Without samples they may be all that works there."""
     load = {gpu.uuid: gpu.utilization or 0.0 for gpu in frame.gpus}
-    of: dict[tuple[int, float | None], list[Process]] = {}
-    for one in frame.processes:
-        of.setdefault((one.pid, one.start_time), []).append(one)
-    for one in frame.processes:
-        same = of[one.pid, one.start_time]
+    by_process: dict[tuple[int, float | None], list[Process]] = {}
+    for process in processes:
+        by_process.setdefault((process.pid, process.start_time), []).append(process)
+    for process in processes:
+        same = by_process[process.pid, process.start_time]
         if len(same) == 1:
-            yield one
+            yield process
             continue
         shares = [row.sm_utilization for row in same if row.sm_utilization is not None]
         times = [row.idle_for for row in same if row.idle_for is not None]
         most = max(load.get(row.gpu_uuid, 0.0) for row in same) or None
-        yield msgspec.structs.replace(
-            one,
+        yield replace(
+            process,
             sm_utilization=max(shares, default=most),
             idle_for=min(times) if len(times) == len(same) else None,
         )
 
 
-def _targets(found: Sequence[ProcessRow]) -> tuple[Target, ...]:
-    """A process on several GPUs is one."""
-    keys = dict.fromkeys((row.process.pid, row.process.start_time) for row in found)
+def _targets(matching: Sequence[ProcessRow]) -> tuple[Target, ...]:
+    """Return a target for each process: one on several GPUs is one."""
+    keys = dict.fromkeys((row.process.pid, row.process.start_time) for row in matching)
     return tuple(Target(*key) for key in keys)
-
-
-def _pids(words: Sequence[str]) -> tuple[int, ...]:
-    """The PIDs, if the words are PIDs; then all have to be."""
-    numbers = [word for word in words if word.removeprefix("-").isdecimal() and word.isascii()]
-    if not numbers:
-        return ()
-    if len(numbers) < len(words):
-        raise UsageError("PIDs or words of the filter, not both")
-    for number in numbers:
-        if int(number) <= 0:
-            raise UsageError(f"{number} is a group of processes, no PID: give each PID")
-        if int(number) > 2**31 - 1:
-            raise UsageError(f"{printable(number, 40)} is no PID")
-    return tuple(dict.fromkeys(map(int, numbers)))
-
-
-def _by_pid(
-    found: Sequence[ProcessRow], pids: Sequence[int], descendants: bool
-) -> tuple[Target, ...]:
-    """With `descendants`, also those that are on no GPU, and started one that is."""
-    known = {target.pid: target for target in _targets(found)}
-    above = _ancestors(known) if descendants else set()
-    targets = []
-    for pid in pids:
-        target = known.get(pid) or (target_of(pid) if pid in above else None)
-        if target is None:
-            nor = ", nor is one that it started" if descendants else ""
-            raise GputopError(f"process {pid} is on no GPU{nor}, or on another one than asked for")
-        targets.append(target)
-    return tuple(targets)
-
-
-def _ancestors(pids: Iterable[int]) -> set[int]:
-    above, tree = set[int](), every_process()
-    for pid in pids:
-        while pid in tree and (pid := tree[pid].parent) not in above:
-            above.add(pid)
-    return above
-
-
-def _gpus(frame: Frame, asked: Sequence[str]) -> set[str | None]:
-    words = [word.strip() for text in asked for word in text.split(",")]
-    return {_gpu(frame, word).uuid for word in words}
-
-
-def _gpu(frame: Frame, word: str) -> Gpu:
-    if word.isascii() and word.isdecimal():
-        found = [gpu for gpu in frame.gpus if str(gpu.index) == (word.lstrip("0") or "0")]
-    else:
-        start = word.casefold()
-        uuids = [gpu for gpu in frame.gpus if gpu.uuid and len(word) > len("GPU-")]
-        found = [gpu for gpu in uuids if (gpu.uuid or "").casefold().startswith(start)]
-    if len(found) != 1:
-        what = "several GPUs" if found else "no GPU here"
-        raise UsageError(f"{printable(word, 60)!r} is {what}: give an index or more of its UUID")
-    return found[0]
-
-
-def _names(user: str, frame: Frame) -> set[str | None]:
-    """The name and the number of a user, since frames have either."""
-    try:
-        uid = os.getuid() if user == "me" else pwd.getpwnam(user).pw_uid
-    except KeyError:
-        if any(process.user == user for process in frame.processes):
-            return {user}
-        raise UsageError(f"no user {printable(user, 60)} on this machine") from None
-    try:
-        return {pwd.getpwuid(uid).pw_name, str(uid)}
-    except KeyError:
-        return {str(uid)}

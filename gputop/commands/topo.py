@@ -1,23 +1,19 @@
-"""`gputop topo`: options, and what they do.
-
-Exit status: 0 done, 2 usage, 3 the driver cannot be read.
-"""
+"""`gputop topo`: its options, and what they do."""
 
 from __future__ import annotations
 
 import argparse
-import time
 from contextlib import closing
 
 from gputop.commands import HELP
-from gputop.commands.output import write
-from gputop.errors import DriverError, SourceError
 from gputop.export.topology import topology_json, topology_text
-from gputop.model.frame import Frame
+from gputop.model.machine.frame import Frame
+from gputop.output import write
+from gputop.sources.ask import readable_frame
 from gputop.sources.local import LocalSource
 
-_PATIENCE = 5.0
-"""Seconds that a driver may take to wake up, and to tell all of it."""
+_INTERVAL = 0.2
+"""Seconds between frames, of which the first are not whole."""
 _EPILOG = """\
 examples:
   gputop topo                     links, peer-to-peer, CPUs and NUMA nodes
@@ -35,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "topo",
         help=HELP["topo"],
-        description="Tell how the GPUs are connected, which can use each other's memory, and"
+        description="Show how the GPUs are connected, which can use each other's memory, and"
         " which CPUs are near.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -45,7 +41,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
-    frame = _frame()
+    with closing(LocalSource(_INTERVAL)) as source:
+        frame = readable_frame(source, _is_whole)
     if options.topo_json:
         write(topology_json(frame) + "\n", "utf-8")
     else:
@@ -53,14 +50,5 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _frame() -> Frame:
-    """The first frame that tells all, or the one after some patience."""
-    end = time.monotonic() + _PATIENCE
-    with closing(LocalSource(0.2)) as source:
-        for frame in source.frames():
-            over = time.monotonic() >= end
-            if frame.problem is not None and (over or frame.problem.kind != "not_answering"):
-                raise DriverError(str(frame.problem))
-            if over or (frame.links is not None and frame.topology is not None):
-                return frame
-    raise SourceError("the agent sends no more frames")
+def _is_whole(frame: Frame) -> bool:
+    return frame.links is not None and frame.topology is not None

@@ -11,8 +11,7 @@ _LIBRARIES = ("textual", "nvidia-ml-py", "psutil", "msgspec")
 
 
 def versions() -> str:
-    """gputop's, Python's and those of the libraries that it stands on, in a line without its
-    end."""
+    """Return the versions of gputop, Python and the libraries that it stands on, as a line."""
     libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
     words = ", ".join([f"Python {platform.python_version()}", *libraries])
     return f"gputop {__version__} ({words})"

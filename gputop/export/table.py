@@ -3,48 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gputop import __version__
-from gputop.model import query
-from gputop.model.frame import Frame
-from gputop.model.gpu import Gpu
-from gputop.model.gpu_metrics import GPU
-from gputop.model.health import findings
-from gputop.model.limits import limits
-from gputop.model.process_metrics import MORE, PROCESS, ProcessRow
-from gputop.model.summary import free_gpus, is_free, users
-from gputop.model.text import MIB, MISSING, duration
-from gputop.model.unexplained import is_notable, remark, suspects, words
+from gputop.model.health.findings import findings
+from gputop.model.health.free import count_of_free, is_free
+from gputop.model.health.unaccounted import remark, suspects_or_none, words
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import DeviceHolder, Gpu
+from gputop.model.machine.limits import limits, nobody
+from gputop.model.machine.summary import users
+from gputop.model.machine.text import MIB, MISSING, duration
+from gputop.model.metrics.gpu import GPU
+from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
+from gputop.model.processes import process_rows
 
 _GAP = "  "
 
-_Column = tuple[str, bool, Callable[[Gpu], str]]
+_GPU_COLUMNS: dict[str, Callable[[Gpu], str]] = {
+    "GPU": GPU["index"].text,
+    "NAME<": lambda gpu: gpu.name or MISSING,
+    "BUS-ID<": GPU["pci_bus_id"].text,
+    "PERS": GPU["persistence_mode"].text,
+    "DISP": GPU["display_active"].text,
+    "FAN%": GPU["fan"].text,
+    "TEMP-C": GPU["temperature"].text,
+    "PERF": GPU["pstate"].text,
+    "POWER-W": lambda gpu: f"{GPU['power'].text(gpu)}/{GPU['power_limit'].text(gpu)}",
+    "MEM-MiB": lambda gpu: f"{_mib(gpu.memory_used)}/{_mib(gpu.memory_total)}",
+    "UTIL%": GPU["utilization"].text,
+    "ECC": GPU["ecc_uncorrected"].text,
+    "COMPUTE<": GPU["compute_mode"].text,
+    "MIG": GPU["mig_mode"].text,
+}
 
-
-def _metric(id_: str, left: bool = False) -> _Column:
-    metric = GPU[id_]
-    return metric.label, left, metric.text
-
-
-_GPU_COLUMNS: tuple[_Column, ...] = (
-    _metric("index"),
-    ("NAME", True, lambda gpu: gpu.name or MISSING),
-    _metric("pci_bus_id", left=True),
-    _metric("persistence_mode"),
-    _metric("display_active"),
-    ("FAN%", False, GPU["fan"].text),
-    ("TEMP-C", False, GPU["temperature"].text),
-    _metric("pstate"),
-    ("POWER-W", False, lambda gpu: f"{GPU['power'].text(gpu)}/{GPU['power_limit'].text(gpu)}"),
-    ("MEM-MiB", False, lambda gpu: f"{_mib(gpu.memory_used)}/{_mib(gpu.memory_total)}"),
-    ("UTIL%", False, GPU["utilization"].text),
-    _metric("ecc_uncorrected"),
-    _metric("compute_mode", left=True),
-    _metric("mig_mode"),
-)
-
-_STATE = "STATE"
 _WHERE_KNOWN = ("idle_for", "container", "pod", "job")
 """Columns that are there if some process has them."""
 
@@ -56,34 +48,31 @@ def table(frame: Frame, idle_after: float) -> str:
     """
     gpus = [_gpu_table(frame, idle_after), _mig_table(frame.gpus)]
     parts = [
-        _heading(frame), *gpus, _findings_table(frame), _limits(frame), _unexplained_table(frame)
+        _heading(frame), *gpus, _findings_table(frame), _limits(frame), _unaccounted_table(frame)
     ]  # fmt: skip
     return "\n\n".join([*filter(None, parts), _process_table(frame, idle_after)]) + "\n"
 
 
 def _heading(frame: Frame) -> str:
-    free, who = free_gpus(frame), users(frame)
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(frame.time))
+    free, who = count_of_free(frame), users(frame)
     facts = [
         f"gputop {__version__}",
         "DEMO: an invented machine" if frame.demo else frame.host.name,
-        clock,
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(frame.time)),
         f"driver {frame.driver_version or MISSING}",
         f"CUDA {frame.cuda_version or MISSING}",
-        f"{len(frame.gpus)} GPU{'s' * (len(frame.gpus) != 1)}, {len(free)} free",
+        f"{len(frame.gpus)} GPU{'s' * (len(frame.gpus) != 1)}"
+        + (f", {free} free" if free is not None else ""),
         f"{len(who)} user{'s' * (len(who) != 1)}",
     ]
     return _GAP.join(facts)
 
 
 def _gpu_table(frame: Frame, idle_after: float) -> str:
-    heads = [(label, left) for label, left, _ in _GPU_COLUMNS]
-    rows = [[text(gpu) for _, _, text in _GPU_COLUMNS] for gpu in frame.gpus]
-    states = [_state(frame, gpu, idle_after) for gpu in frame.gpus]
-    if any(state != "ok" for state in states):
-        heads.append((_STATE, True))
-        rows = [[*row, state] for row, state in zip(rows, states, strict=True)]
-    return aligned(heads, rows)
+    columns = dict(_GPU_COLUMNS)
+    if any(_state(frame, gpu, idle_after) != "ok" for gpu in frame.gpus):
+        columns["STATE<"] = lambda gpu: _state(frame, gpu, idle_after)
+    return aligned(columns, [[text(gpu) for text in columns.values()] for gpu in frame.gpus])
 
 
 def _state(frame: Frame, gpu: Gpu, idle_after: float) -> str:
@@ -105,87 +94,63 @@ def _limits(frame: Frame) -> str:
 
 
 def _findings_table(frame: Frame) -> str:
-    """What of the GPUs needs a person, or is worth knowing; empty where all is well."""
+    """What of the GPUs needs attention, or is worth knowing; empty where all is well."""
     rows = [
-        [str(gpu.index), one.level, one.text, one.advice]
+        [str(gpu.index), finding.level, finding.text, finding.advice]
         for gpu in frame.gpus
-        for one in findings(frame, gpu)
+        for finding in findings(frame, gpu)
     ]
-    heads = (("GPU", False), ("HEALTH", True), ("WHAT", True), ("WHAT TO DO", True))
-    return aligned(heads, rows) if rows else ""
+    return aligned(("GPU", "HEALTH<", "WHAT<", "WHAT TO DO<"), rows) if rows else ""
 
 
 def _mig_table(gpus: Sequence[Gpu]) -> str:
     """The MIG devices of all GPUs; empty where there is none."""
-    heads = ("GPU", False), ("GI", False), ("CI", False), ("PROFILE", True), ("MEM-MiB", False)
     rows = [
         [
             str(gpu.index),
-            str(one.gi),
-            str(one.ci),
-            one.profile or MISSING,
-            f"{_mib(one.memory_used)}/{_mib(one.memory_total)}",
-            one.uuid or MISSING,
+            str(device.gi),
+            str(device.ci),
+            device.profile or MISSING,
+            f"{_mib(device.memory_used)}/{_mib(device.memory_total)}",
+            device.uuid or MISSING,
         ]
         for gpu in gpus
-        for one in gpu.mig or ()
+        for device in gpu.mig or ()
     ]
-    return aligned((*heads, ("MIG-UUID", True)), rows) if rows else ""
-
-
-def _unexplained_table(frame: Frame) -> str:
-    """Memory that no listed process holds, and who may; empty where it is no more than usual."""
-    rows: list[list[str]] = []
-    for gpu in frame.gpus:
-        found = suspects(gpu)
-        amount = GPU["memory_unexplained"].text(gpu)
-        if not is_notable(gpu.memory_unexplained) and not (found and gpu.processes_known is False):
-            continue
-        rows += [
-            [
-                str(gpu.index),
-                amount,
-                str(one.pid),
-                one.user or MISSING,
-                words(one),
-                one.command or MISSING,
-            ]
-            for one in found
-        ] or [
-            [
-                str(gpu.index),
-                amount,
-                MISSING,
-                MISSING,
-                remark(gpu, nested=frame.host.nested),
-                MISSING,
-            ]
-        ]
-    heads = (
-        ("GPU", False),
-        ("UNEXPLAINED", False),
-        ("PID", False),
-        ("USER", True),
-        ("WHY", True),
-        ("COMMAND", True),
-    )
+    heads = ("GPU", "GI", "CI", "PROFILE<", "MEM-MiB", "MIG-UUID<")
     return aligned(heads, rows) if rows else ""
 
 
-def _process_table(frame: Frame, idle_after: float) -> str:
-    found = query.rows(frame)
-    if not found:
-        if all(gpu.processes_known is not False for gpu in frame.gpus):
-            return "no process on any GPU"
-        return "the driver does not list the processes here"
-    columns: list[tuple[str, bool, Callable[[ProcessRow], str]]] = [
-        (metric.label, metric.left, metric.text) for metric in PROCESS.values()
+def _unaccounted_table(frame: Frame) -> str:
+    """Memory that no listed process holds, and who may; empty where it is no more than usual."""
+    rows = [
+        [str(gpu.index), GPU["memory_unaccounted"].text(gpu), *_suspect(frame, gpu, holder)]
+        for gpu in frame.gpus
+        for holder in suspects_or_none(gpu)
     ]
-    more = [MORE[id_] for id_ in _WHERE_KNOWN if any(map(MORE[id_].read, found))]
-    columns[-1:] = [(metric.label, metric.left, metric.text) for metric in more]
-    columns.append(("COMMAND", True, lambda row: _idle(row, idle_after) + _command(row)))
-    rows = [[text(row) for _, _, text in columns] for row in found]
-    return aligned([(label, left) for label, left, _ in columns], rows)
+    heads = ("GPU", "UNACCOUNTED", "PID", "USER<", "WHY<", "COMMAND<")
+    return aligned(heads, rows) if rows else ""
+
+
+def _suspect(frame: Frame, gpu: Gpu, holder: DeviceHolder | None) -> list[str]:
+    if holder is None:
+        return [MISSING, MISSING, remark(gpu, nested=frame.host.nested), MISSING]
+    return [str(holder.pid), holder.user or MISSING, words(holder), holder.command or MISSING]
+
+
+def _process_table(frame: Frame, idle_after: float) -> str:
+    rows = process_rows.rows(frame)
+    if not rows:
+        return nobody(frame)
+    extra = [COLUMNS[id_] for id_ in _WHERE_KNOWN if any(map(COLUMNS[id_].read, rows))]
+    always = PROCESS.keys() - {"command", *_WHERE_KNOWN}
+    metrics = [metric for metric in PROCESS.values() if metric.id in always] + extra
+    heads = [metric.label + "<" * metric.left for metric in metrics]
+    cells = [
+        [*(metric.text(row) for metric in metrics), _idle(row, idle_after) + _command(row)]
+        for row in rows
+    ]
+    return aligned([*heads, "COMMAND<"], cells)
 
 
 def _idle(row: ProcessRow, idle_after: float) -> str:
@@ -196,7 +161,7 @@ def _idle(row: ProcessRow, idle_after: float) -> str:
 def _command(row: ProcessRow) -> str:
     if row.process.command is None:
         if row.process.elsewhere:
-            return "(host PID, not visible here)"
+            return "(may be a host PID)"
         return "(not in this /proc)" if row.process.start_time is None else MISSING
     return f"(! {row.misspelt}) {row.process.command}" if row.misspelt else row.process.command
 
@@ -206,15 +171,17 @@ def _mib(count: int | None) -> str:
     return MISSING if count is None else str(count // MIB)
 
 
-def aligned(heads: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> str:
-    """Columns under their heads, which say whether they begin at the left; without a line end."""
-    table = [[label for label, _ in heads], *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
+def aligned(heads: Collection[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns under their heads; without a line end. A head with a `<` at its end is of text, which
+    begins at the left."""
+    lefts = [head.endswith("<") for head in heads]
+    table = [[head.removesuffix("<") for head in heads], *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(lefts))]
     lines = []
     for row in table:
         cells = [
             cell.ljust(width) if left else cell.rjust(width)
-            for cell, width, (_, left) in zip(row, widths, heads, strict=True)
+            for cell, width, left in zip(row, widths, lefts, strict=True)
         ]
         lines.append(_GAP.join(cells).rstrip())
     return "\n".join(lines)

@@ -18,15 +18,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from gputop.export.table import aligned
-from gputop.model.frame import Frame
-from gputop.model.text import MISSING, short_name
-from gputop.model.topology import Topology
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import MISSING, short_name
+from gputop.model.machine.topology import ITSELF, Topology
 
 T = TypeVar("T")
 
 _FLAGS = {True: "Y", False: "N", None: MISSING}
 _PLACES = ("cpus", "usable_cpus", "numa", "gpu_numa")
-_HEADS = ("GPU", False), ("NAME", True), ("BUS-ID", True), ("NUMA", False), ("CPUS", True)
+_HEADS = ("GPU", "NAME<", "BUS-ID<", "NUMA", "CPUS<")
 _WORDS = """\
 NV# is a bond of # NVLinks, PIX one PCIe bridge, PXB several, PHB a host bridge,
 NODE between host bridges of one NUMA node, SYS between NUMA nodes."""
@@ -37,7 +37,7 @@ def topology_json(frame: Frame) -> str:
     where = frame.topology or Topology()
     gpus = [
         {"gpu": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "pci_bus_id": gpu.pci_bus_id}
-        | {place: _at(getattr(where, place), gpu.index) for place in _PLACES}
+        | {field: _at(getattr(where, field), gpu.index) for field in _PLACES}
         for gpu in frame.gpus
     ]
     return json.dumps({"gpus": gpus, "links": frame.links, "p2p": where.p2p or None})
@@ -46,7 +46,10 @@ def topology_json(frame: Frame) -> str:
 def topology_text(frame: Frame) -> str:
     """For people, with a line end; 80 columns hold eight GPUs."""
     where = frame.topology or Topology()
-    flags = [[_FLAGS[flag] for flag in row] for row in where.p2p]
+    flags = [
+        [ITSELF if row == column else _FLAGS[flag] for column, flag in enumerate(line)]
+        for row, line in enumerate(where.p2p)
+    ]
     parts = [
         ("links", _matrix(frame.links), _WORDS),
         ("P2P: can the GPU of the row use the memory of the column's", _matrix(flags), ""),
@@ -58,7 +61,7 @@ def topology_text(frame: Frame) -> str:
 def _matrix(rows: Sequence[Sequence[str | None]] | None) -> str:
     if not rows:
         return "not known: the driver did not answer"
-    heads = [("", False), *((str(column), False) for column in range(len(rows)))]
+    heads = ["", *map(str, range(len(rows)))]
     return aligned(heads, [[f"{n}:", *map(_known, row)] for n, row in enumerate(rows)])
 
 
@@ -78,7 +81,7 @@ def _usable(frame: Frame, where: Topology) -> Iterator[str]:
     lists = [_at(where.usable_cpus, gpu.index) for gpu in frame.gpus]
     for cpus in dict.fromkeys(lists):
         gpus = [gpu.index for gpu, own in zip(frame.gpus, lists, strict=True) if own == cpus]
-        near = [one for one in gpus if _at(where.cpus, one) is not None]
+        near = [index for index in gpus if _at(where.cpus, index) is not None]
         if cpus is not None:
             yield f"taskset -c {cpus} python train.py   # {_named(gpus)}"
         elif near:

@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from gputop.model.frame import Frame
-from gputop.model.protocol import Request
+from gputop.model.machine.frame import Frame
+from gputop.protocol.messages import Reply, Request
 
 
 class Source(Protocol):
-    """Frames of one machine."""
+    """The frames of one machine, and what it replies."""
 
-    def frames(self) -> Iterator[Frame]:
-        """Frames as they come; blocks between them, ends after `close`. SourceError if broken."""
+    @property
+    def host(self) -> str:
+        """The name by which the machine was asked for."""
+        ...
+
+    def frames(self) -> Iterator[Frame | Reply]:
+        """Yield frames and replies in the order of their arrival, until `close` or `reconnect`.
+
+        It blocks between them. Left before its end and called again it goes on where it was. By
+        one thread at a time. SourceError if it breaks, DriverError if it is silent.
+        """
         ...
 
     def request(self, request: Request) -> None:
-        """Ask the other side; from any thread, without blocking."""
+        """Send a request, from any thread, without blocking; a Reply comes among the frames."""
+        ...
+
+    def reconnect(self) -> None:
+        """Begin anew, whatever hangs: `frames` ends, and is to be called again."""
         ...
 
     def close(self) -> None:

@@ -5,102 +5,96 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, ClassVar
 
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
 
 from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL
-from gputop.errors import GputopError, SourceError
-from gputop.model.frame import Frame, Problem
-from gputop.model.history import History
-from gputop.model.protocol import Pause, Refresh, SetInterval
-from gputop.model.text import printable
+from gputop.errors import SourceError
+from gputop.model.machine.frame import Frame, Problem
+from gputop.protocol.messages import Preview, Refresh, Reply, SetInterval
 from gputop.settings import Session
-from gputop.sources.demo import DemoSource
-from gputop.sources.local import LocalSource
-from gputop.sources.source import Source
-from gputop.tui import glyphs, manners, terminal, themes
-from gputop.tui.commands import Commands
-from gputop.tui.crash import report
-from gputop.tui.inquiry import ProbeWanted
-from gputop.tui.keys import KeysInTurn
-from gputop.tui.messages import FrameArrived, RequestWanted, SourceEnded
-from gputop.tui.screens.health import HealthScreen
-from gputop.tui.screens.help import HelpScreen
-from gputop.tui.screens.mapping import MappingScreen
-from gputop.tui.screens.pages import PAGES
-from gputop.tui.screens.problem import ProblemScreen
-from gputop.tui.screens.process import ProcessScreen
-from gputop.tui.screens.signalling import main_screen
-from gputop.tui.sending import Sending
-from gputop.tui.widgets.lines import Lines
+from gputop.sources.demo.source import DemoSource
+from gputop.sources.feed import Feed, Listener
+from gputop.tui import glyphs, palette, themes
+from gputop.tui.machine import WatchedMachine
+from gputop.tui.main import MainScreen
+from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
+from gputop.tui.pages.help import HelpScreen
+from gputop.tui.pages.problem import ProblemScreen
+from gputop.tui.panes.lines import Lines
+from gputop.tui.terminal import app as terminal_app
+from gputop.tui.terminal import capabilities
+from gputop.tui.terminal.key_queue import KeysInTurn
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
+SCREEN = Binding.Group("Screen")
 
-class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
+_LATE = 3
+"""Intervals, and seconds at least, after which an agent is said not to answer."""
+
+
+class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     """Frames in, pictures out."""
 
     TITLE = "gputop"
     CSS_PATH = "style.tcss"
     ALLOW_SELECT = False
-    paused: reactive[bool] = reactive(False, repaint=False)
+    age: reactive[int | None] = reactive(None, repaint=False)
+    """Seconds that the picture is behind, in a pause; None where it is that of now."""
+    silence: reactive[int] = reactive(0, repaint=False)
+    """Seconds since the agent has sent something, once they are more than they should be."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1,h", "help", "Help", tooltip="This page", id="app.help",
-                key_display="?"),
-        Binding("p", "pause", "Pause", tooltip="Stop and go on", id="app.pause"),
-        Binding("q,f10", "quit", "Quit", tooltip="Leave gputop", id="app.quit", key_display="q"),
-        Binding("ctrl+c", "quit", "Quit", tooltip="Leave gputop, from an editor too",
-                id="app.interrupt", show=False, priority=True),
+                key_display="?", group=SCREEN),
+        Binding("q,f10", "quit", "Quit", tooltip="Leave gputop", id="app.quit", key_display="q",
+                group=SCREEN),
+        Binding("ctrl+c", "quit", "Quit", tooltip="Leave gputop",
+                id="app.interrupt", show=False, priority=True, group=SCREEN),
+        Binding("p,Z", "pause", "Pause", tooltip="Hold the picture", id="app.pause",
+                key_display="p", group=SCREEN),
         Binding("ctrl+z", "suspend_process", "Suspend", tooltip="To the shell; fg comes back",
-                id="app.suspend", show=False, priority=True),
-        Binding("plus,equals_sign", "interval(1)", "Slower", tooltip="A longer interval",
-                id="app.slower", show=False),
-        Binding("minus", "interval(-1)", "Faster", tooltip="A shorter interval",
-                id="app.faster", show=False),
-        Binding("r,f5", "refresh_now", "Refresh", tooltip="Look now", id="app.refresh",
-                show=False),
-        Binding("T", "next_theme", "Theme", tooltip="Another theme", id="app.theme", show=False),
+                id="app.suspend", show=False, priority=True, group=SCREEN),
+        Binding("plus,equals_sign", "interval(1)", "Slower", tooltip="Longer, shorter interval",
+                id="app.slower", show=False, group=SCREEN),
+        Binding("minus", "interval(-1)", "Faster", tooltip="Longer, shorter interval",
+                id="app.faster", show=False, group=SCREEN),
+        Binding("r,f5,ctrl+r", "refresh_now", "Refresh", tooltip="Refresh now", id="app.refresh",
+                show=False, group=SCREEN),
+        Binding("T", "next_theme", "Theme", tooltip="Other colours", id="app.theme", show=False,
+                group=SCREEN),
         Binding("ctrl+l", "repaint", "Redraw", tooltip="Draw everything again", id="app.redraw",
-                show=False, priority=True),
+                show=False, priority=True, group=SCREEN),
     ]  # fmt: skip
 
-    def __init__(self, source: Source, settings: Session) -> None:
+    def __init__(self, feed: Feed, settings: Session) -> None:
         super().__init__()
-        for theme in themes.THEMES:
+        has_shades = capabilities.colours(os.environ) > capabilities.Colours.ANSI
+        for theme in themes.fitting(has_shades):
             self.register_theme(theme)
-        self.theme = terminal.nearest_theme(settings.theme, os.environ)
+        self.theme = capabilities.nearest_theme(settings.theme, os.environ)
         self.set_class(Lines.glyphs.name == "ascii", "-ascii")
-        self.crash: str | None = None
-        """What to say of an internal error, once the terminal is back."""
         self.settings = settings
         self.own_keys = settings.keys
-        self._source = source
-        self._generation = 0
         self._interval = settings.interval
+        self._pace = settings.interval
+        """Seconds between two frames that the agent was told: more of them without focus."""
         self._wanted = False
-        """Whether a frame was asked for in spite of the pause."""
+        """Whether the pause is to hold the next frame instead."""
         self._laid_out = False
-        self._history = History()
-        self._frame: Frame | None = None
-        self._sending = Sending(
-            lambda order: self._source.request(order), lambda words: self._main.show_note(words)
-        )
-        self._main = main_screen(os.environ, settings, self._sending.send)
+        self._machine = self._watch(feed)
+        self._main = MainScreen(os.environ, settings, lambda asked: self._machine.request(asked))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The roles, for themes that do not know them."""
         return themes.DEFAULTS
-
-    def _fatal_error(self) -> None:
-        """Textual's answer to an exception that nobody caught, in a line instead of a page."""
-        self.crash = report(self._exception or RuntimeError("unknown"))
-        self.panic()
 
     def get_default_screen(self) -> Screen[None]:
         """Frames are shown here."""
@@ -109,24 +103,34 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     def on_mount(self) -> None:
         """Start to read."""
         self.set_keymap(self.settings.keys)
-        self._read(self._source)
+        self.set_interval(1.0, self._second)
+        self._listen()
 
     def on_frame_arrived(self, message: FrameArrived) -> None:
         """Show the frame, or why there is nothing to show."""
-        if message.source != self._generation:
+        machine = self._machine
+        if message.feed is not machine.feed:
             return
-        for screen in self.screen_stack:  # answers are shown in spite of a pause
-            if isinstance(screen, ProcessScreen):
-                screen.show_answers(message.frame)
+        machine.seconds = self.silence = 0
         if self._laid_out:
-            self._sending.take(message.frame, self.screen_stack)
-        if self.paused and not self._wanted:
+            self._main.signals.show_frame(message.frame)  # in spite of a pause
+        machine.take(message.frame)
+        if self._wanted or machine.age is None:
+            self._wanted = False
+            if self.paused:
+                machine.freeze()
+            self._show_picture()
+        if self.paused:
+            self.age = int(machine.age or 0)
+
+    def on_reply_arrived(self, message: ReplyArrived) -> None:
+        """Show an answer to who has asked."""
+        if message.feed is not self._machine.feed:
             return
-        self._wanted = False
-        self._frame = message.frame
-        self._history.append(message.frame)
+        self._machine.seconds = self.silence = 0
+        self._machine.handle(message.reply)
         if self._laid_out:
-            self._take_frame(message.frame)
+            self._main.reply(message.reply)
 
     def on_ready(self) -> None:
         """Every widget is there: show what came meanwhile."""
@@ -136,10 +140,13 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
         # thousands of objects in no cycle.
         gc.freeze()
         gc.set_threshold(20_000, 10, 10)
-        if self._frame is not None:
-            self._take_frame(self._frame)
+        self._show_picture()
 
-    def _take_frame(self, frame: Frame) -> None:
+    def _show_picture(self) -> None:
+        picture = self._machine.picture
+        if picture is None or not self._laid_out:
+            return
+        frame = picture.frame
         if frame.problem is not None:
             self._show_problem(frame.host.name, frame.problem)
             return
@@ -147,31 +154,50 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
             self.pop_screen()
         self._show()
 
+    def _second(self) -> None:
+        """Another one is over. A time in which this was stopped itself counts as one."""
+        machine = self._machine
+        machine.seconds = 0 if machine.ended else machine.seconds + 1
+        late = machine.seconds >= max(_LATE, _LATE * self._pace)
+        self.silence = machine.seconds if late else 0
+
     def on_source_ended(self, message: SourceEnded) -> None:
         """Say so; after signals start another agent, which is told nothing of them."""
-        if message.source != self._generation:
+        if message.feed is not self._machine.feed:
             return
-        if self._sending.lose(self.screen_stack):
+        self._machine.ended, self.silence = True, 0
+        if self._lose_signals():
             self.action_retry()
         else:
             advice = "press r to start it again, d for the demo"
             problem = Problem(kind="agent_ended", message=message.reason, advice=advice)
             self._show_problem("", problem)
 
-    def on_probe_wanted(self, message: ProbeWanted) -> None:
-        """Have the driver asked; the answer is shown in spite of a pause."""
-        self._wanted = self.paused
-        self._source.request(message.probe)
-
-    def on_request_wanted(self, message: RequestWanted) -> None:
-        """More of a process."""
-        self._source.request(message.request)
+    def _lose_signals(self) -> bool:
+        """The agent has ended. Return whether somebody waits for what it would tell."""
+        asked = self._main.signals.lose()
+        return self._machine.lose_signals() or asked
 
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
-        pages = (page.BINDINGS for page in PAGES)
-        everywhere = self.keyed(self.BINDINGS, self._main.BINDINGS, *pages)
-        self.push_screen(HelpScreen(everywhere, self.keyed(ProblemScreen.BINDINGS), Lines.glyphs))
+        described = partial(palette.described, self.settings)
+        keys = described(self._main.BINDINGS, self.BINDINGS)
+        of_pages = described(*(page.BINDINGS for page in palette.PAGES))
+        of_problem = described(ProblemScreen.BINDINGS)
+        self.push_screen(HelpScreen(keys, of_pages, of_problem, Lines.glyphs))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        return palette.system_commands(self, self._main, screen, self.choose_theme)
+
+    def choose_theme(self, name: str) -> None:
+        """Use a theme, and keep it for the next time."""
+        self.theme = name
+        self._main.save({"theme": name})
+
+    def action_next_theme(self) -> None:
+        names = [theme.name for theme in themes.THEMES]
+        index = names.index(self.theme) if self.theme in names else -1
+        self.choose_theme(names[(index + 1) % len(names)])
 
     async def action_quit(self) -> None:
         """Leave at once, whatever hangs."""
@@ -181,17 +207,27 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
     @property
     def last_frame(self) -> Frame | None:
         """The one that is shown."""
-        return self._frame
+        picture = self._machine.picture
+        return picture and picture.frame
+
+    @property
+    def paused(self) -> bool:
+        """Whether the picture stands still."""
+        return self.age is not None
 
     def close_source(self) -> None:
         """End the source of now, which need not be the one that the app began with."""
-        self._source.close()
+        self._machine.feed.source.close()
 
     def action_pause(self) -> None:
-        """Stop, or go on."""
-        self.paused = not self.paused
-        self._source.request(Pause(self.paused))
-        self._show()
+        """Hold the picture, or show that of now."""
+        if self.paused:
+            self._machine.thaw()
+            self.age = None
+        else:
+            self._machine.freeze()
+            self.age = 0
+        self._show_picture()
 
     def action_interval(self, step: int) -> None:
         """The next longer or shorter interval."""
@@ -201,41 +237,49 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
             self._interval = longer[0]
         elif step < 0 and shorter:
             self._interval = shorter[-1]
-        self._source.request(SetInterval(self._interval))
+        self._set_pace(self._interval)
         self._show()
 
     def on_app_blur(self) -> None:
         """Nobody types here: fewer frames, if the user wants so."""
-        self._source.request(SetInterval(max(self._interval, self.settings.unfocused)))
+        self._set_pace(max(self._interval, self.settings.unfocused))
 
     def on_app_focus(self) -> None:
         """Somebody does."""
-        self._source.request(SetInterval(self._interval))
+        self._set_pace(self._interval)
         if not self.paused:
             self.action_refresh_now()
 
+    def _set_pace(self, seconds: float) -> None:
+        self._pace = seconds
+        self._machine.request(SetInterval(seconds))
+
     def action_refresh_now(self) -> None:
-        """Ask for a frame."""
+        """Ask for a frame, or start another agent where the one of now does not answer."""
+        if self.silence:
+            self._lose_signals()
+            self.action_retry()
+            return
         self._wanted = self.paused
-        self._source.request(Refresh())
+        self._machine.request(Refresh())
 
     def action_retry(self) -> None:
-        """Another agent: it loads the driver's library anew."""
-        self._replace(LocalSource(self._interval))
+        """Reconnect to the machine: another agent loads the driver's library anew."""
+        self._begin_anew()
+        self._machine.reconnect(self._listener)
+        self._machine.request(SetInterval(self._interval))
 
     def action_demo(self) -> None:
         """The invented machine."""
-        self._replace(DemoSource(self._interval))
+        self.close_source()
+        self._begin_anew()
+        self._machine = self._watch(Feed(DemoSource(self._interval)))
+        self._listen()
 
     def _show(self) -> None:
-        if self._frame is not None and self._frame.problem is None:
-            self._main.show_frame(self._frame, self._history, self._interval, self.paused)
-            for screen in self.screen_stack:  # it may be under the help
-                if isinstance(screen, MappingScreen):
-                    screen.show_frame(self._frame, self._interval, self.paused)
-                elif isinstance(screen, HealthScreen):
-                    screen.show_frame(self._frame)
-            self._main.show_page(self.screen)
+        picture = self._machine.picture
+        if picture is not None and picture.frame.problem is None:
+            self._main.show_frame(picture.frame, picture.history, self._interval)
 
     def _show_problem(self, host: str, problem: Problem) -> None:
         for screen in self.screen_stack:  # it may be under the help
@@ -249,36 +293,33 @@ class GputopApp(KeysInTurn[None], Commands, manners.TerminalApp[None]):
         fresh.show_problem(host, problem)
         self.push_screen(fresh)
 
-    def _replace(self, source: Source) -> None:
-        self._source.close()
-        self._source = source
-        self._generation += 1
-        self.paused = False
-        self._main.inquiry.forget()
-        self._history = History()
-        self._read(source)
+    def _begin_anew(self) -> None:
+        self.age, self.silence = None, 0
+        self._pace = self._interval
+        self._main.reset()
 
-    def _read(self, source: Source) -> None:
-        """Frames become messages, in a thread that nobody waits for."""
-        generation = self._generation
+    def _watch(self, feed: Feed) -> WatchedMachine:
+        return WatchedMachine(feed, lambda words: self._main.show_note(words))
 
-        def read() -> None:
-            try:
-                for frame in source.frames():
-                    self.post_message(FrameArrived(generation, frame))
-            except SourceError as error:
-                self.post_message(SourceEnded(generation, str(error)))
-            except Exception as error:  # noqa: BLE001 - it is shown, and r begins anew
-                words = printable(f"{type(error).__name__}: {error}", 200)
-                self.post_message(SourceEnded(generation, f"a frame could not be read: {words}"))
+    def _listen(self) -> None:
+        self._machine.feed.listen(self._listener(self._machine.feed))
 
-        threading.Thread(target=read, name="source", daemon=True).start()
+    def _listener(self, feed: Feed) -> Listener:
+        """Return what makes messages of what comes, in the thread that reads."""
+
+        def post(told: Frame | Reply | SourceError) -> None:
+            if isinstance(told, Reply):
+                self.post_message(ReplyArrived(feed, told))
+            elif isinstance(told, SourceError):
+                self.post_message(SourceEnded(feed, str(told)))
+            elif not isinstance(told, Preview):  # the splash shows that
+                self.post_message(FrameArrived(feed, told))
+
+        return post
 
 
-def run(
-    source: Source, settings: Session, taking_over: Callable[[], None]
-) -> tuple[int, Frame | None]:
-    """Show the frames of `source` until the user has seen enough; exit status and last frame.
+def run(feed: Feed, settings: Session, taking_over: Callable[[], None]) -> tuple[int, Frame | None]:
+    """Show the frames of a source until the user has seen enough; exit status and last frame.
 
     `taking_over` is called when the terminal is about to be drawn on.
 
@@ -286,15 +327,13 @@ def run(
     """
     override = None if settings.glyphs == "auto" else settings.glyphs
     encoding = getattr(sys.__stderr__, "encoding", None)
-    Lines.glyphs = glyphs.choose(terminal.initial_environ(), encoding, override)
-    terminal.drop_inherited_colours(os.environ)
-    app = GputopApp(source, settings)
+    Lines.glyphs = glyphs.choose(capabilities.initial_environ(), encoding, override)
+    capabilities.drop_inherited_colours(os.environ)
+    app = GputopApp(feed, settings)
     app.taking_over = taking_over
     app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
     try:
-        status = manners.run(app)
+        status = terminal_app.run(app, settings.mouse)
     finally:
         app.close_source()
-    if app.crash is not None:
-        raise GputopError(app.crash)
     return status, app.last_frame

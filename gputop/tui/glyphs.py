@@ -12,7 +12,7 @@ from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
-class Glyphs:
+class GlyphSet:
     """One set of signs."""
 
     name: str
@@ -71,7 +71,7 @@ class Glyphs:
         return text if self.name == "unicode" or text.isascii() else _ascii(text)
 
 
-UNICODE = Glyphs(
+UNICODE = GlyphSet(
     name="unicode",
     bar="▏▎▍▌▋▊▉█",
     bar_empty="░",
@@ -97,7 +97,7 @@ UNICODE = Glyphs(
 )
 """Block elements and box drawing: what a UTF-8 terminal has."""
 
-ASCII = Glyphs(
+ASCII = GlyphSet(
     name="ascii",
     bar="#",
     bar_empty=".",
@@ -126,7 +126,9 @@ ASCII = Glyphs(
 _SETS = {glyphs.name: glyphs for glyphs in (UNICODE, ASCII)}
 
 
-def choose(environ: Mapping[str, str], encoding: str | None, override: str | None = None) -> Glyphs:
+def choose(
+    environ: Mapping[str, str], encoding: str | None, override: str | None = None
+) -> GlyphSet:
     """The set that the terminal can show.
 
     `environ` is the environment as the program was started with it (`terminal.initial_environ`):
@@ -140,7 +142,7 @@ def choose(environ: Mapping[str, str], encoding: str | None, override: str | Non
     return UNICODE if fits else ASCII
 
 
-def bar(ratio: float | None, width: int, glyphs: Glyphs = UNICODE) -> str:
+def bar(ratio: float | None, width: int, glyphs: GlyphSet = UNICODE) -> str:
     """A bar of `width` cells for a ratio 0..1; blank where there is no value."""
     if ratio is None or math.isnan(ratio):
         return " " * width
@@ -148,7 +150,7 @@ def bar(ratio: float | None, width: int, glyphs: Glyphs = UNICODE) -> str:
     return filled + glyphs.bar_empty * (width - len(filled))
 
 
-def spark(values: Sequence[float | None], width: int, glyphs: Glyphs = UNICODE) -> str:
+def spark(values: Sequence[float | None], width: int, glyphs: GlyphSet = UNICODE) -> str:
     """The last `width` ratios 0..1 as heights, the newest at the right end."""
     if width <= 0:
         return ""
@@ -156,7 +158,7 @@ def spark(values: Sequence[float | None], width: int, glyphs: Glyphs = UNICODE) 
     return shown.rjust(width, glyphs.no_sample)
 
 
-def _level(value: float | None, glyphs: Glyphs) -> str:
+def _level(value: float | None, glyphs: GlyphSet) -> str:
     if value is None or math.isnan(value):
         return glyphs.no_sample
     top = len(glyphs.levels) - 1

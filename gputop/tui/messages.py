@@ -6,34 +6,35 @@ from dataclasses import dataclass
 
 from textual.message import Message
 
-from gputop.model.frame import Frame
-from gputop.model.protocol import Detail, Stack
+from gputop.model.machine.frame import Frame
+from gputop.protocol.messages import Reply
+from gputop.sources.feed import Feed
 
 
 @dataclass
 class FrameArrived(Message):
     """A source has a new frame; only the newest of several matters."""
 
-    source: int
-    """Which of the app's sources: frames of one that was replaced are late."""
+    feed: Feed
+    """Which connection it came from: what one that was replaced has said is late."""
     frame: Frame
 
     def can_replace(self, message: Message) -> bool:
-        """The newer one stands for the older, but not for an answer that only that one has."""
-        answers = self.frame.detail is not None or self.frame.stack is not None
-        return isinstance(message, FrameArrived) and not answers
+        """The newer one stands for the older."""
+        return isinstance(message, FrameArrived) and message.feed is self.feed
 
 
 @dataclass
-class RequestWanted(Message):
-    """The source is to be asked for something that a frame will tell."""
+class ReplyArrived(Message):
+    """A source has answered."""
 
-    request: Detail | Stack
+    feed: Feed
+    reply: Reply
 
 
 @dataclass
 class SourceEnded(Message):
     """A source broke; `reason` is a line for people."""
 
-    source: int
+    feed: Feed
     reason: str

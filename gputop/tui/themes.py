@@ -1,10 +1,13 @@
-"""Colours: what the roles look like in each theme.
+"""Colours: what the roles look like in each theme, and which user has which.
 
-A role says what a piece of text is for. Quiet things have no colour of their own, and the alarm
-colour is kept for what needs a person.
+A role says what a piece of text is for. Quiet things have no colour of their own, green is for what
+is free, and the alarm colour for what needs attention; neither is ever a load's or a user's.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from zlib import crc32
 
 from textual.theme import BUILTIN_THEMES, Theme
 
@@ -20,47 +23,67 @@ ROLES = (
     "load",
     "track",
     "key",
+    "light",
+    "moderate",
+    "heavy",
     *(f"user{number}" for number in range(USER_COLOURS)),
 )
 
+MORE_USERS = ROLES[-(USER_COLOURS // 2) :]
+"""The second half of the users. Where a terminal has no more colours that are clearly apart, they
+have those of the first half, underlined."""
 
-def _variables(*colours: str) -> dict[str, str]:
-    return {f"gp-{role}": colour for role, colour in zip(ROLES, colours, strict=True)}
+
+def _variables(colours: str, loads: str, users: str) -> dict[str, str]:
+    """Return the variables of a theme: general colours, then those of loads and of users."""
+    named = [*colours.split(), *loads.split(), *users.split()]
+    variables = {f"gp-{role}": colour for role, colour in zip(ROLES, named, strict=True)}
+    is_enough = len(set(users.split())) == USER_COLOURS
+    return {**variables, "gp-more-users": "none" if is_enough else "underline"}
 
 
-# quiet heading good notice alarm memory load track key, then users
+# quiet heading good notice alarm memory load track key; light moderate heavy; users
 _ANSI_DARK = _variables(
-    "ansi_default", "ansi_default", "ansi_green", "ansi_yellow", "ansi_red", "ansi_cyan",
-    "ansi_green", "ansi_bright_black", "ansi_cyan",
-    "ansi_cyan", "ansi_magenta", "ansi_blue", "ansi_bright_cyan", "ansi_bright_magenta",
-    "ansi_bright_blue",
-)  # fmt: skip
+    "ansi_default ansi_default ansi_green ansi_yellow ansi_red ansi_cyan ansi_cyan"
+    " ansi_bright_black ansi_cyan",
+    "ansi_bright_blue ansi_cyan ansi_yellow",
+    "ansi_cyan ansi_magenta ansi_bright_blue ansi_cyan ansi_magenta ansi_bright_blue",
+)
 _ANSI_LIGHT = _variables(
-    "ansi_default", "ansi_default", "ansi_green", "ansi_magenta", "ansi_red", "ansi_blue",
-    "ansi_green", "ansi_bright_black", "ansi_blue",
-    "ansi_blue", "ansi_magenta", "ansi_cyan", "ansi_bright_blue", "ansi_bright_magenta",
-    "ansi_green",
-)  # fmt: skip
+    "ansi_default ansi_default ansi_green ansi_magenta ansi_red ansi_blue ansi_blue"
+    " ansi_bright_black ansi_blue",
+    "ansi_cyan ansi_blue ansi_magenta",
+    "ansi_blue ansi_magenta ansi_cyan ansi_blue ansi_magenta ansi_cyan",
+)
+_SHADES = _variables(
+    "- " * ROLES.index("light"),
+    "#5f87d7 #00afaf #d78700",
+    "#af8700 #00afaf #af5fff #ff5faf #8787af #0087ff",
+)
+"""Loads and users beside the terminal's own colours, where it has 256: of the cube of colours that
+all such terminals have, and to be read on black and on white."""
 _DARK = _variables(
-    "#8a8f98", "#c5cad3", "#7ec699", "#e5b567", "#f0716a", "#62aeef", "#7ec699", "#3a3f4a",
-    "#62aeef",
-    "#62aeef", "#c792ea", "#56c8c8", "#e8a87c", "#a5b4fc", "#d4a5d4",
-)  # fmt: skip
+    "#8a8f98 #c5cad3 #5fd787 #ffd75f #ff5f57 #4fc1d0 #4fc1d0 #3a3f4a #62aeef",
+    "#5b8fd0 #4fc1d0 #f5a050",
+    "#d08d4a #3ecfd6 #b08cff #ff86d0 #a3ad3f #4f9bff",
+)
 _LIGHT = _variables(
-    "#6b7078", "#33373d", "#2e7d4f", "#9a6700", "#c0392b", "#1f6fb2", "#2e7d4f", "#d0d4da",
-    "#1f6fb2",
-    "#1f6fb2", "#8e44ad", "#0b7a75", "#a0522d", "#4a4fb8", "#8a3b75",
-)  # fmt: skip
-# Okabe and Ito's colours, which people who see red and green alike tell apart.
+    "#6b7078 #33373d #1a7f37 #9a6700 #cf222e #1f6fb2 #0f8aa8 #d0d4da #1f6fb2",
+    "#6a8fc7 #0f8aa8 #d9730d",
+    "#93591f #0084a8 #8250df #c2259d #4a5a00 #0550ae",
+)
+# Free is sky blue and an alarm orange (Okabe and Ito), and all others are apart from these and
+# from each other by lightness and by blue and yellow, which people who see red and green alike
+# tell apart.
 _COLORBLIND = _variables(
-    "#8a8f98", "#c5cad3", "#56b4e9", "#f0e442", "#ff8c42", "#0072b2", "#56b4e9", "#3a3f4a",
-    "#56b4e9",
-    "#56b4e9", "#e69f00", "#cc79a7", "#f0e442", "#009e73", "#b8b8b8",
-)  # fmt: skip
+    "#8a8f98 #c5cad3 #56b4e9 #ffffff #ff8c42 #9fd0c8 #9fd0c8 #3a3f4a #56b4e9",
+    "#6f7fb0 #9fd0c8 #f0e442",
+    "#bc6830 #30f4f4 #84bca0 #d8f430 #d8d8a0 #3084f4",
+)
 
 
 def _ansi(name: str, variables: dict[str, str]) -> Theme:
-    """Textual's theme of the terminal's own colours, with our roles."""
+    """Return Textual's theme of the terminal's own colours, with our roles."""
     theme = BUILTIN_THEMES[name]
     return Theme(
         **{
@@ -70,9 +93,7 @@ def _ansi(name: str, variables: dict[str, str]) -> Theme:
     )
 
 
-THEMES = (
-    _ansi("ansi-dark", _ANSI_DARK),
-    _ansi("ansi-light", _ANSI_LIGHT),
+_RGB = (
     Theme(
         name="dark",
         primary="#62aeef",
@@ -80,9 +101,9 @@ THEMES = (
         background="#16181d",
         surface="#1d2026",
         panel="#252931",
-        error="#f0716a",
-        warning="#e5b567",
-        success="#7ec699",
+        error="#ff5f57",
+        warning="#ffd75f",
+        success="#5fd787",
         variables=_DARK,
     ),
     Theme(
@@ -92,9 +113,9 @@ THEMES = (
         background="#fbfcfd",
         surface="#f1f3f5",
         panel="#e6e9ed",
-        error="#c0392b",
+        error="#cf222e",
         warning="#9a6700",
-        success="#2e7d4f",
+        success="#1a7f37",
         dark=False,
         variables=_LIGHT,
     ),
@@ -116,12 +137,60 @@ DEFAULTS = _ANSI_DARK
 """Values of the variables in a theme that is not ours."""
 
 
-_seen: dict[str, str] = {}
+def fitting(shades: bool) -> tuple[Theme, ...]:
+    """Return our themes, for a terminal of 16 colours or one that has shades, too."""
+    more = {name: value for name, value in _SHADES.items() if shades and value != "-"}
+    return (_ansi("ansi-dark", _ANSI_DARK | more), _ansi("ansi-light", _ANSI_LIGHT | more), *_RGB)
 
 
-def user_role(user: str) -> str:
-    """The role of a user's colour: the same wherever the name stands, as long as gputop runs.
+THEMES = fitting(shades=False)
 
-    Colours go to users in the order in which they turn up, so that the first few all differ.
+
+class UserColours:
+    """Which user has which colour: the one that the name gives, on every run.
+
+    Where somebody has that one already it is the next that nobody has, in the order of the names;
+    a user who is there keeps the colour.
     """
-    return _seen.setdefault(user, f"user{len(_seen) % USER_COLOURS}")
+
+    def __init__(self, count: int = USER_COLOURS) -> None:
+        self._count = count
+        self._of: dict[str, int] = {}
+
+    def show(self, users: Iterable[str | None]) -> None:
+        """Give colours to the users of a machine, and take them from those who are gone."""
+        here = {user for user in users if user is not None}
+        if here != self._of.keys():
+            self._of = {user: colour for user, colour in self._of.items() if user in here}
+            self._add(here - self._of.keys())
+
+    def role(self, user: str) -> str:
+        """Return the role of a user's colour."""
+        if user not in self._of:
+            self._add({user})
+        return f"user{self._of[user]}"
+
+    def _add(self, users: set[str]) -> None:
+        """Give colours to users: first to those whose own is nobody's yet."""
+        displaced = []
+        for user in sorted(users):
+            if self._own(user) in self._of.values():
+                displaced.append(user)
+            else:
+                self._of[user] = self._own(user)
+        for user in displaced:
+            self._of[user] = self._next(self._own(user))
+
+    def _own(self, user: str) -> int:
+        return crc32(user.encode("utf-8", "replace")) % self._count
+
+    def _next(self, own: int) -> int:
+        """Return the colour that the fewest have, from a user's own one on."""
+        taken = list(self._of.values())
+        order = ((own + step) % self._count for step in range(self._count))
+        return min(order, key=taken.count)
+
+
+_users = UserColours()
+show_users, user_role = _users.show, _users.role
+"""Of all that this program shows: a user is the same one everywhere."""

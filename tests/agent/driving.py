@@ -14,9 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import asdict
 
-from tests.driver import Machine
+from gputop.model.machine.frame import Frame
+from gputop.protocol.assemble import Assembler
+from tests.driver import Machine, build
 from tests.driver.machine import REPOSITORY
 
 COMMAND = [sys.executable, str(REPOSITORY / "gputop" / "__main__.py"), "agent"]
@@ -50,9 +54,12 @@ class Agent:
         self._stdin = self.process.stdin
         self._stdout = self.process.stdout.fileno()
         self._rest = b""
+        self._assembler = Assembler()
+        self._replies: list[Json] = []
 
     def __enter__(self) -> Agent:
-        self.hello = self.line()
+        self._assembler.read(self._line(time.monotonic() + 10))
+        self.hello = _json(self._assembler.hello)
         return self
 
     def __exit__(
@@ -69,8 +76,41 @@ class Agent:
                     pipe.close()
 
     def line(self, within: float = 10.0) -> Json:
-        """The next line; EOFError at the end of the stream, TimeoutError if none comes in time."""
+        """The next frame, as `gputop --json` has it; replies that come before are for `reply`.
+
+        EOFError at the end of the stream, TimeoutError if none comes in time."""
         deadline = time.monotonic() + within
+        while not isinstance(message := self._message(deadline), Frame):
+            self._replies.append(message)
+        return _json(message)
+
+    def reply(self, request: str | None = None, within: float = 30.0) -> Json:
+        """The next reply, to a request of that id; frames that come before are passed over."""
+        deadline = time.monotonic() + within
+        while True:
+            for reply in self._replies:
+                if request in (None, reply["request"]):
+                    self._replies.remove(reply)
+                    return reply
+            message = self._message(deadline)
+            if not isinstance(message, Frame):
+                self._replies.append(message)
+
+    def done(self, request: str) -> Json:
+        """The reply after which the asker need not wait any more."""
+        while not (reply := self.reply(request))["done"]:
+            pass
+        return reply
+
+    def _message(self, deadline: float) -> Frame | Json:
+        """The next frame; a reply as JSON, with all fields."""
+        while (message := self._assembler.read(self._line(deadline))) is None:
+            pass
+        if isinstance(message, Frame):
+            return message
+        return _json(asdict(message))
+
+    def _line(self, deadline: float) -> bytes:
         while b"\n" not in self._rest:
             left = deadline - time.monotonic()
             if not select.select([self._stdout], [], [], max(0.0, left))[0]:
@@ -79,8 +119,7 @@ class Agent:
                 raise EOFError
             self._rest += piece
         line, _, self._rest = self._rest.partition(b"\n")
-        message: Json = json.loads(line)
-        return message
+        return line + b"\n"
 
     def send(self, line: bytes) -> None:
         """A line to its standard input, as it is."""
@@ -101,6 +140,11 @@ class Agent:
         self._stdin.close()
 
 
+def _json(value: object) -> Json:
+    message: Json = json.loads(msgspec.json.encode(value))
+    return message
+
+
 def until(condition: Callable[[], object], within: float = 5.0) -> None:
     """Look until it is so; TimeoutError if it does not become so in time."""
     deadline = time.monotonic() + within
@@ -108,6 +152,25 @@ def until(condition: Callable[[], object], within: float = 5.0) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError
         time.sleep(0.005)
+
+
+def sleeping(user: int | None = None) -> subprocess.Popen[bytes]:
+    """A process that does nothing and has loaded libcuda: so it may be on a GPU in a container."""
+    env = {**os.environ, **build.loading_cuda()}
+    program = subprocess.Popen(["sleep", "1000"], env=env, user=user)
+    until(lambda: has_cuda(program.pid))
+    return program
+
+
+def has_cuda(pid: int) -> bool:
+    """Whether a process has loaded libcuda, which comes some time after its exec."""
+    return b"/libcuda.so" in Path(f"/proc/{pid}/maps").read_bytes()
+
+
+def executes(pid: int, name: str) -> bool:
+    """Whether a process runs the program of that name by now, and has loaded what ours load."""
+    runs = Path(f"/proc/{pid}/comm").read_text() == f"{name}\n"
+    return runs and ("LD_PRELOAD" not in os.environ or has_cuda(pid))
 
 
 def gone(pid: int) -> bool:
@@ -138,12 +201,14 @@ SECTIONS = (
     "identity", "bar1", "engines", "clocks", "power_more", "thermal", "throttle", "pcie", "nvlink",
     "ecc", "health", "activity",
 )  # fmt: skip
-"""The fields of `model.sections`."""
+"""The fields of `model.machine.sections`."""
 
 
 def plain(gpu: Json) -> Json:
-    """A GPU, and its MIG devices, without what has tests of its own: sections, memory of parts."""
-    kept = {field: value for field, value in gpu.items() if field not in SECTIONS}
+    """A GPU, and its MIG devices, without what has tests of its own: sections, memory of parts,
+    whether it is free."""
+    apart = (*SECTIONS, "free", "not_free")
+    kept = {field: value for field, value in gpu.items() if field not in apart}
     parts = ("memory_total", "memory_used", "activity")
     if kept["mig"] is not None:
         kept["mig"] = [

@@ -13,7 +13,7 @@ import pytest
 from gputop.agent.host import card_file
 from tests.agent.driving import Agent, Json, plain, until
 from tests.agent.test_calls import UNDIVIDED
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_everybody
 from tests.driver import Machine
 
 MOUNTS = pytest.mark.skipif(
@@ -74,8 +74,10 @@ def test_no_call_while_it_sleeps(word: str, here: Machine, status: Path) -> None
 
 
 @MOUNTS
+@needs_everybody
 def test_once_says_so_and_it_is_not_free(here: Machine, status: Path) -> None:
     """With fine-grained power control processes may hold memory of a GPU that sleeps."""
+    here.change(gpu=0, utilization={"gpu": 0}, ecc={"uncorrected": 0})
     status.write_text("suspended\n")
     prefix, gputop = below(status), [sys.executable, "-m", "gputop"]
     done = here.run([*prefix, *gputop, "--once"])
@@ -84,8 +86,8 @@ def test_once_says_so_and_it_is_not_free(here: Machine, status: Path) -> None:
     [_, row] = [line for line in done.stdout.splitlines() if "NVIDIA H200" in line]
     assert row.endswith("  asleep")
     done = here.run([*prefix, *gputop, "doctor"])
-    assert "ok       GPU 1: asleep, and not asked, which would wake it" in done.stdout
-    assert "GPU 1 (H200), by card or driver" not in done.stdout
+    assert "ok       GPU 1: asleep, and not queried, since that would wake it" in done.stdout
+    assert "GPU 1 (H200), because of the card or the driver" not in done.stdout
 
 
 def test_where_the_bus_tells_nothing(tmp_path: Path) -> None:

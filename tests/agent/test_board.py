@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pynvml
 import pytest
 
-from gputop.agent.gpu import sanity
-from gputop.agent.gpu.board import Power
-from gputop.agent.gpu.counters import Gained, Rate
-from gputop.agent.gpu.pcie import Pcie
-from gputop.agent.gpu.throttle import Throttle
-from gputop.model.sections import THROTTLE_REASONS
+from gputop.agent.gpu import validate
+from gputop.agent.gpu.board import PowerSection, ThrottleSection
+from gputop.agent.gpu.pcie import PcieSection
+from gputop.agent.gpu.sections import CounterRate, CounterTotal
+from gputop.model.health.findings import findings
+from gputop.model.health.throttle import THROTTLE_REASONS
+from gputop.model.machine.frame import Frame
 from tests.agent.driving import Agent, Json, until
 from tests.conftest import MachineFactory
 
@@ -128,7 +130,7 @@ ONCE = {
     "nvmlDeviceGetSerial": 1,
     "nvmlDeviceGetVbiosVersion": 1,
     "nvmlDeviceGetArchitecture": 1,
-    "nvmlDeviceGetCudaComputeCapability": 1,
+    "nvmlDeviceGetCudaComputeCapability": 2,  # whether it is integrated, and for its page
     "nvmlDeviceGetVirtualizationMode": 1,
     "nvmlDeviceGetMaxClockInfo": 4,
     "nvmlDeviceGetTemperatureThreshold": 2,
@@ -200,20 +202,20 @@ def answers(**told: Any) -> Callable[..., Any]:
 
 
 def test_gained_counts_on_after_a_reset() -> None:
-    energy = Gained()
+    energy = CounterTotal()
     counts = [1000, 1500, 1500, None, 2000, 100, 350]
     assert [energy.add(count) for count in counts] == [0, 500, 500, None, 1000, 1000, 1250]
 
 
 def test_a_rate_needs_two_looks_and_a_counter_that_does_not_fall() -> None:
-    rate = Rate()
+    rate = CounterRate()
     looks = [(100, 1.0), (300, 3.0), (50, 4.0), (60, 5.0), (None, 6.0), (80, 7.0), (80, 8.0)]
     told = [rate.per_second(count, now) for count, now in looks]
     assert told == [None, 100.0, None, 10.0, None, None, 0.0]
 
 
 def test_energy_is_in_joules_since_the_first_look() -> None:
-    power = Power()
+    power = PowerSection()
     told = []
     for millijoules in (981273645, 981274645, 250, 2250, 2**64 - 1):
         section = power.read(answers(nvmlDeviceGetTotalEnergyConsumption=millijoules), {}, 1.0)
@@ -222,7 +224,7 @@ def test_energy_is_in_joules_since_the_first_look() -> None:
 
 
 def test_shares_are_of_all_the_time_since_the_first_look() -> None:
-    throttle = Throttle()
+    throttle = ThrottleSection()
     ask = answers(nvmlDeviceGetCurrentClocksThrottleReasons=0x49)
     told: list[dict[str, float]] = []
     reasons: tuple[str, ...] = ()
@@ -236,17 +238,57 @@ def test_shares_are_of_all_the_time_since_the_first_look() -> None:
 
 
 def test_reasons_come_as_the_table_has_them() -> None:
-    section = Throttle().read(answers(nvmlDeviceGetCurrentClocksEventReasons=2**64 - 1), {}, 0.0)
+    section = ThrottleSection().read(
+        answers(nvmlDeviceGetCurrentClocksEventReasons=2**64 - 1), {}, 0.0
+    )
     assert section
     assert section.reasons == tuple(THROTTLE_REASONS)
-    letters = [letter for letter, _ in THROTTLE_REASONS.values()]
-    assert len(set(letters)) == len(letters)
+    words = [reason.word for reason in THROTTLE_REASONS.values()]
+    assert len(set(words)) == len(words)
+
+
+def test_limits_of_the_board_and_for_reliability_have_bits_of_their_own() -> None:
+    """Of R615: nvmlClocksThrottleReasonBoardLimit and nvmlClocksThrottleReasonReliability."""
+    for bits, reasons in ((0x200, ("board_limit",)), (0x400, ("reliability",)), (0x900, ())):
+        section = ThrottleSection().read(
+            answers(nvmlDeviceGetCurrentClocksEventReasons=bits), {}, 0.0
+        )
+        assert section
+        assert section.reasons == reasons
+
+
+def test_a_reason_lasts_from_the_third_look_in_a_row_on() -> None:
+    throttle = ThrottleSection()
+    told = []
+    for now, bits in enumerate((8, 8, 0, 8, 8, 8, 0x48, 0x40, 0x40, 8)):
+        ask = answers(nvmlDeviceGetCurrentClocksEventReasons=bits)
+        section = throttle.read(ask, {}, 2.0 * now)
+        told.append(section and section.lasting)
+    hot, slow = "hw_thermal_slowdown", "hw_slowdown"
+    assert told == [(), (), (), (), (), (slow,), (slow,), (), (hot,), ()]
+
+
+def test_a_slowdown_alone_is_an_alarm_when_it_lasts(machine: MachineFactory) -> None:
+    """Asked again and again by a real agent; while clocks change it is there for a moment."""
+    here = machine({"base": "h200x8", "gpus": 1, "processes": None, "gpu": {"clock_reasons": 8}})
+
+    def level(frame: Json) -> list[str]:
+        whole = msgspec.convert(frame, Frame)
+        return [one.level for one in findings(whole, whole.gpus[0]) if one.code == "SLOWDOWN"]
+
+    with Agent(here, interval=1.0) as agent:
+        until(lambda: level(agent.refresh()) == ["notice"])
+        until(lambda: level(agent.refresh()) == ["alarm"], within=12)
+        here.change(0, clock_reasons=0)
+        until(lambda: level(agent.refresh()) == [], within=6)
+        here.change(0, clock_reasons=8)
+        until(lambda: level(agent.refresh()) == ["notice"], within=6)
 
 
 @pytest.mark.parametrize("counts", [(2**32 - 1, 2**40), (2**40, None), (2**64 - 1, 2**40)])
 def test_narrow_counters_are_no_rates(counts: tuple[int, int | None]) -> None:
     """One of 32 bits would wrap five times a second at 20 GB/s."""
-    pcie = Pcie()
+    pcie = PcieSection()
     pcie.read(answers(), {197: 2**33, 198: 2**33}, 0.0)
     assert pcie.read(answers(), dict(zip((197, 198), counts, strict=True)), 2.0) is None
 
@@ -262,4 +304,4 @@ GARBAGE: list[tuple[float | None, float | None]] = [
 
 @pytest.mark.parametrize(("degrees", "shown"), GARBAGE)
 def test_a_margin_may_be_below_zero(degrees: int | None, shown: float | None) -> None:
-    assert sanity.margin(degrees) == shown
+    assert validate.margin(degrees) == shown

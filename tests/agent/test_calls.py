@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.agent.driving import Agent, Json, plain, until
-from tests.conftest import MachineFactory
+from tests.conftest import NESTED, MachineFactory
 
 MIG_DEVICE: Json = {"uuid": "MIG-0", "gi": 2, "ci": 0, "profile": "3g.71gb"}
 RICH: Json = {
@@ -76,7 +76,7 @@ OPTIONAL: dict[str, set[str]] = {
         "memory_used",
         "memory_free",
         "memory_reserved",
-        "memory_unexplained",
+        "memory_unaccounted",
     },
     "nvmlDeviceGetUtilizationRates": {"utilization", "memory_utilization", "idle_for"},
     "nvmlDeviceGetTemperature*": {"temperature"},
@@ -100,18 +100,26 @@ OPTIONAL: dict[str, set[str]] = {
     "nvmlDeviceGetAttributes_v2": set(),
     "nvmlDeviceGetCudaComputeCapability": set(),
     "nvmlDeviceGetProcessUtilization": set(),
-    "nvmlDeviceGetComputeRunningProcesses*": {"memory_unexplained"},
+    "nvmlDeviceGetComputeRunningProcesses*": {"memory_unaccounted"},
     "nvmlDeviceGetGraphicsRunningProcesses*": set(),
     "nvmlDeviceGetMPSComputeRunningProcesses*": set(),
 }
 """Function pattern -> the fields that become null when it has no answer."""
 
 
+def told(gpu: Json) -> Json:
+    """What one look tells, of the driver alone: who has a node open is found on the machine, where
+    other tests are, and that all processes were looked through may come later."""
+    found = ("openers", "openers_known")
+    return {field: value for field, value in plain(gpu).items() if field not in found}
+
+
 def without(function: str, index: int, whole: Json) -> Json:
     """GPU `index` where that function has no answer, otherwise like the GPU that is whole."""
     bus_id = f"00000000:{index:02X}:00.0"
     own = {"index": index, "uuid": f"GPU-{index}", "minor": index, "pci_bus_id": bus_id}
-    known = {"processes_known": not function.startswith("nvmlDeviceGetComputeRunning")}
+    listed = not function.startswith("nvmlDeviceGetComputeRunning")
+    known = {"processes_known": listed and not NESTED, "own_namespace_only": listed and NESTED}
     fields = {**whole, **own, **known, **dict.fromkeys(OPTIONAL[function])}
     if untold := {"nvmlDeviceGetUUID": "uuid", "nvmlDeviceGetName": "profile"}.get(function):
         fields["mig"] = [{**device, untold: None} for device in whole["mig"]]
@@ -126,8 +134,9 @@ def test_a_call_that_is_not_supported_costs_only_its_own_fields(
     here.fail(function, "NOT_SUPPORTED", gpu=1)
     with Agent(here) as agent:
         for frame in (agent.line(), agent.refresh()):
-            whole, broken = map(plain, frame["gpus"])
-            assert {field for field in whole if whole[field] is None} == {"stale_for", "error"}
+            whole, broken = map(told, frame["gpus"])
+            unset = {field for field in whole if whole[field] is None}
+            assert unset == {"stale_for", "error", "numa_node"}  # no card of its own has a node
             assert broken == without(function, 1, whole)
 
 
@@ -139,7 +148,7 @@ def test_a_call_that_fails_costs_only_its_own_fields(error: str, machine: Machin
         here.fail(function, error, gpu=index)
     with Agent(here) as agent:
         for frame in (agent.line(), agent.refresh()):
-            whole, *broken = map(plain, frame["gpus"])
+            whole, *broken = map(told, frame["gpus"])
             for index, function in enumerate(OPTIONAL, start=1):
                 assert broken[index - 1] == without(function, index, whole)
 
@@ -239,6 +248,18 @@ def test_memory_v1_counts_reserved_as_used(machine: MachineFactory) -> None:
     assert old["memory_used"] == memory["used"] + memory["reserved"]
     assert old["memory_reserved"] is None
     assert old["memory_total"] == old["memory_used"] + old["memory_free"]
+
+
+def test_gpus_are_shown_where_nvml_is_told_to_list_those_of_mps(machine: MachineFactory) -> None:
+    """NVML_MPS_DEVICE_ENUMERATION=1 (R615) is for programs, and hides processes and health."""
+    here = machine({**RICH, "gpus": 1})
+    pid = here.spawn("job", ["job"], used=2**30)
+    here.env["NVML_MPS_DEVICE_ENUMERATION"] = "1"
+    with Agent(here) as agent:
+        frame = agent.line()
+    [gpu] = frame["gpus"]
+    assert (gpu["processes_known"], gpu["utilization"]) == (not NESTED, 0.7)
+    assert pid in [process["pid"] for process in frame["processes"]]
 
 
 def test_a_wrong_handle_is_asked_for_again(machine: MachineFactory) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from gputop.agent.process.detail import read_detail
 from gputop.agent.process.stack import dump_stack
-from gputop.model.detail import ProcessDetail
-from gputop.model.protocol import Detail
+from gputop.model.machine.detail import ProcessDetail
+from gputop.protocol.messages import Detail
 from tests.agent.driving import Agent, Json, start_as, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -77,12 +77,11 @@ def start_time(pid: int) -> float:
 
 
 def answer(agent: Agent, field: str, request: str, pid: int, **values: object) -> Json:
-    """Of the first frame that has it."""
-    agent.ask(request, pid=pid, **{"start_time": start_time(pid), **values})
-    while True:
-        found: Json | None = agent.line()[field]
-        if found is not None:
-            return found
+    """Of the reply."""
+    start = values.pop("start_time", None) or start_time(pid)
+    agent.ask(request, pid=pid, id=request, start_time=start, **values)
+    found: Json = agent.reply(request)[field]
+    return found
 
 
 def values_of(detail: Json) -> dict[str, str | None]:
@@ -96,12 +95,12 @@ def test_variables(hidden: bool, here: Machine) -> None:
     with Agent(here) as agent:
         agent.line()
         agent.refresh()
-        agent.ask("detail", pid=pid, start_time=start_time(pid), hidden=hidden)
-        lines = [agent.line(), agent.refresh()]
+        detail = answer(agent, "detail", "detail", pid, hidden=hidden)
+        lines = [detail, agent.refresh()]
         agent.close_stdin()
         assert agent.process.stdout
         rest = agent.process.stdout.read()
-    [detail] = [one["detail"] for one in lines if one["detail"] is not None]  # told once
+    assert b"OMP" not in rest
     told = values_of(detail)
     assert told["CUDA_VISIBLE_DEVICES"] == "0"
     assert told["RANK"] == "3"
@@ -126,10 +125,8 @@ def test_another_process_with_the_number_is_not_told_of(here: Machine) -> None:
         stack = answer(agent, "stack", "stack", pid, start_time=start_time(pid) - 1)
         assert stack["problem"] == "It has ended."
         assert "gone" not in answer(agent, "detail", "detail", pid)
-        agent.ask("detail", pid=2**22 + 1, start_time=1.0)
-        assert agent.line()["detail"]["gone"] is True
-        agent.ask("detail", pid=-1, start_time=1.0)
-        assert agent.line()["detail"]["gone"] is True
+        assert answer(agent, "detail", "detail", 2**22 + 1, start_time=1.0)["gone"] is True
+        assert answer(agent, "detail", "detail", -1, start_time=1.0)["gone"] is True
 
 
 @ROOT
@@ -190,13 +187,14 @@ def test_a_zombie(start: Start) -> None:
 
 @ROOT
 def test_devices_and_files(start: Start) -> None:
-    nodes = "mkdir /dev/dri && touch /dev/nvidia0 /dev/nvidia-uvm /dev/dri/card1 /dev/null"
-    files = ("nvidia0", "nvidia0", "nvidia-uvm", "dri/card1", "null")
+    node = f"nvidia{1000 + os.getpid()}"  # other tests find who has theirs open
+    nodes = f"mkdir /dev/dri && touch /dev/{node} /dev/nvidia-uvm /dev/dri/card1 /dev/null"
+    files = (node, node, "nvidia-uvm", "dri/card1", "null")
     code = f"import sys; held = [open('/dev/' + one) for one in {files!r}]; {READY}"
     script = f'mount -t tmpfs tmpfs /dev && {nodes} && exec "$0" -c "$1"'
     program = start("unshare", "--mount", "sh", "-c", script, sys.executable, code)
     found = read_detail(Detail(program.pid, start_time(program.pid)))
-    assert found.devices == ("/dev/dri/card1", "/dev/nvidia-uvm", "/dev/nvidia0")
+    assert found.devices == ("/dev/dri/card1", "/dev/nvidia-uvm", f"/dev/{node}")
     assert found.files == len(files) + 3
 
 
@@ -216,21 +214,17 @@ def test_children(start: Start) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_an_answer_comes_with_the_next_frame(here: Machine) -> None:
-    """Out of turn only where that is far: the driver has no samples yet for an early frame."""
+def test_an_answer_waits_for_no_frame_and_makes_none(here: Machine) -> None:
     pid = here.spawn("train", ["train"])
-    with Agent(here, interval=1.5) as agent:
-        agent.line()
+    with Agent(here) as agent:
         agent.line()
         started = time.monotonic()
-        agent.ask("detail", pid=pid, start_time=start_time(pid))
-        assert agent.line()["detail"] is not None
-        assert time.monotonic() - started > 1
-        agent.ask("interval", seconds=60.0)
         answer(agent, "detail", "detail", pid)
-        agent.ask("interval", seconds=1.5)
         agent.ask("pause", paused=True)
         answer(agent, "detail", "detail", pid)
+        assert time.monotonic() - started < 5
+        with pytest.raises(TimeoutError):
+            agent.line(within=0.3)
 
 
 def fake(tmp_path: Path, script: str) -> str:
@@ -260,7 +254,7 @@ def test_frames_and_details_go_on_while_py_spy_hangs(here: Machine, tmp_path: Pa
         agent.ask("stack", pid=pid, start_time=start_time(pid))
         started = time.monotonic()
         for _ in range(3):
-            assert agent.refresh(within=2)["stack"] is None
+            agent.refresh(within=2)
         assert values_of(answer(agent, "detail", "detail", pid))["RANK"] == "3"
         assert time.monotonic() - started < 5
 

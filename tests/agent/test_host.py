@@ -11,11 +11,19 @@ from pathlib import Path
 import pytest
 
 from gputop.agent.host import is_wsl, nvidia_cards
-from gputop.model.frame import PciCard
+from gputop.model.machine.frame import PciCard
 from tests.agent.driving import Json
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needed
 
 WINDOWS = "Linux version 5.15.153.1-microsoft-standard-WSL2 (root@941d701f84f1) (gcc) #1 SMP\n"
+UNDER_WINDOWS = [
+    "unshare", "--mount", "sh", "-c",
+    'mount -t tmpfs none "$0" && cd "$0" && touch dxg && ln -s /proc/self/fd fd &&'
+    " for node in null zero full random urandom tty; do"
+    ' touch $node && mount --bind /dev/$node $node || exit; done; mount --move "$0" /dev &&'
+    ' cd / && exec "$@"',
+]  # fmt: skip
+"""Runs what follows a folder with a /dev of its own that has the device of WSL."""
 
 
 def _device(sys: Path, bus_id: str, vendor: str, kind: str, driver: str | None = None) -> None:
@@ -49,14 +57,28 @@ def test_no_pci_bus_is_no_card(tmp_path: Path) -> None:
     assert nvidia_cards(tmp_path) == ()
 
 
-def test_windows_is_told_by_the_kernels_version(tmp_path: Path) -> None:
-    version = tmp_path / "version"
-    for text, windows in ((WINDOWS, True), ("Linux version 6.8.0-45-generic (buildd)\n", False)):
-        version.write_text(text)
-        is_wsl.cache_clear()
-        assert is_wsl(version) is windows
-    is_wsl.cache_clear()
+def test_windows_is_told_by_the_device_that_leads_there(tmp_path: Path) -> None:
+    """The one rule for doctor and for all else; a kernel of Microsoft's alone says nothing."""
+    (tmp_path / "dxg").touch()
+    assert is_wsl(tmp_path / "dxg") is True
     assert is_wsl(tmp_path / "none") is False
+
+
+def test_a_kernel_of_microsofts_alone_is_no_windows(
+    machine: MachineFactory, tmp_path: Path
+) -> None:
+    """As in Azure: there the driver lists its processes, and none is none."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount")
+    needed("unshare", "util-linux")
+    version = tmp_path / "version"
+    version.write_text(WINDOWS)
+    mount = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /proc/version && exec "$@"']
+    here = machine({"base": "h200x8", "gpus": 1, "processes": None, "gpu": {"memory": {"used": 0}}})
+    done = here.run([*mount, str(version), sys.executable, "-m", "gputop", "--json"])
+    frame = json.loads(done.stdout)
+    assert frame["host"]["wsl"] is False
+    assert frame["gpus"][0]["processes_known"] is True
 
 
 @pytest.mark.skipif(
@@ -67,13 +89,10 @@ def test_no_gpu_is_free_under_windows(
     listed: list[Json] | None, machine: MachineFactory, tmp_path: Path
 ) -> None:
     """Whether the driver refuses the list of processes or gives an empty one."""
-    version = tmp_path / "version"
-    version.write_text(WINDOWS)
     here = machine({"base": "wsl", "gpu": {"compute": listed, "memory": {"used": 0}}})
-    mount = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /proc/version && exec "$@"']
 
     def run(flag: str) -> str:
-        done = here.run([*mount, str(version), sys.executable, "-m", "gputop", flag])
+        done = here.run([*UNDER_WINDOWS, str(tmp_path), sys.executable, "-m", "gputop", flag])
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
@@ -81,6 +100,6 @@ def test_no_gpu_is_free_under_windows(
     assert frame["host"]["wsl"] is True
     assert frame["gpus"][0]["processes_known"] is False
     text = run("--once")
-    assert "1 GPU, 0 free" in text
+    assert "  1 GPU  " in text  # not "0 free": that is not known
     assert "\nGPU 0: WSL: Windows runs the driver, which lists no processes here\n" in text
-    assert text.endswith("the driver does not list the processes here\n")
+    assert text.endswith("the driver does not list the processes here: Windows runs it (WSL)\n")

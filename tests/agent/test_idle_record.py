@@ -22,21 +22,33 @@ NOBODY = 4194305
 GPUTOP = [sys.executable, "-m", "gputop"]
 
 
-@pytest.fixture
-def here(machine: MachineFactory) -> Machine:
-    """A process of ours that is idle, one of nowhere that is too, and one that works."""
+JOBS = {"job": ["python", "a.py"], "lazy": ["python", "b.py"], "worker": ["python", "c.py"]}
+
+
+def idle_but_last(*pids: str | int) -> dict[str, Any]:
+    """A machine of one GPU, with these on it."""
+    listed = [{"pid": pid, "used": 2**30, "sm": 5 * (pid == pids[-1])} for pid in pids]
     gpu = {
         "name": "A",
         "uuid": "GPU-{i}",
-        "memory": {"total": 2**37, "used": 3 * 2**30, "reserved": 0},
+        "memory": {"total": 2**37, "used": len(pids) * 2**30, "reserved": 0},
         "utilization": {"gpu": 0, "memory": 0},
-        "compute": [
-            {"pid": "job", "used": 2**30},
-            {"pid": NOBODY, "used": 2**30},
-            {"pid": NOBODY + 1, "used": 2**30, "sm": 5},
-        ],
+        "compute": listed,
     }
-    return machine({"gpu": gpu, "processes": {"job": {"command": ["python", "a.py"]}}})
+    processes = {name: {"command": command} for name, command in JOBS.items() if name in pids}
+    return {"gpu": gpu, "processes": processes}
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    """Two processes that are idle, and one that works."""
+    return machine(idle_but_last(*JOBS))
+
+
+@pytest.fixture
+def nowhere(machine: MachineFactory) -> Machine:
+    """The same of processes that are not here."""
+    return machine(idle_but_last(NOBODY, NOBODY + 1, NOBODY + 2))
 
 
 @pytest.fixture
@@ -80,6 +92,12 @@ def change(record: Path, edit: Callable[[list[Any]], object]) -> None:
     record.write_text(json.dumps(fields))
 
 
+def put_back(record: Path, text: str) -> None:
+    """As its agent wrote it."""
+    record.write_text(text)
+    record.chmod(0o600)
+
+
 def test_a_single_look_alone_knows_nothing(here: Machine, folder: Path) -> None:
     assert idle_times(look(here)) == [None] * 4
     assert "idle" not in here.run([*GPUTOP, "--once"]).stdout.lower()
@@ -89,13 +107,26 @@ def test_a_single_look_alone_knows_nothing(here: Machine, folder: Path) -> None:
 def test_it_takes_what_a_running_agent_knows(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
         held(agent, folder)
-        gpu, job, stranger, worker = idle_times(look(here))
+        gpu, job, lazy, worker = idle_times(look(here))
         assert gpu >= 1.0
         assert job >= 1.0
-        assert stranger >= 1.0
+        assert lazy >= 1.0
         assert worker is None
         here.change(gpu=0, utilization={"gpu": 7})
         assert idle_times(look(here))[0] == 0.0
+
+
+def test_of_who_is_not_here_too(nowhere: Machine, folder: Path) -> None:
+    """Nothing is known of their starts."""
+    with Agent(nowhere, interval=0.2) as agent:
+        record = held(agent, folder)
+        for edit in (lambda fields: fields, later):
+            change(record, edit)
+            gpu, first, second, worker = idle_times(look(nowhere))
+            assert gpu >= 1.0
+            assert first >= 1.0
+            assert second >= 1.0
+            assert worker is None
 
 
 def test_who_works_now_is_not_idle(here: Machine, folder: Path) -> None:
@@ -174,23 +205,33 @@ def test_kill_spares_who_works_on_another_gpu(machine: MachineFactory, folder: P
         assert "rank.py" in selected(here, "sm>30", "--gpu", "0")
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [(0, "another boot"), (2, 1), (3, 0.0)], ids=["boot", "start", "written"]
-)
-def test_kill_believes_nothing_old(field: int, value: Any, here: Machine, folder: Path) -> None:
+def later(fields: list[Any]) -> None:
+    """As if the number of each process were used again."""
+    for entry in fields[5]:
+        if entry[2]:
+            entry[2] = 1
+
+
+OLD: dict[str, Callable[[list[Any]], object]] = {
+    "boot": lambda fields: fields.__setitem__(0, "another boot"),
+    "start": lambda fields: fields.__setitem__(2, 1),
+    "written": lambda fields: fields.__setitem__(3, 0.0),
+}
+
+
+def test_kill_believes_nothing_old(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
         record = held(agent, folder)
         aged(record, 2460.0)
-        change(record, lambda fields: fields.__setitem__(field, value))
-        assert "no process on a GPU fits" in selected(here, "idle>10m")
-
-
-def test_kill_spares_a_later_process_of_that_number(here: Machine, folder: Path) -> None:
-    with Agent(here, interval=0.2) as agent:
-        record = held(agent, folder)
-        aged(record, 2460.0)
-        change(record, lambda fields: [entry.__setitem__(2, 1) for entry in fields[5] if entry[2]])
+        good = record.read_text()
+        for name, edit in OLD.items():
+            change(record, edit)
+            assert "no process on a GPU fits" in selected(here, "idle>10m"), name
+            put_back(record, good)
+        change(record, later)
         assert "a.py" not in selected(here, "idle>10m")
+        put_back(record, good)
+        assert "a.py" in selected(here, "idle>10m")
 
 
 def test_the_end_of_an_agent_is_the_end_of_its_record(here: Machine, folder: Path) -> None:
@@ -226,25 +267,18 @@ def test_what_the_dead_left_is_neither_believed_nor_kept(here: Machine, folder: 
         assert not record.exists()
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [(0, "another boot"), (2, 1), (3, 0.0)], ids=["boot", "start", "written"]
-)
-def test_what_is_not_of_now(field: int, value: Any, here: Machine, folder: Path) -> None:
+def test_what_is_not_of_now(here: Machine, folder: Path) -> None:
     """The last one: the writer lives, and has not written for long."""
     with Agent(here, interval=0.2) as agent:
         record = held(agent, folder)
-        change(record, lambda fields: fields.__setitem__(field, value))
-        assert idle_times(look(here)) == [None] * 4
-        assert record.exists() == (field == 3)
-
-
-def test_a_later_process_of_that_number(here: Machine, folder: Path) -> None:
-    with Agent(here, interval=0.2) as agent:
-        record = held(agent, folder)
-        change(record, lambda fields: [entry.__setitem__(2, 1) for entry in fields[5] if entry[2]])
-        times = idle_times(look(here))
-        assert times[1] is None
-        assert times[2] is not None
+        good = record.read_text()
+        for name, edit in OLD.items():
+            change(record, edit)
+            assert idle_times(look(here)) == [None] * 4, name
+            assert record.exists() == (name == "written")
+            put_back(record, good)
+        change(record, later)
+        assert idle_times(look(here))[1:] == [None] * 3
 
 
 GARBAGE = (b"", b"{", b"[]", b"\xff" * 100, b"[" * 100_000, b"null", b" " * (1 << 23))

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gputop.model.frame import Frame
-from gputop.model.summary import free_gpus
+from gputop.model.health.free import free_gpus
+from gputop.model.machine.frame import Frame
 from tests.agent.driving import Agent, Json
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_everybody
 
 MIB = 2**20
 NOBODY = 4194305
@@ -30,10 +30,13 @@ def rows(frame: Json, *fields: str) -> list[tuple[Any, ...]]:
 # Lists
 
 
+@needs_everybody
 @pytest.mark.parametrize("error", ["NOT_SUPPORTED", "NO_PERMISSION"])
 def test_a_gpu_without_a_list_of_processes_is_not_free(error: str, machine: MachineFactory) -> None:
     """That nobody is listed says nothing then: as under WSL."""
-    here = machine({**scenario(memory={"total": 2**34, "used": MIB, "reserved": 0}), "gpus": 2})
+    idle = {"utilization": {"gpu": 0, "memory": 0}}
+    memory = {"total": 2**34, "used": MIB, "reserved": 0}
+    here = machine({**scenario(memory=memory, **idle), "gpus": 2})
     here.fail("nvmlDeviceGetComputeRunningProcesses*", error, gpu=1)
     with Agent(here) as agent:
         for frame in (agent.line(), agent.refresh()):
@@ -129,10 +132,11 @@ def test_a_list_that_grows_is_read_whole(era: int, machine: MachineFactory) -> N
         for count in (1, 32, 33, 500, 2):
             seen = int(time.time() * 1e6)
             listed = [
-                {"pid": NOBODY + n, "used": n, "sm": 1, "sample_time": seen} for n in range(count)
+                {"pid": NOBODY + n, "used": n + 1, "sm": 1, "sample_time": seen}
+                for n in range(count)
             ]
             here.change(gpu=0, compute=listed)
-            expected = [(NOBODY + n, n, 0.01) for n in range(count)]
+            expected = [(NOBODY + n, n + 1, 0.01) for n in range(count)]
             assert rows(agent.refresh(), "pid", "gpu_memory", "sm_utilization") == expected
 
 

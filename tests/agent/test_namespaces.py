@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gputop.agent.process.namespaces import holds_gpu, in_first_namespace, local_process
+from gputop.agent.process.holding import holds_gpu
+from gputop.agent.process.namespaces import (
+    Numbering,
+    in_first_namespace,
+    local_process,
+    was_given_out,
+)
+from tests.driver import build
 
 NOBODY = 4194305
 ROOT = pytest.mark.skipif(
@@ -22,7 +29,7 @@ FIRST = pytest.mark.skipif(
 
 INSIDE = """
 import mmap, os, subprocess, sys
-from gputop.agent.process.namespaces import in_first_namespace, local_process
+from gputop.agent.process.namespaces import NUMBERING, in_first_namespace, local_process
 
 def waiting(open_it):
     code = f"import mmap, sys; {open_it}; print('.', flush=True); sys.stdin.read()"
@@ -40,7 +47,10 @@ ways = [
     "pass",
 ]
 children = [waiting(way) for way in ways]
-print(in_first_namespace(), [local_process(child.pid) for child in children], local_process(4000))
+for version in ("580.95.05", "525.147.05", None):
+    NUMBERING.opened(version)
+    known = [local_process(child.pid) for child in children]
+    print(in_first_namespace(), known, local_process(4000))
 for child in children:
     child.communicate()
 """
@@ -62,7 +72,9 @@ def test_elsewhere_a_process_has_to_hold_a_gpu() -> None:
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert done.stderr == ""
-    assert done.stdout.strip() == "False [True, True, False, False] False"
+    newest, *others = done.stdout.splitlines()
+    assert newest == "False [True, True, False, False] False"
+    assert others == ["False [None, None, False, False] False"] * 2  # these tell the host's
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
@@ -76,3 +88,101 @@ def test_anothers_descriptors_cannot_be_seen() -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(read, 100) == b"None"
+
+
+@ROOT
+@pytest.mark.parametrize(
+    ("wanted", "held"),
+    [
+        ("ctypes.CDLL('/dev/libcuda.so.580.95.05')", True),
+        ("f = open('/dev/libcuda.so.580.95.05'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ);"
+         " f.close(); os.unlink('/dev/libcuda.so.580.95.05')", True),
+        ("f = open('/dev/dxg')", True),
+        ("f = open('/dev/libcuda.so.580.95.05')", None),
+        ("ctypes.CDLL('/dev/libcudart.so.12')", None),
+        ("pass", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("nodes", [False, True])
+def test_without_nodes_libcuda_or_dxg_shows_it(wanted: str, held: bool | None, nodes: bool) -> None:
+    """With nodes they show nothing."""
+    code = (
+        f"import ctypes, mmap, os; from gputop.agent.process.holding import holds_gpu;{wanted};"
+        "print(holds_gpu(os.getpid()))"
+    )
+    setup = (
+        "mount -t tmpfs tmpfs /dev && touch /dev/dxg && "
+        'cp "$1" /dev/libcuda.so.580.95.05 && cp "$1" /dev/libcudart.so.12 && '
+        f'{"touch /dev/nvidia0 && " if nodes else ""} exec "$0" -c "$2"'
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", setup, sys.executable, str(build.cuda()), code],
+        capture_output=True, text=True, timeout=30, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "LD_PRELOAD": ""},
+    )  # fmt: skip
+    assert (done.stdout.strip(), done.stderr) == (str(False if nodes else held), "")
+
+
+def test_a_number_that_was_never_given_out() -> None:
+    with subprocess.Popen(["true"]) as child:
+        pass
+    assert was_given_out(child.pid)
+    assert was_given_out(os.getpid())
+    assert not was_given_out(NOBODY)
+
+
+# Whose numbers the driver tells
+
+
+@pytest.mark.parametrize(
+    ("version", "lists_ours", "samples_differ"),
+    [
+        (None, False, False),
+        ("garbage", False, False),
+        ("390.157", False, False),
+        ("535.104.05", False, False),
+        ("535.113", False, False),
+        ("535.113.01", True, True),
+        ("560.35.03", True, True),
+        ("565.57.01", True, True),
+        ("570.86.10", True, False),
+        ("580.95.05", True, False),
+        ("581.29", True, False),
+    ],
+)
+def test_a_version_is_a_hint(version: str | None, lists_ours: bool, samples_differ: bool) -> None:
+    numbering = Numbering()
+    numbering.opened(version)
+    assert (numbering.lists_ours, numbering.samples_differ) == (lists_ours, samples_differ)
+    numbering.look({4000}, 10.0)
+    assert numbering.everybodys is not lists_ours
+    numbering.look({4000, 4001}, 10.9)
+    assert numbering.everybodys is not lists_ours
+    numbering.look({4001}, 11.0)
+    assert numbering.everybodys is not lists_ours
+    numbering.look({4001}, 11.9)
+    assert numbering.everybodys
+    assert (numbering.lists_ours, numbering.samples_differ) == (False, False)
+    numbering.opened(version)
+    assert not numbering.everybodys
+
+
+def test_a_zombie_holds_nothing_any_more() -> None:
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert holds_gpu(child.pid) is None
+
+
+@ROOT
+def test_numbers_of_the_namespace_above_are_nobodys() -> None:
+    """Where /proc is still that of the namespace above."""
+    code = (
+        "from gputop.agent.process.namespaces import NUMBERING, local_process;"
+        "NUMBERING.opened('580.95.05'); print(local_process(1))"
+    )
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", sys.executable, "-c", code],
+        capture_output=True, text=True, timeout=30, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("None\n", "")

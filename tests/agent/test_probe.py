@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from gputop.agent.probe import Prober
-from gputop.model.enumeration import Device, MigInstance
-from gputop.model.environ import NAME, ORDER
-from gputop.model.inventory import Inventory
-from gputop.model.probe import compare, cuda_order
-from gputop.model.probed import Probed, ProbedDevice
-from gputop.model.visibility import resolve
+from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.cuda.inventory import Inventory
+from gputop.model.cuda.probe import compare, cuda_order
+from gputop.model.cuda.resolve import resolve
+from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.probed import Probed, ProbedDevice
 from tests.agent.driving import until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -57,7 +57,7 @@ def here(machine: MachineFactory, monkeypatch: pytest.MonkeyPatch) -> Here:
 
 def inventory(machine: Machine) -> Inventory:
     gpus = machine.scenario["gpus"]
-    devices = [Device(g["index"], g["uuid"], g["pci"]["bus_id"], g["name"]) for g in gpus]
+    devices = [CudaDevice(g["index"], g["uuid"], g["pci"]["bus_id"], g["name"]) for g in gpus]
     return Inventory(tuple(devices), machine.scenario["driver_version"])
 
 
@@ -179,16 +179,8 @@ def test_what_is_remembered_is_bounded(here: Here) -> None:
         prober.ask(str(number), None, machines)
         prober.ask(None, None, machines)  # used, and so not the oldest
     expected = [*(str(number) for number in range(5, 20)), None]
-    assert [one.value for one in prober.answers(machines)] == expected
+    assert [one.value for one in prober._answers.values()] == expected
     assert machine.calls().count(("cuInit", None)) == 21
-
-
-def test_answers_are_of_one_inventory(here: Here) -> None:
-    machines, prober = inventory(here()), Prober()
-    answer = prober.ask("0", None, machines)
-    assert prober.answers(machines) == (answer,)
-    assert prober.answers(Inventory(machines.devices, "590.1")) == ()
-    assert prober.answers(machines) == ()
 
 
 # What goes wrong
@@ -283,8 +275,8 @@ def test_a_child_that_cannot_be_killed_is_left_alone(
 # MIG
 
 
-def mig_gpu(*instances: MigInstance) -> Device:
-    return Device(0, GPU_0, "00000000:C1:00.0", "A100", mig_enabled=True, mig=instances or None)
+def mig_gpu(*instances: MigInstance) -> CudaDevice:
+    return CudaDevice(0, GPU_0, "00000000:C1:00.0", "A100", mig_enabled=True, mig=instances or None)
 
 
 MIG = MigInstance(MIG_UUID, 1, 0)
@@ -314,7 +306,7 @@ OTHER = MigInstance("MIG-a1b2c3d4-0000-4000-8000-000000000001", 2, 0)
         ],
     ],
 )
-def test_mig(here: Here, era: int, gpu: Device, ok: bool | None, reason: str) -> None:
+def test_mig(here: Here, era: int, gpu: CudaDevice, ok: bool | None, reason: str) -> None:
     here({**BOX, "gpus": 1, "era": era, "gpu": {**BOX["gpu"], "cuda_uuid": MIG_UUID}})
     probed = Prober().ask("0", None, NOTHING)
     assert probed.devices
@@ -333,9 +325,9 @@ def test_a_mig_device_by_its_uuid(here: Here) -> None:
 # The verdict in words
 
 
-def gpu(index: int, name: str = "A", uuid: bool = True) -> Device:
+def gpu(index: int, name: str = "A", uuid: bool = True) -> CudaDevice:
     text = f"GPU-0000000{index}-0000-0000-0000-000000000000" if uuid else None
-    return Device(index, text, f"00000000:0{index + 1}:00.0", name)
+    return CudaDevice(index, text, f"00000000:0{index + 1}:00.0", name)
 
 
 def shown(*order: int) -> Probed:
@@ -394,9 +386,8 @@ def test_gpus_that_cuda_does_not_count(order: tuple[int, ...]) -> None:
 
 def verified(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `gputop map --verify` with nothing of our own variables."""
-    code = "import sys; from tests.test_map import main; sys.exit(main(sys.argv[1:]))"
     unset = ["env", "-u", NAME, "-u", ORDER]
-    return machine.run([*unset, sys.executable, "-c", code, "map", *arguments])
+    return machine.run([*unset, sys.executable, "-m", "gputop", "map", *arguments])
 
 
 @pytest.mark.parametrize(

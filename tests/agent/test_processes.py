@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import pwd
 import signal
@@ -16,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.agent.driving import Agent, Json, start_as, until
-from tests.conftest import MachineFactory
+from tests.agent.driving import Agent, Json, executes, sleeping, start_as, until
+from tests.conftest import ME, NESTED, MachineFactory
 from tests.driver import Machine
 
 NOBODY = 4194305
@@ -51,11 +50,6 @@ class Program:
         """Until it says a byte."""
         assert self.process.stdout
         assert self.process.stdout.read(1) == b"."
-
-    @property
-    def name(self) -> str:
-        """The kernel's short name of it."""
-        return Path(f"/proc/{self.process.pid}/comm").read_text().strip()
 
     def go_on(self) -> None:
         """Past its next readline."""
@@ -94,7 +88,7 @@ def test_facts_are_those_of_psutil(here: Machine, program: Any) -> None:
         told = only(agent.line())
     known = psutil.Process(pid)
     assert told["pid"] == pid
-    assert told["user"] == known.username() == getpass.getuser()
+    assert told["user"] == known.username() == ME
     assert told["command"].startswith(f"{sys.executable} -c held = bytearray")
     assert told["start_time"] == pytest.approx(known.create_time(), abs=1.1)
     assert told["start_time"] == pytest.approx(started, abs=3)
@@ -161,7 +155,7 @@ def test_another_program_in_the_same_process(here: Machine, program: Any) -> Non
     with Agent(here) as agent:
         before = only(agent.line())
         running.go_on()
-        until(lambda: running.name == "sleep")
+        until(lambda: executes(running.process.pid, "sleep"))
         after = only(agent.refresh())
     assert after["command"] == "sleep 1000"
     assert after["start_time"] == before["start_time"]
@@ -193,15 +187,26 @@ def test_a_process_that_names_itself(here: Machine, program: Any) -> None:
 
 
 @ROOT
+@pytest.mark.parametrize("name", [r"Uid:\t0\t0\t0", r"\rUid:\t0\t0\t0"])
+def test_a_name_that_reads_as_a_line_about_the_user(name: str, here: Machine, program: Any) -> None:
+    """/proc/PID/status begins with the name, in which the kernel escapes newlines alone."""
+    rename = f"ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); "
+    program(f"import ctypes, os; os.setuid(65534); {rename}{WAITS}")
+    with Agent(here) as agent:
+        agent.line()
+        assert only(agent.refresh())["user"] == pwd.getpwuid(65534).pw_name
+
+
+@ROOT
 @pytest.mark.parametrize("uid", [0, 65534, 54321])
 def test_users(uid: int, here: Machine) -> None:
     """By name; by number where that has none."""
     names = {user.pw_uid: user.pw_name for user in pwd.getpwall()}
-    with subprocess.Popen(["sleep", "1000"], user=uid) as sleeping, Agent(here) as agent:
-        here.change(gpu=0, compute=[{"pid": sleeping.pid}])
+    with sleeping(user=uid) as process, Agent(here) as agent:
+        here.change(gpu=0, compute=[{"pid": process.pid}])
         agent.line()
         assert only(agent.refresh())["user"] == names.get(uid, str(uid))
-        sleeping.kill()
+        process.kill()
 
 
 @ROOT
@@ -212,7 +217,7 @@ def test_a_process_that_becomes_another_user(here: Machine, program: Any) -> Non
     with Agent(here) as agent:
         assert only(agent.line())["user"] == "root"
         running.go_on()
-        until(lambda: running.name == "sleep")
+        until(lambda: executes(running.process.pid, "sleep"))
         assert only(agent.refresh())["user"] == pwd.getpwuid(65534).pw_name
 
 
@@ -224,7 +229,7 @@ def test_a_process_that_is_not_here(here: Machine) -> None:
     known = ("pid", "gpu_uuid", "type", "gpu_memory", "sm_utilization", "memory_utilization",
              "encoder_utilization", "decoder_utilization")  # fmt: skip
     assert [told[field] for field in known] == [NOBODY, "GPU-0", "C", 5, 0.07, 0.0, 0.0, 0.0]
-    assert told.pop("elsewhere") is False
+    assert told.pop("elsewhere") is NESTED
     assert told.pop("idle_for") == 0.0
     assert {told[field] for field in told if field not in known} == {None}
 
@@ -240,6 +245,12 @@ def test_a_process_that_ends_between_frames(here: Machine, program: Any) -> None
     assert told["gpu_memory"] == 1
 
 
+def ticks_old(pid: int) -> float:
+    """How long ago a process was started."""
+    start = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") - start
+
+
 @ROOT
 def test_a_number_that_is_used_again_is_another_process(here: Machine, program: Any) -> None:
     first = program(WAITS).process
@@ -250,7 +261,10 @@ def test_a_number_that_is_used_again_is_another_process(here: Machine, program: 
         first.wait()
         after_start = start_as(first.pid, ["sleep", "999"])
         try:
+            until(lambda: ticks_old(after_start.pid) > 2)  # younger, it came after the list
             told = only(agent.refresh())
+            while told["start_time"] is None:  # it may have begun after the GPU named it
+                told = only(agent.refresh())
             until(lambda: only(agent.refresh())["command"] == "sleep 999")  # it may begin just now
         finally:
             after_start.kill()
@@ -259,6 +273,19 @@ def test_a_number_that_is_used_again_is_another_process(here: Machine, program: 
     assert told["cpu"] is None
 
 
+def test_a_process_that_may_not_be_looked_into(here: Machine, program: Any) -> None:
+    """As one that has dropped privileges: to an ordinary user its descriptors are root's."""
+    not_dumpable = "import ctypes; ctypes.CDLL(None).prctl(4, 0); "
+    pid = program(not_dumpable + WAITS).process.pid
+    with Agent(here) as agent:
+        told = only(agent.line())
+    assert told["user"] == ME
+    assert told["command"]
+    assert told["parent"] == os.getpid()
+    assert told["pid"] == pid
+
+
+@pytest.mark.skipif(NESTED, reason="in a container process 1 may be ours, and is on no GPU")
 def test_a_process_that_the_agent_may_not_look_into(here: Machine) -> None:
     """Process 1 shows its name and owner to everybody."""
     here.change(gpu=0, compute=[{"pid": 1, "used": 1}])

@@ -9,7 +9,7 @@ import ast
 import shutil
 import subprocess
 import sys
-import venv
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,8 +18,8 @@ import pytest
 from gputop.agent.doctor import python_env
 from gputop.agent.doctor.python_env import find_interpreter, python_checks
 from gputop.errors import UsageError
-from gputop.model.check import Check
-from gputop.model.cuda_builds import TESTED, Build, runs_on
+from gputop.model.doctor.cuda_builds import TESTED, Build, runs_on
+from gputop.model.machine.check import Check
 from tests.driver import build
 
 NEVER = "raise SystemExit('imported')\n"
@@ -33,11 +33,14 @@ CUDA_12 = ["libcudart.so.12", "libcublas.so.12", "libcufft.so.11", "libcurand.so
 class Environment:
     """A virtual environment that frameworks are put into."""
 
-    def __init__(self, place: Path, empty: Path) -> None:
-        venv.create(place, symlinks=True)
+    def __init__(self, place: Path, base: Path, empty: Path) -> None:
         self.place, self._empty = place, empty
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         self.site = place / "lib" / version / "site-packages"
+        self.site.mkdir(parents=True)
+        (place / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
+        (place / "bin").mkdir()
+        (place / "bin/python").symlink_to(base)
 
     def install(self, name: str, version: str, metadata: str = "", **files: str) -> None:
         """A package; `files` by their paths, with __ for /."""
@@ -56,9 +59,11 @@ class Environment:
         for name in names:
             shutil.copy(self._empty, self.site / folder / name)
 
-    def checks(self, cuda: str | None = "13.0") -> list[Check]:
+    def checks(
+        self, cuda: str | None = "13.0", gpus: dict[str, list[int]] | None = None
+    ) -> list[Check]:
         """Of its frameworks."""
-        found = list(python_checks(find_interpreter(str(self.place)), cuda))
+        found = list(python_checks(find_interpreter(str(self.place)), cuda, gpus))
         assert found[0].subject == "Python"
         return found[1:]
 
@@ -74,14 +79,30 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("library")
     (place / "empty.c").write_text("int nothing;\n")
     library = place / "empty.so"
-    command = [*build._compiler(), "-shared", "-fPIC", "-o", str(library), str(place / "empty.c")]
-    subprocess.run(command, check=True)
+    build.shared(place / "empty.c", library)
     return library
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has its standard library alone: root looks through all that is
+    installed there, at each check. One that cannot be copied is taken as it is."""
+    place, standard = tmp_path_factory.mktemp("base"), Path(sysconfig.get_path("stdlib"))
+    library = place / "lib" / standard.name
+    library.mkdir(parents=True)
+    for path in standard.iterdir():
+        if not path.name.endswith("-packages"):
+            (library / path.name).symlink_to(path)
+    (place / "bin").mkdir()
+    original = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+    copied = Path(shutil.copy(original, place / "bin/python"))
+    done = subprocess.run([copied, "-c", "import ctypes"], capture_output=True)
+    return copied if done.returncode == 0 else original
+
+
 @pytest.fixture
-def environment(tmp_path: Path, empty: Path) -> Environment:
-    return Environment(tmp_path / "venv", empty)
+def environment(tmp_path: Path, base: Path, empty: Path) -> Environment:
+    return Environment(tmp_path / "venv", base, empty)
 
 
 Libraries = Callable[..., None]
@@ -209,6 +230,38 @@ def test_torch_of_pypi(environment: Environment) -> None:
     assert environment.checks(cuda="11.8")[0].level == "problem"
 
 
+def test_torch_without_kernels_for_the_gpus(environment: Environment) -> None:
+    """CUDA 12.6 has no Blackwell, CUDA 13 nothing before Turing; PyPI has CUDA 13 since 2.11."""
+    environment.install("torch", "2.11.0", **torch_version("13.0"))
+    found = environment.checks(gpus={"7.0": [0, 1]})
+    lacking = [check for check in found if "no kernel image is available" in check.text]
+    assert [check.level for check in lacking] == ["problem"]
+    assert "Volta (compute capability 7.0)" in lacking[0].text
+    assert lacking[0].text.endswith("(GPU 0, 1)")
+    assert "whl/cu126" in (lacking[0].advice or "")
+    mixed = environment.checks(gpus={"7.0": [0], "9.0": [1, 2]})
+    assert [check.level for check in mixed if "no kernel image" in check.text] == ["notice"]
+    assert not any("kernel" in check.text for check in environment.checks(gpus={"9.0": [0]}))
+
+
+def test_a_build_without_cuda_is_replaced_by_one_that_fits(environment: Environment) -> None:
+    environment.install("torch", "2.5.1+cpu", **torch_version(None))
+    for cuda, capability, tag in (("13.0", "12.0", "cu130"), ("13.0", "7.0", "cu126")):
+        [check] = environment.checks(cuda, {capability: [0]})
+        assert (check.advice or "").endswith(tag)
+
+
+def test_tensorflow_2_16_1_does_not_find_its_wheels(environment: Environment) -> None:
+    """tensorflow#63362."""
+    environment.install("tensorflow", "2.16.1", tensorflow__python__platform__build_info=(
+        "is_cuda_build = True\ncuda_version = '12.3'\ncudnn_version = '8'\n"))  # fmt: skip
+    environment.bring("nvidia/all/lib", *CUDA_12, "libcudnn.so.8")
+    check = environment.check()
+    assert check.level == "problem"
+    assert "cannot load libcudart.so.12" in check.text
+    assert "TensorFlow 2.16.1 does not find the libraries that pip installs" in (check.advice or "")
+
+
 def test_torch_with_libraries_of_its_own(environment: Environment) -> None:
     environment.install("torch", "2.1.0+cu118")
     environment.bring("torch/lib", "libcudart-d0da41ae.so.11.0", "libcublas.so.11", "libcudnn.so.8")
@@ -304,7 +357,7 @@ def test_a_library_that_crashes_the_interpreter(environment: Environment, tmp_pa
     environment.install("torch", "2.1.0+cu118")
     environment.bring("torch/lib", "libcudart-1.so.11.0")
     target = environment.site / "torch/lib/libcudnn.so.8"
-    subprocess.run([*build._compiler(), "-shared", "-fPIC", "-o", target, source], check=True)
+    build.shared(source, target)
     check = environment.check()
     assert check.level == "problem"
     assert "libcudnn.so.8: it does not answer as Python: status -11" in check.text

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing, suppress
 
 import psutil
 import pytest
 
-from gputop.model.protocol import Pause, Probe
-from gputop.sources.demo import DemoSource
+from gputop.protocol.messages import Probe
+from gputop.sources.ask import ask
+from gputop.sources.demo.source import DemoSource
 from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -31,27 +31,25 @@ def order(answer: Json) -> list[int]:
     return [int(device["uuid"][7]) for device in answer["devices"]]
 
 
-def until_probed(agent: Agent, enough: Callable[[list[Json]], bool]) -> list[Json]:
-    """The answers of the first frame that comes by itself with enough of them."""
-    answers: list[Json] = []
-    while not enough(answers):
-        answers = agent.line()["probed"]
+def probed(agent: Agent, value: str | None, order: str | None) -> list[Json]:
+    """What the reply tells."""
+    agent.ask("probe", value=value, order=order, id="p")
+    answers: list[Json] = agent.reply("p")["probed"]
     return answers
 
 
-def test_the_answer_comes_in_a_frame_of_its_own(machine: MachineFactory) -> None:
+def test_the_answer_waits_for_no_frame_and_makes_none(machine: MachineFactory) -> None:
     """With the order of all GPUs; the next frame is due in a minute."""
     with Agent(machine(BOX)) as agent:
-        assert agent.line()["probed"] == []
-        agent.ask("probe", value="1,0", order=None)
-        value, unset = until_probed(agent, lambda answers: len(answers) == 2)
+        agent.line()
+        value, unset = probed(agent, "1,0", None)
         assert (value["value"], value["order"], value["problem"]) == ("1,0", None, None)
         assert (unset["value"], unset["order"], unset["problem"]) == (None, None, None)
         assert (order(value), order(unset)) == ([0, 2], [2, 0, 1])
-        assert agent.refresh()["probed"] == [value, unset]
-        agent.ask("probe", value=None, order="PCI_BUS_ID")
-        last = until_probed(agent, lambda answers: len(answers) == 3)[-1]
+        [last] = probed(agent, None, "PCI_BUS_ID")
         assert (last["value"], last["order"], order(last)) == (None, "PCI_BUS_ID", [0, 1, 2])
+        with pytest.raises(TimeoutError):
+            agent.line(within=0.4)
 
 
 def test_while_paused(machine: MachineFactory) -> None:
@@ -61,8 +59,7 @@ def test_while_paused(machine: MachineFactory) -> None:
         with suppress(TimeoutError):
             while True:
                 agent.line(within=0.4)
-        agent.ask("probe", value=None, order=None)
-        [answer] = until_probed(agent, bool)
+        [answer] = probed(agent, None, None)
         assert order(answer) == [2, 0, 1]
         with pytest.raises(TimeoutError):
             agent.line(within=0.4)
@@ -73,16 +70,13 @@ def test_a_failure_is_told_and_asked_again(machine: MachineFactory) -> None:
     here.fail("cuInit", 999)
     with Agent(here) as agent:
         agent.line()
-        agent.ask("probe", value=None, order=None)
-        [answer] = until_probed(agent, bool)
+        [answer] = probed(agent, None, None)
         assert answer["devices"] is None
         assert answer["problem"] == "cuInit failed with CUDA error 999"
         here.heal()
-        agent.ask("probe", value=None, order=None)
-        [answer] = until_probed(
-            agent, lambda answers: answers != [] and answers[0]["devices"] is not None
-        )
+        [answer] = probed(agent, None, None)
         assert answer["problem"] is None
+        assert answer["devices"] is not None
 
 
 def test_frames_go_on_while_the_driver_hangs(machine: MachineFactory) -> None:
@@ -90,14 +84,13 @@ def test_frames_go_on_while_the_driver_hangs(machine: MachineFactory) -> None:
     here.hang("cuInit")
     with Agent(here) as agent:
         agent.line()
-        agent.ask("probe", value="0", order=None)
+        agent.ask("probe", value="0", order=None, id="p")
         until(lambda: ("cuInit", None) in here.calls())
         for temperature in (50, 60):
             here.change(gpu=0, temperature=temperature)
-            frame = agent.refresh(within=5)
-            assert (frame["gpus"][0]["temperature"], frame["probed"]) == (temperature, [])
+            assert agent.refresh(within=5)["gpus"][0]["temperature"] == temperature
         here.heal()
-        answers = until_probed(agent, lambda answers: len(answers) == 2)
+        answers = agent.reply("p")["probed"]
     assert [order(answer) for answer in answers] == [[2], [2, 0, 1]]
 
 
@@ -107,39 +100,23 @@ def test_what_is_asked_already_is_not_asked_again(machine: MachineFactory) -> No
     here.override("cuInit", ms=300, error=999)
     with Agent(here) as agent:
         agent.line()
-        for _ in range(3):
-            agent.ask("probe", value="0", order=None)
-        until_probed(agent, lambda answers: len(answers) == 2)
-        with pytest.raises(TimeoutError):
-            agent.line(within=1.0)
+        for id_ in "abc":
+            agent.ask("probe", value="0", order=None, id=id_)
+        answers = [agent.reply(id_)["probed"] for id_ in "abc"]
+        assert [len(answer) for answer in answers] == [2, 2, 2]
     assert here.calls().count(("cuInit", None)) == 2
 
 
-def test_answers_go_with_the_driver(machine: MachineFactory) -> None:
-    here = machine(BOX)
+def test_too_many_questions_are_refused(machine: MachineFactory) -> None:
+    here = machine(BOX, log=True)
+    here.hang("cuInit")
     with Agent(here) as agent:
         agent.line()
-        agent.ask("probe", value=None, order=None)
-        until_probed(agent, bool)
-        here.fail("nvmlDevice*", "DRIVER_NOT_LOADED")
-        lost = agent.refresh()
-        assert (lost["problem"]["kind"], lost["probed"]) == ("driver_not_loaded", [])
+        for number in range(66):
+            agent.ask("probe", value=str(number), order=None, id=str(number))
+        assert agent.reply()["error"] == "too many questions wait: ask again"
         here.heal()
-        back = agent.refresh()
-        assert (back["problem"], back["probed"]) == (None, [])
-
-
-def test_answers_go_with_the_inventory(machine: MachineFactory) -> None:
-    here = machine({"base": "mig", "processes": None})
-    with Agent(here) as agent:
-        agent.line()
-        agent.ask("probe", value=None, order=None)
-        until_probed(agent, bool)
-        assert [len(agent.refresh()["probed"]) for _ in range(10)] == [1] * 10
-        here.change(gpu=3, mig={"devices": []})
-        frames = [agent.refresh() for _ in range(11)]
-    assert frames[-1]["gpus"][3]["mig"] == []
-    assert all(bool(frame["probed"]) == bool(frame["gpus"][3]["mig"]) for frame in frames)
+        assert agent.reply("0")["probed"]
 
 
 @pytest.mark.parametrize("end", ["kill", "stop", "close"])
@@ -167,11 +144,6 @@ def _children_that_ask(agent: Agent, here: Machine) -> list[psutil.Process]:
 
 def test_the_demo_has_none() -> None:
     with closing(DemoSource(60.0)) as source:
-        frames = source.frames()
-        assert next(frames).probed == ()
-        source.request(Pause(paused=True))
-        next(frames)
-        source.request(Probe("0", "PCI_BUS_ID"))
-        [answer] = next(frames).probed
+        [answer] = ask(source, Probe("0", "PCI_BUS_ID"), 5.0).probed
     assert (answer.devices, answer.problem) == (None, "the demo has no CUDA driver")
     assert (answer.value, answer.order) == ("0", "PCI_BUS_ID")

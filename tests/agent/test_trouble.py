@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ from textwrap import dedent
 import psutil
 import pytest
 
+from gputop.agent.errors import log_once
 from gputop.agent.worker import Worker
+from gputop.sources.agent_process import AgentProcess
 from tests.agent.driving import Agent
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, in_child
 from tests.driver import Machine
 from tests.terminal import Terminal
 
@@ -96,6 +99,7 @@ def test_its_row_says_so_on_the_screen(machine: MachineFactory, tmp_path: Path) 
     env = {**here.env, **broken.on(here)}
     with Terminal(argv, cols=120, rows=24, env=env) as terminal:
         terminal.wait_for("gputop cannot read it: OverflowError")
+        terminal.wait_for("? help")
         terminal.send(b"H")
         terminal.wait_for("the fault is gputop's: please report it")
         assert "Traceback" not in terminal.text
@@ -139,7 +143,7 @@ def test_a_thread_that_nothing_stands_for_ends_the_agent_with_its_reason(
         agent.refresh()
         resource.prlimit(agent.process.pid, resource.RLIMIT_NOFILE, (0, 0))
         if thread == "signals":
-            agent.ask("signal", order="1", targets=[me], number=0, grace=0.0, descendants=True)
+            agent.ask("signal", id="1", targets=[me], number=0, grace=0.0, descendants=True)
         else:
             agent.ask("refresh")
         with pytest.raises(EOFError):
@@ -176,3 +180,31 @@ def test_what_a_worker_makes_of_an_error() -> None:
     assert worker.latest is not None
     assert worker.latest.endswith("LIST INDEX OUT OF RANGE")
     worker.end()
+
+
+WITHOUT_ROOM = 54321
+"""A user who has as many processes as he may have; root has no such limit."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without room")
+def test_no_room_for_a_thread_is_told_in_plain_words() -> None:
+    def start() -> None:
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        try:
+            threading.Thread(target=int).start()
+        except RuntimeError as error:
+            raise OSError(log_once("frames", error)) from None
+
+    words = in_child(start, WITHOUT_ROOM)
+    assert words.startswith("OSError: no further thread may be started: this user (ulimit -u) or")
+    assert "RuntimeError" not in words
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without room")
+def test_no_room_for_the_agent_is_told_in_plain_words() -> None:
+    def start() -> None:
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        AgentProcess("--once")
+
+    words = in_child(start, WITHOUT_ROOM)
+    assert words.startswith("SourceError: the agent cannot be started: this user (ulimit -u) or")

@@ -1,9 +1,11 @@
 """Builds the driver and the scenarios' child program, once per content of the sources.
 
 A compiler is `cc`, `gcc` or `clang`; without one, the `ziglang` wheel, which is installed if it
-is not there. Results are kept in a cache directory; any number of test workers may build at once.
+is not there. (Of 80 MB, it is no dependency of the test extra: most machines have a compiler.)
+Results are kept in a cache directory; any number of test workers may build at once.
 """
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -11,6 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ERAS = (390, 450, 535, 580)
@@ -20,6 +24,8 @@ LIBRARY = ("scenario.c", "call.c", "system.c", "device.c", "board.c", "links.c",
 CUDA = ("scenario.c", "call.c", "cuda.c")
 # Moving values are worked out in Python, too: a multiply-add in one step rounds otherwise.
 FLAGS = ("-std=gnu11", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
+
+_SHARED = ("-fPIC", "-shared")
 
 
 class BuildError(RuntimeError):
@@ -35,14 +41,54 @@ def library(directory: Path | None = None, era: int = 580) -> Path:
     """
     if era not in ERAS:
         raise BuildError(f"no driver era {era}; there are {', '.join(map(str, ERAS))}")
-    options = (f"-DERA={era}", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
-    _built(directory, f"{era}/libcuda.so.1", CUDA, options, ("-lm",))
-    return _built(directory, f"{era}/libnvidia-ml.so.1", LIBRARY, options, ("-lm",))
+    cuda(directory, era)
+    return _built(directory, f"{era}/libnvidia-ml.so.1", LIBRARY, _shared(era), ("-lm",))
+
+
+def cuda(directory: Path | None = None, era: int = 580) -> Path:
+    """Path of `libcuda.so.1` of that era, built if need be: who has it loaded may be on a GPU."""
+    return _built(directory, f"{era}/libcuda.so.1", CUDA, _shared(era), ("-lm",))
+
+
+def loading_cuda() -> dict[str, str]:
+    """Variables with which any program has `libcuda.so.1` loaded, as those on GPUs have: in a PID
+    namespace below the first nothing else may show that a process is on one."""
+    return {"LD_PRELOAD": str(cuda())}
 
 
 def child(directory: Path | None = None) -> Path:
     """Path of the program that stands for the processes of a scenario, built if need be."""
+    cuda(directory)  # which it maps
     return _built(directory, "child", ("child.c",), (), ())
+
+
+def swollen(directory: Path | None = None) -> Path:
+    """Path of the program that is too large to be read whole, built if need be."""
+    cuda(directory)  # which it maps
+    return _built(directory, "swollen", ("swollen.c",), ("-pthread",), ())
+
+
+def shared(source: Path, target: Path) -> None:
+    """Compile a library of one file. With the options of the driver: for others a compiler that
+    was just installed builds its own libraries, which takes a minute."""
+    _run([*_compiler(), *FLAGS, "-Wno-error", *_SHARED, "-o", str(target), str(source)])
+
+
+def prepare() -> None:
+    """Install a compiler where there is none, and build everything with it: that takes a minute.
+
+    Raises BuildError.
+    """
+    if _installed_compiler() is None:
+        with _locked("prepare"):
+            child()
+            swollen()
+            for era in ERAS:
+                library(era=era)
+
+
+def _shared(era: int) -> tuple[str, ...]:
+    return (f"-DERA={era}", *_SHARED, "-fvisibility=hidden", "-pthread")
 
 
 def _built(
@@ -80,12 +126,27 @@ def _fingerprint() -> str:
 
 
 def _compiler() -> list[str]:
-    for name in ("cc", "gcc", "clang"):
-        if path := shutil.which(name):
-            return [path]
-    if importlib.util.find_spec("ziglang") is None:
-        _install_zig()
+    if path := _installed_compiler():
+        return [path]
+    # Other workers come here at the same time, and must not find it half installed.
+    with _locked("ziglang"):
+        importlib.invalidate_caches()
+        if importlib.util.find_spec("ziglang") is None:
+            _install_zig()
     return [sys.executable, "-m", "ziglang", "cc"]
+
+
+def _installed_compiler() -> str | None:
+    return next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """One worker at a time."""
+    _cache().mkdir(parents=True, exist_ok=True)
+    with open(_cache() / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _install_zig() -> None:
@@ -94,7 +155,6 @@ def _install_zig() -> None:
         _run([sys.executable, "-m", "pip", "install", "--quiet", "ziglang"])
     except BuildError as error:
         raise BuildError(f"no C compiler and no ziglang; install gcc or clang ({error})") from None
-    importlib.invalidate_caches()
 
 
 def _run(command: list[str]) -> None:

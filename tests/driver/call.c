@@ -143,6 +143,23 @@ static int needs_init(const char *function)
     return strncmp(function, "nvmlInit", 8) != 0 && strcmp(function, "nvmlSystemGetNVMLVersion") != 0;
 }
 
+/* Whether NVML counts the devices of MPS instead of GPUs (R615), of which it knows names and memory,
+   and no utilization, processes or health. It is settled when NVML is first used. */
+static int is_unknown_to_mps(const char *function)
+{
+    static const char *const known[] = {"Init", "Shutdown", "System", "ErrorString", "GetCount",
+        "HandleBy", "GetIndex", "GetUUID", "GetName", "CudaComputeCapability", "PciInfo", "NumaNode",
+        "CpuAffinity", "MemoryInfo", "P2PStatus", "AccountingMode"};
+    static int selected = -1;
+    if (selected < 0) {
+        const char *value = getenv("NVML_MPS_DEVICE_ENUMERATION");
+        selected = value != NULL && strcmp(value, "1") == 0;
+    }
+    for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
+        if (strstr(function, known[i]) != NULL) return 0;
+    return selected;
+}
+
 nvmlReturn_t call_begin(struct call *call, const char *function, int gpu)
 {
     log_call(function, gpu);
@@ -152,6 +169,7 @@ nvmlReturn_t call_begin(struct call *call, const char *function, int gpu)
         return NVML_ERROR_UNKNOWN;
     }
     if (needs_init(function) && atomic_load(&initialized) <= 0) return NVML_ERROR_UNINITIALIZED;
+    if (is_unknown_to_mps(function)) return NVML_ERROR_NOT_SUPPORTED;
     nvmlReturn_t status = obey_rules(scenario, function, gpu);
     if (status != NVML_SUCCESS) return status;
 

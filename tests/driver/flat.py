@@ -15,6 +15,8 @@ NO_INSTANCE = 0xFFFFFFFF
 FOREVER = 1e18
 _ANYTHING, _ALL_GPUS = -2, -1
 _MACHINE = ("driver_version", "nvml_version", "cuda_version")
+_PIDS = ("host", "list", "memory", "samples", "empty")
+_PIDS_SINCE = {"list": (535, 113, 1), "memory": (565, 57), "samples": (570, 86)}
 
 
 def compiled(scenario: Scenario, pids: Mapping[str, int], start: float) -> bytes:
@@ -46,11 +48,24 @@ def _lines(scenario: Scenario, pids: Mapping[str, int], start: float) -> Iterato
     for key in _MACHINE:
         if scenario[key] is not None:
             yield f"value {key} {_value(scenario[key])}"
+    yield f"value pids n {_PIDS.index(_pids(scenario))}"
+    yield f"value namespace n {os.stat('/proc/self/ns/pid').st_ino}"
     if scenario["cuda_order"] is not None:
         yield f"value cuda_order {_value(','.join(map(str, scenario['cuda_order'])))}"
     for gpu in scenario["gpus"]:
         yield "gpu"
         yield from _gpu(gpu, pids)
+
+
+def _pids(scenario: Scenario) -> str:
+    """Whose PIDs it tells, see scenario.py."""
+    if scenario["pids"] is not None:
+        if scenario["pids"] not in _PIDS:
+            raise ScenarioError(f'"pids" is one of {", ".join(_PIDS)}, not {scenario["pids"]}')
+        return str(scenario["pids"])
+    numbers = [part for part in str(scenario["driver_version"]).split(".") if part.isdecimal()]
+    version = tuple(map(int, numbers))
+    return next((pids for pids in reversed(_PIDS_SINCE) if version >= _PIDS_SINCE[pids]), "host")
 
 
 def _calls(scenario: Scenario) -> list[Scenario]:
@@ -108,7 +123,8 @@ def _process(kind: int, process: Scenario, pids: Mapping[str, int]) -> Iterator[
             raise ScenarioError(f"a list names the process {pid}, which is not in the scenario")
         pid = pids[pid]
     gi, ci = process.get("gi", NO_INSTANCE), process.get("ci", NO_INSTANCE)
-    yield f"process {kind} {pid} {gi} {ci} {process.get('sample_time', 0)}"
+    host, outside = process.get("host_pid", 0), int(process.get("outside", False))
+    yield f"process {kind} {pid} {gi} {ci} {process.get('sample_time', 0)} {host} {outside}"
     for key in ("used", "sm", "mem", "enc", "dec"):
         if process.get(key) is not None:
             yield f"of {key} {_value(process[key])}"

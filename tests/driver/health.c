@@ -91,9 +91,11 @@ API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricI
 {
     BEGIN_DEVICE(device);
     CHECK_VERSION(out, nvmlGpuFabricInfo_v2_t, 2);
-    memset(out->clusterUuid, 0xAB, sizeof out->clusterUuid);
+    memset(out->clusterUuid, number_or(&call, "fabric.cluster", 0) ? 0xAB : 0,
+           sizeof out->clusterUuid);
     out->status = (nvmlReturn_t)number_or(&call, "fabric.status", 0);
     out->cliqueId = 7;
+    out->healthMask = (unsigned)number_or(&call, "fabric.mask", 0);
     return get_uint(&call, "fabric.state", &out->state);
 }
 

@@ -41,7 +41,8 @@ API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, un
     BEGIN_DEVICE(device);
     REQUIRE(out);
     nvmlReturn_t status = begin_link(&call, link, &end);
-    if (status == NVML_SUCCESS) *out = end != TO_NOTHING;
+    if (status == NVML_SUCCESS)
+        *out = end == TO_NOTHING ? (unsigned)number_or(&call, "links.rest", 0) : 1;
     return status;
 }
 

@@ -17,7 +17,8 @@ struct entry { const char *key; struct value value; };
 struct table { struct entry *entry; int count; };
 
 struct process {
-    unsigned pid, gi, ci;
+    unsigned pid, gi, ci, host_pid;
+    int outside;       /* of another PID namespace */
     u64 sample_time;   /* microseconds since 1970; 0: moves with the clock */
     struct value used, sm, mem, enc, dec;
 };

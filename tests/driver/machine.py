@@ -164,9 +164,9 @@ class Machine:
         with self._lock:
             pids = self.pids
             self._children.kill(names)
-            self.forget(*names, *(pids[name] for name in names))
+            self.reset(*names, *(pids[name] for name in names))
 
-    def forget(self, *processes: str | int) -> None:
+    def reset(self, *processes: str | int) -> None:
         """Take processes, by name or pid, off their GPUs with their memory; they go on running."""
 
         def edit(scenario: Scenario) -> None:
@@ -185,7 +185,7 @@ class Machine:
                 with self._lock:
                     ended = self._children.ended()
                     if ended:
-                        self.forget(*ended)
+                        self.reset(*ended)
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()

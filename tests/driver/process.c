@@ -2,6 +2,8 @@
 #include "machine.h"
 
 #include <stddef.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* Processes that a size query of this GPU does not see: they come before the array is filled. */
@@ -21,18 +23,73 @@ static nvmlReturn_t list_status(const struct call *call, int list)
     return get_u64(&whole, keys[list], &ignored);
 }
 
-/* The processes of the GPU, or those on the MIG device. */
+/* Whose PIDs are told: those of scenario.py, in its order. EVERYBODYS in the first PID namespace. */
+enum { HOST, LIST, MEMORY, SAMPLES, EMPTY, EVERYBODYS };
+
+struct telling {
+    int pids;
+    int below;   /* whether the program is in a namespace below that of the machine */
+};
+
+static struct telling telling(const struct call *call)
+{
+    enum { FIRST_NAMESPACE = 0xEFFFFFFC };
+    struct stat own;
+    struct call machine = *call;
+    machine.gpu = NULL;
+    if (stat("/proc/self/ns/pid", &own) != 0 || own.st_ino == FIRST_NAMESPACE)
+        return (struct telling){EVERYBODYS, 0};
+    return (struct telling){(int)number_or(&machine, "pids", HOST),
+                            own.st_ino != number_or(&machine, "namespace", own.st_ino)};
+}
+
+static int is_outside(struct telling told, const struct process *process)
+{
+    return process->outside || (told.below && process->host_pid == 0);
+}
+
+static unsigned host_pid(struct telling told, const struct process *process)
+{
+    enum { FAR = 10000000 };   /* beyond what Linux gives */
+    return process->host_pid ? process->host_pid : process->pid + (told.below ? 0 : FAR);
+}
+
+static int is_told(const struct call *call, struct telling told, const struct process *process)
+{
+    int all = told.pids == HOST || told.pids == EVERYBODYS;
+    if (told.pids == EMPTY || (!all && is_outside(told, process))) return 0;
+    if (call->slot == WHOLE_GPU) return 1;
+    return process->gi == number_or(call, "gi", ~0ULL) && process->ci == number_or(call, "ci", ~0ULL);
+}
+
+static struct process as_told(struct telling told, const struct process *process)
+{
+    struct process copy = *process;
+    if (told.pids == HOST) copy.pid = host_pid(told, process);
+    if (told.pids == LIST) copy.used = (struct value){.kind = 'n'};
+    return copy;
+}
+
+/* The processes of the GPU, or those on the MIG device; valid until the thread's next call. */
 static struct process_list listed(const struct call *call, int kind)
 {
-    enum { MOST = 256 };
-    static __thread struct process own[MOST];
-    struct process_list whole = call->gpu->list[kind], part = {own, 0};
-    if (call->slot == WHOLE_GPU) return whole;
-    u64 gi = number_or(call, "gi", ~0ULL), ci = number_or(call, "ci", ~0ULL);
-    for (int i = 0; i < whole.count && part.count < MOST; i++)
-        if (whole.process[i].gi == gi && whole.process[i].ci == ci)
-            own[part.count++] = whole.process[i];
-    return part;
+    static __thread struct process *room;
+    static __thread int capacity;
+    struct process_list whole = call->gpu->list[kind];
+    struct telling told = telling(call);
+    int count = 0;
+    if (told.pids == EVERYBODYS && call->slot == WHOLE_GPU) return whole;
+    if (whole.count > capacity) room = realloc(room, sizeof *room * (capacity = whole.count));
+    for (int i = 0; i < whole.count; i++)
+        if (is_told(call, told, &whole.process[i])) room[count++] = as_told(told, &whole.process[i]);
+    return (struct process_list){room, count};
+}
+
+/* The number of a process in its utilization samples. */
+static unsigned sample_pid(struct telling told, const struct process *process)
+{
+    int ours = told.pids == SAMPLES && !is_outside(told, process);
+    return told.pids == EVERYBODYS || ours ? process->pid : host_pid(told, process);
 }
 
 static u64 used_memory(const struct call *call, const struct process *process)
@@ -186,11 +243,12 @@ API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     int list = 0, next = 0;
     nvmlReturn_t status = fit_samples(&call, last_seen, count, out);
     if (status != NVML_SUCCESS) return status;
+    struct telling told = telling(&call);
     for (unsigned i = 0; i < *count; i++) {
         const struct process *process = sampled(&call, last_seen, &list, &next);
         if (process == NULL) break;
         out[i] = (nvmlProcessUtilizationSample_t){
-            process->pid, sample_time(process), percent(&process->sm, call.now),
+            sample_pid(told, process), sample_time(process), percent(&process->sm, call.now),
             percent(&process->mem, call.now), percent(&process->enc, call.now),
             percent(&process->dec, call.now)};
     }
@@ -210,11 +268,12 @@ API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
     nvmlReturn_t status =
         fit_samples(&call, last_seen, &info->processSamplesCount, info->procUtilArray);
     if (status != NVML_SUCCESS) return status;
+    struct telling told = telling(&call);
     for (unsigned i = 0; i < info->processSamplesCount; i++) {
         const struct process *process = sampled(&call, last_seen, &list, &next);
         if (process == NULL) break;
         info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){
-            sample_time(process), process->pid, percent(&process->sm, call.now),
+            sample_time(process), sample_pid(told, process), percent(&process->sm, call.now),
             percent(&process->mem, call.now), percent(&process->enc, call.now),
             percent(&process->dec, call.now), 0, 0};
     }

@@ -3,7 +3,8 @@
  *   start SECONDS | frozen SECONDS | latency MS | serialize 0|1
  *   value KEY VALUE...               of the machine, or of the GPU begun last
  *   gpu                              begins the next GPU
- *   process LIST PID GI CI TIME      a process of that GPU; LIST is 0 compute, 1 graphics, 2 MPS
+ *   process LIST PID GI CI TIME HOST OUTSIDE
+ *                                    a process of that GPU; LIST is 0 compute, 1 graphics, 2 MPS
  *   of used|sm|mem|enc|dec VALUE...  of the process begun last
  *   rule PATTERN GPU ERROR MS HANG AFTER UNTIL
  *
@@ -100,6 +101,8 @@ static struct process *read_process(struct gpu *gpu, char **rest)
     process->gi = (unsigned)integer(rest);
     process->ci = (unsigned)integer(rest);
     process->sample_time = (u64)integer(rest);
+    process->host_pid = (unsigned)integer(rest);
+    process->outside = (int)integer(rest);
     return process;
 }
 

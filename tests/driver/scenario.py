@@ -9,6 +9,8 @@
       "cuda_order": [2, 0, 1],       how CUDA counts the GPUs unless by PCI bus id; who is not in it
                                      is not counted (null: as they stand in "gpus")
       "frozen_at": 12.5,             moving values stand at that second of the scenario
+      "pids": "host",                whose PIDs are told in a PID namespace below the first;
+                                     absent or null: as the driver of that version does (below)
       "gpu": {...},                  what all GPUs have
       "gpus": 8,                     or a list; an entry merges over "gpu", "count" repeats it
       "processes": {"train": {...}}, real processes that are started with the scenario
@@ -36,11 +38,12 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     retired         single, double: pages by cause; pending
     remapped        rows: correctable, uncorrectable; pending, failure
     repair          channel, tpc: whether one waits for a reset; unrepairable: memory
-    fabric          state (3: completed), status: NVML's number
+    fabric          state (3: completed), status: NVML's number; mask: of its health, NVML's number;
+                    cluster: 1 where several machines share it
     xids            [[3, 79]]: XID 79 in second 3; [] for none yet
     mig             mode, pending, max, devices: those of the slots, null for an empty one
     links           NVLinks that are up, by what is at their other end: switch, or a GPU's index;
-                    total: 18 where one is up
+                    total: 18 where one is up; rest: the state of the others (0: down)
     near            {"1": 20}: what nvmlDeviceGetTopologyCommonAncestor says of GPU 1
     pcie            generation, width, max_generation, max_width, tx, rx (KB/s), replays
     fields          {"82": 48}: nvmlDeviceGetFieldValues by id; with a scope "138:5" or "138:all"
@@ -63,7 +66,19 @@ A MIG device: {"uuid", "gi", "ci", "profile": "2g.20gb", "sm", "gi_slices", "ci_
 
 A process in a list: {"pid": 123 or the name of a process, "used": bytes or null (not available),
 "gi", "ci" (MIG instances), "sm", "mem", "enc", "dec" (%, utilization samples; none given: no
-sample), "sample_time": microseconds at which its samples stand still}.
+sample), "sample_time": microseconds at which its samples stand still, "outside": true for one of
+another PID namespace, "host_pid": its number in the first one (pid + 10 million)}.
+
+In the first PID namespace all are listed, by the pid that is written. In one below, as a container
+has, by "pids" (open-gpu-kernel-modules by tag; in brackets the versions that do so). The pids are
+those of the namespace in which the machine was made: to programs in one below that, all processes
+are outside and have the pid as their host_pid, but for those that are given one.
+
+    host      all, by host_pid [before 535.113.01]
+    list      without those outside, with memory 0; samples by host_pid [before 565.57]
+    memory    likewise, with their memory [before 570.86]
+    samples   samples, too, by the pid; of those outside by host_pid
+    empty     none, as some closed modules of 535; samples by host_pid
 
 A real process: {"command": ["python", "train.py"], "count": 25, "env": {}, "manner": "burn" or
 "stubborn" (ignores TERM), "on": [...]}. With a count its copies are name-0, name-1, ..., and {n} in
@@ -100,6 +115,7 @@ _DEFAULT: Scenario = {
     "latency_ms": 0,
     "serialize": False,
     "frozen_at": None,
+    "pids": None,
     "cuda_order": None,
     "gpus": 1,
     "processes": {},

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from gputop.model import activity
-from gputop.model.activity import FEWEST, WINDOW, WORDS, Recent, verdict
-from gputop.model.sections import Activity
+from gputop.model.health.activity import FEWEST, WINDOW, WORDS, Recent, verdict
+from gputop.model.machine.sections import Activity
 
 
 def looks(**columns: Any) -> list[Activity]:
@@ -70,8 +69,8 @@ def test_verdict(doing: str, columns: dict[str, Any]) -> None:
         ("idle", [0.0] * 5 + [1.0] * 2),
         ("busy", [0.0] * 5 + [1.0] * 3),
         ("busy", [0.7] * 5),
-        ("waits", [0.69] * 5),
-        ("waits", [1.0, 1.0, 1.0, 1.0, 0.1] * 2),
+        ("waiting for input", [0.69] * 5),
+        ("waiting for input", [1.0, 1.0, 1.0, 1.0, 0.1] * 2),
         ("busy", [1.0, 1.0, 1.0, 1.0, 0.1]),
     ],
 )
@@ -90,9 +89,7 @@ def test_too_few_looks_say_nothing() -> None:
 
 def test_every_verdict_is_short_and_explained() -> None:
     words = [word for word, _ in WORDS]
-    assert all(len(word) <= 18 for word in words)
-    for name in ("idle", "busy", "waits"):
-        assert len(name + activity.BY_UTILIZATION) <= 18
+    assert all(len(word) <= 17 for word in words)
     assert all(str(number) in " ".join(text for _, text in WORDS) for number in ("60%", "30%"))
 
 

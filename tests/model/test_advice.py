@@ -9,19 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.model.advice import Advice, advise, request_advice, requested
-from gputop.model.device_sets import Machine
-from gputop.model.environ import Environ, Surroundings, parse_environ
-from gputop.model.frameworks import FRAMEWORKS, Framework, device_name
-from gputop.model.inventory import Usage
-from gputop.model.process_advice import (
+from gputop.model.cuda.advice import (
+    Advice,
+    advise,
     container_advice,
     environ_advice,
+    request_advice,
+    requested,
 )
-from gputop.model.process_mapping import process_mapping
-from gputop.model.shell_line import parse_shell
-from gputop.model.tflog import explain, read_tf_log
-from gputop.model.visibility import Device, Mapping, MigInstance, resolve
+from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.cuda.frameworks import FRAMEWORKS, Framework, device_name
+from gputop.model.cuda.inventory import Usage
+from gputop.model.cuda.mapping import Mapping
+from gputop.model.cuda.pasted.reading import read_pasted
+from gputop.model.cuda.process_mapping import process_mapping
+from gputop.model.cuda.reach import Machine
+from gputop.model.cuda.resolve import resolve
+from gputop.model.cuda.tf_log import explain, read_tf_log
+from gputop.model.machine.environment import CudaContext, Environ, parse_environ
 from tests.model.inventories import h100, mixed
 from tests.model.test_mig import TWO
 from tests.model.test_visibility_vectors import VECTORS_FILE, inventory, vectors
@@ -44,7 +49,7 @@ def of_value(value: str) -> tuple[Advice, ...]:
 
 
 def of_shell(text: str) -> tuple[Advice, ...]:
-    line = parse_shell(text)
+    line = read_pasted(text)
     return () if line is None else line.advice
 
 
@@ -60,7 +65,7 @@ def of_request(text: str) -> tuple[Advice, ...]:
 
 def of_log(text: str) -> tuple[Advice, ...]:
     name = "/device:GPU:0 "
-    gpus = [Device(i, None, f"0000:{bus}:00.0", None) for i, bus in enumerate((2, 3, 82, 83))]
+    gpus = [CudaDevice(i, None, f"0000:{bus}:00.0", None) for i, bus in enumerate((2, 3, 82, 83))]
     return explain(read_tf_log(name + text), gpus)
 
 
@@ -69,12 +74,12 @@ def of_environment(text: str) -> tuple[Advice, ...]:
         return advise(resolve("0", h100(4), order=text.partition("=")[2]))
     if text.startswith("CUDA_VISIBLE_DEVICES unset"):
         here = Machine(tuple(h100(4)))
-        return process_mapping(Surroundings(), here, here.devices[2:3]).advice
+        return process_mapping(CudaContext(), here, here.devices[2:3]).advice
     if "NUL" in text:
         return environ_advice(parse_environ(bytes(100)))
     if text.startswith("MPS"):
         here = Machine(tuple(h100(4)), mps_servers=(Environ({N: "0,2"}),))
-        return process_mapping(Surroundings(Environ({N: "0,2"})), here, (), mps=True).advice
+        return process_mapping(CudaContext(Environ({N: "0,2"})), here, (), mps=True).advice
     return of_shell(text)
 
 
@@ -243,56 +248,69 @@ SHELL: list[tuple[str, str | None, str, list[str]]] = [
     (f"env {N}=2 python t.py", "2", "python t.py", []),
     (f"sudo {N}=2 python t.py", "2", "python t.py", []),
     (f"{N}=2 sudo -E python t.py", "2", "python t.py", []),
-    (f"{N}= 1 python t.py", "", "1 python t.py", ["shell-space-after-equals"]),
-    (f"{N} = 1 python t.py", None, f"{N} = 1 python t.py", ["shell-space-before-equals"]),
-    (f"{N} =1 python t.py", None, f"{N} =1 python t.py", ["shell-space-before-equals"]),
-    (f"{N}=0, 1 python t.py", "0,", "1 python t.py", ["shell-space-in-list"]),
-    (f"{N}=0;1 python t.py", None, "1 python t.py", ["shell-semicolon"]),
     (f"{N}=1; python t.py", None, "python t.py", ["shell-not-exported"]),
     (f"{N}=1 && python t.py", None, "python t.py", ["shell-not-exported"]),
     (f"set {N}=1; python t.py", None, "python t.py", ["shell-set"]),
     (f"{N}=1 sudo python t.py", None, "python t.py", ["shell-sudo"]),
-    (f"{N}=$0 python t.py", "$0", "python t.py", ["shell-dollar"]),
-    (f'{N}="0,1 python t.py', "0,1", "python t.py", []),
     (f"{N}=1", "1", "", []),
     (f'{N}=""', "", "", []),
     (f"~/ {N}=0  python t.py # GPU 0; one", "0", "python t.py", []),
     (f"me@node:~$ {N}=0 python t.py # don't", "0", "python t.py", []),
     (f"$ export {N}=2\n$ python t.py", "2", "python t.py", []),
-    (f"{N}=1 python t#1.py", "1", "python 't#1.py'", []),
+    (f"{N}=1 python t#1.py", "1", "python t#1.py", []),
     ("CUDA_VISIBLE_DIVICES=1 python t.py", None, "python t.py", ["name-typo"]),
-    ("CUDA_VISIBLE-DEVICES=1 python t.py", None, "python t.py", ["name-typo"]),
     ('os.environ["CUDA_VISIBLE_DIVICES"]="2,3,4"', None, "", ["name-typo"]),
     (f"os.environ['{N}'] = '1'", "1", "", []),
     ("NVIDIA_VISIBLE_DEVICES=1 python t.py", None, "python t.py", [CONTAINER_ID]),
-    ("NVIDIA_VISIBLE_DEVICES=1 docker run x", None, "docker run x", []),
 ]  # fmt: skip
+# Lines that start no program, or of which it is not known what the program gets.
+MISTAKES: list[tuple[str, str, list[str]]] = [
+    (f"{N}= 1 python t.py", "command called 1", ["shell-space-after-equals"]),
+    (f"{N} = 1 python t.py", f"command called {N}", ["shell-space-before-equals"]),
+    (f"{N} =1 python t.py", f"command called {N}", ["shell-space-before-equals"]),
+    (f"{N}=0, 1 python t.py", "command called 1", ["shell-space-in-list"]),
+    (f"{N}=0;1 python t.py", "command called 1", ["shell-semicolon"]),
+    (f"{N}=$0 python t.py", "the value of $0", ["shell-dollar"]),
+    (f'{N}="0,1 python t.py', "not a complete line", []),
+    ("CUDA_VISIBLE-DEVICES=1 python t.py", "command called CUDA", ["name-typo"]),
+    ("NVIDIA_VISIBLE_DEVICES=1 docker run x", "no --gpus", []),
+]
 
 
 @pytest.mark.parametrize(("text", "value", "rest", "ids"), SHELL, ids=[case[0] for case in SHELL])
 def test_a_pasted_line(text: str, value: str | None, rest: str, ids: list[str]) -> None:
-    line = parse_shell(text)
+    line = read_pasted(text)
     assert line is not None
-    assert (line.value, line.rest) == (value, rest)
+    assert (line.value, " ".join(line.rest), line.unknown) == (value, rest, None)
+    assert [advice.id for advice in line.advice] == ids
+
+
+@pytest.mark.parametrize(("text", "why", "ids"), MISTAKES, ids=[case[0] for case in MISTAKES])
+def test_nothing_is_claimed_of_a_line_that_starts_no_program(
+    text: str, why: str, ids: list[str]
+) -> None:
+    line = read_pasted(text)
+    assert line is not None
+    assert (line.value, why in (line.unknown or "")) == (None, True)
     assert [advice.id for advice in line.advice] == ids
 
 
 @pytest.mark.parametrize("text", [f"{N} = 1,2 python t.py", f"{N} =1,2 x", f'{N} = "1,2"'])
 def test_a_line_with_spaces_is_answered_with_the_right_one(text: str) -> None:
-    line = parse_shell(text)
+    line = read_pasted(text)
     assert line is not None
     assert line.advice[0].message.endswith(f"masks nothing. Write {N}=1,2.")
 
 
 def test_a_pasted_line_with_an_order() -> None:
-    line = parse_shell(f"CUDA_DEVICE_ORDER=PCI_BUS_ID {N}=1 python t.py")
+    line = read_pasted(f"CUDA_DEVICE_ORDER=PCI_BUS_ID {N}=1 python t.py")
     assert line is not None
     assert (line.order, line.value) == ("PCI_BUS_ID", "1")
 
 
-@pytest.mark.parametrize("text", ["", "0,1", "GPU-123", "none", "a=b", "python t.py"])
+@pytest.mark.parametrize("text", ["", "0,1", "GPU-123", "none", "a=b", "0 1", "one,two"])
 def test_a_value_is_no_line(text: str) -> None:
-    assert parse_shell(text) is None
+    assert read_pasted(text) is None
 
 
 def test_processes() -> None:
@@ -310,8 +328,15 @@ ANY = st.text() | st.lists(st.sampled_from(PIECES)).map("".join)
 
 
 @given(ANY, st.sampled_from([h100(4), mixed(), TWO, []]))
-def test_any_text_is_judged(text: str, devices: list[Device]) -> None:
+def test_any_text_is_judged(text: str, devices: list[CudaDevice]) -> None:
     mapping: Mapping = resolve(text, devices)
     found = [*advise(mapping), *of_shell(text)]
     request_advice(text, mapping)
     assert all(advice.message.isprintable() for advice in found)
+
+
+@pytest.mark.parametrize("value", ["'$(touch x)'", '"0;rm x"', "[`id`]", "$'0\\t\\' ;touch X #"])
+def test_what_is_left_of_a_hostile_value_is_not_advised(value: str) -> None:
+    said = [one.message for one in of_value(value) if "Write" in one.message]
+    assert said
+    assert all("Write the GPUs as 0,1" in message for message in said)

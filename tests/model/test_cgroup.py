@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.model.cgroup import parse_cgroup
-from gputop.model.place import Container, Place
+from gputop.model.machine.cgroup import parse_cgroup
+from gputop.model.machine.origin import Container, Origin
 
 ID = "9ec39b91f3d70e1beff50a308f77067065ea6be0d91a3378375056cd4422cf3d"
 OTHER = "ec08435e04266c5ba381fccbb829f626d11d8ddf5f8f547263c7a2d79ab4787a"
@@ -19,8 +19,8 @@ def v1(path: str) -> str:
     return "".join(f"{n}:{name}:{path}\n" for n, name in enumerate(names, 1))
 
 
-def docker(pod: str | None = None, unit: str | None = None) -> Place:
-    return Place(container=Container(ID, "docker"), pod=pod, unit=unit)
+def docker(pod: str | None = None, unit: str | None = None) -> Origin:
+    return Origin(container=Container(ID, "docker"), pod=pod, unit=unit)
 
 
 @pytest.mark.parametrize(
@@ -34,46 +34,46 @@ def docker(pod: str | None = None, unit: str | None = None) -> Place:
         (v1(f"/docker/{OTHER}/docker/{ID}"), docker()),
         (f"0::/system.slice/docker-{OTHER}.scope/docker/{ID}\n", docker()),
         (f"0::/machine.slice/libpod-{ID}.scope/container\n",
-         Place(container=Container(ID, "podman"))),
+         Origin(container=Container(ID, "podman"))),
         (f"0::/user.slice/user-501.slice/user@501.service/user.slice/libpod-{ID}.scope\n",
-         Place(container=Container(ID, "podman"), unit="user@501.service")),
-        (v1(f"/libpod_parent/libpod-{ID}"), Place(container=Container(ID, "podman"))),
+         Origin(container=Container(ID, "podman"), unit="user@501.service")),
+        (v1(f"/libpod_parent/libpod-{ID}"), Origin(container=Container(ID, "podman"))),
         (f"0::/machine.slice/libpod-conmon-{ID}.scope\n",
-         Place(unit=f"libpod-conmon-{ID}.scope")),
-        (f"0::/system.slice/nerdctl-{ID}.scope\n", Place(container=Container(ID, "containerd"))),
-        (v1(f"/kubepods/besteffort/pod{UID}/{ID}"), Place(container=Container(ID), pod=UID)),
+         Origin(unit=f"libpod-conmon-{ID}.scope")),
+        (f"0::/system.slice/nerdctl-{ID}.scope\n", Origin(container=Container(ID, "containerd"))),
+        (v1(f"/kubepods/besteffort/pod{UID}/{ID}"), Origin(container=Container(ID), pod=UID)),
         (v1(f"/kubepods/besteffort/pod{UID}/{ID}/kube-proxy"),
-         Place(container=Container(ID), pod=UID)),
+         Origin(container=Container(ID), pod=UID)),
         (v1(f"/kubepods.slice/kubepods-besteffort.slice/{SLICE}/docker-{ID}.scope"),
          docker(pod=UID)),
         (f"0::/kubepods.slice/kubepods-besteffort.slice/{SLICE}/cri-containerd-{ID}.scope\n",
-         Place(container=Container(ID, "containerd"), pod=UID)),
+         Origin(container=Container(ID, "containerd"), pod=UID)),
         (f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/crio-{ID}.scope\n",
-         Place(container=Container(ID, "cri-o"), pod=UID)),
+         Origin(container=Container(ID, "cri-o"), pod=UID)),
         (f"0::/system.slice/containerd.service/{SLICE}:cri-containerd:{ID}\n",
-         Place(container=Container(ID, "containerd"), pod=UID, unit="containerd.service")),
-        (f"0::/../cri-containerd-{ID}.scope\n", Place(container=Container(ID, "containerd"))),
+         Origin(container=Container(ID, "containerd"), pod=UID, unit="containerd.service")),
+        (f"0::/../cri-containerd-{ID}.scope\n", Origin(container=Container(ID, "containerd"))),
         ("10:devices:/slurm/uid_2101171/job_280678/step_interactive/task_0\n1:name=systemd:/\n",
-         Place(slurm_job="280678", slurm_step="interactive")),
+         Origin(slurm_job="280678", slurm_step="interactive")),
         ("0::/system.slice/slurmstepd.scope/job_1392969/step_0/user/task_0\n",
-         Place(slurm_job="1392969", slurm_step="0", unit="slurmstepd.scope")),
+         Origin(slurm_job="1392969", slurm_step="0", unit="slurmstepd.scope")),
         ("0::/system.slice/node7_slurmstepd.scope/job_4/step_batch/user/task_special\n",
-         Place(slurm_job="4", slurm_step="batch", unit="node7_slurmstepd.scope")),
+         Origin(slurm_job="4", slurm_step="batch", unit="node7_slurmstepd.scope")),
         ("0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0\n",
-         Place(slurm_step="0", unit="slurmstepd.scope")),
-        ("0::/user.slice/user-1000.slice/session-3.scope\n", Place(unit="session-3.scope")),
+         Origin(slurm_step="0", unit="slurmstepd.scope")),
+        ("0::/user.slice/user-1000.slice/session-3.scope\n", Origin(unit="session-3.scope")),
         ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-gnome.scope\n",
-         Place(unit="app-gnome.scope")),
+         Origin(unit="app-gnome.scope")),
         ("3:cpu,cpuacct:/user.slice\n1:name=systemd:/system.slice/ollama.service\n0::/\n",
-         Place(unit="ollama.service")),
-        ("0::/home/job_7/step_1\n", Place()),
-        ("0::/\n", Place()),
-        (v1("/"), Place()),
-        ("", Place()),
-        ("nonsense\n0::\n::::\n", Place()),
+         Origin(unit="ollama.service")),
+        ("0::/home/job_7/step_1\n", Origin()),
+        ("0::/\n", Origin()),
+        (v1("/"), Origin()),
+        ("", Origin()),
+        ("nonsense\n0::\n::::\n", Origin()),
     ],
 )  # fmt: skip
-def test_parse(text: str, place: Place) -> None:
+def test_parse(text: str, place: Origin) -> None:
     assert parse_cgroup(text) == place
 
 
@@ -83,9 +83,9 @@ def test_names_of_units_are_harmless() -> None:
 
 
 def test_a_job_is_written_as_sacct_writes_it() -> None:
-    assert Place(slurm_job="4711", slurm_step="0").job == "4711.0"
-    assert Place(slurm_job="4711").job == "4711"
-    assert Place(slurm_step="0").job is None
+    assert Origin(slurm_job="4711", slurm_step="0").job == "4711.0"
+    assert Origin(slurm_job="4711").job == "4711"
+    assert Origin(slurm_step="0").job is None
 
 
 def test_a_container_is_called_by_its_name_if_that_is_known() -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gputop.model.detail import kind_of, told
+from gputop.model.machine.detail import env_variables, kind_of
 
 TOKEN = "hf_AbcdEfghIjklMnopQrstUvwx1234"
 
@@ -40,7 +40,7 @@ TOKEN = "hf_AbcdEfghIjklMnopQrstUvwx1234"
 )
 def test_secrets(name: str, value: str) -> None:
     assert kind_of(name, value) == "secret"
-    [variable] = told({name: value}, hidden=True)
+    [variable] = env_variables({name: value}, hidden=True)
     assert (variable.name, variable.value) == (name, None)
 
 
@@ -69,23 +69,27 @@ def test_secrets(name: str, value: str) -> None:
 )
 def test_of_gpus_and_jobs(name: str, value: str) -> None:
     assert kind_of(name, value) == "gpu"
-    [variable] = told({name: value}, hidden=False)
+    [variable] = env_variables({name: value}, hidden=False)
     assert variable.value == value
 
 
 def test_the_values_of_others_are_told_where_they_are_asked_for() -> None:
     variables = {"PATH": "/usr/bin:/bin", "LANG": "C", "RANK": "0"}
-    assert [one.value for one in told(variables, hidden=False)] == [None, None, "0"]
-    assert [one.value for one in told(variables, hidden=True)] == ["C", "/usr/bin:/bin", "0"]
+    assert [one.value for one in env_variables(variables, hidden=False)] == [None, None, "0"]
+    assert [one.value for one in env_variables(variables, hidden=True)] == [
+        "C",
+        "/usr/bin:/bin",
+        "0",
+    ]
 
 
 def test_they_are_harmless_to_print_and_not_too_many() -> None:
     strange = {"RANK": "\x1b[2J\n\u202e\udcff", "\x1b]0;x\x07": "y"}
-    assert {(one.name, one.value) for one in told(strange, hidden=True)} == {
+    assert {(one.name, one.value) for one in env_variables(strange, hidden=True)} == {
         ("RANK", "�[2J���"),
         ("�]0;x�", "y"),
     }
-    many = told({f"N{n}": "v" * 99999 for n in range(9999)}, hidden=True)
+    many = env_variables({f"N{n}": "v" * 99999 for n in range(9999)}, hidden=True)
     assert len(many) < 1000
     assert all(len(one.value or "") < 2000 for one in many)
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from gputop.model.device_sets import DeviceSet, container_set, mps_set, node_set, slurm_set
-from gputop.model.visibility import resolve
+from gputop.model.cuda.reach import DeviceSet, container_set, mps_set, node_set, slurm_set
+from gputop.model.cuda.resolve import resolve
 from tests.model.inventories import h100, indices
 from tests.model.test_mig import TWO
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.model.environ import NAME, Environ, Variable, is_misspelt, parse_environ
+from gputop.model.machine.environment import NAME, Environ, Variable, is_misspelt, parse_environ
 from tests.model.test_visibility_vectors import Vector, named, vectors
 
 STATES = {"clobbered": "overwritten"}

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.errors import UsageError
-from gputop.model import query
-from gputop.model.environ import Environ, Surroundings
-from gputop.model.filter import FilterError, idle
-from gputop.model.frame import Frame
-from gputop.model.logical_names import LogicalNames
-from gputop.model.place import Container, Place
-from gputop.model.process_metrics import ProcessRow
+from gputop.model.cuda.logical_names import LogicalNames
+from gputop.model.machine.environment import CudaContext, Environ
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.origin import Container, Origin
+from gputop.model.metrics.process import ProcessRow
+from gputop.model.processes import process_rows
+from gputop.model.processes.filter import FilterError, idle
 from tests.builders import GIB, frame, gpu, process
 
-SEEN = Surroundings(Environ({"CUDA_VISIBLE_DEVICES": "GPU-1"}))
+SEEN = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "GPU-1"}))
 BUSY: dict[str, Any] = {"sm_utilization": 0.9, "cpu": 1.5, "rss": 3 * GIB, "gpu_memory": 20 * GIB}
 MACHINE = frame(
     [gpu(0, utilization=0.5), gpu(1, utilization=0.5)],
@@ -34,11 +34,11 @@ MACHINE = frame(
 
 
 def rows(of: Frame = MACHINE) -> list[ProcessRow]:
-    return query.rows(of, LogicalNames(of))
+    return process_rows.rows(of, LogicalNames(of))
 
 
 def pids(text: str) -> list[int]:
-    return sorted(row.process.pid for row in query.matching(rows(), text))
+    return sorted(row.process.pid for row in process_rows.matching(rows(), text))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_what_is_unknown_fits_neither_way(text: str) -> None:
 )
 def test_a_bad_filter_says_where_and_what(text: str, position: int, reason: str) -> None:
     with pytest.raises(FilterError) as caught:
-        query.matching((), text)
+        process_rows.matching((), text)
     assert (caught.value.position, caught.value.reason) == (position, reason)
     assert isinstance(caught.value, UsageError)
     assert f"column {position + 1}: {reason}" in str(caught.value)
@@ -142,11 +142,11 @@ PARTS = st.sampled_from(
 
 
 def test_containers_and_how_long_idle() -> None:
-    boxed = Place(container=Container(id="abc123", runtime="docker", name="llama", image="vllm:1"))
+    boxed = Origin(container=Container(id="abc123", runtime="docker", name="llama", image="vllm:1"))
     here = frame(
         processes=[
             process(1, place=boxed, idle_for=700.0, sm_utilization=None),
-            process(2, place=Place(), idle_for=0.0, sm_utilization=0.5),
+            process(2, place=Origin(), idle_for=0.0, sm_utilization=0.5),
             process(3, idle_for=None, sm_utilization=0.5),
         ]
     )
@@ -162,14 +162,16 @@ def test_containers_and_how_long_idle() -> None:
         "!idle": [2, 3],
         "!idle>10m": [2],
     }.items():
-        assert [row.process.pid for row in query.matching(rows(here), text)] == expected, text
+        assert [row.process.pid for row in process_rows.matching(rows(here), text)] == expected, (
+            text
+        )
 
 
 @given(st.one_of(st.text(), st.lists(PARTS, max_size=8).map("".join)))
 def test_any_text_gives_rows_or_an_error_with_its_place(text: str) -> None:
     every, errors = rows(), []
     try:
-        found = query.matching(every, text)
+        found = process_rows.matching(every, text)
     except FilterError as error:
         errors.append(error)
         found = []

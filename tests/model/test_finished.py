@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gputop.model import query
-from gputop.model.finished import Finished
-from gputop.model.frame import Host, Process
-from gputop.model.gpu import Gpu
-from gputop.model.signals import Verdict
+from gputop.model.machine.frame import Host, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.signals import Verdict
+from gputop.model.processes import process_rows
+from gputop.model.processes.ended import RecentlyEnded
 from tests.builders import frame, gpu, process
 
 GPUS = (gpu(0), gpu(1))
@@ -21,20 +21,20 @@ GPUS = (gpu(0), gpu(1))
 
 def after(
     *frames: tuple[float, Sequence[Process]],
-    finished: Finished | None = None,
+    finished: RecentlyEnded | None = None,
     gpus: Sequence[Gpu] = GPUS,
     **values: Any,
-) -> Finished:
+) -> RecentlyEnded:
     """What has ended after frames at these times."""
-    finished = finished or Finished()
+    finished = finished or RecentlyEnded()
     for time, processes in frames:
         here = replace(frame(gpus, processes, time), **values)
-        rows = query.rows(here)
-        finished.take(here, rows, query.row_keys(here, rows))
+        rows = process_rows.rows(here)
+        finished.handle(here, rows, process_rows.row_keys(here, rows))
     return finished
 
 
-def told(finished: Finished) -> list[tuple[int, int | None, float | None]]:
+def told(finished: RecentlyEnded) -> list[tuple[int, int | None, float | None]]:
     return [
         (one.row.process.pid, one.row.process.gpu_memory, one.row.age) for one in finished.ended
     ]
@@ -82,6 +82,13 @@ def test_a_gpu_that_does_not_answer_ends_nothing(silence: dict[str, Any]) -> Non
     assert sorted(pid for pid, *_ in told(finished)) == [1, 2]
 
 
+def test_in_a_container_a_process_that_is_not_listed_any_more_has_ended() -> None:
+    ours = (gpu(0, processes_known=False, own_namespace_only=True), gpu(1))
+    finished = after((2000, [process(1, on=0)]))
+    after((2001, []), finished=finished, gpus=ours)
+    assert [pid for pid, *_ in told(finished)] == [1]
+
+
 def test_what_comes_back_has_not_ended() -> None:
     finished = after((2000, [process(1)]), (2001, []), (2002, [process(1)]))
     assert told(finished) == []
@@ -120,9 +127,9 @@ def test_another_machine_or_boot_ends_nothing() -> None:
 @pytest.mark.parametrize(
     ("values", "how"),
     [
-        ({}, "SIGTERM"),
-        ({"signal": signal.SIGKILL}, "SIGKILL"),
-        ({"signal": 50}, "signal 50"),
+        ({}, "TERM"),
+        ({"signal": signal.SIGKILL}, "KILL"),
+        ({"signal": 50}, "RTMIN+16"),
         ({"outcome": "gone"}, ""),
         ({"outcome": "ignored"}, ""),
         ({"start_time": 7.0}, ""),
@@ -142,6 +149,21 @@ def test_how_it_ended_where_that_is_known(values: dict[str, Any], how: str) -> N
     )
     finished = after((2000, [process(1)]), (2001, []))
     assert finished.ended[0].how == ""
-    after((2002, []), finished=finished, verdicts=(verdict,))
+    after((2002, []), finished=finished)
+    finished.handle_verdicts([verdict])
     after((2003, []), finished=finished)
     assert finished.ended[0].how == how
+
+
+def test_who_ignored_one_signal_and_ended_of_another() -> None:
+    """Told in any order, and again when nothing of it is new."""
+    usual: dict[str, Any] = {"pid": 1, "start_time": 1000.0}
+    term = Verdict(order="1", signal=15, outcome="ignored", **usual)
+    kill = Verdict(order="2", signal=9, outcome="exited", **usual)
+    both = "KILL, not TERM"
+    for verdicts, how in (([term, kill], both), ([kill, term], both), ([term], ""),
+                          ([kill], "KILL")):  # fmt: skip
+        finished = after((2000, [process(1)]), (2001, []))
+        for verdict in (*verdicts, *verdicts):
+            finished.handle_verdicts([verdict])
+        assert [ended.how for ended in finished.ended] == [how]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputop.model.frameworks import FRAMEWORKS, MAIN, device_name
+from gputop.model.cuda.frameworks import FRAMEWORKS, MAIN, device_name
 
 
 @pytest.mark.parametrize(

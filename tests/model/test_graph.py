@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gputop.model import graph
-from gputop.model.gpu_metrics import GPU
-from gputop.model.sections import Pcie, Thermal
+from gputop.model.machine.sections import Bar1, Identity, Nvlink, Pcie, Thermal
+from gputop.model.metrics import graph
+from gputop.model.metrics.gpu import GPU
 from tests.builders import GIB, gpu
 
 NONE = float("-inf")
@@ -65,14 +65,41 @@ def test_the_span_is_as_long_as_the_past(length: float, span: float) -> None:
         ("power", 300.0, 700.0),
         ("power", 730.0, 730.0),
         ("sm_clock", 345e6, 500e6),  # what it can do is not known
-        ("pcie.rx", 0.0, 1.0),
+        ("pcie.rx", 0.0, GIB),
+        ("pcie.rx", 4 * 1024.0, GIB),
         ("pcie.rx", 1.1 * GIB, 2.0 * GIB),
         ("pcie.rx", 2.0 * GIB, 2.0 * GIB),
+        ("nvlink.tx", 4 * 1024.0, GIB),
+        ("bar1.used", 4 * 1024.0, GIB),
+        ("memory_unaccounted", 4 * 1024.0**2, 140.0 * GIB),
         ("power_more.instant", 61.0, 700.0),
     ],
 )
 def test_how_far_up_it_goes(id_: str, peak: float, top: float) -> None:
     assert graph.ceiling([gpu(power_limit=700.0), gpu(1)], id_, peak) == top
+
+
+@pytest.mark.parametrize(
+    ("id_", "top"),
+    [("pcie.tx", 63e9), ("pcie.rx", 63e9), ("nvlink.tx", 450e9), ("bar1.used", 256.0 * GIB)],
+)
+def test_a_trifle_is_not_a_full_bar(id_: str, top: float) -> None:
+    """An H200 on PCIe 5.0 x16 with its 18 NVLinks, of which one is down."""
+    card = gpu(
+        pcie=Pcie(generation=1, generation_max=5, width=16, width_max=16),
+        nvlink=Nvlink(up=17, down=1),
+        identity=Identity(architecture="Hopper"),
+        bar1=Bar1(total=256 * GIB),
+    )
+    assert graph.ceiling([card], id_, 4 * 1024.0**2) == pytest.approx(top, rel=0.001)
+    assert graph.ceiling([card], id_, 1e12) == 1e12
+
+
+@pytest.mark.parametrize("generation", [None, 0, 9])
+def test_a_link_of_which_little_is_known(generation: int | None) -> None:
+    pcie = Pcie(generation_max=generation, width_max=16)
+    card = gpu(pcie=pcie, nvlink=Nvlink(up=18), identity=Identity(architecture="Rubin"))
+    assert graph.ceiling([card], "pcie.tx", 5.0) == graph.ceiling([card], "nvlink.tx", 5.0) == GIB
 
 
 @pytest.mark.parametrize(("peak", "top"), [(0.9, 1), (1.1, 2), (3, 5), (7, 10), (61, 100)])

@@ -7,28 +7,28 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.model import query
-from gputop.model.frame import Process
-from gputop.model.grouping import Entry, View
-from gputop.model.process_metrics import PROCESS
+from gputop.model.machine.frame import Process
+from gputop.model.metrics.process import PROCESS
+from gputop.model.processes import process_rows
+from gputop.model.processes.views import View, ViewRow
 from tests.builders import GIB, frame, gpu, process
 
 BY_MEMORY = ("gpu_memory", True)
 TREE, USERS = View("tree"), View("users")
 
 
-def entries(*processes: Process) -> list[Entry]:
+def entries(*processes: Process) -> list[ViewRow]:
     here = frame([gpu(0), gpu(1), gpu(2)], processes)
-    rows = query.rows(here)
-    return list(map(Entry, rows, query.row_keys(here, rows)))
+    rows = process_rows.rows(here)
+    return list(map(ViewRow, rows, process_rows.row_keys(here, rows)))
 
 
-def told(lines: list[Entry]) -> list[tuple[int, int, int]]:
+def told(lines: list[ViewRow]) -> list[tuple[int, int, int]]:
     """Depth, pid and how many rows each line stands for."""
     return [(one.depth, one.row.process.pid, len(one.members) or 1) for one in lines]
 
 
-def opened(view: View, found: list[Entry], order: tuple[str, bool] = BY_MEMORY) -> list[Entry]:
+def opened(view: View, found: list[ViewRow], order: tuple[str, bool] = BY_MEMORY) -> list[ViewRow]:
     """With all groups open, whatever their depth."""
     keys: set[Any] = set()
     while True:

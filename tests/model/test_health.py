@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from gputop.model.gpu import UNREADABLE
-from gputop.model.health import Finding, findings, in_alarm
-from gputop.model.sections import Ecc, Health, Nvlink, Pcie, Throttle, Xid
-from gputop.sources.demo import demo_frame
+from gputop.model.health.findings import Finding, blocking, findings, in_alarm
+from gputop.model.machine.gpu import UNREADABLE
+from gputop.model.machine.sections import Ecc, Health, Nvlink, Pcie, Throttle, Xid
+from gputop.sources.demo.source import demo_frame
 from tests.builders import frame, gpu
 
 NOW = 2000.0
@@ -38,15 +39,17 @@ def xids(*pairs: tuple[int, float]) -> Health:
     [
         ({"error": "GPU is lost"}, "alarm", "LOST"),
         ({"error": f"{UNREADABLE}: a reset"}, "alarm", "UNREAD"),
+        ({"stale_for": 4.0}, "alarm", "HUNG"),
         ({"health": Health(recovery_action="gpu_reset")}, "alarm", "RECOVERY"),
         ({"health": Health(recovery_action="drain_p2p")}, "alarm", "RECOVERY"),
         ({"health": Health(recovery_action="bus_reset")}, "alarm", "RECOVERY"),
         ({"ecc_uncorrected": 1}, "alarm", "ECC"),
         ({"ecc": Ecc(remap_failure=True)}, "alarm", "REMAP"),
-        ({"ecc": Ecc(remap_pending=True)}, "alarm", "REMAP"),
+        ({"ecc": Ecc(remap_pending=True)}, "notice", "REMAP"),
         ({"ecc": Ecc(sram_threshold_exceeded=True)}, "alarm", "SRAM"),
         ({"ecc": Ecc(retired_pending=True)}, "alarm", "PAGES"),
         ({"health": Health(repair_pending=True)}, "alarm", "REPAIR"),
+        ({"health": Health(repair_pending=True, recovery_action="none")}, "notice", "REPAIR"),
         ({"health": Health(unrepairable_memory=True)}, "alarm", "MEMORY"),
         ({"health": Health(fabric_state="not_started")}, "alarm", "FABRIC"),
         ({"health": Health(fabric_state="in_progress")}, "alarm", "FABRIC"),
@@ -54,7 +57,12 @@ def xids(*pairs: tuple[int, float]) -> Health:
         ({"nvlink": Nvlink(up=3, down=1)}, "notice", "NVLINK"),
         ({"throttle": Throttle(reasons=("hw_thermal_slowdown",))}, "alarm", "HOT"),
         ({"throttle": Throttle(reasons=("hw_power_brake_slowdown",))}, "alarm", "POWER BRAKE"),
-        ({"throttle": Throttle(reasons=("hw_slowdown",))}, "alarm", "SLOWDOWN"),
+        ({"throttle": Throttle(reasons=("hw_slowdown",))}, "notice", "SLOWDOWN"),
+        (
+            {"throttle": Throttle(reasons=("hw_slowdown",), lasting=("hw_slowdown",))},
+            "alarm",
+            "SLOWDOWN",
+        ),
         ({"throttle": Throttle(reasons=("sw_thermal_slowdown",))}, "notice", "HOT"),
         ({"utilization": 0.9, "pcie": Pcie(width=8, width_max=16)}, "alarm", "PCIE x8"),
         (
@@ -90,23 +98,34 @@ def test_what_is_told(fields: dict[str, Any], level: str, code: str) -> None:
         {"mig_mode": True, "nvlink": Nvlink(up=2, down=16),
          "health": Health(fabric_state="in_progress")},
         {"throttle": Throttle(reasons=("sw_power_cap", "sync_boost"))},
+        {"throttle": Throttle(reasons=("board_limit", "reliability"), lasting=("board_limit",))},
+        {"nvlink": Nvlink(up=16, down=0, asleep=2), "health": Health(fabric_state="completed")},
+        {"health": Health(fabric_state="completed", fabric_health=())},
+        {"health": Health(fabric_health=("a_name_of_the_future",))},
         {"utilization": 0.3, "pcie": Pcie(generation=1, generation_max=5, width=8, width_max=16)},
         {"utilization": None, "pcie": Pcie(width=8, width_max=16)},
         {"utilization": 1.0, "pcie": Pcie(generation=5, generation_max=5, width=16, width_max=16)},
         {"persistence_mode": False, "display_active": True},
         {"persistence_mode": True, "compute_mode": "default"},
+        {"stale_for": 3.9},
     ],
 )  # fmt: skip
 def test_what_is_no_trouble(fields: dict[str, Any]) -> None:
     assert told(**fields) == []
 
 
-@pytest.mark.parametrize("number", [32, 38, 46, 48, 61, 62, 64, 74, 79, 94, 95, 119, 120, 121, 140])
+@pytest.mark.parametrize(
+    "number",
+    [46, 48, 54, 61, 62, 64, 74, 78, 79, 94, 95, 109, 110, 119, 120, 136, 140, 143, 144, 150, 151,
+     155, 156, 158, 167, 171, 172, 173, 174, 175, 176, 7777],
+)  # fmt: skip
 def test_xids_of_the_card_stay_alarms(number: int) -> None:
     assert told(health=xids((number, 50000.0))) == [("alarm", f"XID {number}")]
 
 
-@pytest.mark.parametrize("number", [13, 31, 43, 45, 63, 69, 92, 154, 7777])
+@pytest.mark.parametrize(
+    "number", [13, 31, 32, 38, 43, 45, 63, 69, 92, 121, 137, 154, 157, 160, 161]
+)
 def test_xids_of_programs_are_notices_for_a_while(number: int) -> None:
     assert told(health=xids((number, 599.0))) == [("notice", f"XID {number}")]
     assert told(health=xids((number, 601.0))) == []
@@ -122,6 +141,94 @@ def test_each_xid_is_told_once_with_its_count_the_newest_first() -> None:
     assert (
         found[2].text == "XID 31 (2 times), 30s ago: a program used an address that is not its own"
     )
+
+
+def test_xids_are_told_by_those_beside_them() -> None:
+    one = gpu(3, health=xids((48, 30.0), (63, 20.0)))
+    last, first = findings(frame([one], time=NOW), one)
+    assert (last.level, first.level) == ("alarm", "notice")
+    assert "let what runs there finish, give it no new work, then reset it" in last.advice
+    assert last.advice.endswith("nvidia-smi --gpu-reset -i 3")
+
+
+def test_work_cleared_away_alone_on_an_hgx_board() -> None:
+    """There NVIDIA says to restart the fabric manager; not where there is none on the machine."""
+    alone = xids((45, 10.0), (45, 9.0))
+    for state, name, restart in (
+        ("completed", "NVIDIA H200", True),
+        ("completed", "NVIDIA GB200", False),
+        ("not_supported", "NVIDIA H200", False),
+    ):
+        health = replace(alone, fabric_state=state)
+        one = gpu(3, name=name, health=health)
+        [found] = findings(frame([one], time=NOW), one)
+        assert found.level == "notice"
+        assert ("nvidia-fabricmanager" in found.advice) is restart
+
+
+def test_the_advice_of_a_drain_lets_work_finish() -> None:
+    drained = only(health=Health(recovery_action="drain_and_reset")).advice
+    assert drained == (
+        "give it no new work and let what runs there finish; then reset it: "
+        "nvidia-smi --gpu-reset -i 3"
+    )
+    peers = only(health=Health(recovery_action="drain_p2p")).advice
+    assert "UVM persistence" in peers
+    assert "asks for something else" in peers
+
+
+@pytest.mark.parametrize(
+    ("problem", "level"),
+    [
+        ("degraded_bandwidth", "alarm"),
+        ("route_unhealthy", "alarm"),
+        ("no_partition", "alarm"),
+        ("insufficient_nvlinks", "alarm"),
+        ("incompatible_firmware", "alarm"),
+        ("incorrect_system_guid", "alarm"),
+        ("incorrect_chassis_serial", "alarm"),
+        ("invalid_location", "alarm"),
+        ("gpu_state_invalid", "alarm"),
+        ("incorrect_configuration", "alarm"),
+        ("route_recovery", "notice"),
+        ("access_timeout_recovery", "notice"),
+        ("manager_disconnected", "notice"),
+    ],
+)
+def test_the_fabrics_health_is_told(problem: str, level: str) -> None:
+    health = Health(fabric_state="completed", fabric_health=(problem,))
+    found = only(health=health)
+    assert (found.level, found.code) == (level, "FABRIC")
+    assert "nvidia-smi -q" in found.advice
+    assert told(health=health, mig_mode=True) == []  # NVLinks are not in use
+
+
+@pytest.mark.parametrize("name", ["NVIDIA GB200", "NVIDIA GH200 480GB", "NVIDIA GB300"])
+def test_a_fabric_manager_is_advised_on_single_machines_alone(name: str) -> None:
+    """A domain of several machines is run from its switches."""
+    for health in (
+        Health(fabric_state="in_progress"),
+        Health(fabric_state="completed", fabric_health=("route_unhealthy",)),
+    ):
+        assert "fabric" not in only(name=name, health=health).advice.lower().replace(
+            "under fabric", ""
+        )
+        cluster = replace(health, fabric_cluster=True)
+        assert "manager" not in only(health=cluster).advice
+        assert "manager" in only(name="NVIDIA B200", health=health).advice
+
+
+def test_a_pending_remap_keeps_no_work_off_the_gpu() -> None:
+    """NVIDIA: new workloads can be launched."""
+    one = gpu(3, ecc=Ecc(remap_pending=True))
+    assert blocking(frame([one]), one) is None
+    failed = gpu(3, ecc=Ecc(remap_pending=True, remap_failure=True))
+    assert (worst := blocking(frame([failed]), failed)) is not None
+    assert worst.code == "REMAP"
+
+
+def test_heat_may_be_the_memorys() -> None:
+    assert "or its memory" in only(throttle=Throttle(reasons=("sw_thermal_slowdown",))).text
 
 
 def test_commands_name_the_gpu() -> None:
@@ -175,6 +282,32 @@ def test_the_worst_comes_first() -> None:
         ("alarm", "XID 79"), ("alarm", "LOST"), ("alarm", "ECC"), ("notice", "XID 31"),
         ("notice", "PERS"),
     ]  # fmt: skip
+
+
+def test_a_hung_gpu_keeps_what_was_known_of_it() -> None:
+    hung = gpu(3, stale_for=12.0, health=xids((79, 60.0)))
+    found = findings(frame([hung], time=NOW), hung)
+    assert [finding.code for finding in found] == ["XID 79", "HUNG"]
+    assert found[1].text.startswith("it has not answered for 12s")
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("hw_thermal_slowdown", "HOT"),
+        ("sw_thermal_slowdown", "HOT"),
+        ("hw_power_brake_slowdown", "POWER BRAKE"),
+        ("hw_slowdown", "SLOWDOWN"),
+    ],
+)
+def test_a_slow_clock_is_said_as_it_is(reason: str, code: str) -> None:
+    """ "Half its clock or less" was said of a GPU at 1886 of 1980 MHz."""
+    throttle = Throttle(reasons=(reason,), lasting=(reason,))
+    found = only(throttle=throttle, sm_clock=1886e6, sm_clock_max=1980e6)
+    assert found.code == code
+    assert found.text.endswith(": 1886 of 1980 MHz")
+    assert "half" not in found.text
+    assert "MHz" not in only(throttle=throttle).text
 
 
 def test_gpus_in_alarm() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gputop.model.frame import Frame
-from gputop.model.gpu import Gpu
-from gputop.model.gpu_metrics import GPU
-from gputop.model.history import KEPT, MOST_PROCESSES, RECENT, SLOTS, History
-from gputop.model.sections import Activity
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.sections import Activity
+from gputop.model.metrics.gpu import GPU
+from gputop.model.metrics.history import KEPT, MOST_PROCESSES, RECENT, SLOTS, History
 from tests.builders import frame, gpu, process
 
 EMPTY = float("-inf")
@@ -52,13 +52,27 @@ def test_no_value_and_an_old_value_are_gaps() -> None:
     assert past(history, gpu()) == [0.5, None, None, None, 0.6]
 
 
-def test_a_pause_is_one_gap_however_long() -> None:
+def test_where_frames_were_missing_is_one_gap_however_long() -> None:
     history = filled(*(at(n, gpu(utilization=0.5)) for n in (0, 1, 100, 101)))
     assert past(history, gpu()) == [0.5, 0.5, None, 0.5, 0.5]
     assert list(history.times) == [2000.0, 2001.0, 2002.0, 2100.0, 2101.0]
 
 
-def test_a_longer_interval_is_no_pause() -> None:
+def test_a_copy_does_not_go_on_with_the_other() -> None:
+    one, other = gpu(utilization=0.5), process(1, gpu_memory=5, gpu_uuid=gpu().uuid)
+    history = filled(at(0, one, processes=(other,)))
+    twin = history.copy()
+    for second in range(1, SLOTS + 2):
+        history.append(at(second, gpu(utilization=1.0), processes=(other,)))
+    assert list(twin.times) == [2000.0]
+    assert past(twin, one) == [0.5]
+    assert twin.of_process(other).memory == [5]
+    twin.append(at(1, gpu(utilization=0.0)))
+    assert past(twin, one) == [0.5, 0.0]
+    assert past(history, one) == [1.0] * RECENT
+
+
+def test_a_longer_interval_is_no_gap() -> None:
     history = filled(*(at(n, gpu(utilization=0.5), interval=10.0) for n in (0, 10, 21, 30)))
     assert past(history, gpu()) == [0.5] * 4
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputop.model.layers import (
+from gputop.model.cuda.framework_selection import (
     LogicalDevice,
     jax_visible_devices,
     local_rank,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gputop.model.frame import Frame, Host
-from gputop.model.gpu import Gpu
-from gputop.model.limits import is_unified, limits
-from gputop.model.sections import Identity
+from gputop.model.machine.frame import Frame, Host
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.limits import is_unified, limits
+from gputop.model.machine.sections import Identity
 from tests import builders
 
 GIB = 2**30

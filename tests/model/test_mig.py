@@ -2,25 +2,27 @@
 
 import pytest
 
-from gputop.model.advice import advise
-from gputop.model.visibility import Device, MigInstance, resolve, uuid_export_line
+from gputop.model.cuda.advice import advise
+from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.cuda.export import uuid_export_line
+from gputop.model.cuda.resolve import resolve
 from tests.model.inventories import h100
 
 OLD, NEW = "565.57.01", "570.86.10"
 
 
-def mig(index: int, *places: tuple[int, int]) -> Device:
+def mig(index: int, *places: tuple[int, int]) -> CudaDevice:
     """A GPU in MIG mode; the instances' UUIDs are MIG-<gpu>-<gi>-<ci>."""
     gpu = h100(index + 1)[index]
     instances = tuple(MigInstance(f"MIG-{index}-{gi}-{ci}", gi, ci, "1g.10gb") for gi, ci in places)
-    return Device(index, gpu.uuid, gpu.pci_bus_id, gpu.name, mig_enabled=True, mig=instances)
+    return CudaDevice(index, gpu.uuid, gpu.pci_bus_id, gpu.name, mig_enabled=True, mig=instances)
 
 
 TWO = [mig(0, (3, 0), (4, 0)), h100(2)[1]]
 """A GPU with two instances and a plain GPU."""
 
 
-def shown(value: str | None, devices: list[Device], driver: str | None) -> list[str] | None:
+def shown(value: str | None, devices: list[CudaDevice], driver: str | None) -> list[str] | None:
     visible = resolve(value, devices, order="PCI_BUS_ID", driver_version=driver).visible
     return None if visible is None else [d.mig_uuid or f"GPU {d.index}" for d in visible]
 
@@ -105,7 +107,7 @@ def test_a_gpu_in_mig_mode_without_instances_cannot_be_counted() -> None:
 
 
 def test_instances_that_are_not_known_leave_the_answer_open() -> None:
-    devices = [h100(1)[0], Device(1, "GPU-ffff", "0000:02:00.0", "H", mig_enabled=True)]
+    devices = [h100(1)[0], CudaDevice(1, "GPU-ffff", "0000:02:00.0", "H", mig_enabled=True)]
     for value in (None, "1", "MIG-0", "MIG-GPU-f/1/0", "GPU-f"):
         for driver in (OLD, NEW, None):
             mapping = resolve(value, devices, driver_version=driver)

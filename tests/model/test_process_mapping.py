@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gputop.model.device_sets import Machine
-from gputop.model.enumeration import Device
-from gputop.model.environ import Descendant, Environ, Surroundings
-from gputop.model.evidence import EvidenceKind
-from gputop.model.probed import Probed, ProbedDevice
-from gputop.model.process_mapping import ProcessMapping, process_mapping
+from gputop.model.cuda.enumeration import CudaDevice
+from gputop.model.cuda.evidence import EvidenceKind
+from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
+from gputop.model.cuda.reach import Machine
+from gputop.model.machine.environment import CudaContext, Descendant, Environ
+from gputop.model.machine.probed import Probed, ProbedDevice
 from tests.model.inventories import h100, indices, mixed
 from tests.model.test_mig import TWO
 
@@ -20,7 +20,7 @@ N = "CUDA_VISIBLE_DEVICES"
 PCI = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def numbered(count: int) -> tuple[Device, ...]:
+def numbered(count: int) -> tuple[CudaDevice, ...]:
     """GPUs whose minor numbers run the other way round."""
     return tuple(
         msgspec.structs.replace(device, minor=count - 1 - device.index) for device in h100(count)
@@ -31,7 +31,7 @@ def look(
     variables: dict[str, str] | str,
     on: list[int],
     *,
-    devices: tuple[Device, ...] = numbered(4),
+    devices: tuple[CudaDevice, ...] = numbered(4),
     mps: bool = False,
     machine: dict[str, Any] | None = None,
     **around: Any,
@@ -40,7 +40,7 @@ def look(
     environ = Environ(variables) if isinstance(variables, dict) else Environ({}, variables)  # type: ignore[arg-type]
     here = Machine(devices, **(machine or {}))
     used = [devices[index] for index in on]
-    return process_mapping(Surroundings(environ, **around), here, used, mps=mps)
+    return process_mapping(CudaContext(environ, **around), here, used, mps=mps)
 
 
 def names(found: ProcessMapping) -> list[str]:
@@ -56,9 +56,9 @@ def child(value: str) -> Descendant:
     [
         ({N: "2,1"}, [1], "confirmed", ["cuda:1"]),
         ({N: "2,1"}, [2, 1], "confirmed", ["cuda:0", "cuda:1"]),
-        ({N: "2,1"}, [3], "contradicted", ["cuda:0?"]),
+        ({N: "2,1"}, [3], "contradicted", []),
         ({N: "2,1"}, [1, 3], "contradicted", []),
-        ({N: ""}, [3], "contradicted", ["cuda:0?"]),
+        ({N: ""}, [3], "contradicted", []),
         ({N: "2,1"}, [], "unused", []),
         ({}, [2], "ambiguous", ["cuda:2?"]),
         ({}, [0], "confirmed", ["cuda:0"]),
@@ -92,8 +92,8 @@ def test_of_one_gpu_everybody_knows_the_name() -> None:
 
 def test_why_there_is_no_name() -> None:
     assert look("unreadable", [2]).why_not() == "private"
-    assert look("overwritten", [2]).why_not() == "wiped"
-    assert look({N: "0"}, [1, 2]).why_not() == "changed"
+    assert look("overwritten", [2]).why_not() == "env-lost"
+    assert look({N: "0"}, [1, 2]).why_not() == "?"
     assert look({N: "0"}, [0], devices=tuple(mixed())).why_not() == "unknown"
     assert look({N: "0"}, []).why_not() is None
 
@@ -102,6 +102,7 @@ def test_a_contradicted_mapping_is_not_claimed() -> None:
     found = look({N: "0,1"}, [3])
     assert (found.mapping.visible, found.mapping.certainty) == (None, "unknown")
     assert [one.id for one in found.advice] == ["env-contradicted"]
+    assert (names(found), found.why_not()) == ([], "?")
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "jax"])
@@ -144,7 +145,7 @@ def test_the_node_of_a_gpu_is_that_of_all_its_mig_devices() -> None:
     devices = tuple(msgspec.structs.replace(gpu, minor=gpu.index) for gpu in TWO)
     second = devices[0].parts()[1]
     variables = {"NVIDIA_VISIBLE_DEVICES": "0:1"}
-    around = Surroundings(Environ(variables), minors=(0,), in_container=True)
+    around = CudaContext(Environ(variables), minors=(0,), in_container=True)
     machine = Machine(devices, "580.65.06")
     found = process_mapping(around, machine, [second])
     assert names(found) == ["cuda:0"]
@@ -194,3 +195,12 @@ def test_the_reasoning_is_told_in_words() -> None:
     assert "There cuda:0 is GPU 3 (" in told
     assert "The driver sees it on GPU 3, which fits." in told
     assert "only root and its owner" in " ".join(look("unreadable", [1]).reasoning())
+
+
+def test_a_child_in_another_container_gives_nothing_to_one_that_reaches_no_gpu() -> None:
+    child = Descendant(77, Environ({"NVIDIA_VISIBLE_DEVICES": "all"}))
+    found = look(
+        {N: "", "NVIDIA_VISIBLE_DEVICES": "none"}, [0], in_container=True, descendant=child
+    )
+    assert found.evidence.kind == "contradicted"
+    assert found.mapping.count is None

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gputop.model import query
-from gputop.model.environ import Environ, Surroundings
-from gputop.model.process_metrics import PROCESS, ProcessRow
+from gputop.model.machine.environment import CudaContext, Environ
+from gputop.model.metrics.process import PROCESS, ProcessRow
+from gputop.model.processes import process_rows
 from tests.builders import frame, gpu, process
 
 
@@ -18,7 +18,7 @@ def pids(found: list[ProcessRow]) -> list[int]:
 
 def test_rows_are_in_the_order_of_gpus_and_pids() -> None:
     processes = [process(9, on=1), process(3, on=1), process(7), process(5, on=2), process(4)]
-    found = query.rows(frame([gpu(2), gpu(1), gpu(0)], processes))
+    found = process_rows.rows(frame([gpu(2), gpu(1), gpu(0)], processes))
     assert [(row.gpu and row.gpu.index, row.process.pid) for row in found] == [
         (0, 4),
         (0, 7),
@@ -34,11 +34,11 @@ def test_instances_follow_each_other() -> None:
         process(2, gpu_instance=1, compute_instance=1),
         process(3, gpu_instance=1, compute_instance=0),
     ]
-    assert pids(query.rows(frame(processes=processes))) == [3, 2, 1]
+    assert pids(process_rows.rows(frame(processes=processes))) == [3, 2, 1]
 
 
 def test_a_row_without_its_gpu_is_kept() -> None:
-    found = query.rows(frame(processes=[process(1, on=5), process(2, on=None), process(3)]))
+    found = process_rows.rows(frame(processes=[process(1, on=5), process(2, on=None), process(3)]))
     assert {(row.process.pid, row.gpu is None) for row in found} == {
         (1, True),
         (2, True),
@@ -48,7 +48,7 @@ def test_a_row_without_its_gpu_is_kept() -> None:
 
 @pytest.mark.parametrize(("start", "age"), [(None, None), (1900.0, 100.0), (2001.0, 0.0)])
 def test_age(start: float | None, age: float | None) -> None:
-    [row] = query.rows(frame(processes=[process(1, start_time=start)]))
+    [row] = process_rows.rows(frame(processes=[process(1, start_time=start)]))
     assert row.age == age
 
 
@@ -65,15 +65,16 @@ def test_a_rows_key_is_the_process_and_its_place() -> None:
             process(2),
         ],
     )
-    keys = query.row_keys(here, query.rows(here))
+    keys = process_rows.row_keys(here, process_rows.rows(here))
     assert len(set(keys)) == 6
     later = frame(processes=[process(1, cpu=0.5, gpu_memory=7, command="x")])
-    assert set(query.row_keys(later, query.rows(later))) < set(keys)
+    assert set(process_rows.row_keys(later, process_rows.rows(later))) < set(keys)
 
 
 # Order
 
 VALUES: dict[str, tuple[Any, Any]] = {
+    "idle_for": (1.0, 2.0),
     "pid": (1, 2),
     "user": ("alice", "bob"),
     "type": ("C", "G"),
@@ -86,8 +87,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
 }
 
 
-def masked(value: str) -> Surroundings:
-    return Surroundings(Environ({"CUDA_VISIBLE_DEVICES": value}))
+def masked(value: str) -> CudaContext:
+    return CudaContext(Environ({"CUDA_VISIBLE_DEVICES": value}))
 
 
 @pytest.mark.parametrize("column", PROCESS)
@@ -105,8 +106,8 @@ def test_every_column_sorts_both_ways_with_the_unknown_last(column: str, descend
         process(pid, **({field: value} if field != "pid" else {}))
         for pid, value in ((1, small), (2, great), (3, nothing), (4, small))
     ]
-    found = query.rows(frame([gpu(0), gpu(1)], processes))
-    told = pids(query.ordered(found, column, descending))
+    found = process_rows.rows(frame([gpu(0), gpu(1)], processes))
+    told = pids(process_rows.ordered(found, column, descending))
     if field == "pid":
         assert told == ([4, 3, 2, 1] if descending else [1, 2, 3, 4])
     elif nothing is None:
@@ -118,8 +119,8 @@ def test_every_column_sorts_both_ways_with_the_unknown_last(column: str, descend
 @pytest.mark.parametrize("descending", [False, True])
 def test_equal_values_keep_their_order(descending: bool) -> None:
     processes = [process(pid, gpu_memory=5) for pid in (5, 1, 4, 2, 3)]
-    found = query.rows(frame(processes=processes))
-    assert pids(query.ordered(found, "gpu_memory", descending)) == [1, 2, 3, 4, 5]
+    found = process_rows.rows(frame(processes=processes))
+    assert pids(process_rows.ordered(found, "gpu_memory", descending)) == [1, 2, 3, 4, 5]
 
 
 def test_gpus_sort_by_number_and_instance() -> None:
@@ -129,9 +130,9 @@ def test_gpus_sort_by_number_and_instance() -> None:
         process(3, on=2, gpu_instance=10, compute_instance=0),
         process(4, on=2, gpu_instance=9, compute_instance=0),
     ]
-    found = query.rows(frame([gpu(2), gpu(10)], processes))
-    assert pids(query.ordered(found, "gpu", False)) == [2, 4, 3, 1]
-    assert [PROCESS["gpu"].text(row) for row in query.ordered(found, "gpu", False)] == [
+    found = process_rows.rows(frame([gpu(2), gpu(10)], processes))
+    assert pids(process_rows.ordered(found, "gpu", False)) == [2, 4, 3, 1]
+    assert [PROCESS["gpu"].text(row) for row in process_rows.ordered(found, "gpu", False)] == [
         "2",
         "2:9",
         "2:10",
@@ -174,12 +175,12 @@ def test_filter(text: str, expected: list[int]) -> None:
         process(13, on=1, user="alice", command="[/]"),
         process(21, on=1, user=None, command="Straße"),
     ]
-    found = query.rows(frame([gpu(0), gpu(1)], processes))
-    assert pids(query.matching(found, text)) == expected
+    found = process_rows.rows(frame([gpu(0), gpu(1)], processes))
+    assert pids(process_rows.matching(found, text)) == expected
 
 
 def test_a_filter_on_what_is_unknown() -> None:
-    found = query.rows(frame(processes=[process(7, on=None, user=None, command=None)]))
-    assert pids(query.matching(found, "none")) == []
-    assert pids(query.matching(found, "gpu:0")) == []
-    assert pids(query.matching(found, "7")) == [7]
+    found = process_rows.rows(frame(processes=[process(7, on=None, user=None, command=None)]))
+    assert pids(process_rows.matching(found, "none")) == []
+    assert pids(process_rows.matching(found, "gpu:0")) == []
+    assert pids(process_rows.matching(found, "7")) == [7]

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from gputop.model.enumeration import Device
-from gputop.model.frame import Frame
-from gputop.model.gpu import Gpu, MigDevice
-from gputop.model.inventory import Inventory, frame_inventory
-from gputop.model.probed import Probed, ProbedDevice
-from gputop.model.question import (
-    Answer,
-    Question,
+from gputop.model.cuda.enumeration import CudaDevice
+from gputop.model.cuda.framework_selection import Layers
+from gputop.model.cuda.inventory import Inventory, frame_inventory
+from gputop.model.cuda.mapping_query import (
+    MappingQuery,
+    MappingResult,
     answer,
     by_severity,
     completion,
@@ -23,11 +21,13 @@ from gputop.model.question import (
     suggest,
     who_is_on,
 )
-from gputop.model.selections import Layers
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.probed import Probed, ProbedDevice
 from tests.builders import GIB, frame, gpu, process
 
 UUIDS = [f"GPU-{k}f00d000-0000-0000-0000-00000000000{k}" for k in range(4)]
-OWN = Question(None, None)
+OWN = MappingQuery(None, None)
 
 
 def h200(index: int, **fields: Any) -> Any:
@@ -44,15 +44,17 @@ def mig_gpu(index: int, *uuids: str, **fields: Any) -> Any:
 FOUR = frame([h200(k) for k in range(4)])
 
 
-def ask(text: str | None, machine: Frame = FOUR, order: str | None = None, **more: Any) -> Answer:
-    return answer(Question(text, order, **more), frame_inventory(machine), machine.probed)
+def ask(
+    text: str | None, machine: Frame = FOUR, order: str | None = None, **more: Any
+) -> MappingResult:
+    return answer(MappingQuery(text, order, **more), frame_inventory(machine))
 
 
-def indices(found: Answer) -> list[int]:
+def indices(found: MappingResult) -> list[int]:
     return [device.index for device in found.mapping.visible or ()]
 
 
-def ids(found: Answer, inventory: Inventory | None = None) -> list[str]:
+def ids(found: MappingResult, inventory: Inventory | None = None) -> list[str]:
     return [one.id for one in judge(found, inventory.usage if inventory else {})]
 
 
@@ -176,16 +178,16 @@ def test_the_driver_agrees_or_not() -> None:
     machine = frame(FOUR.gpus, ())
     inventory = frame_inventory(machine)
     answers = (good, bad)
-    agreed = answer(Question("2,1", None), inventory, answers).verdict
+    agreed = answer(MappingQuery("2,1", None), inventory, answers).verdict
     assert agreed is not None
     assert agreed.ok is True
-    differs = answer(Question("2,0", None), inventory, answers).verdict
+    differs = answer(MappingQuery("2,0", None), inventory, answers).verdict
     assert differs is not None
     assert differs.ok is False
     assert "cuda:0 is GPU 1" in differs.reason
-    assert answer(Question("2,1", "PCI_BUS_ID"), inventory, answers).verdict is None
+    assert answer(MappingQuery("2,1", "PCI_BUS_ID"), inventory, answers).verdict is None
     failed = Probed(None, "there is no libcuda.so.1", "0", None)
-    verdict = answer(Question("0", None), inventory, (failed,)).verdict
+    verdict = answer(MappingQuery("0", None), inventory, (failed,)).verdict
     assert verdict is not None
     assert "there is no libcuda.so.1" in verdict.reason
 
@@ -193,8 +195,8 @@ def test_the_driver_agrees_or_not() -> None:
 def test_the_drivers_order_is_used() -> None:
     mixed = frame([h200(0), h200(1, name="NVIDIA A100")])
     inventory = frame_inventory(mixed)
-    assert answer(Question("0", None), inventory).mapping.visible is None
-    found = answer(Question("0", None), inventory, (probed(None, None, 1, 0),))
+    assert answer(MappingQuery("0", None), inventory).mapping.visible is None
+    found = answer(MappingQuery("0", None), inventory, (probed(None, None, 1, 0),))
     assert (indices(found), found.mapping.certainty, found.exact) == ([1], "exact", True)
     assert found.ranks == {1: "0", 0: "1"}
 
@@ -202,13 +204,13 @@ def test_the_drivers_order_is_used() -> None:
 def test_what_the_driver_says_may_be_a_surprise() -> None:
     answers = (probed(None, None, 1, 0, 2, 3), probed("0", None, 1), probed("2", None, 2))
     inventory = frame_inventory(FOUR)
-    found = answer(Question("0", None), inventory, answers)
+    found = answer(MappingQuery("0", None), inventory, answers)
     assert found.verdict is not None
     assert found.verdict.ok is True
     assert found.surprise is not None
     assert "cuda:0 is GPU 1, gputop expected GPU 0" in found.surprise.reason
-    assert answer(Question("2", None), inventory, answers).surprise is None
-    assert answer(Question("3", None), inventory, answers).surprise is None
+    assert answer(MappingQuery("2", None), inventory, answers).surprise is None
+    assert answer(MappingQuery("3", None), inventory, answers).surprise is None
 
 
 # --- what is offered ---------------------------------------------------------------------------
@@ -219,7 +221,7 @@ def offered(text: str, machine: Frame = FOUR, order: str | None = None) -> str |
     return completion(text, found, frame_inventory(machine), lambda named: free(machine, named))
 
 
-def free(machine: Frame, named: Sequence[Device]) -> Gpu | None:
+def free(machine: Frame, named: Sequence[CudaDevice]) -> Gpu | None:
     gpus = suggest([machine], OWN, named).gpus
     return gpus[0] if gpus else None
 
@@ -271,7 +273,7 @@ def test_the_free_gpu_is_that_of_the_command() -> None:
     choice = suggest([machine], OWN)
     assert [one.index for one in choice.gpus or ()] == [3]
     assert set(choice.reasons) == {0, 1, 2}
-    assert suggest([machine], Question("1,0", None)).gpus is None
+    assert suggest([machine], MappingQuery("1,0", None)).gpus is None
     assert offered("3,", machine) is None
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
-from gputop.model.detail import ProcessDetail, ProcessStack
-from gputop.model.environ import Descendant, Environ, Surroundings
-from gputop.model.frame import Frame, Host
-from gputop.model.gpu import Opener
-from gputop.model.place import Ancestor, Container, Place
-from gputop.model.probed import Probed
-from gputop.model.redaction import Redaction
+from gputop.model.doctor.redaction import Redaction
+from gputop.model.machine.environment import CudaContext, Descendant, Environ
+from gputop.model.machine.frame import Frame, Host
+from gputop.model.machine.gpu import DeviceHolder
+from gputop.model.machine.origin import Ancestor, Container, Origin
 from tests import builders
 
 SECRET = "s3cret"
 VARIABLES = Environ({"CUDA_VISIBLE_DEVICES": SECRET, "CUDA_DEVICE_ORDER": ""})
-AROUND = Surroundings(environ=VARIABLES, minors=(0,), descendant=Descendant(7, VARIABLES))
-PLACE = Place(
+AROUND = CudaContext(environ=VARIABLES, minors=(0,), descendant=Descendant(7, VARIABLES))
+PLACE = Origin(
     cwd=SECRET, venv=SECRET, ancestors=(Ancestor(1, SECRET),), session=SECRET, ssh_from=SECRET,
     container=Container(SECRET, "docker", SECRET, SECRET), pod=SECRET, slurm_job=SECRET,
     slurm_step=SECRET, unit=SECRET,
@@ -26,19 +24,13 @@ PLACE = Place(
 
 def told(*users: str | None) -> Frame:
     """A frame with a secret wherever somebody may have written one."""
-    opener = Opener(pid=9, start_time=1.0, user=SECRET, command=SECRET, reason="open")
+    opener = DeviceHolder(pid=9, start_time=1.0, user=SECRET, command=SECRET, reason="open")
     wanted = [
         builders.process(n, user=user, command=f"python {SECRET}", place=PLACE, surroundings=AROUND)
         for n, user in enumerate(users, 1)
     ]
     frame = builders.frame([builders.gpu(openers=(opener,))], wanted)
-    return replace(
-        frame,
-        host=Host(name=SECRET, boot_id=SECRET),
-        probed=(Probed(value=SECRET),),
-        detail=ProcessDetail(1, 1.0, devices=(SECRET,)),
-        stack=ProcessStack(1, 1.0, (SECRET,)),
-    )
+    return replace(frame, host=Host(name=SECRET, boot_id=SECRET))
 
 
 def test_no_secret_is_left() -> None:

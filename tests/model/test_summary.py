@@ -1,4 +1,4 @@
-"""Which GPUs are free, and who is on which."""
+"""Who is on which GPU."""
 
 from __future__ import annotations
 
@@ -6,35 +6,13 @@ from typing import Any
 
 import pytest
 
-from gputop.model.frame import Process
-from gputop.model.gpu import Gpu
-from gputop.model.summary import by_instance, free_gpus, is_free, only_display, strangers, users
-from tests.builders import GIB, frame, gpu, process
-
-
-@pytest.mark.parametrize(
-    ("here", "processes", "free"),
-    [
-        (gpu(), [], True),
-        (gpu(memory_used=600 * 2**20), [], True),
-        (gpu(memory_used=GIB), [], False),
-        (gpu(memory_used=None), [], False),
-        (gpu(stale_for=3.0), [], False),
-        (gpu(error="GPU is lost"), [], False),
-        (gpu(), [process(1)], False),
-        (gpu(), [process(1, gpu_memory=0)], False),
-        (gpu(), [process(1, user=None)], False),
-        (gpu(), [process(1, type="C+G")], False),
-        (gpu(), [process(1, type="M+C")], False),
-        (gpu(memory_used=100), [process(1, type="G")], True),
-        (gpu(), [process(1, on=1)], True),
-        (gpu(utilization=None), [], True),
-    ],
+from gputop.model.machine.summary import (
+    by_instance,
+    only_display,
+    strangers,
+    users,
 )
-def test_free(here: Gpu, processes: list[Process], free: bool) -> None:
-    now = frame([here, gpu(1, memory_used=GIB)], processes)
-    assert is_free(now, here) is free
-    assert free_gpus(now) == ([here] if free else [])
+from tests.builders import frame, gpu, process
 
 
 def test_users_are_those_with_compute_processes_most_memory_first() -> None:

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from gputop.model.text import (
+from gputop.model.machine.text import (
     MISSING,
     duration,
     percent,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.model.tflog import LogDevice, TfLog, explain, physical, read_tf_log
-from gputop.model.visibility import Device
+from gputop.model.cuda.enumeration import CudaDevice
+from gputop.model.cuda.tf_log import LogDevice, TfLog, explain, physical, read_tf_log
 from tests.model.test_visibility_vectors import Vector, inventory, named, vectors
 
 LOGS = Path(__file__).parents[1] / "data" / "articles"
@@ -17,11 +17,11 @@ def read(name: str) -> TfLog:
     return read_tf_log((LOGS / f"{name}.log").read_text(encoding="utf-8"))
 
 
-def machine(*buses: str) -> list[Device]:
-    return [Device(i, None, f"00000000:{bus.upper()}.0", None) for i, bus in enumerate(buses)]
+def machine(*buses: str) -> list[CudaDevice]:
+    return [CudaDevice(i, None, f"00000000:{bus.upper()}.0", None) for i, bus in enumerate(buses)]
 
 
-def ids(log: TfLog, devices: list[Device]) -> set[str]:
+def ids(log: TfLog, devices: list[CudaDevice]) -> set[str]:
     return {advice.id for advice in explain(log, devices)}
 
 
@@ -79,6 +79,34 @@ def test_only_xlas_devices_means_that_libraries_are_missing() -> None:
     assert (advice.id, advice.severity) == ("tf-log-no-gpu", "error")
     for word in ("libcudart.so.10.0", "XLA_GPU:0", "on the CPU", "CUDA ordinal 3 is GPU 3"):
         assert word in advice.message
+
+
+XLA = "/job:localhost/replica:0/task:0/device:XLA_GPU:0"
+
+
+@pytest.mark.parametrize(
+    ("text", "id_", "sees", "words"),
+    [
+        (f"{XLA} -> device: XLA_GPU device", "tf-log-xla-only", True, "if none was registered"),
+        (f"{XLA} -> device: XLA_GPU device\nMatMul: (MatMul): {XLA}\n", "tf-log-xla-only", True,
+         "placed on /device:XLA_GPU:0 (1 operation of this log)"),
+        (f"MatMul: (MatMul): {XLA}\nb: (Const): {XLA.replace('GPU', 'CPU')}\n",
+         "tf-log-xla-only", True, "(1 operation of this log)"),
+        (f"Skipping registering GPU devices...\n{XLA} -> device: XLA_GPU device\n",
+         "tf-log-no-gpu", False, "but for those that are compiled by XLA or placed on"),
+        (f"Skipping registering GPU devices...\nMatMul: (MatMul): {XLA}\n",
+         "tf-log-no-gpu", True, "(1 operation of this log)"),
+        ("Skipping registering GPU devices...\n", "tf-log-no-gpu", False, "runs on the CPU."),
+    ],
+)  # fmt: skip
+def test_what_xla_runs_on_a_card_is_not_said_to_run_on_the_cpu(
+    text: str, id_: str, sees: bool, words: str
+) -> None:
+    log = read_tf_log(text)
+    (advice,) = explain(log, [])
+    assert (advice.id, log.sees_gpu, log.has_gpu) == (id_, sees, False)
+    assert words in advice.message
+    assert ("every ordinary operation" in advice.message) == ("XLA" not in text)
 
 
 def test_repeated_bus_ids_are_doubted_and_logical_devices_are_not() -> None:

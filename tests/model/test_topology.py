@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.model.topology import cpu_list
+from gputop.model.machine.topology import cpu_list
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """The answers about CUDA_VISIBLE_DEVICES: entries, reasons, certainty, lines for a shell."""
 
-import os
 import shlex
-import subprocess
 
 import msgspec
 import pytest
 
-from gputop.model.visibility import Device, export_line, normalize_bus_id, resolve, uuid_export_line
+from gputop.model.cuda.enumeration import CudaDevice, normalize_bus_id
+from gputop.model.cuda.export import export_line, uuid_export_line
+from gputop.model.cuda.resolve import resolve
 from tests.model.inventories import h100, indices, mixed
 
 
@@ -96,7 +96,7 @@ def test_unset_and_empty_are_different() -> None:
 
 def test_pci_order_ranks_by_bus_id_and_not_by_nvml_index() -> None:
     buses = {0: "00000001:01:00.0", 1: "0000:C1:00.0", 2: "00000000:0a:00.0", 3: "0000:0A:1F.0"}
-    gpus = [Device(i, None, bus, f"model {i}") for i, bus in buses.items()]
+    gpus = [CudaDevice(i, None, bus, f"model {i}") for i, bus in buses.items()]
     mapping = resolve(None, gpus, order="PCI_BUS_ID")
     assert (indices(mapping.visible), mapping.certainty) == ([2, 3, 1, 0], "exact")
 
@@ -109,7 +109,7 @@ def test_equal_gpus_are_expected_in_pci_order() -> None:
 
 def test_one_gpu_is_exact_whatever_the_order() -> None:
     for order in (None, "FASTEST_FIRST", "PCI_BUS_ID", "pci_bus_id", ""):
-        mapping = resolve("0", [Device(0, None, None, None)], order=order)
+        mapping = resolve("0", [CudaDevice(0, None, None, None)], order=order)
         assert (indices(mapping.visible), mapping.certainty) == ([0], "exact")
         assert mapping.documented
 
@@ -125,7 +125,7 @@ def test_mixed_models_are_unknown_but_the_stop_and_the_count_are_not() -> None:
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in mapping.because
 
 
-def rated(*speeds: tuple[str, int, int, int]) -> list[Device]:
+def rated(*speeds: tuple[str, int, int, int]) -> list[CudaDevice]:
     """GPUs by name, cores, SMs and clock in MHz."""
     return [
         msgspec.structs.replace(d, name=name, cores=cores, sms=sms, sm_clock=clock * 10**6)
@@ -186,14 +186,14 @@ def test_another_spelling_of_the_order_is_unknown(order: str) -> None:
 
 @pytest.mark.parametrize("bus", [None, "", "garbage", "00000000:01:00.0"])
 def test_bus_ids_that_are_missing_or_equal_make_no_order(bus: str | None) -> None:
-    gpus = [*h100(1), Device(1, "GPU-ffff", bus, "H")]
+    gpus = [*h100(1), CudaDevice(1, "GPU-ffff", bus, "H")]
     for order in (None, "PCI_BUS_ID"):
         assert resolve("0", gpus, order=order).certainty == "unknown"
     assert indices(resolve("GPU-f", gpus).visible) == [1]
 
 
 def test_models_without_a_name_are_not_taken_for_equal() -> None:
-    gpus = [Device(d.index, d.uuid, d.pci_bus_id, None) for d in h100(2)]
+    gpus = [CudaDevice(d.index, d.uuid, d.pci_bus_id, None) for d in h100(2)]
     assert resolve("0", gpus).certainty == "unknown"
 
 
@@ -208,7 +208,7 @@ def test_the_drivers_own_order_counts() -> None:
 
 
 def test_a_gpu_without_a_uuid_leaves_abbreviations_undecided() -> None:
-    gpus = [*h100(1), Device(1, None, "0000:02:00.0", "H")]
+    gpus = [*h100(1), CudaDevice(1, None, "0000:02:00.0", "H")]
     whole = h100(1)[0].uuid or ""
     assert indices(resolve(whole, gpus).visible) == [0]
     for value in ("GPU-0", "GPU-f", f"{whole},GPU-f,GPU-0"):
@@ -219,7 +219,7 @@ def test_a_gpu_without_a_uuid_leaves_abbreviations_undecided() -> None:
 
 
 def test_mig_machines_still_know_what_names_nothing() -> None:
-    gpus = [*h100(1), Device(1, "GPU-ffff", "0000:02:00.0", "H", mig_enabled=True)]
+    gpus = [*h100(1), CudaDevice(1, "GPU-ffff", "0000:02:00.0", "H", mig_enabled=True)]
     for value in ("", "-1,0", "none", "GPU-a"):
         mapping = resolve(value, gpus)
         assert (mapping.visible, mapping.certainty) == ((), "exact")
@@ -244,19 +244,11 @@ def test_no_gpus() -> None:
         ("2,1", "export CUDA_VISIBLE_DEVICES=2,1"),
         ("GPU-0942", "export CUDA_VISIBLE_DEVICES=GPU-0942"),
         ("0; rm -rf x", "export CUDA_VISIBLE_DEVICES='0; rm -rf x'"),
-        ("0\x03\n", "export CUDA_VISIBLE_DEVICES=$'0\\x03\\x0a'"),
-        ("0\udcff", "export CUDA_VISIBLE_DEVICES=$'0\\xff'"),
+        ("0'1", "export CUDA_VISIBLE_DEVICES='0'\\''1'"),
     ],
 )
 def test_export_line(value: str | None, line: str) -> None:
     assert export_line(resolve(value, h100(4))) == line
-
-
-@pytest.mark.parametrize("value", ["1,0", " $HOME `id` '\\'", "a\n'b\\\x1b[31m", "0，1\t"])
-def test_a_shell_reads_the_export_line_back(value: str) -> None:
-    script = f"{export_line(resolve(value, h100(2)))}; printenv CUDA_VISIBLE_DEVICES"
-    shell = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
-    assert os.fsdecode(shell.stdout) == value + "\n"
 
 
 def test_export_line_carries_the_order_that_integers_depend_on() -> None:
@@ -271,11 +263,12 @@ def test_uuid_export_line_means_the_same_under_every_order() -> None:
     gpus = mixed()
     line = uuid_export_line(resolve("2,0", gpus, order="PCI_BUS_ID"))
     assert line == f"export CUDA_VISIBLE_DEVICES={gpus[2].uuid},{gpus[0].uuid}"
+    assert line is not None
     again = resolve(line.split("=")[1], gpus)
     assert (indices(again.visible), again.certainty) == ([2, 0], "exact")
     assert uuid_export_line(resolve("2,0", gpus)) is None
     assert uuid_export_line(resolve("", gpus)) == "export CUDA_VISIBLE_DEVICES=-1"
-    assert uuid_export_line(resolve("0", [Device(0, None, None, None)])) is None
+    assert uuid_export_line(resolve("0", [CudaDevice(0, None, None, None)])) is None
 
 
 @pytest.mark.parametrize(

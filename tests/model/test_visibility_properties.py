@@ -5,7 +5,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.model.visibility import Device, MigInstance, resolve
+from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.cuda.resolve import resolve
 from tests.model.inventories import h100, indices
 
 ENTRIES = st.one_of(
@@ -19,10 +20,10 @@ DRIVERS = st.one_of(st.none(), st.sampled_from(["565.57.01", "580.65.06"]), st.t
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> list[Device]:
+def machines(draw: st.DrawFn) -> list[CudaDevice]:
     """Up to four GPUs, of which any may lack anything, differ in model or be in MIG mode."""
     return [
-        Device(
+        CudaDevice(
             index=index,
             uuid=draw(st.sampled_from([None, f"GPU-{index}aa", "GPU-1bb"])),
             pci_bus_id=draw(st.sampled_from([None, f"0000:0{9 - index}:00.0"])),
@@ -55,7 +56,7 @@ def model(value: str, count: int) -> list[int]:
 
 @given(value=VALUES, devices=machines(), order=ORDERS, driver=DRIVERS)
 def test_any_value_has_an_answer_that_holds_together(
-    value: str | None, devices: list[Device], order: str | None, driver: str | None
+    value: str | None, devices: list[CudaDevice], order: str | None, driver: str | None
 ) -> None:
     mapping = resolve(value, devices, order=order, driver_version=driver)
     everything = [part for device in devices for part in device.parts()]

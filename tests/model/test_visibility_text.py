@@ -6,15 +6,11 @@ from typing import cast
 
 import pytest
 
-from gputop.model.readings import read_number
-from gputop.model.visibility import (
-    Device,
-    Mapping,
-    export_line,
-    normalize_bus_id,
-    resolve,
-    uuid_export_line,
-)
+from gputop.model.cuda.entries import read_number
+from gputop.model.cuda.enumeration import CudaDevice, normalize_bus_id
+from gputop.model.cuda.export import export_line, uuid_export_line
+from gputop.model.cuda.mapping import Mapping
+from gputop.model.cuda.resolve import resolve
 from tests.model.inventories import h100, mixed
 
 PIECES = (
@@ -29,7 +25,7 @@ def random_values(count: int) -> list[str]:
     return ["".join(rng.choices(PIECES, k=rng.randrange(9))) for _ in range(count)]
 
 
-def check_shape(mapping: Mapping, devices: list[Device]) -> None:
+def check_shape(mapping: Mapping, devices: list[CudaDevice]) -> None:
     """Assert what holds of every answer to a list."""
     entries, visible = mapping.entries, mapping.visible
     assert ",".join(entry.text for entry in entries) == mapping.value
@@ -54,13 +50,13 @@ def check_shape(mapping: Mapping, devices: list[Device]) -> None:
 
 
 @pytest.mark.parametrize("devices", [[], h100(1), h100(4), mixed()], ids=["0", "1", "4", "mixed"])
-def test_any_text_has_an_answer(devices: list[Device]) -> None:
+def test_any_text_has_an_answer(devices: list[CudaDevice]) -> None:
     for value in random_values(1500):
         for order in (None, "PCI_BUS_ID", value):
             mapping = resolve(value, devices, order=order)
             if value:
                 check_shape(mapping, devices)
-            assert export_line(mapping).isprintable()
+            assert (export_line(mapping) or "").isprintable()
             uuid_export_line(mapping)
         normalize_bus_id(value)
 

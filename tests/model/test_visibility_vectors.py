@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from gputop.model.device_sets import container_set, slurm_set
-from gputop.model.inventory import read_inventory
-from gputop.model.visibility import Device, Mapping, resolve
+from gputop.model.cuda.enumeration import CudaDevice
+from gputop.model.cuda.inventory import read_inventory
+from gputop.model.cuda.mapping import Mapping
+from gputop.model.cuda.reach import container_set, slurm_set
+from gputop.model.cuda.resolve import resolve
 from tests.model.inventories import h100, indices
 
 Vector = dict[str, Any]
@@ -43,11 +45,11 @@ def named(vectors: list[Vector]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("vector", vectors, ids=[v["id"] for v in vectors])
 
 
-def inventory(vector: Vector) -> tuple[Device, ...]:
+def inventory(vector: Vector) -> tuple[CudaDevice, ...]:
     return read_inventory(json.dumps({"gpus": vector["gpus"]}), vector["id"]).devices
 
 
-def device_set(vector: Vector) -> tuple[Device, ...]:
+def device_set(vector: Vector) -> tuple[CudaDevice, ...]:
     devices = inventory(vector)
     if vector["layer"] == "container":
         found = container_set(devices, vector["nvidia_visible_devices"])
@@ -76,7 +78,7 @@ def answers(vector: Vector) -> list[Mapping]:
     return [answer(vector, driver) for driver in DRIVERS[vector["driver"]]]
 
 
-def names(devices: tuple[Device, ...] | None) -> list[int | str | None] | None:
+def names(devices: tuple[CudaDevice, ...] | None) -> list[int | str | None] | None:
     """NVML indices, and UUIDs of MIG devices, as the cases have them."""
     if devices is None:
         return None

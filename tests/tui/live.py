@@ -21,7 +21,7 @@ SIZES = [(200, 50), (80, 24)]
 CONTROL = re.compile(
     rb"\x1b(?:"
     rb"\[[0-9;]*[HGCXmJK]"  # moves, erasures, colours
-    rb"|\[\?(?:25|7|1004|1049|2004|2026)[hl]"  # cursor, wrapping, focus, screen, paste, sync
+    rb"|\[\?(?:25|7|100[046]|1049|2004|2026)[hl]"  # cursor, wrapping, focus, screen, paste, sync
     rb"|\[\?2026\$p|\[>[0-9]*u|\[<u|\[\?u|\[=[0-9;]*u|\[c|\[\?2048[hl]|\[\?2048\$p"
     rb"|[78]|\[6n|\\|\]22;[a-z]+\x07"  # the last one: the shape of the mouse pointer
     rb")"
@@ -49,7 +49,7 @@ def running(
     ) as terminal:
         if wait is not None:
             terminal.wait_for(wait)
-            terminal.wait_for(lambda: "waiting for" not in terminal.text)
+            terminal.wait_for(lambda: "waiting for the driver" not in terminal.text)
         yield terminal
 
 
@@ -79,11 +79,18 @@ def gone(pid: int, timeout: float = 10) -> bool:
         os.close(descriptor)
 
 
+def switched(raw: bytes | bytearray) -> set[int]:
+    """The private modes that are not as a terminal has them at first."""
+    last = {int(mode): on == b"h" for mode, on in re.findall(rb"\x1b\[\?(\d+)([hl])", raw)}
+    return {mode for mode, on in last.items() if on != (mode in (7, 25))}
+
+
 def restored(terminal: Terminal) -> bool:
     """Whether the terminal is as it was."""
     raw = terminal.raw
     return (
         terminal.modes == terminal.initial_modes
+        and not switched(raw)
         and raw.rindex(b"\x1b[?1049l") > raw.rindex(b"\x1b[?1049h")
         and raw.rindex(b"\x1b[?25h") > raw.rindex(b"\x1b[?25l")
     )

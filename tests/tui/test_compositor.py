@@ -9,18 +9,19 @@ from functools import partial
 
 import pytest
 import textual.screen
-from rich.color import ColorSystem
 from textual._compositor import Compositor
 from textual.geometry import Region
 from textual.strip import Strip
-from textual.widgets import Static
+from textual.widget import Widget
 
-from gputop.tui import compositor, diffing
-from gputop.tui.painting import Painted, _line
-from gputop.tui.pens import Palette
+from gputop.tui.panes.lines import Lines
+from gputop.tui.terminal import compositor, drawing
+from gputop.tui.terminal.cells import Painted
+from gputop.tui.terminal.compatibility import fits
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 from tests.terminal import Terminal
 from tests.tui.apps.gallery import Gallery
+from tests.tui.conftest import TextualFactory
 
 SIZES = {"wide": (200, 50), "small": (80, 24)}
 
@@ -29,31 +30,39 @@ SIZES = {"wide": (200, 50), "small": (80, 24)}
 
 
 @pytest.fixture(autouse=True)
-def stock(monkeypatch: pytest.MonkeyPatch) -> None:
+def stock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("textual.screen.Compositor", Compositor)
+    fits.cache_clear()
+    yield
+    fits.cache_clear()
 
 
 def installed() -> object:
+    drawing.install()
     return vars(textual.screen)["Compositor"]
 
 
 def test_it_takes_the_place_of_textuals() -> None:
-    assert compositor.install()
-    assert installed() is diffing.DiffCompositor
-    assert compositor.install()
+    assert installed() is compositor.DiffCompositor
+    fits.cache_clear()
+    assert installed() is compositor.DiffCompositor
 
 
 @pytest.mark.parametrize("release", ["8.2.4", "9.0.0", "10.1", "7.9.9", "unknown"])
-def test_another_textual_keeps_its_own(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compositor, "version", lambda _: release)
-    assert not compositor.install()
+def test_another_textual_keeps_its_own(
+    release: str, textual_of: TextualFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(textual_of(release).partition(":")[0])
+    assert not fits()
     assert installed() is Compositor
 
 
 @pytest.mark.parametrize("release", ["8.2.5", "8.2.8", "8.3.0rc1", "8.10"])
-def test_the_versions_it_is_made_for(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compositor, "version", lambda _: release)
-    assert compositor.install()
+def test_the_versions_it_is_made_for(
+    release: str, textual_of: TextualFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(textual_of(release).partition(":")[0])
+    assert fits()
 
 
 def _with_other_chops(patch: pytest.MonkeyPatch) -> None:
@@ -62,8 +71,6 @@ def _with_other_chops(patch: pytest.MonkeyPatch) -> None:
 
 def _without_context(patch: pytest.MonkeyPatch) -> None:
     patch.delattr("textual._context.visible_screen_stack")
-    patch.delitem(sys.modules, "gputop.tui.diffing")
-    patch.delattr("gputop.tui.diffing")
 
 
 def _without_ansi(patch: pytest.MonkeyPatch) -> None:
@@ -74,19 +81,35 @@ def _without_dirty(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Compositor, "__init__", lambda self: None)
 
 
+def _without_parser(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(sys.modules, "textual._xterm_parser", None)
+
+
+def _with_other_bindings(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("textual.app.App._check_bindings", lambda self, key: False)
+
+
 @pytest.mark.parametrize(
-    "change", [_with_other_chops, _without_context, _without_ansi, _without_dirty]
+    "change",
+    [
+        _with_other_chops,
+        _without_context,
+        _without_ansi,
+        _without_dirty,
+        _without_parser,
+        _with_other_bindings,
+    ],
 )
 def test_a_textual_of_another_shape_keeps_its_own(
     change: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(monkeypatch)
-    assert not compositor.install()
+    assert not fits()
     assert installed() is Compositor
 
 
 async def test_what_is_held_back_outlives_a_screenshot() -> None:
-    compositor.install()
+    drawing.install()
     app = Gallery()
     async with app.run_test() as pilot:
         await pilot.pause()
@@ -97,12 +120,12 @@ async def test_what_is_held_back_outlives_a_screenshot() -> None:
 
 
 async def test_all_lines_are_drawn_on_a_screen_that_is_not_known() -> None:
-    compositor.install()
+    drawing.install()
     app = Gallery()
     async with app.run_test(size=(40, 10)) as pilot:
         await pilot.pause()
         textuals = app.screen._compositor
-        assert isinstance(textuals, diffing.DiffCompositor)
+        assert isinstance(textuals, compositor.DiffCompositor)
         painted = Painted()
         for rows in (range(10), range(1)):
             textuals._dirty_regions = {Region(0, 0, 5, 1)}
@@ -114,7 +137,7 @@ async def test_all_lines_are_drawn_on_a_screen_that_is_not_known() -> None:
 
 @pytest.mark.parametrize("no_color", ["", "1"])
 @pytest.mark.parametrize("theme", ["ansi-dark", "dark"])
-async def test_lines_that_a_widget_fills_are_those_of_its_strips(
+async def test_the_strips_of_lines_are_those_that_textual_makes_of_them(
     theme: str, no_color: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if no_color:
@@ -123,33 +146,21 @@ async def test_lines_that_a_widget_fills_are_those_of_its_strips(
     frame = frame_of(gpu_of(0), gpu_of(1), *processes)
     async with shown(frame, size=(130, 40), theme=theme) as screen:
         await screen.press("j")
-        textuals = screen.app.screen._compositor
-        assert isinstance(textuals, diffing.DiffCompositor)
-        filters = screen.app.get_line_filters()
-        palette = Palette(filters, ColorSystem.TRUECOLOR)
-        whole = textuals._owners()
-        assert len(whole) >= 38  # all but the editor's line
-        chops = textuals._render_chops(Region(0, 0, 130, 40), lambda row: True)
-        for row, line in whole.items():
-            ours = _line(line.spans(palette, ColorSystem.TRUECOLOR), 130)
-            textual = _line(list(diffing._spans(chops[row], ColorSystem.TRUECOLOR)), 130)
-            assert (ours.cells, ours.pens) == (textual.cells, textual.pens)
+        widgets = [widget for widget in screen.app.screen.query(Lines) if widget.region]
+        assert sum(widget.region.height for widget in widgets) >= 38  # all but the editor's line
+        for widget in widgets:
+            size = widget.region.size
+            for crop in (size.region, Region(3, 0, size.width - 7, size.height)):
+                ours, textuals = widget.render_lines(crop), Widget.render_lines(widget, crop)
+                assert list(map(_drawn, ours)) == list(map(_drawn, textuals))
 
 
-async def test_a_line_under_another_widget_is_not_its_own() -> None:
-    async with shown(frame_of(gpu_of(0)), size=(80, 24)) as screen:
-        textuals = screen.app.screen._compositor
-        assert isinstance(textuals, diffing.DiffCompositor)
-        assert textuals._owners()
-        over = Static("over")
-        over.styles.overlay, over.styles.width, over.styles.height = "screen", 10, 3
-        over.styles.offset = (5, -8)
-        await screen.app.screen.mount(over)
-        while not over.region:
-            await screen.pilot.pause()
-        rows = set(over.region.line_range)
-        assert rows < set(range(24))
-        assert not rows & textuals._owners().keys()
+def _drawn(strip: Strip) -> list[object]:
+    return [
+        (cell, style and (style.color, style.bgcolor, style.without_color))
+        for text, style, _ in strip
+        for cell in text
+    ]
 
 
 # --- whole screens -----------------------------------------------------------------------------
@@ -187,6 +198,10 @@ class Pair:
         unequal = [row for row, (one, other) in enumerate(rows) if one != other]
         return f"lines {unequal} differ:\n{self.stock.text}\n{self.diff.text}"
 
+    def sent(self) -> tuple[int, int]:
+        """How many bytes each has sent."""
+        return len(self.stock.raw), len(self.diff.raw)
+
     def suspend_and_resume(self) -> None:
         for terminal in (self.stock, self.diff):
             before = len(terminal.raw)
@@ -200,19 +215,15 @@ class Pair:
         self.settle("tick")
 
 
-@pytest.fixture(params=["ansi-dark", "textual-dark"])
-def theme(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(params=SIZES)
-def pair(request: pytest.FixtureRequest, theme: str) -> Iterator[Pair]:
-    cols, rows = SIZES[request.param]
+@pytest.fixture(params=[("wide", "textual-dark"), ("small", "ansi-dark")], ids="-".join)
+def pair(request: pytest.FixtureRequest, textual_of: TextualFactory) -> Iterator[Pair]:
+    size, theme = request.param
+    cols, rows = SIZES[size]
     with ExitStack() as stack:
-        argv = [sys.executable, "-m", "tests.tui.apps.gallery"]
+        argv = [sys.executable, "-m", "tests.tui.apps.gallery", theme]
         one, other = (
-            stack.enter_context(Terminal([*argv, kind, theme], cols=cols, rows=rows))
-            for kind in ("stock", "diff")
+            stack.enter_context(Terminal(argv, cols=cols, rows=rows, env=env))
+            for env in ({"PYTHONPATH": textual_of("9.0.0")}, {})
         )
         pair = Pair(one, other)
         pair.settle("tick 0")
@@ -224,7 +235,12 @@ def lacks(text: str) -> Callable[[Terminal], bool]:
 
 
 def test_the_screen_is_textuals(pair: Pair) -> None:
-    pair.step(b"tttt", "tick 4")
+    """And a tick takes a fraction of the bytes."""
+    before = pair.sent()
+    for tick in range(1, 5):
+        pair.step(b"t", f"tick {tick}")
+    stock, diff = (now - then for now, then in zip(pair.sent(), before, strict=True))
+    assert diff < stock / 3
     pair.step(b"jjjjj", "row 5")
     pair.step(b"\x1b[6~\x1b[6~\x1b[6~", "row 50")
     pair.step(b"k", "row 49")
@@ -250,15 +266,3 @@ def test_the_screen_is_textuals(pair: Pair) -> None:
         pair.settle(f"{cols}x{rows}")
     pair.step(b"w", "textual-light")
     pair.step(b"jt", "tick 7")
-
-
-def test_a_tick_takes_a_fraction_of_the_bytes(pair: Pair) -> None:
-    pair.step(b"t", "tick 1")
-    before = [len(terminal.raw) for terminal in (pair.stock, pair.diff)]
-    for tick in range(2, 8):
-        pair.step(b"t", f"tick {tick}")
-    stock, diff = (
-        len(terminal.raw) - start
-        for terminal, start in zip((pair.stock, pair.diff), before, strict=True)
-    )
-    assert diff < stock / 3

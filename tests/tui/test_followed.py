@@ -6,18 +6,18 @@ import pytest
 from rich.segment import Segment
 from textual.strip import Strip
 
-from gputop.model.environ import Environ, Surroundings
-from gputop.model.protocol import Probe
-from gputop.tui.widgets.mappingpane import Label
+from gputop.model.machine.environment import CudaContext, Environ
+from gputop.protocol.messages import Probe
+from gputop.tui.panes.mapping import Label
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 
 GPUS = [gpu_of(index) for index in range(4)]
-MASKED = Surroundings(Environ({"CUDA_VISIBLE_DEVICES": "3,1"}))
-PRIVATE = Surroundings(Environ({}, "unreadable"))
+MASKED = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "3,1"}))
+PRIVATE = CudaContext(Environ({}, "unreadable"))
 PROCESSES = [
     process_of(401, gpu=1, gpu_memory=3, surroundings=MASKED),
     process_of(402, gpu=2, gpu_memory=2, surroundings=PRIVATE),
-    process_of(403, gpu=0, gpu_memory=1),
+    process_of(403, gpu=3, gpu_memory=1),
 ]
 
 
@@ -26,19 +26,21 @@ async def test_the_selected_process_is_shown(size: tuple[int, int]) -> None:
     async with shown(frame_of(*GPUS, *PROCESSES), size=size) as screen:
         assert "CUDA_VISIBLE_DEVICES is unset" in screen.text
         await screen.press("j")
+        assert screen.pane.size.height == 1
         assert "PID 401 train.py: CUDA_VISIBLE_DEVICES=3,1" in screen.text
         await screen.press("j")
         line = screen.line_with("PID 402")
         assert "only root and its owner" in line
         assert "unset" not in line
         await screen.press("j")
-        assert "PID 403" not in screen.text.partition("Mapping")[2]  # nothing is known of it
+        assert "PID 403" not in screen.lines[-2]  # nothing is known of it
         await screen.press("k", "k", "escape")
         assert "PID 401 train.py:" not in screen.text
 
 
 async def test_its_devices_and_its_evidence() -> None:
     async with shown(frame_of(*GPUS, *PROCESSES), size=(200, 50)) as screen:
+        await screen.open_mapping()
         await screen.press("j")
         assert [line.split()[4] for line in screen.mapping_lines[:2]] == ["3", "1"]
         assert "The driver sees it on GPU 1, which fits." in screen.text
@@ -52,6 +54,7 @@ async def test_its_devices_and_its_evidence() -> None:
 
 async def test_what_is_typed_comes_before_the_process() -> None:
     async with shown(frame_of(*GPUS, *PROCESSES), size=(200, 50)) as screen:
+        await screen.open_mapping()
         await screen.press("j", "m")
         await screen.type("2")
         assert "PID 401 train" not in screen.line_with("Mapping")
@@ -62,14 +65,14 @@ async def test_what_is_typed_comes_before_the_process() -> None:
         assert "CUDA_VISIBLE_DEVICES=2" in screen.line_with("Mapping")
         await screen.press("j", "k")
         assert "PID 401 train.py:" in screen.line_with("Mapping")
-        await screen.press("escape")
-        assert "CUDA_VISIBLE_DEVICES=2" in screen.line_with("Mapping")
+        await screen.press("escape", "escape")
+        assert screen.lines[-2].startswith("─ CUDA_VISIBLE_DEVICES=2: cuda:0 = GPU 2")
 
 
 async def test_the_driver_is_not_asked_about_a_process() -> None:
     async with shown(frame_of(*GPUS, *PROCESSES), size=(200, 50)) as screen:
         await screen.press("j", "v")
-        assert "the driver is asked about a value" in screen.text
+        assert "the driver can only be asked about a value" in screen.text
         assert not [one for one in screen.source.requests if isinstance(one, Probe)]
         await screen.press("j", "y")
         assert "its variables are not known" in screen.text.replace("process's", "its")
@@ -80,3 +83,43 @@ async def test_a_label_that_a_layout_made_wider_is_drawn_at_once() -> None:
         label = screen.app.screen.query_one("#mapping-name", Label)
         label._ready[0] = Strip([Segment("narrow")])  # of before the layout
         assert label.render_line(0).cell_length == label.size.width
+
+
+async def test_a_process_is_not_told_that_it_fills_its_gpu_itself() -> None:
+    full = [gpu_of(index, memory_used=2**37 - 2**20, memory_free=2**20, memory_total=2**37)
+            for index in range(4)]  # fmt: skip
+    alone = process_of(401, gpu=1, gpu_memory=2**37 - 2**30, surroundings=MASKED)
+    other = process_of(402, gpu=3, gpu_memory=2**36, user="zoe", surroundings=PRIVATE)
+    async with shown(frame_of(*full, alone, other), size=(200, 50)) as screen:
+        await screen.open_mapping()
+        await screen.press("j")
+        assert "PID 401" in screen.line_with("Mapping")
+        third, first = screen.mapping_lines[:2]
+        assert "used by zoe" in third
+        assert "also" not in third
+        assert "full" not in first
+        assert "used by" not in first
+
+
+CONTRADICTED = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0"}))
+NO_GPU = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0"}), minors=())
+
+
+@pytest.mark.parametrize(
+    ("around", "gpu", "said"),
+    [
+        (CONTRADICTED, 2, "which its variables hide"),
+        (NO_GPU, 2, "which is not among the device nodes"),
+    ],
+)
+async def test_no_line_is_offered_that_does_not_hold(
+    around: CudaContext, gpu: int, said: str
+) -> None:
+    one = process_of(401, gpu=gpu, gpu_memory=3, surroundings=around)
+    async with shown(frame_of(*GPUS, one), size=(200, 50)) as screen:
+        await screen.open_mapping()
+        await screen.press("j")
+        assert said in screen.text
+        assert "export" not in screen.text
+        await screen.press("j", "y")
+        assert "the process's GPUs are not known" in screen.text

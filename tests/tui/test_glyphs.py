@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputop.tui.glyphs import ASCII, UNICODE, Glyphs, bar, choose, spark
+from gputop.tui.glyphs import ASCII, UNICODE, GlyphSet, bar, choose, spark
 
 SETS = [UNICODE, ASCII]
 
@@ -36,7 +36,7 @@ def test_bar_in_ascii(ratio: float, drawn: str) -> None:
 
 @pytest.mark.parametrize("glyphs", SETS, ids=lambda glyphs: glyphs.name)
 @pytest.mark.parametrize("width", [0, 1, 3, 40])
-def test_a_bar_is_as_wide_as_asked(glyphs: Glyphs, width: int) -> None:
+def test_a_bar_is_as_wide_as_asked(glyphs: GlyphSet, width: int) -> None:
     for step in range(-1, 102):
         assert len(bar(step / 100, width, glyphs)) == width
         assert bar(step / 100, width, glyphs).startswith(glyphs.fill(step / 100, width))
@@ -52,7 +52,7 @@ def test_spark_shows_the_newest_at_the_right() -> None:
 
 
 @pytest.mark.parametrize("glyphs", SETS, ids=lambda glyphs: glyphs.name)
-def test_no_sample_is_not_zero(glyphs: Glyphs) -> None:
+def test_no_sample_is_not_zero(glyphs: GlyphSet) -> None:
     assert spark([None], 1, glyphs) != spark([0], 1, glyphs)
     assert bar(None, 3, glyphs) != bar(0, 3, glyphs)
     marks = {glyphs.not_available, glyphs.not_permitted, glyphs.pending, glyphs.stale, "0"}
@@ -81,7 +81,7 @@ def test_ascii_is_ascii_and_the_sets_are_of_one_width() -> None:
         ({"LANG": "en_US.UTF-8", "TERM": "linux"}, "utf-8", ASCII),
     ],
 )
-def test_choice(environ: dict[str, str], encoding: str | None, chosen: Glyphs) -> None:
+def test_choice(environ: dict[str, str], encoding: str | None, chosen: GlyphSet) -> None:
     assert choose(environ, encoding) is chosen
     assert choose(environ, encoding, "ascii") is ASCII
     assert choose(environ, encoding, "unicode") is UNICODE

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.model.frame import Frame
-from gputop.model.sections import Activity
+from gputop.allowed import THEMES
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.sections import Activity
 from gputop.tui.glyphs import ASCII, UNICODE
-from gputop.tui.plot import Canvas
-from gputop.tui.screens.graph import GraphScreen
-from gputop.tui.widgets.graph import Graph
-from gputop.tui.widgets.lines import Lines
+from gputop.tui.pages.graph import GraphScreen
+from gputop.tui.panes.graph import Graph
+from gputop.tui.panes.lines import Lines
+from gputop.tui.panes.plot import Canvas
 from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, shown
 
 GAP = float("-inf")
@@ -87,14 +88,37 @@ async def test_all_gpus_in_one_plot(size: tuple[int, int]) -> None:
         for second in range(1, 40):
             await screen.show(at(second, *[second % 8 / 10] * 7, None))
         await graphs(screen)
-        assert screen.lines[0].startswith(" UTIL  share of time in which a kernel ran")
+        await screen.press("s")
+        assert screen.lines[0].startswith(" UTIL  share of the last sample with work in it")
         assert screen.lines[0].rstrip().endswith("1 min")
         assert [line.split()[0] for line in screen.lines[1:-4] if "%" in line[:10]] == [
             "100%", "50%", "0%"
         ]  # fmt: skip
         assert "GPU 6  70%  peak 70%" in screen.text
         assert "GPU 7  –  peak 0%" in screen.text
-        assert screen.line_with(" 0123456").endswith(" 0123456")
+        assert screen.line_with("GPU 0-6").endswith(" GPU 0-6")
+
+
+async def test_ends_of_curves_are_named_by_their_gpus() -> None:
+    """Not by a row of digits that looks like the index of one."""
+    async with shown(at(0, 0.1, 0.5, 0.9, 0.5, 0.5, 0.1, 0.9, 0.9), size=(200, 50)) as screen:
+        await graphs(screen)
+        await screen.press("s")
+        ends = [line[-13:].strip() for line in screen.lines if "GPU" in line[-13:]]
+        assert ends == ["GPU 2,6,7", "GPU 1,3,4", "GPU 0,5"]
+
+
+async def test_eight_gpus_have_eight_colours() -> None:
+    async with shown(at(0, *(n / 8 for n in range(8))), size=(200, 50)) as screen:
+        graph = await graphs(screen)
+        await screen.press("s")
+        roles = [curve.role for curve in graph._curves]
+        for theme in THEMES:
+            screen.app.theme = theme
+            await screen.drawn()
+            styles = {graph.role_style(role) for role in roles}
+            assert len({style.color for style in styles}) == 8, theme
+            assert not any(style.underline for style in styles)
 
 
 async def test_the_cursor_tells_the_values_of_its_time() -> None:
@@ -102,10 +126,11 @@ async def test_the_cursor_tells_the_values_of_its_time() -> None:
         for second in range(1, 60):
             await screen.show(at(second, second / 100))
         graph = await graphs(screen)
+        await screen.press("s")
         assert "GPU 0  59%  peak 59%" in screen.text
         assert " at " not in screen.lines[0]
         await screen.press("left", "left")
-        there = screen.line_with("GPU 0").split()[2]
+        there = screen.line_with("peak").split()[2]
         assert there in ("57%", "58%")  # a cell before the newest is about a second
         assert " at " in screen.lines[0]
         before = graph._cursor
@@ -151,7 +176,7 @@ async def test_another_metric_is_one_of_which_there_are_values() -> None:
         assert labels == [*known, *known[:2]]
         await screen.press("b", "b", "b")
         assert screen.lines[0].split()[0] == "TENSOR"
-        assert "GPU 0  50%  peak 50%" in screen.text
+        assert "GPU 0      50% of 100%" in screen.text
 
 
 async def test_it_begins_with_what_the_short_history_shows() -> None:
@@ -159,35 +184,50 @@ async def test_it_begins_with_what_the_short_history_shows() -> None:
         await screen.press("g")
         await graphs(screen)
         assert screen.lines[0].startswith(" MEM-USED")
-        assert "140G" in screen.lines[1]
+        assert "512M of 140G" in screen.lines[1]
 
 
 async def test_strips_have_a_gpu_each_and_scroll_to_the_one_in_front() -> None:
     async with shown(at(0, *[0.5] * 16), size=(80, 14)) as screen:
         await graphs(screen)
-        await screen.press("s")
         assert [line.split()[1] for line in screen.lines[1:-2]] == [str(n) for n in range(11)]
         await screen.press("k")
         assert [line.split()[1] for line in screen.lines[1:-2]] == [str(n) for n in range(5, 16)]
         await screen.resize(80, 50)
         assert [screen.text.count(f" GPU {n} ") for n in range(16)] == [1] * 16
         assert screen.text.count("peak 50%") == 16
+        assert screen.text.count("50% of 100%") == 16
         await screen.press("s")
         assert "50%  peak 50%" in screen.lines[-2]
+
+
+async def test_one_gpus_graphs_offer_no_key_that_does_nothing() -> None:
+    async with shown(at(0, 0.5, 0.5), size=(120, 40)) as screen:
+        await screen.press("G")
+        assert "g next metric" in screen.lines[-1]
+        assert "s overlay" in screen.lines[-1]
+        await screen.press("escape", "shift+tab", "down", "enter", "G")
+        assert "GPU 0  all recorded metrics" in screen.lines[0]
+        assert "g next" not in screen.lines[-1]
+        assert "overlay" not in screen.lines[-1]
+        before = screen.lines
+        await screen.press("g", "s")
+        assert screen.lines == before
 
 
 async def test_one_in_front_has_its_colour_and_the_others_have_none() -> None:
     async with shown(at(0, 0.1, 0.9), size=(80, 24)) as screen:
         graph = await graphs(screen)
+        await screen.press("s")
 
         def roles() -> set[str]:
             return {role for line in graph._lines[1:-3] for text, role in line if text[:1] >= "⠁"}
 
-        assert roles() == {"user0", "user1"}
+        assert roles() == {"curve0", "curve1"}
         await screen.press("j")
-        assert roles() == {"user0", "quiet"}
+        assert roles() == {"curve0", "quiet"}
         await screen.press("j")
-        assert roles() == {"user1", "quiet"}
+        assert roles() == {"curve1", "quiet"}
 
 
 @pytest.mark.usefixtures("ascii_glyphs")
@@ -195,7 +235,7 @@ async def test_one_in_front_has_its_colour_and_the_others_have_none() -> None:
 async def test_in_ascii_nothing_else_is_drawn(stacked: bool) -> None:
     async with shown(at(0, 0.1, 0.9), size=(80, 24)) as screen:
         await graphs(screen)
-        await screen.press(*["s"] * stacked, "left")
+        await screen.press(*["s"] * (not stacked), "left")
         assert screen.text.isascii()
         assert ("_" in screen.text) is stacked
 
@@ -204,11 +244,22 @@ async def test_only_lines_that_change_are_painted() -> None:
     async with shown(at(0, 0.0, 0.5), size=(80, 24)) as screen:
         await screen.show(*(at(second, 0.0, 0.5) for second in range(1, 30)))
         graph = await graphs(screen)
+        await screen.press("s")
         graph.sync()
         before = dict(graph._painted)
         await screen.show(at(30, 0.0, 0.5))
         changed = {y for y, line in graph._painted.items() if before[y] != line}
         assert 0 < len(changed) <= 4  # two curves, the times
+
+
+async def test_a_narrow_screen() -> None:
+    async with shown(at(0, *[0.5] * 8), size=(40, 12)) as screen:
+        await graphs(screen)
+        assert "GPU 7      50%" in screen.text
+        for width in range(40, 28, -3):
+            await screen.resize(width, 12)
+            await screen.press("left")
+            assert {len(clock) for clock in screen.lines[-2].split()} == {8}, width
 
 
 @pytest.mark.parametrize("size", [(40, 10), (10, 3), (1, 1), (500, 100)])
@@ -224,6 +275,6 @@ async def test_a_gpu_without_any_value() -> None:
     async with shown(at(0, None), size=(80, 24)) as screen:
         await graphs(screen)
         await screen.press("left", "-", "j", "s")
-        assert "There are no values of it yet" in screen.text
+        assert "No values yet" in screen.text
         await screen.press("g")
         assert screen.lines[0].startswith(" MEM-USED")

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from textual.app import SystemCommand
-from textual.widgets import Static
 
-from gputop.model.frame import Frame
-from gputop.model.sections import Ecc, Health, Nvlink, Xid
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.sections import Ecc, Health, Nvlink, Xid
 from tests.builders_tui import NOON, frame_of, gpu_of, process_of, shown
 
 SIZES = [(80, 24), (200, 50)]
@@ -21,11 +20,11 @@ def xids(*numbers: int) -> Health:
 
 
 def sick(**values: Any) -> Frame:
-    """GPU 0 is well, 1 is lost, 2 waits for a reset, 3 has a notice."""
+    """GPU 0 is well, 1 is lost, 2 has a broken row, 3 has a notice."""
     return frame_of(
         gpu_of(0),
         gpu_of(1, error="GPU is lost", health=xids(79)),
-        gpu_of(2, ecc=Ecc(remap_pending=True), nvlink=Nvlink(up=3, down=1)),
+        gpu_of(2, ecc=Ecc(remap_failure=True, remap_pending=True), nvlink=Nvlink(up=3, down=1)),
         gpu_of(3, health=xids(31)),
         process_of(101, gpu=3),
         **values,
@@ -36,7 +35,7 @@ def sick(**values: Any) -> Frame:
 async def test_a_row_has_a_mark_for_the_worst(size: tuple[int, int]) -> None:
     async with shown(sick(), size) as screen:
         assert "!" not in screen.gpu_line(0)
-        assert screen.gpu_line(1).endswith("! XID 79 GPU is lost")
+        assert " ! XID 79 GPU is lost" in screen.gpu_line(1)
         assert "! REMAP" in screen.gpu_line(2)
         assert "XID" not in screen.gpu_line(2)
 
@@ -52,9 +51,9 @@ async def test_a_mark_has_the_colour_of_its_level() -> None:
 async def test_a_notice_hides_nobody() -> None:
     """It is there where there is room, an alarm everywhere."""
     async with shown(sick(), (200, 50)) as screen:
-        assert screen.gpu_line(3).endswith("! XID 31 alice")
-        await screen.resize(80, 24)
-        assert screen.gpu_line(3).endswith(" alice")
+        assert " alice ! XID 31 " in screen.gpu_line(3)
+        await screen.resize(40, 12)
+        assert " alice " in screen.gpu_line(3)
         assert "XID 31" not in screen.gpu_line(3)
 
 
@@ -69,16 +68,26 @@ async def test_the_heading_counts_gpus_that_need_a_person(size: tuple[int, int])
 
 
 @pytest.mark.parametrize("size", SIZES)
+async def test_a_hung_gpu_is_an_alarm(size: tuple[int, int]) -> None:
+    async with shown(frame_of(gpu_of(0), gpu_of(1, stale_for=12.0)), size) as screen:
+        assert " 1 alarm (H) " in screen.lines[0]
+        await screen.press("H")
+        assert "All is well" not in screen.text
+        assert "nvidia-smi" in screen.text or "dmesg" in screen.text
+
+
+@pytest.mark.parametrize("size", SIZES)
 async def test_the_list_says_what_and_what_to_do(size: tuple[int, int]) -> None:
     async with shown(sick(), size) as screen:
         await screen.press("H")
-        assert "2 of 4 GPUs need a person." in screen.text
+        assert "2 of 4 GPUs need attention." in screen.text
         assert "GPU 0" not in screen.text
         assert screen.line_with("GPU 1").strip() == "GPU 1  H200  00000000:02:00.0"
-        assert "! XID 79, 12s ago: the GPU has fallen off the bus" in screen.text
+        assert "! alarm: XID 79, 12s ago: the GPU has fallen off the bus" in screen.text
         assert "nvidia-smi --gpu-reset -i 2" in screen.text
         await screen.press("end")
         assert "1 of 4 NVLinks is down" in screen.text or size == (80, 24)
+        assert "! notice: XID 31, 12s ago" in screen.text
         assert "compute-sanitizer" in screen.text
         assert all(len(line) <= size[0] and "…" not in line for line in screen.lines)
         await screen.press("escape")
@@ -90,7 +99,7 @@ async def test_the_list_follows_the_frames() -> None:
         await screen.press("H")
         assert "All is well: nothing was found on 1 GPU." in screen.text
         await screen.show(frame_of(gpu_of(0, health=xids(95))))
-        assert "1 of 1 GPU needs a person." in screen.text
+        assert "1 of 1 GPU needs attention." in screen.text
         assert "XID 95" in screen.text
         await screen.show(frame_of(gpu_of(0, compute_mode="prohibited", health=xids())))
         assert "Nothing is broken" in screen.text
@@ -102,24 +111,28 @@ async def test_the_list_follows_the_frames() -> None:
 async def test_what_is_not_known_is_said() -> None:
     async with shown(frame_of(gpu_of(0), gpu_of(1, stale_for=31.0))) as screen:
         await screen.press("H")
-        assert "reports no XIDs here" in screen.text
-        assert "has not answered for 31s" in screen.text
+        assert "The driver reports no XIDs here; the kernel's log has them" in screen.text
+        assert screen.text.count("t has not answered for 31s") == 1
+        assert "1 of 2 GPUs needs attention." in screen.text
+        await screen.show(frame_of(gpu_of(0), gpu_of(1, stale_for=2.0)))
+        assert "It has not answered for 2s." in screen.text
+        assert "Nothing was found, but 1 of 2 GPUs does not answer." in screen.text
+        assert "All is well" not in screen.text
         await screen.show(frame_of(gpu_of(0, health=xids()), gpu_of(1)))
-        assert "XIDs" not in screen.text
+        assert "since gputop started; earlier ones are in the kernel's log" in screen.text
         assert "not answered" not in screen.text
 
 
 async def test_the_key_is_in_the_help_and_in_the_palette() -> None:
     async with shown(sick()) as screen:
         commands: list[SystemCommand] = list(screen.app.get_system_commands(screen.app.screen))
-        [command] = [one for one in commands if one.title == "main: health"]
+        [command] = [command for command in commands if command.title.startswith("health ")]
         command.callback()
         await screen.pilot.pause()
         await screen.pilot.pause()
-        assert "GPUs need a person" in screen.text
+        assert "GPUs need attention" in screen.text
         await screen.press("escape", "question_mark")
-        page = screen.app.screen.query_one(Static)
-        assert "What of the GPUs needs a person" in str(page.content)
+        assert "What needs attention" in screen.text
 
 
 async def test_texts_are_drawn_in_ascii_and_names_harmlessly() -> None:

@@ -13,7 +13,7 @@ import pytest
 from textual import events
 from textual.message import Message
 
-from gputop.tui.keyboard import Keyboard
+from gputop.tui.terminal.keyboard import Keyboard
 
 
 class Typist:

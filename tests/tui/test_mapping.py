@@ -37,6 +37,7 @@ async def test_every_key_gives_an_answer() -> None:
 
 async def test_unset_is_not_empty() -> None:
     async with shown(frame_of(*FOUR)) as screen:
+        await screen.open_mapping()
         assert "CUDA_VISIBLE_DEVICES is unset" in screen.text
         assert len(devices(screen)) == 4
         assert "unset CUDA_VISIBLE_DEVICES" in screen.mapping_lines
@@ -52,6 +53,7 @@ async def test_unset_is_not_empty() -> None:
 
 async def test_the_order_goes_round() -> None:
     async with shown(frame_of(*FOUR)) as screen:
+        await screen.open_mapping()
         seen = []
         for _ in range(4):
             seen.append(screen.inquiry.mapping.order)
@@ -97,6 +99,7 @@ async def test_what_is_not_documented_says_so() -> None:
 
 async def test_the_order_of_mixed_models_is_not_known() -> None:
     async with shown(frame_of(*MIXED)) as screen:
+        await screen.open_mapping()
         assert "which is cuda:0 cannot be told" in screen.text
         assert devices(screen) == {}
         await screen.press("m", "1")
@@ -122,11 +125,12 @@ async def test_a_full_gpu_is_a_warning() -> None:
     full = gpu_of(1, memory_used=139 * GIB, memory_free=GIB)
     frame = frame_of(gpu_of(0), full, process_of(100, gpu=1, user="bob"))
     async with shown(frame) as screen:
+        await screen.open_mapping()
         assert "! full: used by bob" in screen.line_with("cuda:1")
         assert "full" not in screen.line_with("cuda:0")
-        assert "139 GiB free" in screen.line_with("cuda:0")
+        assert "139 GiB unused" in screen.line_with("cuda:0")
         await screen.show(frame_of(gpu_of(0), gpu_of(1, memory_free=None)))
-        assert "free memory is not known" in screen.line_with("cuda:1")
+        assert "unused memory is not known" in screen.line_with("cuda:1")
 
 
 @pytest.mark.parametrize(
@@ -148,6 +152,7 @@ async def test_it_starts_with_the_environment(
         if set_to is not None:
             monkeypatch.setenv(name, set_to)
     async with shown(frame_of(*FOUR)) as screen:
+        await screen.open_mapping()
         assert devices(screen) == expected
         mapping = screen.inquiry.mapping
         assert (mapping.value, mapping.order) == (value, order)
@@ -158,12 +163,15 @@ async def test_a_hostile_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
     monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
     async with shown(frame_of(*FOUR)) as screen:
-        for size in ((200, 50), (120, 40), (80, 24), (40, 10)):
-            await screen.resize(*size)
-            assert all(c.isprintable() for line in screen.lines for c in line)
+        for open_ in (False, True):
+            for size in ((200, 50), (120, 40), (80, 24), (40, 10)):
+                await screen.resize(*size)
+                assert all(c.isprintable() for line in screen.lines for c in line)
+            if not open_:
+                await screen.open_mapping()
         assert screen.inquiry.mapping.value == value
         await screen.resize(200, 50)
-        assert "\\x1b]0;x\\x07" in screen.mapping_lines[-1]
+        assert "no line for a shell: CUDA_VISIBLE_DEVICES has" in screen.mapping_lines[-1]
         await screen.press("m", "1")
         assert screen.inquiry.mapping.value == "0,\ufffd]0;x\ufffd\ufffd[/]\ufffd1"
 
@@ -195,10 +203,15 @@ async def test_a_very_long_value(entry: str) -> None:
         assert screen.lines[-2].rstrip().endswith(" ─")
 
 
-async def test_one_line_on_a_short_terminal() -> None:
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 80)])
+async def test_one_line_until_it_is_wanted(size: tuple[int, int]) -> None:
     full = gpu_of(1, memory_used=139 * GIB, memory_free=GIB)
     frame = frame_of(full, *(gpu_of(index) for index in (0, *range(2, 8))))
-    async with shown(frame, size=(80, 24)) as screen:
+    async with shown(frame, size=size) as screen:
+        line = screen.lines[-2]
+        words = "CUDA_VISIBLE_DEVICES is unset: cuda:0 = GPU 0 … cuda:7 = GPU 7"
+        assert line.startswith(f"─ {words} ─")
+        assert ("m to try a value" in line) == (size[0] > 80)
         await screen.press("m")
         assert "export" not in screen.lines[-2]
         await screen.type("1,0")
@@ -206,10 +219,11 @@ async def test_one_line_on_a_short_terminal() -> None:
         assert "full" in screen.line_with("cuda:0")
         await screen.press("escape")
         line = screen.lines[-2]
-        assert line.startswith("─ CUDA_VISIBLE_DEVICES=1,0 ── cuda:0=GPU 1 (full)  cuda:1=GPU 0")
-        assert line.rstrip().endswith("expected ─")
+        words = "CUDA_VISIBLE_DEVICES=1,0: cuda:0 = GPU 1 (full), cuda:1 = GPU 0"
+        assert line.startswith(f"─ {words} ─")
+        assert line.rstrip().endswith("likely ─")
         await screen.press("o")
-        assert "── PCI_BUS_ID ──" in screen.lines[-2]
+        assert "CUDA_VISIBLE_DEVICES=1,0 (PCI_BUS_ID): cuda:0" in screen.lines[-2]
         assert "exact" in screen.lines[-2]
         await screen.press("U")
         assert "CUDA_VISIBLE_DEVICES is unset" in screen.lines[-2]

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_everybody
 from tests.tui.live import restored, running, strange
 
 
@@ -26,6 +26,7 @@ def test_a_copy_reaches_the_terminal(env: dict[str, str | None], machine: Machin
         assert restored(terminal)
 
 
+@needs_everybody
 def test_no_key_is_lost_while_every_key_gives_an_answer(machine: MachineFactory) -> None:
     with running(machine("h200x8"), size=(120, 40)) as terminal:
         terminal.wait_for("train.py")

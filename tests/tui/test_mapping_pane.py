@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from textual import events
 
-from gputop.model.probed import Probed, ProbedDevice
-from gputop.model.protocol import Probe, Refresh
-from gputop.tui.widgets.editor import Past, ValueInput
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.probed import Probed, ProbedDevice
+from gputop.protocol.messages import Probe, Refresh
+from gputop.tui.panes.editor import ValueInput
+from gputop.tui.panes.mapping_state import InputHistory
 from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, process_of, shown, uuid_of
 from tests.tui.test_mapping import devices
 
@@ -69,6 +71,45 @@ async def test_several_lines_are_pasted() -> None:
         assert screen.inquiry.mapping.value == "2,1"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("for i in 0 1; do\n  CUDA_VISIBLE_DEVICES=$i python t.py &\ndone", "cannot be known from"),
+        ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "cannot be known from the text: the text does"),
+        ("CUDA_VISIBLE_DEVICES='1 python t.py", "not understood: it is not a complete line of"),
+        ("CUDA_VISIBLE_DEVICES\u00a0=1 python t.py", "not understood: it holds a character"),
+        (
+            "export CUDA_VISIBLE_DEVICES=1\n" + "echo 12345678\n" * 1200,
+            "not understood: it is long",
+        ),
+    ],
+)
+@pytest.mark.parametrize("size", [WIDE, (80, 24)])
+async def test_nothing_is_claimed_of_a_text_that_is_not_known(
+    text: str, said: str, size: tuple[int, int]
+) -> None:
+    async with shown(frame_of(*FOUR), size=size) as screen:
+        await screen.press("m")
+        await paste(screen, text)
+        assert said in " ".join(" ".join(screen.mapping_lines).split())
+        assert devices(screen) == {}
+        assert screen.inquiry.export == ""
+        assert screen.inquiry.probe() is None
+        assert "unset" not in " ".join(screen.mapping_lines)
+
+
+async def test_a_pasted_page_keeps_its_lines() -> None:
+    page = 'env:\n- name: CUDA_VISIBLE_DEVICES\n  value: "2"\n'
+    async with shown(frame_of(*FOUR), size=WIDE) as screen:
+        await screen.press("m")
+        await paste(screen, page)
+        assert devices(screen) == {"cuda:0": 2}
+        await screen.press(*["backspace"] * 80)
+        code = "import os\nif True:\n    os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n"
+        await paste(screen, code)
+        assert "it depends on a condition" in " ".join(screen.mapping_lines)
+
+
 async def test_a_long_sentence_is_read_to_its_end() -> None:
     async with shown(frame_of(*FOUR), size=(60, 40)) as screen:
         await screen.press("m")
@@ -94,8 +135,9 @@ async def test_the_line_for_the_shell_is_always_in_sight() -> None:
         await screen.press("m")
         assert screen.mapping_lines[-1].split("  ")[0] == "unset CUDA_VISIBLE_DEVICES"
         assert screen.mapping_lines[-1].endswith("1-6 of 10")
-        await screen.press("enter", "tab", "tab", "end")
+        await screen.press("pagedown", "pagedown")
         assert screen.mapping_lines[-1].endswith("5-10 of 10")
+        assert screen.app.focused is screen.pane.query_one(ValueInput)
 
 
 async def test_one_line_counts_the_advice() -> None:
@@ -103,7 +145,7 @@ async def test_one_line_counts_the_advice() -> None:
         await screen.press("m")
         await screen.type("1,9")
         await screen.press("escape")
-        assert screen.lines[-2].rstrip().endswith("── ! 1 ── expected ─")
+        assert screen.lines[-2].rstrip().endswith("─ ! 1 ── likely ─")
         await screen.press("m", "backspace", "backspace", "escape")
         assert "!" not in screen.lines[-2]
 
@@ -125,11 +167,15 @@ async def test_hostile_names_in_advice() -> None:
 async def test_the_free_gpu_is_named() -> None:
     busy = frame_of(*FOUR, process_of(1, gpu=0), process_of(2, gpu=1))
     async with shown(busy) as screen:
-        assert f"free: GPU 2 as {uuid_of(2)}" in screen.mapping_lines
-        await screen.press("o")
-        assert "free: 2" in screen.mapping_lines
+        await screen.open_mapping()
+        line = "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2"
+        assert f"free: GPU 2  {line}" in screen.mapping_lines
         await screen.press("m")
-        assert "free: 2 (Tab takes it)" in screen.mapping_lines
+        await screen.type("9")
+        await screen.press("backspace")
+        assert f"free: GPU 2  {line}  (Tab takes its UUID)" in screen.mapping_lines
+        await screen.press("enter", "o", "m")
+        assert f"free: GPU 2  {line}  (Tab takes 2)" in screen.mapping_lines
         await screen.press("tab")
         assert text_of(screen) == "2"
         assert devices(screen) == {"cuda:0": 2}
@@ -137,15 +183,63 @@ async def test_the_free_gpu_is_named() -> None:
         assert ghost(screen) == "2,3"
 
 
+@pytest.mark.parametrize(
+    ("order", "gpus", "line"),
+    [
+        (None, FOUR, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1"),
+        ("FASTEST_FIRST", FOUR, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1"),
+        ("PCI_BUS_ID", FOUR, "CUDA_VISIBLE_DEVICES=1"),
+        # The fastest first, and nobody knows which that is; by bus id the second is the first.
+        (None, (gpu_of(0, pci_bus_id="00000000:99:00.0", name="A100"), gpu_of(1)),
+         "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0"),
+        (None, (gpu_of(0), gpu_of(1, pci_bus_id=None)), f"CUDA_VISIBLE_DEVICES={uuid_of(1)}"),
+    ],
+)  # fmt: skip
+async def test_an_index_is_suggested_where_it_is_sure(
+    order: str | None, gpus: tuple[Gpu, ...], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if order is not None:
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+    async with shown(frame_of(*gpus, process_of(1, gpu=0)), size=WIDE) as screen:
+        await screen.open_mapping()
+        assert f"free: GPU 1  export {line}" in screen.mapping_lines
+        await screen.press("o")  # what is tried here is not what the shell has
+        assert f"free: GPU 1  export {line}" in screen.mapping_lines
+
+
 async def test_why_no_gpu_is_free() -> None:
     taken = [process_of(k, gpu=k, user="bob") for k in range(4)]
     async with shown(frame_of(*FOUR, *taken)) as screen:
+        await screen.open_mapping()
         assert "no GPU is free (GPU 0, 1, 2, 3: processes of bob)" in screen.mapping_lines
+
+
+async def test_whether_each_is_free_is_said() -> None:
+    """A GPU that was lost had "139 GiB free"."""
+    gpus = [gpu_of(0), gpu_of(1, error="GPU is lost"), gpu_of(2, utilization=0.97),
+            gpu_of(3, stale_for=9.0), gpu_of(4, memory_used=2 * GIB)]  # fmt: skip
+    async with shown(frame_of(*gpus, process_of(5, gpu=4, user="bob")), size=WIDE) as screen:
+        await screen.open_mapping()
+        lines = [line for line in screen.mapping_lines if "→" in line]
+        assert [line.partition("GiB unused")[2].split() for line in lines] == [
+            ["free"], [], ["97", "%", "busy"], [], ["used", "by", "bob"],
+        ]  # fmt: skip
+        for line, word in ((lines[1], "lost"), (lines[3], "no answer")):
+            assert line.endswith(f"unused memory is not known  {word}")
+
+
+async def test_free_gpus_that_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    async with shown(frame_of(*FOUR, process_of(1, gpu=3)), size=WIDE) as screen:
+        await screen.open_mapping()
+        assert any("none of the 3 free GPUs can be taken (" in one for one in screen.mapping_lines)
+        assert "3 free" in screen.lines[0]
 
 
 async def test_the_variables_of_this_shell_bind_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     async with shown(frame_of(*FOUR)) as screen:
+        await screen.open_mapping()
         await screen.press("U")
         assert any(line.startswith("free: GPU 3") for line in screen.mapping_lines)
 
@@ -172,22 +266,13 @@ async def test_what_is_typed_and_taken_at_once() -> None:
         assert screen.inquiry.mapping.value == f"{uuid_of(2)},{uuid_of(0)}"
 
 
-async def test_tab_goes_on_where_nothing_is_offered() -> None:
+@pytest.mark.parametrize("key", ["tab", "shift+tab"])
+async def test_tab_stays_where_nothing_is_offered(key: str) -> None:
     async with shown(frame_of(*FOUR)) as screen:
-        await screen.press("m", "1", "tab")
-        assert screen.app.focused is screen.result
-        await screen.press("m", "1", "left", "right", "right")
+        await screen.press("m", "1", key, key, "1")
         assert text_of(screen) == "11"
-
-
-async def test_tab_that_passes_by_takes_nothing() -> None:
-    async with shown(frame_of(*FOUR)) as screen:
-        passed = []
-        for _ in range(2):
-            await screen.press("tab")
-            passed.append(screen.app.focused)
-        assert passed == [screen.pane.query_one(ValueInput), screen.result]
-        assert screen.inquiry.mapping.value is None
+        await screen.press("m", "left", "right", "right")
+        assert text_of(screen) == "11m"
 
 
 async def test_an_offer_is_only_seen_while_one_types() -> None:
@@ -221,7 +306,7 @@ async def test_history() -> None:
 
 
 def test_a_line_that_was_changed_is_unfinished() -> None:
-    past = Past()
+    past = InputHistory()
     for line in ("a", "b", "b", "c"):
         past.enter(line)
     assert past.move(-1, "c") == "b"
@@ -230,8 +315,8 @@ def test_a_line_that_was_changed_is_unfinished() -> None:
     assert past.move(-1, "ax") == "c"
     assert past.move(1, "c") == "ax"
     assert past.move(1, "ax") == "ax"
-    assert Past().move(-1, "x") == "x"
-    assert Past().move(1, "x") == "x"
+    assert InputHistory().move(-1, "x") == "x"
+    assert InputHistory().move(1, "x") == "x"
 
 
 async def test_no_key_of_a_burst_is_lost() -> None:
@@ -252,9 +337,9 @@ async def test_the_driver_is_asked() -> None:
         assert "asking the driver..." in screen.text
         await screen.show(frame_of(*FOUR))
         assert "asking the driver..." in screen.text
-        await screen.show(frame_of(*FOUR, probed=(probed("0", 0),)))
+        await screen.show(frame_of(*FOUR), probed=(probed("0", 0),))
         assert "asking the driver..." in screen.text
-        await screen.show(frame_of(*FOUR, probed=(probed("0", 0), probed("1", 1))))
+        await screen.show(frame_of(*FOUR), probed=(probed("0", 0), probed("1", 1)))
         assert "asking the driver..." not in screen.text
         assert screen.line_with("Mapping").endswith("verified by the driver ─")
         await screen.press("m", "comma", "0")
@@ -265,8 +350,8 @@ async def test_the_driver_is_asked() -> None:
 
 @pytest.mark.parametrize("size", [WIDE, (80, 24)])
 async def test_the_driver_disagrees(size: tuple[int, int]) -> None:
-    answer = frame_of(*EIGHT, probed=(probed("1", 3),))
-    async with shown(answer, size=size) as screen:
+    async with shown(frame_of(*EIGHT), size=size) as screen:
+        await screen.show(probed=(probed("1", 3),))
         await screen.press("m", "1")
         assert "the driver disagrees" in screen.text
         words = " ".join(screen.mapping_lines)
@@ -276,12 +361,12 @@ async def test_the_driver_disagrees(size: tuple[int, int]) -> None:
 
 
 async def test_the_driver_cannot_be_asked() -> None:
-    answer = frame_of(*FOUR, probed=(probed("1", problem="there is no libcuda.so.1"),))
+    answer = probed("1", problem="there is no libcuda.so.1")
     async with shown(frame_of(*FOUR)) as screen:
         await screen.press("m", "1", "enter", "v")
-        await screen.show(answer)
+        await screen.show(probed=(answer,))
         assert "the driver could not be asked: there is no libcuda.so.1" in screen.text
-        assert "expected" in screen.line_with("Mapping")
+        assert "likely" in screen.line_with("Mapping")
 
 
 async def test_the_demo_has_no_driver() -> None:
@@ -294,7 +379,7 @@ async def test_the_demo_has_no_driver() -> None:
 async def test_an_answer_is_shown_in_spite_of_a_pause() -> None:
     async with shown(frame_of(*FOUR)) as screen:
         await screen.press("m", "1", "enter", "p", "v")
-        await screen.show(frame_of(*FOUR, probed=(probed("1", 1),)))
+        await screen.show(frame_of(*FOUR), probed=(probed("1", 1),))
         assert "verified by the driver" in screen.text
         assert "PAUSED" in screen.lines[0]
 
@@ -313,7 +398,8 @@ async def test_a_value_that_is_not_text_is_not_asked(monkeypatch: pytest.MonkeyP
     async with shown(frame_of(*FOUR)) as screen:
         await screen.press("v", "y")
         assert [one for one in screen.source.requests if not isinstance(one, Refresh)] == []
-        assert "copied" in screen.text
+        assert "copied" not in screen.text
+        assert "no line for a shell: CUDA_VISIBLE_DEVICES has" in screen.text
 
 
 # --- copies ------------------------------------------------------------------------------------
@@ -325,6 +411,6 @@ async def test_a_copy_is_told(size: tuple[int, int]) -> None:
         await screen.press("m", "1", "comma", "2", "escape", "y")
         assert screen.app.clipboard == "export CUDA_VISIBLE_DEVICES=1,2"
         assert "copied (OSC 52): export CUDA_VISIBLE_DEVICES=1,2" in screen.text
-        screen.app._main._be_silent()
+        screen.app._main.mapping._clear()
         await screen.press()
         assert "copied" not in screen.text

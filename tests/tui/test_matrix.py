@@ -35,7 +35,7 @@ TOUR = (
     (ESCAPE, ""),
     (b"?", "Keys"),
     (ESCAPE, ""),
-    (b"G", "peak"),
+    (b"G", "g next metric"),
     (ESCAPE, ""),
     (b"H", "All is well"),
     (ESCAPE, ""),
@@ -192,7 +192,7 @@ def window(program: str, size: tuple[int, int], here: Machine) -> Iterator[tuple
 def test_in_a_window(program: str, size: tuple[int, int], machine: MachineFactory) -> None:
     with window(program, size, machine("h200x8")) as (terminal, _):
         # The nearest of 256 to our green: GNU screen takes 24 bits for something else.
-        assert "87d787" in {cell.fg for line in terminal.cells for cell in line}
+        assert "5fd787" in {cell.fg for line in terminal.cells for cell in line}
         for keys, sign in TOUR:
             terminal.send(keys)
             terminal.wait_for(lambda sign=sign: shows(terminal, sign))  # type: ignore[misc]
@@ -229,7 +229,7 @@ PAGES = (
     (b"M", "Esc back"),
     (b"s", "Sort by"),
     (b"K", "SIGTERM to"),
-    (b"\r", "Where it belongs"),
+    (b"\r", "Origin"),
     (b"\x1b[Zj\r", "The last minute"),
 )
 """Keys, of which the last opens the page again, and what is on it."""
@@ -245,7 +245,29 @@ def held(terminal: Terminal) -> Counter[str]:
     return found
 
 
+def settled(terminal: Terminal) -> Counter[str]:
+    """What is held while nothing is under way: a look opens files, and closes them again."""
+    terminal.send(b"+" * 8)
+    terminal.wait_for(" 60s")
+    before = held(terminal)
+    while terminal.pump(0.3) or (now := held(terminal)) != before:
+        before = held(terminal)
+    terminal.send(b"-" * 7)
+    terminal.wait_for(" 0.2s")
+    return now
+
+
+def open_and_leave(terminal: Terminal, key: bytes, times: int) -> None:
+    """Open a page, and go back to the main screen."""
+    terminal.send((key + ESCAPE) * times + b"/done")
+    terminal.wait_for("/ filter done", timeout=60)
+    terminal.send(ESCAPE)
+    terminal.wait_for(lambda: shows(terminal, ""))
+
+
+@pytest.mark.timeout(300)  # on a machine that is busy with other things
 def test_pages_leave_nothing_behind(machine: MachineFactory) -> None:
+    """Each time; a thread that another takes the place of just then is told by a second round."""
     with running(machine("h200x8"), "-i", "0.2") as terminal:
         terminal.wait_for("train.py")
         terminal.send(b"j")
@@ -254,9 +276,8 @@ def test_pages_leave_nothing_behind(machine: MachineFactory) -> None:
             terminal.wait_for(sign)
             terminal.send(ESCAPE)
             terminal.wait_for(lambda: shows(terminal, ""))
-            before = held(terminal)  # what a page starts at its first time stays
-            terminal.send((keys[-1:] + ESCAPE) * 30 + b"/done")
-            terminal.wait_for("/ filter done")
-            terminal.send(ESCAPE)
-            terminal.wait_for(lambda: shows(terminal, ""))
-            terminal.wait_for(lambda before=before: held(terminal) == before)  # type: ignore[misc]
+            rounds = [settled(terminal)]  # what a page starts at its first time stays
+            while len(rounds) < 4 and rounds[-1:] != rounds[-2:-1]:
+                open_and_leave(terminal, keys[-1:], 5)
+                rounds.append(settled(terminal))
+            assert rounds[-1] == rounds[-2], (sign, rounds)

@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
 
-from gputop.tui import painting
-from gputop.tui.painting import Painted
-from gputop.tui.pens import PLAIN, Span, span
+from gputop.tui.terminal import cells as painting
+from gputop.tui.terminal.cells import Painted
+from gputop.tui.terminal.sgr import PLAIN, Span, span
 
 TEXTS = [
     "",
@@ -148,7 +148,7 @@ def test_links_are_opened_and_closed() -> None:
 def test_a_forgotten_screen_is_sent_in_full_and_so_is_another_size() -> None:
     painted = Painted()
     draw(painted, ("abc", None))
-    painted.forget()
+    painted.reset()
     assert not painted.knows((20, 5))
     assert draw(painted, ("abc", None)).startswith(PLAIN)
     assert painted.knows((20, 5))

@@ -7,21 +7,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gputop.model.detail import Child, EnvVariable, ProcessDetail, ProcessStack
-from gputop.model.environ import Environ, Surroundings
-from gputop.model.frame import Frame
-from gputop.model.gpu import MigDevice
-from gputop.model.place import Ancestor, Container, Place
-from gputop.model.protocol import Detail, Stack
+from gputop.model.machine.detail import ChildProcess, EnvVariable, ProcessDetail, ProcessStack
+from gputop.model.machine.environment import CudaContext, Environ
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import MigDevice
+from gputop.model.machine.origin import Ancestor, Container, Origin
+from gputop.protocol.messages import Detail, Stack
 from gputop.tui.glyphs import ASCII
-from gputop.tui.messages import FrameArrived
-from gputop.tui.screens.help import HelpScreen
-from gputop.tui.widgets.lines import Lines
+from gputop.tui.pages.help import HelpScreen
+from gputop.tui.panes.lines import Lines
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
 GPUS = (gpu_of(0), gpu_of(1), gpu_of(2))
 START = NOON - 60
-PLACE = Place(
+PLACE = Origin(
     cwd="/home/alice/llama",
     venv="/home/alice/venv",
     ancestors=(Ancestor(20980, "bash"), Ancestor(20977, "tmux: server")),
@@ -46,7 +45,7 @@ def detail_of(pid: int = 401, **values: Any) -> ProcessDetail:
         "variables": VARIABLES,
         "files": 61,
         "devices": ("/dev/nvidia-uvm", "/dev/nvidia0"),
-        "children": (Child(402, START + 10, "python loader.py"),),
+        "children": (ChildProcess(402, START + 10, "python loader.py"),),
         "children_count": 1,
     }
     return ProcessDetail(pid, START, **{**usual, **values})
@@ -62,7 +61,7 @@ def asked(screen: Screenful, kind: type = Detail) -> list[Any]:
 
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
-    around = Surroundings(Environ({"CUDA_VISIBLE_DEVICES": "0,2"}))
+    around = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0,2"}))
     facts: dict[str, Any] = {"place": PLACE, "surroundings": around, "threads": 12,
                              "io_read": 4e6, "io_write": 0.0, "state": "D"}  # fmt: skip
     processes = (
@@ -73,7 +72,7 @@ async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
     )  # fmt: skip
     async with shown(at(0, *processes), size=size) as screen:
         await screen.press("enter", "enter")
-        await screen.show(at(1, *processes, detail=detail_of()))
+        await screen.show(at(1, *processes), detail=detail_of())
         page = await screen.whole_page()
     words = " ".join(page.split())
     for text in (
@@ -85,15 +84,15 @@ async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
         "pod 2b1c", "Slurm job 4711, step 0", "unit session-3.scope",
         "GPU 0 cuda:0 GPU-MEM 10.0G SM% 50 MEM% 25 ENC% - DEC% -",
         "GPU 2 cuda:1 GPU-MEM 512M SM% -", "NVIDIA H200, compute, graphics",
-        "no work for 41m00s at least, since", "a context only",
+        "no work seen in its samples for 41m00s, since", "a context only",
         "It was started with CUDA_VISIBLE_DEVICES=0,2", "cuda:1 /device:GPU:1 → GPU 2 in use",
         "NCCL_DEBUG=INFO RANK=3", "/dev/nvidia-uvm, /dev/nvidia0; 61 open files in all",
         "402 51s 1 python loader.py", "e shows the values of LANG",
-        "not shown, for they may be secrets: WANDB_API_KEY",
+        "not shown, as they may be secrets: WANDB_API_KEY",
         "t asks py-spy where a Python process is",
     ):  # fmt: skip
         assert text in words, page
-    assert "none, or not known" not in page
+    assert "none or unknown" not in page
 
 
 async def test_more_is_asked_for_at_once_and_every_five_seconds() -> None:
@@ -102,7 +101,7 @@ async def test_more_is_asked_for_at_once_and_every_five_seconds() -> None:
         assert asked(screen) == []
         await screen.press("enter", "enter")
         assert asked(screen) == [Detail(401, START)]
-        assert "being looked at" in screen.text
+        assert "being read" in screen.text
         for second in range(1, 11):
             await screen.show(at(second, process))
         assert len(asked(screen)) == 3
@@ -115,23 +114,10 @@ async def test_nothing_is_asked_in_a_pause_and_answers_are_shown() -> None:
     process = process_of(401)
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "p", "enter")
-        await screen.show(at(30, process, detail=detail_of()))
+        await screen.show(at(30, process), detail=detail_of())
         assert "NCCL_DEBUG=INFO" in screen.text
         assert "1m00s ago" in screen.text  # the frame itself is not
         assert len(asked(screen)) == 1
-
-
-async def test_no_answer_is_lost_among_frames_that_come_at_once() -> None:
-    process = process_of(401)
-    async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter", "t")
-        stack = ProcessStack(401, START, ("Thread 1",))
-        frames = [at(1, process, detail=detail_of()), at(2, process, stack=stack), at(3, process)]
-        for frame in frames:
-            screen.app.post_message(FrameArrived(screen.app._generation, frame))
-        await screen.pilot.pause()
-        assert "NCCL_DEBUG=INFO" in screen.text
-        assert "Thread 1" in screen.text
 
 
 async def test_values_are_shown_while_they_are_wanted() -> None:
@@ -139,12 +125,12 @@ async def test_values_are_shown_while_they_are_wanted() -> None:
     with_values = (EnvVariable("LANG", "other", "C.UTF-8"), *VARIABLES[1:])
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter")
-        await screen.show(at(1, process, detail=detail_of()))
+        await screen.show(at(1, process), detail=detail_of())
         assert "C.UTF-8" not in screen.text
         await screen.press("e")
         assert asked(screen)[-1] == Detail(401, START, hidden=True)
         assert "LANG  (being read)" in screen.text
-        await screen.show(at(2, process, detail=detail_of(variables=with_values)))
+        await screen.show(at(2, process), detail=detail_of(variables=with_values))
         assert "LANG=C.UTF-8" in screen.text
         assert "WANDB_API_KEY=" not in screen.text
         await screen.press("e")
@@ -159,10 +145,10 @@ async def test_another_process_is_never_shown() -> None:
         await screen.press("enter", "enter")
         others = (replace(detail_of(), start_time=START - 1), detail_of(402))
         for second, other in enumerate(others):
-            await screen.show(at(second, process, detail=other))
-            assert "being looked at" in screen.text
+            await screen.show(at(second, process), detail=other)
+            assert "being read" in screen.text
         stack = ProcessStack(401, START - 1, ("Thread of another",))
-        await screen.show(at(3, process, stack=stack))
+        await screen.show(at(3, process), stack=stack)
         assert "Thread of another" not in screen.text
 
 
@@ -171,9 +157,9 @@ async def test_the_stack_is_asked_for_once_and_gone_to() -> None:
     async with shown(at(0, process), size=(80, 24)) as screen:
         await screen.press("enter", "enter", "t", "t")
         assert asked(screen, Stack) == [Stack(401, START)]
-        assert "py-spy is looking" in screen.text
+        assert "asking py-spy" in screen.text
         lines = ("Thread 1 (idle)", *(f"    f{n} (a.py:{n})" for n in range(40)))
-        await screen.show(at(1, process, stack=ProcessStack(401, START, lines)))
+        await screen.show(at(1, process), stack=ProcessStack(401, START, lines))
         assert screen.lines[0].strip() == "Stack", screen.text
         assert screen.lines[2].rstrip() == "      f0 (a.py:0)"
         await screen.show(at(2, process))  # it is not gone to again
@@ -182,7 +168,7 @@ async def test_the_stack_is_asked_for_once_and_gone_to() -> None:
         assert "train.py" in screen.lines[1]
         await screen.press("t")
         problem = 'not permitted. By hand: sudo env "PATH=$PATH" py-spy dump --pid 401'
-        await screen.show(at(4, process, stack=ProcessStack(401, START, problem=problem)))
+        await screen.show(at(4, process), stack=ProcessStack(401, START, problem=problem))
         assert "not permitted. By hand: sudo" in screen.text
         assert len(asked(screen, Stack)) == 2
 
@@ -191,11 +177,12 @@ async def test_a_process_that_ended_keeps_its_last_figures() -> None:
     process = process_of(401, place=PLACE)
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter")
-        await screen.show(at(1, process, detail=detail_of()), at(60))
+        await screen.show(at(1, process), detail=detail_of())
+        await screen.show(at(60))
         for text in ("it has ended", "10.0G", "NCCL_DEBUG=INFO", "1m01s ago", "/home/alice/llama"):
             assert text in screen.text
         gone = ProcessDetail(401, START, gone=True)
-        await screen.show(at(61, detail=gone))
+        await screen.show(at(61), detail=gone)
         assert "NCCL_DEBUG=INFO" in screen.text
         await screen.press("t", "e")
         assert asked(screen) == [Detail(401, START)]
@@ -206,17 +193,17 @@ async def test_a_zombie_that_was_never_looked_at() -> None:
     process = process_of(401, state="Z")
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter")
-        await screen.show(at(1, process, detail=ProcessDetail(401, START, gone=True)))
+        await screen.show(at(1, process), detail=ProcessDetail(401, START, gone=True))
         assert "zombie: it has ended, and its parent" in screen.text
-        assert "not known: it ended before it was looked at" in screen.text
+        assert "unknown: it ended before it was read" in screen.text
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
         ({"variables": None, "missing": "unreadable"}, "not permitted: only root and its owner"),
-        ({"variables": None, "missing": "overwritten"}, "wrote over the variables"),
-        ({"files": None, "devices": None}, "not permitted: only root and its owner may look at"),
+        ({"variables": None, "missing": "overwritten"}, "has overwritten the variables"),
+        ({"files": None, "devices": None}, "root and its owner may read its open files"),
         ({"devices": ()}, "none of a GPU; 61 open files"),
         ({"children_count": 99}, "and 98 more"),
     ],
@@ -225,7 +212,7 @@ async def test_what_is_not_known_is_said(values: dict[str, Any], words: str) -> 
     process = process_of(401)
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter")
-        await screen.show(at(1, process, detail=detail_of(**values)))
+        await screen.show(at(1, process), detail=detail_of(**values))
         assert words in await screen.whole_page()
 
 
@@ -234,8 +221,8 @@ async def test_a_process_that_is_not_here() -> None:
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter", "e", "t")
         page = await screen.whole_page()
-        assert "The PID is the host's; it cannot be seen from here." in page
-        assert page.count("not known: the process is not in this /proc") == 4
+        assert "The PID may be the host's: no process here is known to be it." in page
+        assert page.count("unknown: the process is not in this /proc") == 4
         assert screen.source.requests == []
 
 
@@ -274,15 +261,15 @@ async def test_a_mig_device() -> None:
 async def test_hostile_values(width: int) -> None:
     """Markup is text; wide letters and lines without a space do not leave the screen."""
     hostile = "[/][red]" + "訓練" * 150
-    place = Place(cwd="/" + "x" * 500, session=hostile)
+    place = Origin(cwd="/" + "x" * 500, session=hostile)
     process = process_of(401, command=hostile, place=place, user="[bold]")
     variables = (EnvVariable("RANK", "gpu", hostile), EnvVariable(hostile, "secret"))
     detail = detail_of(variables=variables, devices=(hostile,),
-                       children=(Child(7, START, hostile),))  # fmt: skip
+                       children=(ChildProcess(7, START, hostile),))  # fmt: skip
     stack = ProcessStack(401, START, (hostile,))
     async with shown(at(0, process), size=(width, 30)) as screen:
         await screen.press("enter", "enter")
-        await screen.show(at(1, process, detail=detail, stack=stack))
+        await screen.show(at(1, process), detail=detail, stack=stack)
         assert "[/][red]"[: width - 2] in (page := await screen.whole_page())
         if width >= 80:  # narrower, lines are cut
             assert page.count("訓") >= 5 * 150
@@ -296,7 +283,7 @@ async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter")
         stack = ProcessStack(401, START, ("  訓練 (a.py:1)",))
-        await screen.show(at(1, process, detail=detail_of(), stack=stack))
+        await screen.show(at(1, process), detail=detail_of(), stack=stack)
         page = await screen.whole_page()
     assert page.isascii()
     assert "PID 401, user alice, running" in page
@@ -305,9 +292,8 @@ async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_keys_are_listed() -> None:
     async with shown(at(0, process_of(401)), size=(80, 24)) as screen:
         await screen.press("enter", "enter")
-        keys = "Esc back e values t stack F9 signal j k PgDn scroll q quit"
+        keys = "Esc back e values t stack F9 signal j k PgDn scroll"
         assert screen.lines[-1].split() == keys.split()
         await screen.press("question_mark")
         assert isinstance(screen.app.screen, HelpScreen)
-        tooltips = [binding.tooltip for binding in screen.app.screen._described]
-        assert "In the details: where it is, asked of py-spy" in tooltips
+        assert "In the details: where it is, asked of py-spy" in await screen.whole_page()

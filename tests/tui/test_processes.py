@@ -8,30 +8,31 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gputop.model.environ import Environ, Surroundings
-from gputop.model.frame import Host
-from gputop.model.process_metrics import PROCESS
+from gputop.model.machine.environment import CudaContext, Environ
+from gputop.model.machine.frame import Host, Process
+from gputop.model.metrics.process import PROCESS
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
 
-def masked(value: str, **around: Any) -> Surroundings:
+def masked(value: str, **around: Any) -> CudaContext:
     """Of a process that was started with CUDA_VISIBLE_DEVICES=`value`."""
-    return Surroundings(Environ({"CUDA_VISIBLE_DEVICES": value}), **around)
+    return CudaContext(Environ({"CUDA_VISIBLE_DEVICES": value}), **around)
 
 
 MIXED = (
     process_of(
         301, gpu=1, user="bob", type="C", gpu_memory=3 * GIB, sm_utilization=0.1, cpu=0.0,
-        rss=GIB, state="D", start_time=NOON - 5, command="python b.py", surroundings=masked("1"),
+        idle_for=0.0, rss=GIB, state="D", start_time=NOON - 5, command="python b.py",
+        surroundings=masked("1"),
     ),
     process_of(
         302, gpu=0, user="amy", type="C+G", gpu_memory=2 * GIB, sm_utilization=0.9, cpu=3.5,
-        rss=3 * GIB, state="R", start_time=NOON - 500, command="python c.py",
+        idle_for=900.0, rss=3 * GIB, state="R", start_time=NOON - 500, command="python c.py",
         surroundings=masked("1,0"),
     ),
     process_of(
         303, gpu=2, user="eve", type="M", gpu_memory=5 * GIB, sm_utilization=0.0, cpu=1.0,
-        rss=2 * GIB, state="S", start_time=NOON - 50, command="python a.py",
+        idle_for=90.0, rss=2 * GIB, state="S", start_time=NOON - 50, command="python a.py",
         surroundings=masked("0,1,2"),
     ),
 )  # fmt: skip
@@ -48,6 +49,7 @@ ASCENDING = {
     "type": [301, 302, 303],
     "gpu_memory": [302, 301, 303],
     "sm_utilization": [303, 301, 302],
+    "idle_for": [301, 303, 302],
     "cpu": [301, 303, 302],
     "rss": [301, 303, 302],
     "state": [301, 302, 303],
@@ -75,7 +77,7 @@ async def test_every_column_sorts_both_ways_with_the_unknown_last(metric_id: str
             if unknown:
                 assert pids[-1:] == unknown
             known = [pid for pid in pids if pid != 304]
-            mark = "↓" if screen.table.descending else "↑"
+            mark = "↓" if screen.table.descending else "↑" if metric_id != "gpu" else " "
             assert f"{PROCESS[metric_id].label}{mark}" in screen.lines[screen.table.region.y + 1]
             both.add((screen.table.descending, tuple(known)))
             await screen.press("I")
@@ -85,6 +87,8 @@ async def test_every_column_sorts_both_ways_with_the_unknown_last(metric_id: str
 
 async def test_text_sorts_from_a_and_numbers_from_the_highest() -> None:
     async with shown(frame_of(*GPUS, *MIXED)) as screen:
+        assert screen.pids == [302, 301, 303]
+        await sort_by(screen, "gpu_memory")
         assert screen.pids == [303, 301, 302]
         await sort_by(screen, "user")
         assert screen.pids == [302, 301, 303]
@@ -92,6 +96,36 @@ async def test_text_sorts_from_a_and_numbers_from_the_highest() -> None:
         assert screen.pids == [302, 303, 301]
         await sort_by(screen, "cpu")
         assert screen.pids == [301, 303, 302]
+
+
+async def test_by_gpu_and_those_with_most_memory_first() -> None:
+    held = {501: (1, 3), 502: (0, 1), 503: (1, 5), 504: (0, 2), 505: (2, 9), 506: (0, 2)}
+    processes = [process_of(pid, gpu=gpu, gpu_memory=g * GIB) for pid, (gpu, g) in held.items()]
+    async with shown(frame_of(*GPUS, *processes)) as screen:
+        assert screen.pids == [504, 506, 502, 503, 501, 505]
+        assert "─ by GPU ─" in screen.text
+        await screen.press("I")
+        assert screen.pids == [505, 503, 501, 504, 506, 502]
+        assert "─ by GPU ↓ ─" in screen.text
+
+
+async def test_a_column_that_tells_nothing_is_not_shown() -> None:
+    """IDLE, TYPE and S; and it stays for a minute, so as not to come and go."""
+    plain, *_ = ordinary = (process_of(401, idle_for=599.0), process_of(402, state="S"))
+
+    async def heads(*processes: Process, time: float) -> set[str]:
+        await screen.show(frame_of(*GPUS, *processes, time=time))
+        return {"IDLE", "TYPE", "S"} & set(screen.line_with("COMMAND").split())
+
+    async with shown(size=(160, 40)) as screen:
+        assert await heads(*ordinary, time=NOON) == set()
+        idle = replace(plain, idle_for=600.0)
+        assert await heads(idle, time=NOON + 1) == {"IDLE"}
+        assert await heads(*ordinary, time=NOON + 2) == {"IDLE"}
+        assert await heads(*ordinary, replace(plain, state="D"), time=NOON + 62) == {"S"}
+        assert await heads(*ordinary, process_of(403, type="G"), time=NOON + 63) == {"S", "TYPE"}
+        assert await heads(*ordinary, time=NOON + 124) == set()
+        assert await heads(replace(idle, gpu_memory=0), time=NOON + 125) == set()
 
 
 async def test_equal_rows_stay_where_they_are() -> None:
@@ -104,11 +138,18 @@ async def test_equal_rows_stay_where_they_are() -> None:
             assert screen.pids == list(range(500, 508))
 
 
+@pytest.mark.parametrize("key", ["s", "C"])
+async def test_the_dialogs_keep_labels_and_words_apart(key: str) -> None:
+    async with shown(frame_of(*GPUS, *MIXED), size=(120, 60)) as screen:
+        await screen.press(key)
+        assert " CONTAINER  name, or short id" in screen.text
+
+
 async def test_escape_leaves_the_order_alone() -> None:
     async with shown(frame_of(*GPUS, *MIXED)) as screen:
         for key in ("escape", "q"):
             await screen.press("s", "down", key)
-            assert screen.table.sort_id == "gpu_memory"
+            assert screen.table.sort_id == "gpu"
         assert screen.app.is_running
 
 
@@ -150,6 +191,7 @@ async def test_moving() -> None:
 async def test_the_cursor_follows_its_process() -> None:
     processes = [process_of(100 + n, gpu_memory=(50 - n) * GIB) for n in range(40)]
     async with shown(frame_of(*processes), size=(80, 24)) as screen:
+        await sort_by(screen, "gpu_memory")
         await screen.press("j", "j")
         assert screen.selected == 101
         processes[1] = process_of(101, gpu_memory=GIB)  # from the second place to the last
@@ -200,7 +242,7 @@ async def test_every_key_filters() -> None:
         for text, shown_ in (("a", 3), ("l", 2), ("i", 2), (" ", 2), ("gpu:1", 1), ("2", 0)):
             await screen.type(text)
             assert f"{shown_} of 3" in screen.text
-        assert "no process fits the filter" in screen.text
+        assert "no process matches the filter" in screen.text
         await screen.press(*["backspace"] * 8)
         assert screen.pids == [200, 201]
         await screen.press("enter")
@@ -222,7 +264,7 @@ async def test_filtering_keeps_the_cursor_on_its_process() -> None:
         await screen.press("j", "j", "slash")
         await screen.type("bob")
         assert screen.selected == 300
-        assert screen.process_lines[1].startswith("▸")
+        assert screen.process_lines[1].startswith("·")  # the keys are for the filter
 
 
 async def test_escape_goes_back_step_by_step() -> None:
@@ -265,12 +307,12 @@ async def test_what_is_not_known_of_a_process() -> None:
     async with shown(frame_of(UNKNOWN), size=(200, 40)) as screen:
         (line,) = screen.process_lines
         assert "not in this /proc" in line
-        assert line.split("not in")[0].split() == ["–", "–", "304", "–", "C", *["–"] * 6]
+        assert line.split("not in")[0].split() == ["–", "–", "304", *["–"] * 6]
         await screen.show(frame_of(replace(UNKNOWN, elsewhere=True)))
-        assert screen.process_lines[0].endswith("host PID, not visible here")
+        assert screen.process_lines[0].endswith("may be a host PID")
         zeros = process_of(1000, gpu_memory=0, sm_utilization=0.0, cpu=0.0, rss=0)
         await screen.show(frame_of(zeros))
-        assert screen.process_lines[0].split()[5:9] == ["0"] * 4
+        assert screen.process_lines[0].split()[4:8] == ["0"] * 4
 
 
 @pytest.mark.parametrize("width", [200, 120, 80, 40, 20])
@@ -300,8 +342,8 @@ async def test_mig_instances_are_named() -> None:
         assert head.index("GPU") == 4
 
 
-def looked_at(**variables: str) -> Surroundings:
-    return Surroundings(Environ(variables))
+def looked_at(**variables: str) -> CudaContext:
+    return CudaContext(Environ(variables))
 
 
 async def test_the_cuda_column_says_what_a_process_calls_its_gpu() -> None:
@@ -309,13 +351,13 @@ async def test_the_cuda_column_says_what_a_process_calls_its_gpu() -> None:
     processes = [
         process_of(401, gpu=1, surroundings=masked("3,1")),
         process_of(402, gpu=2, surroundings=looked_at()),
-        process_of(403, gpu=3, surroundings=Surroundings(Environ({}, "unreadable"))),
-        process_of(404, gpu=3, surroundings=Surroundings(Environ({}, "overwritten"))),
+        process_of(403, gpu=3, surroundings=CudaContext(Environ({}, "unreadable"))),
+        process_of(404, gpu=3, surroundings=CudaContext(Environ({}, "overwritten"))),
         process_of(405, gpu=0),
     ]
     async with shown(frame_of(*gpus, *processes)) as screen:
         shown_as = {pid: screen.line_with(f" {pid} ").split()[1] for pid in range(401, 406)}
-    assert list(shown_as.values()) == ["cuda:1", "cuda:2?", "private", "wiped", "–"]
+    assert list(shown_as.values()) == ["cuda:1", "cuda:2?", "private", "env-lost", "–"]
 
 
 async def test_a_misspelt_variable_is_a_warning_on_its_row() -> None:

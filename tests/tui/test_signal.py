@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from gputop.model.protocol import Signal
-from gputop.model.signals import Verdict
+from gputop.model.machine.signals import Verdict
+from gputop.protocol.messages import Refresh, Signal
 from gputop.settings import Session
+from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.glyphs import ASCII
-from gputop.tui.screens.main import MainScreen
-from gputop.tui.screens.process import ProcessScreen
-from gputop.tui.screens.signal import SignalScreen
-from gputop.tui.widgets.lines import Lines
-from tests.builders_tui import GIB, NOON, Screenful, frame_of, process_of, shown
+from gputop.tui.main import MainScreen
+from gputop.tui.pages.process import ProcessScreen
+from gputop.tui.panes.lines import Lines
+from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
 HOSTILE = "[/] [bold]x[/bold] [@click=app.quit]y[/] $primary \\"
 ME = Session(me="alice")
@@ -28,17 +29,22 @@ def pids(order: Signal) -> list[int]:
     return [one.pid for one in order.targets]
 
 
+def reply(order: Signal, verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
+    """Fields of a reply."""
+    return {"request": order.id, "verdicts": verdicts}
+
+
 async def answer(screen: Screenful, outcome: Any = "alive", **more: Any) -> None:
     """What the agent says of every target of the last order; the processes are as they were."""
-    frame, order = screen.app._frame, orders(screen)[-1]
+    frame, order = screen.app.last_frame, orders(screen)[-1]
     assert frame is not None
     said = tuple(
-        Verdict(order=order.order, pid=one.pid, start_time=one.start_time, signal=order.number,
+        Verdict(order=order.id, pid=one.pid, start_time=one.start_time, signal=order.number,
                 outcome=outcome, **{"words": f"{outcome} it is", **more})
         for one in order.targets
     )  # fmt: skip
     gpus, processes = frame.gpus, frame.processes
-    await screen.show(frame_of(*gpus, *processes, time=frame.time + 1, verdicts=said))
+    await screen.show(frame_of(*gpus, *processes, time=frame.time + 1), **reply(order, said))
 
 
 async def test_it_names_what_it_is_for() -> None:
@@ -47,16 +53,92 @@ async def test_it_names_what_it_is_for() -> None:
     async with shown(frame_of(*both, process_of(200, gpu_memory=1))) as screen:
         await screen.press("j", "f9")
         facts = ["SIGTERM to 1 process ", " 100 alice", "2h05m", "train.py --seed 100"]
-        facts += ["2.00G on GPU 0, 3.00G on GPU 1", "▸[ Cancel ]", "asking whether"]
+        facts += ["2.00G on GPU 0, 3.00G on GPU 1", "▸[ Cancel ]", "checking whether"]
         for fact in facts:
             assert fact in screen.text, screen.text
         assert "Send" not in screen.text
         assert pids(orders(screen)[0]) == [100]
         await answer(screen)
-        assert "[ Send SIGTERM ]" in screen.text
-        await screen.press("enter")
+        assert "▸[ Send SIGTERM ]" in screen.text
+        await screen.press("tab", "enter")
         assert isinstance(screen.app.screen, MainScreen)
         assert len(orders(screen)) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "number"),
+    [("", 15), ("9", 9), ("2", 2), ("15", 15), ("9 15", 15), ("dd9", 9), ("99", 9)],
+)
+async def test_a_single_process_of_ones_own_takes_two_keys_or_three(keys: str, number: int) -> None:
+    async with shown(frame_of(process_of(100))) as screen:
+        await screen.press("j", "f9")
+        await answer(screen)
+        await screen.press(*keys.replace(" ", ""), "enter")
+        [_, order] = orders(screen)
+        assert (pids(order), order.number) == ([100], number)
+
+
+@pytest.mark.parametrize("keys", [["space", "space"], ["d"]])
+async def test_several_want_the_word(keys: list[str]) -> None:
+    """Also one with what it has started."""
+    async with shown(frame_of(process_of(100), process_of(101))) as screen:
+        await screen.press("j", *(key for key in keys if key == "space"), "f9")
+        await answer(screen)
+        if "d" in keys:
+            check = orders(screen)[0]
+            root = Verdict(order=check.id, pid=pids(check)[0], start_time=NOON - 60, signal=0,
+                           outcome="alive", words="it is there")  # fmt: skip
+            child = structs.replace(root, pid=900, parent=root.pid)
+            screen.app.screen._state._handle_check((root, child))  # type: ignore[attr-defined]
+            await screen.press("d")
+        assert "▸[ Cancel ]" in screen.text
+        assert "2 processes" in screen.text
+        await screen.press("tab", "tab", "enter")
+        assert len(orders(screen)) == 1
+        await screen.press(*"kill", "enter", "enter")
+        assert len(orders(screen)[1].targets) == 2
+
+
+async def test_term_that_is_ignored_and_kill_after_it_are_told_apart() -> None:
+    async with shown(frame_of(process_of(100))) as screen:
+        await screen.press("j", "f9")
+        await answer(screen, ignored=(15,))
+        assert "it ignores SIGTERM: 9 chooses SIGKILL" in screen.text
+        await screen.press("enter")
+        await answer(screen, "ignored", words="it ignores SIGTERM; SIGKILL ends it")
+        assert "▸[ Close ]  [ SIGKILL to 1 ]" in screen.text
+        await screen.press("tab", "enter")
+        await answer(screen, "waiting", ended=True, words="it has ended; its memory is awaited")
+        assert "SIGTERM: ignored" in screen.text
+        assert "may take" not in screen.text
+        await answer(screen, "exited", ended=True, words="ended at once after SIGKILL")
+        await screen.show(frame_of(time=NOON + 9))
+        for words in ("SIGTERM: ignored", "ended at once after SIGKILL", "Done"):
+            assert words in screen.text
+        await screen.press("escape")
+        assert "ended (KILL, not TERM)" in screen.text
+
+
+@pytest.mark.parametrize("caution", [None, "foreign"])
+async def test_all_that_is_needed_is_in_sight_at_40x12(caution: str | None) -> None:
+    async with shown(frame_of(process_of(100)), size=(40, 12)) as screen:
+        await screen.press("j", "f9")
+        await answer(screen, caution=caution, words="it is bob's")
+        assert "[ Cancel ]" in screen.text
+        assert "[ Send SIGTERM ]" in screen.text
+        assert "…" not in "\n".join(screen.lines[4:])
+        if caution:
+            await screen.press("tab", *"kill")
+            assert "type kill: kill" in screen.text
+            await screen.press("enter")
+        assert "▸[ Send SIGTERM ]" in screen.text
+        await screen.press("9")
+        assert "▸[ Send SIGKILL ]" in screen.text
+        await screen.press("enter")
+        assert orders(screen)[1].number == 9
+        await answer(screen, "waiting", words="SIGKILL was sent")
+        assert "1 process may" in screen.text
+        assert "s to end" in screen.text
 
 
 async def test_own_processes_of_a_gpu() -> None:
@@ -85,7 +167,7 @@ async def test_all_of_a_line(keys: list[str]) -> None:
 async def test_nobody_is_meant() -> None:
     async with shown(frame_of(process_of(100), process_of(101))) as screen:
         await screen.press("f9")
-        assert "no process is meant" in screen.text
+        assert "no process is selected" in screen.text
         await screen.press("escape", "j", "space", "escape")
         await screen.press("home", "space")
         left = 101 if screen.table.tagged[0].pid == 100 else 100
@@ -105,7 +187,17 @@ async def test_never_one_that_has_ended() -> None:
         await screen.press("j")
         await screen.show(frame_of(time=NOON + 1))
         await screen.press("f9")
-        assert "no process is meant" in screen.text
+        assert "PID 100 has ended: there is nothing to signal" in screen.text
+        assert "0 process" not in screen.text
+        await screen.press("enter")
+        assert orders(screen) == []
+
+
+async def test_memory_that_nobody_holds_is_no_process() -> None:
+    gpu = gpu_of(0, memory_used=50 * GIB, memory_unaccounted=49 * GIB)
+    async with shown(frame_of(gpu)) as screen:
+        await screen.press("j", "f9")
+        assert "memory that no visible process holds" in screen.text
         assert orders(screen) == []
 
 
@@ -128,7 +220,7 @@ async def test_the_word(caution: str) -> None:
         assert len(orders(screen)) == 1
         await screen.press("left", *"sd", "enter", "enter")
         assert len(orders(screen)) == 1
-        await screen.press("left", "backspace", "backspace", *"kill", "enter", "enter")
+        await screen.press("backspace", "backspace", *"kill", "enter", "enter")
         assert len(orders(screen)) == 2
         assert orders(screen)[1].targets[0].forced
 
@@ -144,7 +236,7 @@ async def test_a_signal_by_number_or_name() -> None:
             assert f"[ Send {name} ]" in screen.text
         await screen.press("s", *"foo", "enter", "escape")
         assert "[ Send SIGINT ]" in screen.text
-        await screen.press("s", "down", "down", "enter", "tab", "enter")
+        await screen.press("s", "down", "down", "enter", "enter")
         assert orders(screen)[-1].number == 4
 
 
@@ -163,12 +255,14 @@ async def test_verdicts_come_in_a_pause_too() -> None:
     async with shown(frame_of(process_of(100))) as screen:
         await screen.press("p", "j", "f9")
         await answer(screen)
-        await screen.press("tab", "enter")
+        await screen.press("enter")
         await answer(screen, "waiting")
         await screen.press("escape")
         assert "1 signal under way" in screen.lines[0]
+        assert Refresh() not in screen.source.requests
         await answer(screen, "exited")
         assert "under way" not in screen.lines[0]
+        assert screen.source.requests[-1] == Refresh()  # the table need not wait for its turn
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 10)])
@@ -183,7 +277,7 @@ async def test_fifty_of_them_scroll(size: tuple[int, int]) -> None:
         await screen.press("end", *["pagedown"] * 60)
         assert screen.text != first
         assert f" {orders(screen)[0].targets[-1].pid} " in screen.text
-        await screen.press("tab", "enter")
+        await screen.press("tab", *"kill", "enter", "enter")
         assert len(orders(screen)[1].targets) == 50
         await answer(screen, "ignored")
         assert "50 processes live on" in screen.text
@@ -223,7 +317,7 @@ async def test_readonly_has_no_key() -> None:
         assert isinstance(screen.app.screen, MainScreen)
         assert "read only" in screen.lines[0]
         assert orders(screen) == []
-        assert not hasattr(screen.app._main, "action_signal")
+        assert not screen.app._main.check_action("signal", ())
         main: Any = screen.app._main
         commands = [one.title for one in screen.app.get_system_commands(main)]
         assert commands
@@ -239,7 +333,7 @@ async def test_from_the_page_of_a_process() -> None:
         await screen.press("f9")
         await answer(screen)
         assert [pids(one) for one in orders(screen)] == [[chosen]]
-        await screen.press("tab", "enter")
+        await screen.press("enter")
         assert pids(orders(screen)[1]) == [chosen]
         await answer(screen, "exited")
         await screen.press("escape")

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.agent.driving import start_as
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 from tests.driver.scenario import enlist
@@ -19,6 +21,8 @@ from tests.terminal import Terminal
 from tests.tui.live import SIZES, agents, gone, running
 
 GIB = 2**30
+KEY = 0.03
+"""Seconds between two keys of somebody who types fast."""
 
 
 @pytest.fixture
@@ -78,57 +82,98 @@ def ask(terminal: Terminal, pid: int) -> None:
     terminal.wait_for("[ Send SIGTERM ]")
 
 
+def type_fast(terminal: Terminal, *keys: bytes) -> None:
+    """A key every 30 ms."""
+    for key in keys:
+        terminal.send(key)
+        until = time.monotonic() + KEY
+        while time.monotonic() < until:
+            terminal.pump(until - time.monotonic())
+
+
+def confirm(terminal: Terminal) -> None:
+    """Type the word, and send."""
+    type_fast(terminal, b"\t", *(bytes([letter]) for letter in b"kill"), b"\t")
+    terminal.wait_for("▸[ Send")
+    terminal.send(b"\r")
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_term_ends_it_and_its_memory_comes_back(size: tuple[int, int], here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], gpu=1, used=3 * GIB)
     other = here.spawn("other", ["python", "other.py"], gpu=1, used=5 * GIB)
     with running(here, size=size) as terminal:
         ask(terminal, pid)
-        for fact in (str(pid), "train.py", "3.00G on GPU 1", "▸[ Cancel ]"):
+        for fact in (str(pid), "train.py", "3.00G on GPU 1", "▸[ Send SIGTERM ]"):
             assert fact in terminal.text
-        terminal.send(b"\t\r")
+        terminal.send(b"\r")
         terminal.wait_for("ended at once after SIGTERM; 3.00G came back on GPU 1")
         assert "▸[ Close ]" in terminal.text
         assert gone(pid)
         terminal.send(b"\r")
-        terminal.wait_for("ended (SIGTERM)")
+        terminal.wait_for("ended (TERM)")
         assert "under way" not in terminal.text
     assert alive(other)
 
 
-@pytest.mark.parametrize("keys", [b"\r", b"\x1b", b"q", b" \r", b"y\r", b"\t\x1b"])
-def test_cancel_does_nothing(keys: bytes, here: Machine, log: Path) -> None:
+def test_cancel_does_nothing(here: Machine, log: Path) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     with running(here) as terminal:
-        ask(terminal, pid)
-        terminal.send(keys)
-        terminal.wait_for(lambda: "Cancel" not in terminal.text and "Processes" in terminal.text)
+        for keys in (b"\t", b"\x1b", b"q", b"\r\x1b", b"9\r\x1b", b"\t\x1b"):
+            ask(terminal, pid)
+            terminal.send(keys)
+            if keys == b"\t":
+                terminal.wait_for("▸[ Cancel ]")
+                terminal.send(b"\r")
+            terminal.wait_for(
+                lambda: "Cancel" not in terminal.text and "Processes" in terminal.text
+            )
+            assert (alive(pid), sent(log)) == (True, []), keys
         terminal.send(b"q")
         assert terminal.exit_code() == 0
-    assert alive(pid)
-    assert sent(log) == []
+    assert (alive(pid), sent(log)) == (True, [])
 
 
-def test_who_ignores_term_is_offered_kill_with_cancel_focused(here: Machine) -> None:
+@pytest.mark.parametrize("size", [*SIZES, (40, 12)])
+def test_who_ignores_term_is_offered_kill_at_once(
+    size: tuple[int, int], here: Machine, log: Path
+) -> None:
+    """Dialog, row and log all say which signal was ignored, and which one ended it."""
+    pid = here.spawn("stub", ["python", "stub.py"], used=GIB, manner="stubborn")
+    with running(here, size=size, wait=None) as terminal:
+        terminal.wait_for(str(pid))
+        ask(terminal, pid)
+        terminal.wait_for("it ignores SIGTERM: 9")
+        terminal.send(b"\r")
+        terminal.wait_for("▸[ Close ]  [ SIGKILL to 1 ]")
+        assert alive(pid)
+        terminal.send(b"\t")
+        terminal.wait_for("▸[ SIGKILL to 1 ]")
+        terminal.send(b"\r")
+        terminal.wait_for("Done")
+        assert gone(pid)
+        words = " ".join(terminal.text.replace("│", " ").split())
+        assert "SIGTERM: ignored ended at once after SIGKILL; 1.00G came back on GPU 0" in words
+        terminal.send(b"\x1b")
+        if size[0] >= 80:
+            terminal.wait_for("ended (KILL, not TERM)")
+    lines = map(json.loads, log.read_text().splitlines())
+    assert [(line["signal"], line["verdict"]) for line in lines] == [
+        ("SIGTERM", "ignored"), ("SIGKILL", "sent"), ("SIGKILL", "exited"),
+    ]  # fmt: skip
+
+
+def test_kill_takes_three_keys(here: Machine, log: Path) -> None:
     pid = here.spawn("stub", ["python", "stub.py"], used=GIB, manner="stubborn")
     with running(here) as terminal:
         ask(terminal, pid)
-        terminal.send(b"\t\r")
-        terminal.wait_for("SIGTERM was sent; 1 process may take")
-        terminal.wait_for("may take 7 s to end")
-        terminal.send(b"\x1b")
-        terminal.wait_for("1 signal under way")
-        terminal.wait_for(lambda: "under way" not in terminal.text)
-        assert alive(pid)
-        terminal.send(b"\x1b[20~")
-        terminal.wait_for("[ Send SIGTERM ]")
-        terminal.send(b"\t\r")
-        terminal.wait_for("it ignores SIGTERM; SIGKILL ends it")
-        assert "▸[ Close ]  [ SIGKILL to 1 ]" in terminal.text
-        assert alive(pid)
-        terminal.send(b"\t\r")
+        terminal.send(b"9")
+        terminal.wait_for("▸[ Send SIGKILL ]")
+        terminal.send(b"\r")
         terminal.wait_for("after SIGKILL; 1.00G came back on GPU 0")
-        assert gone(pid)
+        terminal.send(b"\x1b")
+        terminal.wait_for("ended (KILL)")
+    assert gone(pid)
 
 
 def test_three_that_are_tagged_and_a_signal_by_name(here: Machine) -> None:
@@ -139,10 +184,15 @@ def test_three_that_are_tagged_and_a_signal_by_name(here: Machine) -> None:
         terminal.wait_for("3 tagged")
         terminal.send(b"K")
         terminal.wait_for("SIGTERM to 3 processes")
-        terminal.send(b"sint\r")
-        terminal.wait_for("[ Send SIGINT ]")
-        terminal.send(b"\t\r")
-        terminal.wait_for("that is all")
+        terminal.wait_for("[ Send SIGTERM ]")
+        terminal.send(b"s")
+        terminal.wait_for("Which signal?")
+        terminal.send(b"int\r")
+        terminal.wait_for(
+            lambda: "[ Send SIGINT ]" in terminal.text and "type kill," in terminal.text
+        )
+        confirm(terminal)
+        terminal.wait_for("Done")
         assert terminal.text.count("ended at once after SIGINT") == 3
     assert sum(map(alive, pids)) == 1
 
@@ -162,10 +212,10 @@ def test_with_what_it_started(here: Machine) -> None:
         assert "with 1 started" in terminal.text
         terminal.send(b"d")
         terminal.wait_for("SIGTERM to 2 processes")
-        assert str(child) in terminal.text
-        terminal.send(b"\t\r")
+        terminal.wait_for(str(child))
+        confirm(terminal)
         assert program.wait() == -signal.SIGTERM
-        here.forget(program.pid)
+        here.reset(program.pid)
         assert gone(child)
     program.stdout.close()
 
@@ -182,15 +232,20 @@ def test_somebody_elses_process_wants_the_word(here: Machine, log: Path) -> None
         terminal.wait_for(str(program.pid))
         ask(terminal, program.pid)
         terminal.wait_for("it is nobody's; type kill to go on")
-        terminal.send(b"\t\t\r")
-        terminal.send(b"\x1b[Zkil\t\r")
-        terminal.wait_for("kil ")
-        assert sent(log) == []
-        terminal.send(b"\x1b[Z")
-        terminal.send(b"l\t\r")
+        for letters in (b"", b"kil"):
+            type_fast(terminal, b"\t", *(bytes([letter]) for letter in letters), b"\t")
+            terminal.wait_for("▸[ Send")
+            terminal.send(b"\r")
+            terminal.wait_for(lambda: "▸[" not in terminal.text)  # it leads back to the word
+            assert sent(log) == []
+            type_fast(terminal, b"\x1b[Z")
+            terminal.wait_for("▸[ Cancel ]")
+        type_fast(terminal, b"\t", b"l", b"\t")
+        terminal.wait_for("▸[ Send")
+        terminal.send(b"\r")
         terminal.wait_for("SIGTERM was sent")
         assert program.wait() == -signal.SIGTERM
-        here.forget(program.pid)
+        here.reset(program.pid)
         terminal.wait_for("ended at once after SIGTERM")
     program.stdout.close()
 
@@ -202,14 +257,15 @@ def test_the_agent_ends_while_one_waits(
     pid, count = counter
     with running(here) as terminal:
         ask(terminal, pid)
-        terminal.send(b"\t\r")
+        terminal.send(b"\r")
         terminal.wait_for("SIGTERM was sent; 1 process may take")
         [agent] = agents(terminal)
         os.kill(agent, signal.SIGKILL)
-        terminal.wait_for("the agent ended: what became of these is not known")
+        terminal.wait_for("the agent ended: the outcome of these is unknown")
         assert "SIGKILL" not in terminal.text
         assert "▸[ Close ]" in terminal.text
-        terminal.send(b"\t\r")
+        terminal.send(b"\x1b")
+        terminal.wait_for(lambda: "[ Close ]" not in terminal.text)
         terminal.wait_for("agent ended: end of 1 signal unknown")
         terminal.wait_for(lambda: [one for one in agents(terminal) if one != agent])
         late = here.spawn("late", ["python", "late.py"], used=GIB)
@@ -218,7 +274,7 @@ def test_the_agent_ends_while_one_waits(
         assert count() == 1
         assert sent(log) == [pid]
         ask(terminal, late)  # and does what it is asked for
-        terminal.send(b"\t\r")
+        terminal.send(b"\r")
         terminal.wait_for("ended at once after SIGTERM")
         assert count() == 1
 
@@ -249,4 +305,28 @@ def test_readonly(argument: str, variable: str | None, here: Machine, log: Path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "GPUTOP_READONLY is set" in done.stderr
     assert alive(pid)
+    assert sent(log) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to choose the numbers of processes")
+def test_a_gpu_that_hangs_and_a_number_that_is_used_again(here: Machine, log: Path) -> None:
+    """The row says what the GPU said, and nothing of the process that has its number now."""
+    pid = here.spawn("train", ["python", "train.py"], used=GIB)
+    with running(here, "-i", "0.2", size=(160, 50)) as terminal:
+        terminal.wait_for("train.py")
+        here.hang(gpu=0)
+        here.kill("train")
+        with start_as(pid, ["sleep", "987654"]) as other:
+            terminal.wait_for(lambda: "≈" in terminal.text)
+            terminal.send(f"/\x15{pid}\r".encode())
+            terminal.wait_for(f"filter: {pid}")
+            terminal.wait_for(lambda: "987654" not in terminal.text)
+            terminal.send(b"zj\x1b[20~")
+            terminal.wait_for("it could not be looked at: nothing is known of it from when its GPU")
+            assert "987654" not in terminal.text
+            assert "[ Send" not in terminal.text
+            terminal.send(b"\t\t\x1b")
+            terminal.wait_for(lambda: "SIGTERM to" not in terminal.text)
+            assert other.poll() is None
+            other.kill()
     assert sent(log) == []

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import pytest
 
-from gputop.tui.terminal import (
+from gputop.tui.terminal.capabilities import (
     Colours,
     colours,
     drop_inherited_colours,
@@ -20,7 +20,7 @@ from gputop.tui.terminal import (
 )
 from tests.terminal import Terminal
 
-GALLERY = [sys.executable, "-m", "tests.tui.apps.gallery", "diff", "ansi-dark"]
+GALLERY = [sys.executable, "-m", "tests.tui.apps.gallery", "ansi-dark"]
 # Alternate screen left, cursor shown, keys as before.
 LEFT = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l", b"\x1b[<u")
 
@@ -78,8 +78,9 @@ def test_colours_in_a_multiplexer(around: dict[str, str], expected: Colours) -> 
 
 def test_the_locale_is_read_as_python_found_it() -> None:
     code = (
-        "import os, sys; from gputop.tui import terminal, glyphs;"
-        "print(os.environ.get('LC_CTYPE'), glyphs.choose(terminal.initial_environ(), 'utf-8').name,"
+        "import os, sys; from gputop.tui.glyphs import choose;"
+        "from gputop.tui.terminal.capabilities import initial_environ;"
+        "print(os.environ.get('LC_CTYPE'), choose(initial_environ(), 'utf-8').name,"
         " [name for name in sys.modules if name.split('.')[0] in ('textual', 'rich')])"
     )
     unset = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gputop.model.frame import Process, ProcessKey
-from gputop.model.gpu import Opener
-from gputop.model.process_metrics import PROCESS
-from gputop.settings import Session
+from gputop.model.machine.frame import Process, ProcessKey
+from gputop.model.machine.gpu import DeviceHolder
+from gputop.model.metrics.process import PROCESS
+from gputop.settings import ProcessSettings, Session
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
 GPUS = tuple(gpu_of(index) for index in range(3))
@@ -39,13 +39,25 @@ async def test_u_goes_round_all_mine_by_user() -> None:
         await screen.press("u")
         assert "─ by user ─" in screen.text
         first, second = screen.process_lines
-        assert first.split()[3] == "amy"
-        assert "40.0G" in first
+        assert first.split()[:2] == ["amy", "40.0G"]
         assert first.endswith("GPU 0,1: 2 processes")
         assert second.endswith("GPU 1: 1 process")
         await screen.press("u")
         assert screen.pids == [301, 302, 303]
         assert "─ Processes ──────" in screen.text
+
+
+async def test_by_user_it_says_what_could_be_had_back_and_cuts_no_sum() -> None:
+    idle = [process_of(401 + n, gpu=1, user="bob", idle_for=900.0) for n in range(3)]
+    busy = [process_of(501 + n, gpu=2, user="amy", sm_utilization=0.9, idle_for=0.0,
+                       gpu_memory=GIB) for n in range(20)]  # fmt: skip
+    async with shown(frame_of(*GPUS, *idle, *busy), size=(80, 24)) as screen:
+        await screen.press("u")
+        head = screen.line_with("IDLE-MEM").split()
+        assert head == ["USER", "GPU-MEM↓", "IDLE-MEM", "SM%", "CPU%", "RSS", "TIME", "PROCESSES"]
+        assert [line.split()[:4] for line in screen.process_lines] == [
+            ["bob", "30.0G", "30.0G", "150"], ["amy", "20.0G", "0", "1800"],
+        ]  # fmt: skip
 
 
 async def test_enter_on_a_user_shows_the_processes_and_escape_goes_back() -> None:
@@ -59,7 +71,7 @@ async def test_enter_on_a_user_shows_the_processes_and_escape_goes_back() -> Non
         assert screen.pids == [304]
         assert "of unknown users" in screen.text
         await screen.press("escape", "escape", "escape", "escape")
-        assert screen.pids == [301, 302, 303, 304]
+        assert screen.pids == [301, 304, 302, 303]
 
 
 async def test_it_starts_with_the_user_that_was_asked_for() -> None:
@@ -68,7 +80,7 @@ async def test_it_starts_with_the_user_that_was_asked_for() -> None:
         await screen.show(frame_of(*GPUS))
         assert "no process is on a GPU" in screen.text
         await screen.show(frame_of(*GPUS, MIXED[0]))
-        assert "no process fits this view" in screen.text
+        assert "no process matches this view" in screen.text
         await screen.press("escape")
         assert screen.pids == [301]
 
@@ -113,7 +125,7 @@ async def test_a_gpu_that_goes_away_takes_its_view_with_it() -> None:
     async with shown(frame_of(*GPUS, *MIXED)) as screen:
         screen.table.only_gpu(GPUS[1].key)
         await screen.show(frame_of(GPUS[0], *MIXED))
-        assert "no process fits this view" in screen.text
+        assert "no process matches this view" in screen.text
         await screen.press("escape")
         assert len(screen.pids) == 3
 
@@ -198,41 +210,57 @@ async def test_who_holds_memory_and_does_nothing_is_marked() -> None:
         process_of(304, gpu=2, user="bob", idle_for=None, gpu_memory=0),
     )
     async with shown(frame_of(*gpus, *processes), size=(200, 50)) as screen:
-        assert screen.gpu_line(0).endswith("amy idle 41m00s")
-        assert screen.gpu_line(1).endswith("free")
-        assert screen.gpu_line(2).endswith("bob")
-        assert [line.count("idle 41m00s train.py") for line in screen.process_lines] == [1, 0, 0, 0]
-        assert sum(line.count("idle") for line in screen.process_lines) == 1
+        assert " amy idle 41m " in screen.gpu_line(0)
+        assert " free " in screen.gpu_line(1)
+        assert " bob " in screen.gpu_line(2)
+        head = screen.lines[screen.table.region.y + 1]
+        end = head.index("IDLE") + len("IDLE")
+        assert [line[end - 7 : end].strip() for line in screen.process_lines] == [
+            "41m00s", "9m59s", "11m40s", "–",
+        ]  # fmt: skip
+        await screen.resize(40, 20)  # without the column the command says it
+        assert [line.count("idle 41m00s") for line in screen.process_lines] == [1, 0, 0, 0]
+
+
+async def test_idle_is_what_the_settings_say() -> None:
+    settings = Session(processes=ProcessSettings(idle_after=5.0))
+    idle = process_of(301, idle_for=5.0)
+    async with shown(frame_of(*GPUS, idle), size=(200, 50), settings=settings) as screen:
+        assert "IDLE" in screen.line_with("COMMAND")
+        assert " 5s " in screen.process_lines[0]
 
 
 async def test_an_opener_cannot_be_tagged_even_if_it_is_listed_elsewhere() -> None:
-    opener = Opener(pid=303, start_time=NOON - 60, user="amy", reason="open")
-    gpus = (gpu_of(0, memory_unexplained=10 * GIB, openers=(opener,)), gpu_of(1))
+    opener = DeviceHolder(pid=303, start_time=NOON - 60, user="amy", reason="open")
+    gpus = (gpu_of(0, memory_unaccounted=10 * GIB, openers=(opener,)), gpu_of(1))
     async with shown(frame_of(*gpus, MIXED[2]), size=(200, 50)) as screen:
-        await screen.press("end", "space")
+        await screen.press("home", "space")
         assert screen.table.tagged == []
 
 
-async def test_memory_that_nobody_admits_to_is_a_line_at_the_end() -> None:
-    orphan = Opener(pid=777, start_time=NOON - 9, user="amy", command="loader", reason="orphan")
+async def test_memory_that_nobody_admits_to_is_a_line_of_its_gpu() -> None:
+    orphan = DeviceHolder(
+        pid=777, start_time=NOON - 9, user="amy", command="loader", reason="orphan"
+    )
     gpus = (
-        gpu_of(0, memory_unexplained=10 * GIB, openers=(orphan,)),
-        gpu_of(1, memory_unexplained=20 * 2**20, openers=(orphan,)),
-        gpu_of(2, memory_unexplained=5 * GIB),
+        gpu_of(0, memory_unaccounted=10 * GIB, openers=(orphan,)),
+        gpu_of(1, memory_unaccounted=20 * 2**20, openers=(orphan,)),
+        gpu_of(2, memory_unaccounted=5 * GIB),
     )
     async with shown(frame_of(*gpus, MIXED[2]), size=(200, 50)) as screen:
-        process, first, second = screen.process_lines
+        first, process, second = screen.process_lines
         assert " 303 " in process
         what = "its job has ended and it still holds the GPU open: end it (kill 777); loader"
-        assert first.split(maxsplit=1) == ["0", f"unexplained 10.0G PID 777 amy: {what}"]
-        assert "2 unexplained 5.00G: nobody seen" in second
+        assert first == f" GPU 0: unaccounted 10.0 GiB: PID 777 amy: {what}"
+        held = "GPU 2: 5.00 GiB held by no visible process. Try: fuser -v /dev/nvidia2"
+        assert second == f" {held}"
         assert "─ 1 ─" in screen.text
-        await screen.press("end", "k", "space", "enter")
+        await screen.press("home", "space", "home", "enter")
         assert screen.table.tagged == []
         assert screen.selected is None
         assert screen.app.screen is screen.app._main
         await screen.press("end")
-        assert "▸  2 unexplained" in screen.text
+        assert f"▸{held}" in screen.text
         screen.table.only_gpu(gpus[2].key)
         assert len(screen.process_lines) == 1
 
@@ -245,9 +273,9 @@ async def test_a_bad_filter_says_where_and_the_last_good_one_stays(size: tuple[i
     async with shown(frame_of(*GPUS, *MIXED), size=size) as screen:
         await screen.press("slash")
         await screen.type("amy mem")
-        assert "no process fits the filter" in screen.text
+        assert "no process matches the filter" in screen.text
         await screen.press("greater_than_sign", *"20")
-        assert "no process fits the filter" in screen.text
+        assert "no process matches the filter" in screen.text
         assert "column 9: a unit is missing: K M G T" in screen.lines[-1]
         await screen.press("enter")
         assert screen.app.focused is not screen.table
@@ -294,7 +322,7 @@ async def test_the_selected_process_is_never_another_one() -> None:
                 await screen.press(chance.choice(keys))
             after = None if table.current is None else table.current.key
             assert after in (None, before) or before is None
-            assert after is None or table._rows[table._place].key == after
+            assert after is None or table._rows[table._index].key == after
             if after is None:
                 await screen.press(chance.choice(["j", "end", "pagedown"]))
             check(screen)

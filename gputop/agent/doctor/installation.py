@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gputop.agent.host import kernel_module_version, nvidia_cards
+from gputop.agent.host import is_wsl, kernel_module_version, nvidia_cards
 from gputop.agent.program import run_program
-from gputop.model.check import Check
-from gputop.model.frame import Frame
+from gputop.model.machine.check import Check
+from gputop.model.machine.frame import Frame
+from gputop.trust import probe_environment
 
 _ROOT = Path("/")
 _LIMIT = 5.0
@@ -45,7 +46,7 @@ _SYMBOLS = {
     "nvmlDeviceGetProcessUtilization": "SM% of processes",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3": "processes of MPS",
     "nvmlDeviceGetNumGpuCores": "CORES",
-    "nvmlDeviceGetMarginTemperature": "LEFT (T.Limit)",
+    "nvmlDeviceGetMarginTemperature": "T.LIMIT",
     "nvmlDeviceGetRemappedRows": "remapped rows",
     "nvmlDeviceGetJpgUtilization": "JPEG",
     "nvmlDeviceGetOfaUtilization": "OFA",
@@ -92,7 +93,7 @@ def installation_checks(
     libraries = _libraries()
     yield from _nvml(libraries["libnvidia-ml.so.1"], module, inside)
     yield from _libcuda(libraries["libcuda.so.1"])
-    if (root / "dev/dxg").exists():
+    if is_wsl(root / "dev/dxg"):
         yield Check("ok", "machine", "WSL: the driver is that of Windows, behind /dev/dxg")
     else:
         yield _module(module, answers, inside)
@@ -100,15 +101,22 @@ def installation_checks(
     yield from _cards(frame, root, inside)
     yield Check("ok", "machine", f"inside a container ({inside})" if inside else "no container")
     if frame.host.nested:
-        yield Check("notice", "PID namespace", "not the machine's first one: the driver counts"
-                    " processes of the host, which have other numbers here",
+        yield Check("notice", "PID namespace", "not the machine's first one: the driver tells"
+                    f" {_told_inside(frame)}",
                     "docker run --pid=host shows who is on the GPUs")  # fmt: skip
+
+
+def _told_inside(frame: Frame) -> str:
+    """Whose PIDs it tells in a container, as far as this look shows."""
+    if any(gpu.own_namespace_only for gpu in frame.gpus):
+        return "only this container's own processes, so whether a GPU is free is not known"
+    return "processes of the host, which have other numbers here"
 
 
 def _module(version: str | None, answers: bool, inside: str | None) -> Check:
     if version is not None:
         return Check("ok", "kernel module", version)
-    advice = f"sudo modprobe nvidia{', on the host' * bool(inside)}; dmesg tells why it fails"
+    advice = f"sudo modprobe nvidia{', on the host' * bool(inside)}; dmesg says why it fails"
     return _missing(answers, "kernel module", "none is loaded", advice)
 
 
@@ -123,7 +131,8 @@ def container(root: Path = _ROOT, environ: Mapping[str, str] = os.environ) -> st
 def _libraries() -> dict[str, Any]:
     """What the two libraries of the driver say, loaded in a child: they may hang or crash."""
     try:
-        done = run_program([sys.executable, "-I", "-S", "-c", _CHILD, *_SYMBOLS], _LIMIT)
+        command = [sys.executable, "-I", "-S", "-c", _CHILD, *_SYMBOLS]
+        done = run_program(command, _LIMIT, probe_environment())
         answer: dict[str, Any] = json.loads(done.output.strip().rpartition(b"\n")[2])
     except (OSError, ValueError):
         return dict.fromkeys(_LIBRARIES, _FAILED)
@@ -135,7 +144,7 @@ def _nvml(library: Mapping[str, Any], module: str | None, inside: str | None) ->
         yield Check("problem", "NVML", library["error"],
                     _TOOLKIT if inside else "install the NVIDIA driver")  # fmt: skip
         return
-    version = library["version"] or "of no known version"
+    version = library["version"] or "of unknown version"
     yield Check("ok", "NVML", f"{version} ({library['path']})")
     driver = version.partition(".")[2]
     if module is not None and driver and driver != module:
@@ -144,7 +153,8 @@ def _nvml(library: Mapping[str, Any], module: str | None, inside: str | None) ->
                     f" module is {module}", advice if inside else _RELOAD)  # fmt: skip
     if lacks := library["lacks"]:
         gone = ", ".join(_SYMBOLS[name] for name in lacks)
-        yield Check("notice", "NVML", f"this driver lacks {', '.join(lacks)}; N/A without: {gone}")
+        words = f"this driver lacks {', '.join(lacks)}, so these are N/A: {gone}"
+        yield Check("notice", "NVML", words)
 
 
 def _libcuda(library: Mapping[str, Any]) -> Iterator[Check]:
@@ -191,7 +201,7 @@ def _permission(node: Path) -> str:
         return always
     if user in group.gr_mem:
         return f"you are in its group {group.gr_name} since you logged in: log in again"
-    return f"it is its group's: sudo usermod -aG {group.gr_name} {user}, then log in again"
+    return f"join its group: sudo usermod -aG {group.gr_name} {user}, then log in again"
 
 
 def _cards(frame: Frame, root: Path, inside: str | None) -> Iterator[Check]:
@@ -202,9 +212,9 @@ def _cards(frame: Frame, root: Path, inside: str | None) -> Iterator[Check]:
         elif card.driver != "nvidia" and not inside:
             yield Check("problem", "PCI bus", str(card), "sudo modprobe nvidia; where nouveau has"
                         " the card, blacklist it and reboot; dmesg has the reasons")  # fmt: skip
-    driven, known = sum(card.driver == "nvidia" for card in cards), len(frame.gpus)
-    if driven > known and frame.problem is None and not inside:
-        yield Check("notice", "PCI bus", f"the driver has {driven} cards and shows {known} GPUs",
+    driven, shown = sum(card.driver == "nvidia" for card in cards), len(frame.gpus)
+    if driven > shown and frame.problem is None and not inside:
+        yield Check("notice", "PCI bus", f"the driver has {driven} cards and shows {shown} GPUs",
                     "a job (Slurm) hides those that are not its own; else one may have failed:"
                     " sudo dmesg | grep -i -e nvrm -e xid")  # fmt: skip
     elif cards:

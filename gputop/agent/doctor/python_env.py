@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from gputop.agent.host import read_file
 from gputop.agent.program import run_program
 from gputop.errors import UsageError
-from gputop.model.check import Check
-from gputop.model.cuda_builds import TESTED, Build, major_minor, runs_on
-from gputop.model.text import printable
+from gputop.model.doctor.cuda_builds import TESTED, Build, major_minor, runs_on
+from gputop.model.doctor.kernels import lack
+from gputop.model.machine.check import Check, CheckLevel
+from gputop.model.machine.text import printable
+from gputop.trust import (
+    is_elevated,
+    probe_environment,
+    read_regular,
+    why_not,
+    why_not_tree,
+)
 
 _LIMIT = 15.0
 """Seconds for an interpreter on a slow disk; it also loads some GB of libraries."""
@@ -36,6 +45,7 @@ print("\\n" + json.dumps({
 }))
 """
 
+_HOME = re.compile(r"^home *= *(.+?) *$", re.MULTILINE)
 _INFO = re.compile(r"(.+?)-([0-9][^-]*)(?:-py[0-9.]+)?(?:-[^-]+)?\.(?:dist|egg)-info\Z")
 _TORCH = re.compile(r"^cuda\b[^=\n]*= *['\"]([0-9.]+)", re.MULTILINE)
 _IS_CUDA = re.compile(r"is_cuda_build['\"]? *[,:=] *(True|False)")
@@ -48,12 +58,12 @@ _TENSORFLOWS = "tensorflow-gpu", "tensorflow", "tensorflow-cpu", "tf-nightly"
 
 class _Package(NamedTuple):
     version: str
-    place: Path
+    folder: Path
     """The directory of site-packages."""
     metadata: str
 
     def text(self, *paths: str) -> str:
-        return "".join(read_file(self.place / path) or "" for path in paths)
+        return "".join(_text(self.folder / path) for path in paths)
 
 
 class _Answer(msgspec.Struct):
@@ -64,9 +74,9 @@ class _Answer(msgspec.Struct):
 
 def find_interpreter(given: str) -> str:
     """An interpreter, or that of an environment's directory; UsageError where there is none."""
-    place = Path(os.path.expanduser(given))
-    for path in (place, place / "bin/python", place / "bin/python3"):
-        if path.is_file() and os.access(path, os.X_OK):
+    folder = Path(os.path.expanduser(given))
+    for path in (folder, folder / "bin/python", folder / "bin/python3"):
+        if os.path.isfile(path) and os.access(path, os.X_OK):  # no name is too long for it
             return str(path.absolute())
     raise UsageError(
         f"--python {printable(given, 200)}: no interpreter and no environment is there; give its"
@@ -74,28 +84,37 @@ def find_interpreter(given: str) -> str:
     )
 
 
-def python_checks(interpreter: str, cuda: str | None) -> Iterator[Check]:
-    """Of the environment of an interpreter; `cuda`: the newest that the driver runs."""
+def python_checks(
+    interpreter: str, cuda: str | None, gpus: Mapping[str, Sequence[int]] | None = None
+) -> Iterator[Check]:
+    """Of the environment of an interpreter; `cuda`: the newest that the driver runs; `gpus`:
+    indices by compute capability."""
+    if refused := _refusal(interpreter):
+        yield refused
+        return
     answer = _ask(interpreter, ())
     if isinstance(answer, str):
         yield Check("problem", "Python", f"{interpreter} {answer}")
         return
     yield Check("ok", "Python", f"{answer.version} ({interpreter})")
     packages = _packages(answer.path)
-    builds = [build for look in (_torch, _tensorflow, _jax) if (build := look(packages))]
+    builds = [build for find in (_torch, _tensorflow, _jax) if (build := find(packages))]
     for build in builds:
-        yield from _build_checks(build, interpreter, packages, cuda)
+        yield from _kernel_checks(build, cuda, gpus or {})
+        yield from _build_checks(build, interpreter, packages, cuda, gpus or {})
     if not builds:
         yield Check("notice", "Python", "neither torch, tensorflow nor jax is in this environment")
     for name, package in packages.items():
         if name.startswith("nvidia-cudnn"):
-            yield Check("ok", "cuDNN", f"{package.version} ({name}, in {package.place})")
+            yield Check("ok", "cuDNN", f"{package.version} ({name}, in {package.folder})")
 
 
 def _ask(interpreter: str, libraries: Sequence[str]) -> _Answer | str:
     """What an interpreter says once it has tried to load those; or why it says nothing."""
     try:
-        done = run_program([interpreter, "-c", _CHILD, *libraries], _LIMIT)
+        flags = ["-s"] if is_elevated() else []
+        command = [interpreter, *flags, "-c", _CHILD, *libraries]
+        done = run_program(command, _LIMIT, probe_environment())
         return msgspec.json.decode(done.output.strip().rpartition(b"\n")[2], type=_Answer)
     except OSError as error:
         return f"cannot be started: {error.strerror}"
@@ -106,16 +125,80 @@ def _ask(interpreter: str, libraries: Sequence[str]) -> _Answer | str:
     return f"does not answer as Python: status {done.status}, {last[:200] or 'no output'}"
 
 
+def _refusal(interpreter: str) -> Check | None:
+    """Return why root does not run an interpreter: to start one runs what is in its environment
+    (`.pth`, `sitecustomize`), to load libraries runs them, and others can change those."""
+    if not is_elevated():
+        return None
+    try:
+        reason = why_not(interpreter) or _why_not_code(_prefixes(interpreter))
+    except OSError as error:
+        reason = f"{error.filename} cannot be looked at: {error.strerror}"
+    if reason is None:
+        return None
+    text = f"{interpreter} is not run as root, since others can change what it runs: {reason}"
+    command = f"sudo -u {_owner(interpreter)} gputop doctor --python {shlex.quote(interpreter)}"
+    return Check("problem", "Python", text, f"run it as its own user: {command}")
+
+
+def _prefixes(interpreter: str) -> list[Path]:
+    """Return the environment of an interpreter, and those that it was made of: by its links and by
+    pyvenv.cfg (PEP 405)."""
+    paths = [interpreter, os.path.realpath(interpreter)]
+    for path in tuple(paths):
+        if home := _HOME.search(_text(Path(path).parent.parent / "pyvenv.cfg")):
+            paths.append(f"{home[1]}/python")
+    return list(dict.fromkeys(Path(path).parent.parent for path in paths))
+
+
+def _why_not_code(prefixes: Sequence[Path]) -> str | None:
+    """Return why others than root can change what an interpreter of those imports or loads."""
+    for prefix in prefixes:
+        files = [prefix / "pyvenv.cfg", *prefix.glob("lib/*.so*")]
+        folders = [*prefix.glob("lib*/python*"), *prefix.glob("local/lib*/python*")]
+        for file in files:
+            if file.exists() and (reason := why_not(str(file))):
+                return reason
+        for folder in folders:
+            if folder.is_dir() and (reason := why_not_tree(str(folder)) or _why_not_added(folder)):
+                return reason
+    return None
+
+
+def _why_not_added(folder: Path) -> str | None:
+    """Return why others can change what the `.pth` files below a folder add to its path."""
+    for file in folder.glob("*-packages/*.pth"):
+        for line in _text(file).splitlines():
+            added = file.parent / line.strip()
+            is_path = line.strip() and not line.startswith(("import ", "import\t", "#"))
+            if is_path and added.is_dir() and (reason := why_not(str(added))):
+                return reason
+    return None
+
+
+def _owner(interpreter: str) -> str:
+    """Return whose an environment is, as far as its folder tells."""
+    uid = os.lstat(os.path.dirname(interpreter)).st_uid
+    try:
+        return pwd.getpwuid(uid).pw_name if uid else "USER"
+    except KeyError:
+        return f"'#{uid}'"
+
+
+def _text(path: Path) -> str:
+    return (read_regular(path) or b"").decode("utf-8", "replace")
+
+
 def _packages(path: Sequence[str]) -> dict[str, _Package]:
     """By the normalized names of what is installed; the first of a name counts, as in imports."""
-    found: dict[str, _Package] = {}
-    for place in map(Path, path):
-        for info in sorted(place.glob("*-info")):
+    packages: dict[str, _Package] = {}
+    for folder in map(Path, path):
+        for info in sorted(folder.glob("*-info")):
             if match := _INFO.match(info.name):
                 name = re.sub("[-_.]+", "-", match[1]).lower()
-                metadata = read_file(info / "METADATA") or ""
-                found.setdefault(name, _Package(match[2], place, metadata))
-    return found
+                metadata = _text(info / "METADATA")
+                packages.setdefault(name, _Package(match[2], folder, metadata))
+    return packages
 
 
 def _torch(packages: Mapping[str, _Package]) -> Build | None:
@@ -125,14 +208,14 @@ def _torch(packages: Mapping[str, _Package]) -> Build | None:
     said = _TORCH.search(package.text("torch/version.py"))
     local = re.search(r"\+cu([0-9]+)([0-9])\Z", package.version)
     cuda = said[1] if said else f"{local[1]}.{local[2]}" if local else None
-    bundled = sorted((package.place / "torch/lib").glob("libcudnn.so.[0-9]"))
+    bundled = sorted((package.folder / "torch/lib").glob("libcudnn.so.[0-9]"))
     needs = _CUDNN.search(package.metadata)
     cudnn = bundled[0].name[-1] if bundled else needs[1] if needs else None
     return Build("torch", package.version, cuda, cudnn)
 
 
 def _tensorflow(packages: Mapping[str, _Package]) -> Build | None:
-    name = next((one for one in _TENSORFLOWS if one in packages), None)
+    name = next((name for name in _TENSORFLOWS if name in packages), None)
     if name is None:
         return None
     package = packages[name]
@@ -164,13 +247,33 @@ def _jax(packages: Mapping[str, _Package]) -> Build | None:
     return Build("jax", package.version, *(local.groups() if local else ()))
 
 
+def _kernel_checks(
+    build: Build, cuda: str | None, gpus: Mapping[str, Sequence[int]]
+) -> Iterator[Check]:
+    """A problem where the build has kernels for none of the GPUs, else a notice."""
+    lacking = [
+        (indices, missing)
+        for capability, indices in gpus.items()
+        if (missing := lack(build, capability, cuda))
+    ]
+    for indices, missing in lacking:
+        level: CheckLevel = "problem" if missing.grave and len(lacking) == len(gpus) else "notice"
+        where = f"GPU {', '.join(map(str, indices))}"
+        text = f"{build.name} {build.version} {missing.text} ({where})"
+        yield Check(level, build.name, text, missing.advice)
+
+
 def _build_checks(
-    build: Build, interpreter: str, packages: Mapping[str, _Package], cuda: str | None
+    build: Build,
+    interpreter: str,
+    packages: Mapping[str, _Package],
+    cuda: str | None,
+    gpus: Iterable[str],
 ) -> Iterator[Check]:
     title = f"{build.name} {build.version}"
     if build.cuda is None:
         yield Check("problem", build.name, f"{title} is a build without CUDA: it sees no GPU",
-                    build.advice())  # fmt: skip
+                    build.advice(cuda, gpus))  # fmt: skip
         return
     if cuda is not None and not runs_on(build.cuda, cuda):
         text = f"{title} is built for CUDA {build.cuda}, and the driver runs CUDA up to {cuda}"
@@ -198,13 +301,13 @@ def _found(build: Build, packages: Mapping[str, _Package]) -> list[str]:
 
     Older wheels of PyTorch have some in torch/lib, and all others built in: then those count.
     """
-    lib = packages["torch"].place / "torch/lib" if build.name == "torch" else None
+    lib = packages["torch"].folder / "torch/lib" if build.name == "torch" else None
     if lib is not None and any(lib.glob("libcudart-*.so.*")):
         names = [name.partition(".so")[0] for name in build.libraries()]
         return [str(path) for name in names for path in sorted(lib.glob(f"{name}[-.]*so.*"))]
     wheels: dict[str, str] = {}
-    for place in {package.place for package in packages.values() if build.brings_libraries()}:
-        wheels |= {path.name: str(path) for path in place.glob("nvidia/*/lib/lib*.so.*")}
+    for folder in {package.folder for package in packages.values() if build.brings_libraries()}:
+        wheels |= {path.name: str(path) for path in folder.glob("nvidia/*/lib/lib*.so.*")}
     # Those that others need come first: not all wheels say where theirs are.
     first = [wheels[name] for name in wheels if name.startswith(("libnvJitLink", "libcublasLt"))]
     return first + [wheels.get(name, name) for name in build.libraries()]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gputop.agent.doctor.installation import container
-from gputop.agent.host import read_file
 from gputop.agent.program import run_program
-from gputop.model.check import Check
-from gputop.model.cuda_builds import runs_on
+from gputop.model.doctor.cuda_builds import runs_on
+from gputop.model.machine.check import Check
+from gputop.trust import find_program, read_regular
 
 _ROOT = Path("/")
 _LIMIT = 5.0
@@ -31,12 +30,12 @@ def toolkit_checks(
     """Of what is installed for CUDA beside the driver, which runs CUDA up to `cuda`."""
     kits = _toolkits(root, environ)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
-        place = environ.get(variable)
-        if place and not Path(place).is_dir():
-            text = f"{variable}={place} is no directory"
+        folder = environ.get(variable)
+        if folder and not Path(folder).is_dir():
+            text = f"{variable}={folder} is not a directory"
             yield Check("problem", "toolkit", text, "unset it, or set it to where a toolkit is")
-    for place, version in kits.items():
-        yield _toolkit(place, version, cuda)
+    for folder, version in kits.items():
+        yield _toolkit(folder, version, cuda)
     if not kits:
         yield Check("notice", "toolkit", "none: only who compiles CUDA code needs one, and"
                     " TensorFlow before 2.14; wheels bring their own libraries")  # fmt: skip
@@ -46,35 +45,37 @@ def toolkit_checks(
 
 def _toolkits(root: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
     """Versions by the place of each, without the links to it."""
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     variables = [environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
     for path in [*map(Path, variables), *sorted((root / "usr/local").glob("cuda*"))]:
         if path.is_dir():
-            place = path.resolve()
-            found[str(place)] = _version(place)
-    nvcc = shutil.which("nvcc", path=environ.get("PATH", ""))
+            folder = path.resolve()
+            versions[str(folder)] = _version(folder)
+    nvcc, _ = find_program("nvcc", search=environ.get("PATH", ""))
     if nvcc is not None:
         home = str(Path(nvcc).resolve().parent.parent)
         said = _RELEASE.search(_said([nvcc, "--version"]))
-        if found.get(home) is None:
-            found[home if home in found else nvcc] = said[1] if said else None
-    return found
+        if versions.get(home) is None:
+            versions[home if home in versions else nvcc] = said[1] if said else None
+    return versions
 
 
-def _version(place: Path) -> str | None:
+def _version(folder: Path) -> str | None:
     """As the toolkit's own files say, else as the directory is called."""
     try:
-        found: object = json.loads((place / "version.json").read_bytes())["cuda"]["version"]
-        return str(found)
+        version: object = json.loads(read_regular(folder / "version.json") or b"")["cuda"][
+            "version"
+        ]
+        return str(version)
     except (OSError, ValueError, LookupError, TypeError):
         pass
-    said = _TEXT.search(read_file(place / "version.txt") or "")
-    called = re.search(r"cuda-([0-9.]+)\Z", place.name)
+    said = _TEXT.search(_text(folder / "version.txt"))
+    called = re.search(r"cuda-([0-9.]+)\Z", folder.name)
     return said[1] if said else called[1] if called else None
 
 
-def _toolkit(place: str, version: str | None, cuda: str | None) -> Check:
-    text = f"CUDA {version or 'of no known version'} ({place})"
+def _toolkit(folder: str, version: str | None, cuda: str | None) -> Check:
+    text = f"CUDA {version or 'of unknown version'} ({folder})"
     if version is None or cuda is None or runs_on(version, cuda):
         return Check("ok", "toolkit", text)
     text += f": what it compiles does not run on this driver, which runs CUDA up to {cuda}"
@@ -83,33 +84,40 @@ def _toolkit(place: str, version: str | None, cuda: str | None) -> Check:
 
 def _cudnn(kits: Iterable[str], root: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     """By the libraries that the loader finds, and by headers."""
-    ldconfig = shutil.which("ldconfig", path=f"{environ.get('PATH', '')}:/sbin:/usr/sbin")
+    ldconfig, _ = find_program("ldconfig", ("/sbin", "/usr/sbin"), environ.get("PATH", ""))
     listed = _CUDNN.findall(_said([ldconfig, "-p"])) if ldconfig else []
     own = environ.get("LD_LIBRARY_PATH", "").split(":")
     beside = [path for folder in own if folder for path in Path(folder).glob("libcudnn.so.[0-9]*")]
     paths = {path.resolve() for path in (*map(Path, listed), *beside)}
     for path in sorted(paths):
         yield Check("ok", "cuDNN", f"{path.name.partition('.so.')[2]} ({path})")
-    folders = [root / place for place in _SYSTEM] + [Path(kit) / "include" for kit in kits]
+    folders = [root / folder for folder in _SYSTEM] + [Path(kit) / "include" for kit in kits]
     for header in (folder / name for folder in folders for name in ("cudnn_version.h", "cudnn.h")):
-        if numbers := _MACRO.findall(read_file(header) or ""):
+        if numbers := _MACRO.findall(_text(header)):
             yield Check("ok", "cuDNN", f"{'.'.join(numbers)} ({header})")
             paths.add(header)
     if not paths:
-        yield Check("ok", "cuDNN", "none but what wheels bring")
+        yield Check("ok", "cuDNN", "none, apart from what wheels bring")
 
 
 def _runtimes(inside: str | None, environ: Mapping[str, str]) -> Iterator[Check]:
-    found = {}
+    versions = {}
     for name in ("docker", "podman", "nvidia-ctk"):
-        if program := shutil.which(name, path=environ.get("PATH", "")):
+        program, refused = find_program(name, search=environ.get("PATH", ""))
+        if program:
             said = re.search(r"[0-9]+(?:\.[0-9]+)+", _said([program, "--version"]))
-            found[name] = f"{name} {said[0]}" if said else name
-    if found.keys() & {"docker", "podman"} and "nvidia-ctk" not in found and not inside:
-        yield Check("notice", "containers", f"{', '.join(found.values())}, without nvidia-ctk",
+            versions[name] = f"{name} {said[0]}" if said else name
+        elif refused:
+            yield Check("notice", "containers", refused)
+    if versions.keys() & {"docker", "podman"} and "nvidia-ctk" not in versions and not inside:
+        yield Check("notice", "containers", f"{', '.join(versions.values())}, without nvidia-ctk",
                     "to use GPUs in containers, install nvidia-container-toolkit")  # fmt: skip
     else:
-        yield Check("ok", "containers", ", ".join(found.values()) or "no runtime")
+        yield Check("ok", "containers", ", ".join(versions.values()) or "no runtime")
+
+
+def _text(path: Path) -> str:
+    return (read_regular(path) or b"").decode("utf-8", "replace")
 
 
 def _said(command: Sequence[str]) -> str:

@@ -1,25 +1,30 @@
-"""What a board says of itself: identity, BAR1, engines, clocks, power, temperatures."""
+"""What a board says of itself: identity, BAR1, engines, clocks and what holds them back, power,
+temperatures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pynvml
 
-from gputop.agent.gpu import sanity
-from gputop.agent.gpu.counters import Gained
-from gputop.agent.gpu.section import Ask, Fields, Section
-from gputop.model import sections
-from gputop.model.text import printable
-
-S = TypeVar("S")
-
-NEVER = float("inf")
-"""Seconds between two looks at what does not change."""
-QUICK, OFTEN, SELDOM = 2.0, 5.0, 10.0
-"""What a person waits for; what moves as well; and what only an administrator changes."""
+from gputop.agent.gpu import validate
+from gputop.agent.gpu.sections import (
+    NEVER,
+    OFTEN,
+    QUICK,
+    SELDOM,
+    Ask,
+    CounterTotal,
+    Fields,
+    Section,
+    SlowValues,
+    first_of,
+)
+from gputop.model.health.throttle import THROTTLE_REASONS
+from gputop.model.machine import sections
+from gputop.model.machine.text import printable
 
 _ARCHITECTURES: dict[int | None, str] = {
     pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
@@ -40,175 +45,118 @@ _VIRTUALIZATION: dict[int | None, str] = {
     3: "host_vgpu",
     4: "host_vsga",
 }
-_ENGINES = {
-    "encoder": pynvml.nvmlDeviceGetEncoderUtilization,
-    "decoder": pynvml.nvmlDeviceGetDecoderUtilization,
-    "jpeg": pynvml.nvmlDeviceGetJpgUtilization,
-    "ofa": pynvml.nvmlDeviceGetOfaUtilization,
+_HELD_BACK = {
+    name: reason.counter for name, reason in THROTTLE_REASONS.items() if reason.counter is not None
 }
-_HIGHEST = {
-    "graphics_max": pynvml.NVML_CLOCK_GRAPHICS,
-    "video_max": pynvml.NVML_CLOCK_VIDEO,
-    "memory_max": pynvml.NVML_CLOCK_MEM,
-}
-_THRESHOLDS = {
-    "slowdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
-    "shutdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,
-}
+_THROTTLE_REASONS = (
+    pynvml.nvmlDeviceGetCurrentClocksEventReasons,
+    pynvml.nvmlDeviceGetCurrentClocksThrottleReasons,  # before R535
+)
+_LASTING = 3
+"""Readings in a row after which a reason is no passing one."""
+_clock, _max_clock = pynvml.nvmlDeviceGetClockInfo, pynvml.nvmlDeviceGetMaxClockInfo
+_threshold = pynvml.nvmlDeviceGetTemperatureThreshold
 
 
-def known(kind: Callable[..., S], **values: Any) -> S | None:
-    """The section of those values; None where the driver has none of them."""
-    return None if all(value is None for value in values.values()) else kind(**values)
+def capability(numbers: Sequence[int] | None) -> str | None:
+    """As `9.0`, of NVML's two numbers."""
+    return None if not numbers or not 0 < numbers[0] < 100 else ".".join(map(str, numbers))
 
 
-class Fixed:
-    """Values that do not change: each is asked for until it is known."""
-
-    def __init__(self, **asks: Callable[[Ask], Any]) -> None:
-        self._asks = asks
-        self._values: dict[str, Any] = dict.fromkeys(asks)
-
-    def read(self, ask: Ask) -> dict[str, Any]:
-        """All of them by name."""
-        for name, value in self._values.items():
-            if value is None:
-                self._values[name] = self._asks[name](ask)
-        return self._values
+def _text(text: str | None) -> str | None:
+    return printable(text.strip(), 96) or None if text else None
 
 
-class Identity:
+def _share(answer: Sequence[int] | None) -> float | None:
+    """Of a percentage and its sample period."""
+    return validate.ratio(answer[0]) if answer else None
+
+
+def _limit(milliwatts: int | None) -> float | None:
+    return validate.positive(validate.watts(milliwatts))
+
+
+def _positive_celsius(degrees: float | None) -> float | None:
+    return validate.positive(validate.celsius(degrees))
+
+
+class IdentitySection(Section):
     """Asked once."""
 
-    name: ClassVar[str] = "identity"
-    every: ClassVar[float] = NEVER
-    fields: ClassVar[tuple[int, ...]] = ()
-
-    def read(self, ask: Ask, fields: Fields, now: float) -> sections.Identity | None:
-        """As `Section.read`."""
-        capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability)
-        return known(
-            sections.Identity,
-            serial=_text(ask(pynvml.nvmlDeviceGetSerial)),
-            vbios=_text(ask(pynvml.nvmlDeviceGetVbiosVersion)),
-            architecture=_ARCHITECTURES.get(ask(pynvml.nvmlDeviceGetArchitecture)),
-            compute_capability=_capability(capability),
-            virtualization=_VIRTUALIZATION.get(ask(pynvml.nvmlDeviceGetVirtualizationMode)),
-        )
+    name, kind, every = "identity", sections.Identity, NEVER
+    calls = {
+        "serial": (_text, pynvml.nvmlDeviceGetSerial),
+        "vbios": (_text, pynvml.nvmlDeviceGetVbiosVersion),
+        "architecture": (_ARCHITECTURES.get, pynvml.nvmlDeviceGetArchitecture),
+        "compute_capability": (capability, pynvml.nvmlDeviceGetCudaComputeCapability),
+        "virtualization": (_VIRTUALIZATION.get, pynvml.nvmlDeviceGetVirtualizationMode),
+    }
 
 
-class Bar1:
+class Bar1Section(Section):
     """Of which only what is used moves."""
 
-    name: ClassVar[str] = "bar1"
-    every: ClassVar[float] = SELDOM
-    fields: ClassVar[tuple[int, ...]] = ()
+    name, kind, every = "bar1", sections.Bar1, SELDOM
 
-    def read(self, ask: Ask, fields: Fields, now: float) -> sections.Bar1 | None:
-        """As `Section.read`."""
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         info = ask(pynvml.nvmlDeviceGetBAR1MemoryInfo)
         if info is None:
-            return None
-        total = sanity.positive(sanity.memory(info.bar1Total))
-        return known(sections.Bar1, total=total, used=sanity.memory(info.bar1Used, total))
+            return {}
+        total = validate.positive(validate.memory(info.bar1Total))
+        return {"total": total, "used": validate.memory(info.bar1Used, total)}
 
 
-class Engines:
+class EnginesSection(Section):
     """Each has a call of its own."""
 
-    name: ClassVar[str] = "engines"
-    every: ClassVar[float] = OFTEN
-    fields: ClassVar[tuple[int, ...]] = ()
-
-    def read(self, ask: Ask, fields: Fields, now: float) -> sections.Engines | None:
-        """As `Section.read`."""
-        answers = {name: ask(call) for name, call in _ENGINES.items()}
-        busy = {name: sanity.ratio(told[0]) if told else None for name, told in answers.items()}
-        return known(sections.Engines, **busy)
+    name, kind, every = "engines", sections.Engines, OFTEN
+    calls = {
+        "encoder": (_share, pynvml.nvmlDeviceGetEncoderUtilization),
+        "decoder": (_share, pynvml.nvmlDeviceGetDecoderUtilization),
+        "jpeg": (_share, pynvml.nvmlDeviceGetJpgUtilization),
+        "ofa": (_share, pynvml.nvmlDeviceGetOfaUtilization),
+    }
 
 
-class Clocks:
+class ClocksSection(Section):
     """The highest are asked for once."""
 
-    name: ClassVar[str] = "clocks"
-    every: ClassVar[float] = OFTEN
-    fields: ClassVar[tuple[int, ...]] = ()
-
-    def __init__(self) -> None:
-        self._highest = Fixed(**{name: _highest_clock(kind) for name, kind in _HIGHEST.items()})
-
-    def read(self, ask: Ask, fields: Fields, now: float) -> sections.Clocks | None:
-        """As `Section.read`."""
-        clock = pynvml.nvmlDeviceGetClockInfo
-        return known(
-            sections.Clocks,
-            graphics=sanity.hertz(ask(clock, pynvml.NVML_CLOCK_GRAPHICS)),
-            video=sanity.hertz(ask(clock, pynvml.NVML_CLOCK_VIDEO)),
-            **self._highest.read(ask),
-        )
+    name, kind, every = "clocks", sections.Clocks, OFTEN
+    calls = {
+        "graphics": (validate.hertz, _clock, pynvml.NVML_CLOCK_GRAPHICS),
+        "video": (validate.hertz, _clock, pynvml.NVML_CLOCK_VIDEO),
+    }
+    fixed = {
+        "graphics_max": (validate.highest_hertz, _max_clock, pynvml.NVML_CLOCK_GRAPHICS),
+        "video_max": (validate.highest_hertz, _max_clock, pynvml.NVML_CLOCK_VIDEO),
+        "memory_max": (validate.highest_hertz, _max_clock, pynvml.NVML_CLOCK_MEM),
+    }
 
 
-class Power:
+class PowerSection(Section):
     """The limits that an administrator can set are asked for seldom."""
 
-    name: ClassVar[str] = "power_more"
-    every: ClassVar[float] = QUICK
-    fields: ClassVar[tuple[int, ...]] = (
+    name, kind, every = "power_more", sections.Power, QUICK
+    fields = (
         pynvml.NVML_FI_DEV_POWER_AVERAGE,
         pynvml.NVML_FI_DEV_POWER_INSTANT,
     )
 
     def __init__(self) -> None:
-        self._energy = Gained()
-        self._limits: dict[str, float | None] = {}
-        self._limits_due = 0.0
+        super().__init__()
+        self._energy = CounterTotal()
+        self._limits = SlowValues(SELDOM, _limits)
 
-    def read(self, ask: Ask, fields: Fields, now: float) -> sections.Power | None:
-        """As `Section.read`."""
-        if now >= self._limits_due:
-            self._limits, self._limits_due = _limits(ask), now + SELDOM
-        used = sanity.counter(ask(pynvml.nvmlDeviceGetTotalEnergyConsumption))
-        millijoules = self._energy.add(used)
-        return known(
-            sections.Power,
-            average=sanity.watts(fields.get(pynvml.NVML_FI_DEV_POWER_AVERAGE)),
-            instant=sanity.watts(fields.get(pynvml.NVML_FI_DEV_POWER_INSTANT)),
-            energy=None if millijoules is None else millijoules / 1000,
-            **self._limits,
-        )
-
-
-class Thermal:
-    """The fixed thresholds are asked for once; `with_margin` does the rest."""
-
-    name: ClassVar[str] = "thermal"
-    every: ClassVar[float] = QUICK
-    fields: ClassVar[tuple[int, ...]] = (pynvml.NVML_FI_DEV_MEMORY_TEMP,)
-
-    def __init__(self) -> None:
-        self._thresholds = Fixed(**{name: _threshold(kind) for name, kind in _THRESHOLDS.items()})
-
-    def read(self, ask: Ask, fields: Fields, now: float) -> sections.Thermal | None:
-        """As `Section.read`."""
-        memory = sanity.celsius(fields.get(pynvml.NVML_FI_DEV_MEMORY_TEMP))
-        return known(
-            sections.Thermal,
-            memory=sanity.positive(memory),
-            margin=sanity.margin(ask(pynvml.nvmlDeviceGetMarginTemperature)),
-            **self._thresholds.read(ask),
-        )
-
-
-SECTIONS: tuple[Callable[[], Section], ...] = (Identity, Bar1, Engines, Clocks, Power, Thermal)
-
-
-def with_margin(thermal: Any, temperature: float | None) -> sections.Thermal | None:
-    """Thermal where the card tells no T.Limit: what is left to the fixed threshold."""
-    if not isinstance(thermal, sections.Thermal):
-        return None
-    if thermal.margin is not None or thermal.slowdown is None or temperature is None:
-        return thermal
-    return msgspec.structs.replace(thermal, margin=thermal.slowdown - temperature)
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        energy = validate.counter(ask(pynvml.nvmlDeviceGetTotalEnergyConsumption))
+        millijoules = self._energy.add(energy)
+        average, instant = (validate.watts(fields.get(field)) for field in self.fields)
+        return {
+            "average": average,
+            "instant": instant,
+            "energy": None if millijoules is None else millijoules / 1000,
+            **self._limits.read(ask, now),
+        }
 
 
 def _limits(ask: Ask) -> dict[str, float | None]:
@@ -220,23 +168,66 @@ def _limits(ask: Ask) -> dict[str, float | None]:
     }
 
 
-def _limit(milliwatts: int | None) -> float | None:
-    return sanity.positive(sanity.watts(milliwatts))
+class ThermalSection(Section):
+    """The fixed thresholds are asked for once; `with_margin` does the rest."""
+
+    name, kind, every = "thermal", sections.Thermal, QUICK
+    fields = (pynvml.NVML_FI_DEV_MEMORY_TEMP,)
+    calls = {"margin": (validate.margin, pynvml.nvmlDeviceGetMarginTemperature)}
+    fixed = {
+        "slowdown": (_positive_celsius, _threshold, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+        "shutdown": (_positive_celsius, _threshold, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+    }
+
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        return {"memory": _positive_celsius(fields.get(pynvml.NVML_FI_DEV_MEMORY_TEMP))}
 
 
-def _highest_clock(kind: int) -> Callable[[Ask], int | None]:
-    return lambda ask: sanity.positive(sanity.hertz(ask(pynvml.nvmlDeviceGetMaxClockInfo, kind)))
+def with_margin(thermal: Any, temperature: float | None) -> sections.Thermal | None:
+    """Thermal where the card tells no T.Limit: what is left to the fixed threshold."""
+    if not isinstance(thermal, sections.Thermal):
+        return None
+    if thermal.margin is not None or thermal.slowdown is None or temperature is None:
+        return thermal
+    return msgspec.structs.replace(thermal, margin=thermal.slowdown - temperature)
 
 
-def _threshold(kind: int) -> Callable[[Ask], float | None]:
-    call = pynvml.nvmlDeviceGetTemperatureThreshold
-    return lambda ask: sanity.positive(sanity.celsius(ask(call, kind)))
+class ThrottleSection(Section):
+    """What holds the clocks back, now and since the first reading."""
 
+    name, every = "throttle", QUICK
+    fields = tuple(_HELD_BACK.values())
 
-def _capability(numbers: Sequence[int] | None) -> str | None:
-    """`9.0`."""
-    return None if not numbers or not 0 < numbers[0] < 100 else ".".join(map(str, numbers))
+    def __init__(self) -> None:
+        super().__init__()
+        self._held = {name: CounterTotal() for name in _HELD_BACK}
+        self._since: float | None = None
+        self._in_a_row = dict.fromkeys(THROTTLE_REASONS, 0)
 
+    def read(self, ask: Ask, fields: Fields, now: float) -> sections.Throttle | None:
+        bits = first_of(ask, _THROTTLE_REASONS)
+        shares = self._shares(fields, now)
+        if bits is None:
+            return None
+        for name, reason in THROTTLE_REASONS.items():
+            self._in_a_row[name] = self._in_a_row[name] + 1 if bits & reason.bit else 0
+        return sections.Throttle(
+            reasons=tuple(name for name, times in self._in_a_row.items() if times),
+            lasting=tuple(name for name, times in self._in_a_row.items() if times >= _LASTING),
+            shares=shares,
+        )
 
-def _text(text: str | None) -> str | None:
-    return printable(text.strip(), 96) or None if text else None
+    def _shares(self, fields: Fields, now: float) -> dict[str, float]:
+        """Empty the first time."""
+        if self._since is None:
+            self._since = now
+        passed = (now - self._since) * 1e9
+        held = {
+            name: self._held[name].add(validate.counter(fields.get(field)))
+            for name, field in _HELD_BACK.items()
+        }
+        return {
+            name: round(min(1.0, nanoseconds / passed), 4)
+            for name, nanoseconds in held.items()
+            if nanoseconds is not None and passed > 0
+        }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import msgspec
 import pynvml
 
-from gputop.model.text import printable
+from gputop.model.machine.text import printable
 
 DRIVER_GONE = {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED}
 
@@ -28,8 +29,14 @@ class Driver(msgspec.Struct, frozen=True):
     count: int
 
 
+_MPS_VIEW = "NVML_MPS_DEVICE_ENUMERATION"
+"""With it NVML (R615) lists the devices of an MPS server in place of the GPUs, and knows neither
+processes nor health of them (NVML API Reference, MPS Locality Domain Device Enumeration)."""
+
+
 def open_driver() -> Driver:
     """nvmlInit and what is true of the whole machine; NvmlError where it fails. May hang."""
+    os.environ.pop(_MPS_VIEW, None)
     try:
         pynvml.nvmlInit()
         return Driver(

@@ -2,86 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import pynvml
 
-from gputop.agent.gpu import sanity
-from gputop.agent.gpu.section import Ask, Fields, plain_call
-from gputop.model.sections import Ecc
+from gputop.agent.gpu.sections import SELDOM, Ask, Fields, Section, plain_call
+from gputop.agent.gpu.validate import counter, flag, rows
+from gputop.model.machine.sections import Ecc
 
 _CORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
 _UNCORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-_LOCATIONS = {"dram": pynvml.NVML_MEMORY_LOCATION_DRAM, "sram": pynvml.NVML_MEMORY_LOCATION_SRAM}
-_sram = plain_call("nvmlDeviceGetSramEccErrorStatus", version=1, words=25)
+_VOLATILE = pynvml.NVML_VOLATILE_ECC
+_DRAM, _SRAM = pynvml.NVML_MEMORY_LOCATION_DRAM, pynvml.NVML_MEMORY_LOCATION_SRAM
+_total, _by_location = pynvml.nvmlDeviceGetTotalEccErrors, pynvml.nvmlDeviceGetMemoryErrorCounter
+_pages = pynvml.nvmlDeviceGetRetiredPages
+_sram_status = plain_call("nvmlDeviceGetSramEccErrorStatus", version=1, words=25)
 _EXCEEDED = 23
 """The word of nvmlEccSramErrorStatus_v1_t that is bThresholdExceeded, padding counted."""
 
 
-class EccSection:
-    """ECC, retired pages (before Ampere) and remapped rows (since)."""
+def _count(pages: Sequence[object] | None) -> int | None:
+    return None if pages is None else len(pages)
 
-    name: ClassVar[str] = "ecc"
-    every: ClassVar[float] = 10.0  # an error makes an event, and that a look
-    fields: ClassVar[tuple[int, ...]] = ()
 
-    def read(self, ask: Ask, fields: Fields, now: float) -> Ecc | None:
-        """As of now; None where the card has nothing of it."""
-        sram = ask(_sram)
-        known = {
-            **_counted(ask),
-            **_retired(ask),
-            **_remapped(ask),
-            "sram_threshold_exceeded": None if sram is None else sanity.flag(sram[_EXCEEDED]),
+class EccSection(Section):
+    """ECC, retired pages (before Ampere) and remapped rows (since). Errors make an event, and that
+    a reading."""
+
+    name, kind, every = "ecc", Ecc, SELDOM
+    calls = {
+        "corrected_dram": (counter, _by_location, _CORRECTED, _VOLATILE, _DRAM),
+        "corrected_sram": (counter, _by_location, _CORRECTED, _VOLATILE, _SRAM),
+        "uncorrected_dram": (counter, _by_location, _UNCORRECTED, _VOLATILE, _DRAM),
+        "uncorrected_sram": (counter, _by_location, _UNCORRECTED, _VOLATILE, _SRAM),
+        "corrected": (counter, _total, _CORRECTED, _VOLATILE),
+        "aggregate_corrected": (counter, _total, _CORRECTED, pynvml.NVML_AGGREGATE_ECC),
+        "aggregate_uncorrected": (counter, _total, _UNCORRECTED, pynvml.NVML_AGGREGATE_ECC),
+        "retired_single": (
+            _count, _pages, pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
+        ),
+        "retired_double": (
+            _count, _pages, pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR
+        ),
+        "retired_pending": (flag, pynvml.nvmlDeviceGetRetiredPagesPendingStatus),
+    }  # fmt: skip
+
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        sram = ask(_sram_status)
+        enabled, pending = ask(pynvml.nvmlDeviceGetEccMode) or (None, None)
+        remapped = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
+        return {
+            "enabled": flag(enabled),
+            "pending": flag(pending),
+            "sram_threshold_exceeded": None if sram is None else flag(sram[_EXCEEDED]),
+            "remapped_correctable": rows(remapped[0]),
+            "remapped_uncorrectable": rows(remapped[1]),
+            "remap_pending": flag(remapped[2]),
+            "remap_failure": flag(remapped[3]),
         }
-        return Ecc(**known) if any(value is not None for value in known.values()) else None
-
-
-def _counted(ask: Ask) -> dict[str, Any]:
-    now, next_ = ask(pynvml.nvmlDeviceGetEccMode) or (None, None)
-    totals = {
-        "corrected": (_CORRECTED, pynvml.NVML_VOLATILE_ECC),
-        "aggregate_corrected": (_CORRECTED, pynvml.NVML_AGGREGATE_ECC),
-        "aggregate_uncorrected": (_UNCORRECTED, pynvml.NVML_AGGREGATE_ECC),
-    }
-    places = {
-        f"{kind}_{name}": (type_, pynvml.NVML_VOLATILE_ECC, location)
-        for kind, type_ in (("corrected", _CORRECTED), ("uncorrected", _UNCORRECTED))
-        for name, location in _LOCATIONS.items()
-    }
-    return {
-        **{
-            name: sanity.counter(ask(pynvml.nvmlDeviceGetMemoryErrorCounter, *which))
-            for name, which in places.items()
-        },
-        "enabled": sanity.flag(now),
-        "pending": sanity.flag(next_),
-        **{
-            name: sanity.counter(ask(pynvml.nvmlDeviceGetTotalEccErrors, *which))
-            for name, which in totals.items()
-        },
-    }
-
-
-def _retired(ask: Ask) -> dict[str, Any]:
-    causes = {
-        "retired_single": pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
-        "retired_double": pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
-    }
-    pages = {name: ask(pynvml.nvmlDeviceGetRetiredPages, cause) for name, cause in causes.items()}
-    return {
-        **{name: None if found is None else len(found) for name, found in pages.items()},
-        "retired_pending": sanity.flag(ask(pynvml.nvmlDeviceGetRetiredPagesPendingStatus)),
-    }
-
-
-def _remapped(ask: Ask) -> dict[str, Any]:
-    correctable, uncorrectable, pending, failure = (
-        ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
-    )
-    return {
-        "remapped_correctable": sanity.rows(correctable),
-        "remapped_uncorrectable": sanity.rows(uncorrectable),
-        "remap_pending": sanity.flag(pending),
-        "remap_failure": sanity.flag(failure),
-    }

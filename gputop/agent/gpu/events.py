@@ -11,9 +11,9 @@ from typing import Any
 
 import pynvml
 
-from gputop.agent.gpu.device import Device
-from gputop.agent.trouble import told
-from gputop.model.sections import Xid
+from gputop.agent.errors import log_once
+from gputop.agent.gpu.reader import GpuReader
+from gputop.model.machine.sections import Xid
 
 _XID = pynvml.nvmlEventTypeXidCriticalError
 _WANTED = _XID | pynvml.nvmlEventTypeDoubleBitEccError | pynvml.nvmlEventTypeGpuRecoveryAction
@@ -30,13 +30,13 @@ _GONE = {
 }
 
 
-class Events:
+class XidEvents:
     """XIDs of GPUs that have answered. A tick never waits for the thread: a driver may hold it.
 
-    Whatever happens to a GPU, its Device is told to look again.
+    Whatever happens to a GPU, its reader reads all of it again.
     """
 
-    def __init__(self, devices: Sequence[Device]) -> None:
+    def __init__(self, devices: Sequence[GpuReader]) -> None:
         self._devices = devices
         self._heard: dict[int, tuple[Xid, ...]] = {}
         self._over = threading.Event()
@@ -61,7 +61,7 @@ class Events:
                     self._heard = {index: xids for index, xids in self._heard.items() if xids}
                     return
             except Exception as error:  # noqa: BLE001 - and on again, after a while
-                told("events", error)
+                log_once("events", error)
             if not self._heard:
                 return
             self._over.wait(_AGAIN)
@@ -70,12 +70,12 @@ class Events:
         """Until the end, or until no GPU is left; NVMLError when the driver has had enough."""
         events = pynvml.nvmlEventSetCreate()
         try:
-            places = self._register(events)
-            for index in places.values():
+            indices = self._register(events)
+            for index in indices.values():
                 self._heard.setdefault(index, ())
-            while places and not self._over.is_set():
+            while indices and not self._over.is_set():
                 try:
-                    self._take(pynvml.nvmlEventSetWait_v2(events, _WAIT_MS), places)
+                    self._handle(pynvml.nvmlEventSetWait_v2(events, _WAIT_MS), indices)
                 except pynvml.NVMLError as error:
                     if error.value != pynvml.NVML_ERROR_TIMEOUT:
                         raise
@@ -85,7 +85,7 @@ class Events:
 
     def _register(self, events: Any) -> dict[int | None, int]:
         """The GPUs that report XIDs, by the addresses of their handles."""
-        places: dict[int | None, int] = {}
+        indices: dict[int | None, int] = {}
         for device in self._devices:
             handle = device.handle
             if handle is None:  # whoever asks for it may have to wait
@@ -94,19 +94,19 @@ class Events:
                 types = pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _WANTED
                 if types & _XID:
                     pynvml.nvmlDeviceRegisterEvents(handle, types, events)
-                    places[_address(handle)] = device.index
+                    indices[_address(handle)] = device.index
             except pynvml.NVMLError:
                 continue
-        return places
+        return indices
 
-    def _take(self, event: Any, places: Mapping[int | None, int]) -> None:
-        index = places.get(_address(event.device))
+    def _handle(self, event: Any, indices: Mapping[int | None, int]) -> None:
+        index = indices.get(_address(event.device))
         if index is None:
             return
         if event.eventType == _XID:
             xid = Xid(int(event.eventData), round(time.time(), 3))
             self._heard[index] = (*self._heard[index], xid)[-_MOST:]
-        self._devices[index].look_again()
+        self._devices[index].refresh()
 
 
 def _address(handle: Any) -> int | None:

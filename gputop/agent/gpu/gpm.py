@@ -1,7 +1,7 @@
 """What a GPU and its GPU instances do, by NVML's GPM (GPU performance monitoring).
 
-GPM needs Hopper or later, and no daemon. It compares two samples: the one of the look before, and
-one of now.
+GPM needs Hopper or later, and no daemon. It compares two samples: the one of the
+reading before, and one of now.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 import pynvml
 
-from gputop.agent.gpu import sanity
-from gputop.agent.gpu.section import Ask
-from gputop.model.activity import Recent
-from gputop.model.sections import Activity
+from gputop.agent.gpu import validate
+from gputop.agent.gpu.sections import Ask
+from gputop.model.health.activity import Recent
+from gputop.model.machine.sections import Activity
 
 _EVERY = 0.95
-"""Seconds between two looks; samples that lie closer than 0.1 s say little."""
+"""Seconds between two readings; samples that lie closer than 0.1 s say little."""
 
 _RATIOS = {
     "graphics": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
@@ -38,12 +38,12 @@ _RATES = {
 }
 _METRICS = tuple(
     (name, id_, show)
-    for ids, show in ((_RATIOS, sanity.ratio), (_RATES, sanity.bytes_per_second))
+    for ids, show in ((_RATIOS, validate.ratio), (_RATES, validate.bytes_per_second))
     for name, id_ in ids.items()
 )
 
 
-class Gpm:
+class GpmSection:
     """One GPU and its GPU instances; read by one thread at a time."""
 
     def __init__(self) -> None:
@@ -59,20 +59,22 @@ class Gpm:
             self._supported = None if support is None else bool(support.isSupportedDevice)
         self._gpu, self._now = gpu if self._supported else None, now
 
-    def read(self, part: int | None = None, utilization: float | None = None) -> Activity | None:
+    def read(
+        self, instance: int | None = None, utilization: float | None = None
+    ) -> Activity | None:
         """Of the GPU, or of a GPU instance by its id; `utilization` stands in for GPM where that
-        is missing. The same again until the next look is due."""
-        meter = self._meters.get(part)
-        if meter is None:
-            meter = self._meters[part] = _Meter(part)
+        is missing. The same again until the next reading is due."""
+        if instance not in self._meters:
+            self._meters[instance] = _Meter(instance)
+        meter = self._meters[instance]
         return meter.read(self._gpu, utilization, self._now)
 
     def keep(self, instances: Collection[int]) -> None:
         """The GPU instances that there are; the samples of others are freed."""
-        for one in [one for one in self._meters if one is not None and one not in instances]:
-            self._meters.pop(one).free()
+        for instance in self._meters.keys() - {None, *instances}:
+            self._meters.pop(instance).free()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Another handle, or another mode: begin anew."""
         for meter in self._meters.values():
             meter.free()
@@ -94,8 +96,8 @@ class _Meter:
 
     def read(self, gpu: Any, utilization: float | None, now: float) -> Activity | None:
         if now >= self._due:
-            look = None if gpu is None or self._refused else self._look(gpu)
-            self._latest = self._recent.judged(look, utilization, now)
+            sample = None if gpu is None or self._refused else self._sample(gpu)
+            self._latest = self._recent.judged(sample, utilization, now)
             self._due = now + _EVERY
         return self._latest
 
@@ -105,8 +107,8 @@ class _Meter:
                 pynvml.nvmlGpmSampleFree(sample)
         self._last = self._spare = None
 
-    def _look(self, gpu: Any) -> Activity | None:
-        """None at the first look. If the GPU is lost, the calls after this one say so."""
+    def _sample(self, gpu: Any) -> Activity | None:
+        """None the first time. If the GPU is lost, the calls after this one say so."""
         try:
             self._spare = sample = self._spare or pynvml.nvmlGpmSampleAlloc()
             if self._instance is None:
@@ -130,9 +132,9 @@ def _between(before: Any, after: Any) -> Activity:
     for metric, (_, id_, _) in zip(get.metrics, _METRICS, strict=False):
         metric.metricId = id_
     pynvml.nvmlGpmMetricsGet(get)
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: show(metric.value)
         for metric, (name, _, show) in zip(get.metrics, _METRICS, strict=False)
         if metric.nvmlReturn == pynvml.NVML_SUCCESS
     }
-    return Activity(**told)
+    return Activity(**values)

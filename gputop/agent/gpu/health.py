@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 
 import pynvml
 
-from gputop.agent.gpu import sanity
-from gputop.agent.gpu.section import Ask, Fields, plain_call
-from gputop.model.sections import Health
+from gputop.agent.gpu import validate
+from gputop.agent.gpu.sections import OFTEN, Ask, Fields, Section, plain_call
+from gputop.model.machine.sections import Health
 
 _RECOVERY_ACTION = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _ACTIONS: dict[float | None, str] = {
@@ -24,43 +24,79 @@ _ACTIONS: dict[float | None, str] = {
 """By NVML_GPU_RECOVERY_ACTION_*; the last of them are newer than the oldest nvidia-ml-py."""
 _STATES = ("not_supported", "not_started", "in_progress", "completed")
 """By NVML_GPU_FABRIC_STATE_*."""
+_PROBLEMS = {
+    "degraded_bandwidth": (0, 1),
+    "route_recovery": (2, 1),
+    "route_unhealthy": (4, 1),
+    "access_timeout_recovery": (6, 1),
+    "no_partition": (12, 2),
+    "manager_disconnected": (14, 2),
+}
+"""NVML_GPU_FABRIC_HEALTH_MASK_*: where two bits stand in the mask, and what they are when it is so;
+0 is not supported."""
+_CONFIGURATION_AT, _CONFIGURED, _GARBAGE = 8, 1, 15
+_CONFIGURATIONS = {
+    2: "incorrect_system_guid",
+    3: "incorrect_chassis_serial",
+    4: "no_partition",
+    5: "insufficient_nvlinks",
+    6: "incompatible_firmware",
+    7: "invalid_location",
+    8: "gpu_state_invalid",
+}
+"""By NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_*, of four bits."""
 _fabric = plain_call("nvmlDeviceGetGpuFabricInfoV", version=2, words=8)
 _repair = plain_call("nvmlDeviceGetRepairStatus", version=1, words=2)
 _unrepairable = plain_call("nvmlDeviceGetUnrepairableMemoryFlag_v1", version=1, words=1)
 
 
-class HealthSection:
+class HealthSection(Section):
     """Recovery action, fabric, repairs. XIDs are events, and come from `agent.gpu.events`."""
 
-    name: ClassVar[str] = "health"
-    every: ClassVar[float] = 5.0
-    fields: ClassVar[tuple[int, ...]] = (_RECOVERY_ACTION,)
+    name, kind, every = "health", Health, OFTEN
+    fields = (_RECOVERY_ACTION,)
 
-    def read(self, ask: Ask, fields: Fields, now: float) -> Health | None:
-        """As of now; None where the driver has nothing of it."""
-        unrepairable = ask(_unrepairable)
-        health = Health(
-            recovery_action=_ACTIONS.get(fields.get(_RECOVERY_ACTION)),
-            fabric_state=_fabric_state(ask),
-            repair_pending=_pending(ask(_repair)),
-            unrepairable_memory=None if unrepairable is None else sanity.flag(unrepairable[0]),
-        )
-        return None if health == Health() else health
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        unrepairable, fabric = ask(_unrepairable), ask(_fabric)
+        return {
+            "recovery_action": _ACTIONS.get(fields.get(_RECOVERY_ACTION)),
+            "repair_pending": _pending(ask(_repair)),
+            "unrepairable_memory": None if unrepairable is None else validate.flag(unrepairable[0]),
+            **({} if fabric is None else _fabric_values(fabric)),
+        }
 
 
-def _fabric_state(ask: Ask) -> str | None:
-    """The status counts only once the state is complete (nvml.h, nvmlGpuFabricInfo_v2_t)."""
-    info = ask(_fabric)
-    if info is None:
+def _fabric_values(info: list[int]) -> dict[str, Any]:
+    """The fields of Health about the fabric, of the words of nvmlGpuFabricInfo_v2_t.
+
+    The status counts only once the state is complete (nvml.h).
+    """
+    *uuid, status, _clique, state, mask = info
+    name = _STATES[state] if state < len(_STATES) else None
+    if name in (None, "not_supported"):
+        return {"fabric_state": name}
+    failed = name == "completed" and status != pynvml.NVML_SUCCESS
+    return {
+        "fabric_state": "failed" if failed else name,
+        "fabric_health": _problems(mask),
+        "fabric_cluster": any(uuid),
+    }
+
+
+def _problems(mask: int) -> tuple[str, ...] | None:
+    """Names as in `model.health.findings`; None where the driver says nothing of the fabric."""
+    if not mask:
         return None
-    *_uuid, status, _clique, state, _mask = info
-    known = _STATES[state] if state < len(_STATES) else None
-    return "failed" if known == "completed" and status != pynvml.NVML_SUCCESS else known
+    problems = [name for name, (shift, when) in _PROBLEMS.items() if mask >> shift & 3 == when]
+    configuration = mask >> _CONFIGURATION_AT & 15
+    if _CONFIGURED < configuration < _GARBAGE:
+        problems.append(_CONFIGURATIONS.get(configuration, "incorrect_configuration"))
+    return tuple(dict.fromkeys(problems))
 
 
 def _pending(repairs: list[int] | None) -> bool | None:
     """Of channels, or of TPCs."""
-    flags = [sanity.flag(one) for one in repairs or ()]
+    flags = [validate.flag(repair) for repair in repairs or ()]
     if True in flags:
         return True
     return None if not flags or None in flags else False

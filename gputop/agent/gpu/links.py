@@ -8,12 +8,15 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from gputop.model.enumeration import normalize_bus_id
-from gputop.model.links import ITSELF, Links
+from gputop.model.cuda.enumeration import normalize_bus_id
+from gputop.model.machine.topology import ITSELF, Links
 
 T = TypeVar("T")
-_Place = tuple[int, int, int]
+_PciAddress = tuple[int, int, int]
 _SWITCH = (-1, -1, -1)
+
+UP, ASLEEP = 1, 2
+"""Of NVML_NVLINK_STATE_*; 3 (R615) is a link that is up and carries no traffic."""
 
 _LEVELS = {
     pynvml.NVML_TOPOLOGY_INTERNAL: "PIX",  # two GPUs of one board
@@ -37,38 +40,39 @@ def read_links(gpus: Sequence[tuple[Any, str | None]]) -> Links:
         rows[a][a] = ITSELF
         for b in range(a + 1, count):
             links = _between(ports[a], ports[b], normalize_bus_id(gpus[b][1]))
-            known = f"NV{links}" if links else _level(gpus[a][0], gpus[b][0])
-            rows[a][b] = rows[b][a] = known
+            rows[a][b] = rows[b][a] = f"NV{links}" if links else _level(gpus[a][0], gpus[b][0])
     return tuple(map(tuple, rows))
 
 
-def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> list[bool]:
-    """Of every NVLink that the GPU has which `ask` asks, whether it is up."""
-    found: list[bool] = []
+def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> list[int]:
+    """The state of every NVLink that the GPU has which `ask` asks, as NVML_NVLINK_STATE_*."""
+    states: list[int] = []
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         state = ask(pynvml.nvmlDeviceGetNvLinkState, link)
         if state is None:
             break
-        found.append(bool(state))
-    return found
+        states.append(state)
+    return states
 
 
-def _ports(handle: Any) -> Counter[_Place]:
-    """By what is at their other end, how many of its NVLinks are up; switches are all one."""
-    found: Counter[_Place] = Counter()
-    for link, up in enumerate(link_states(lambda call, link: ask(call, handle, link))):
-        if not up:
+def _ports(handle: Any) -> Counter[_PciAddress]:
+    """By what is at their other end, how many of its NVLinks work; switches are all one."""
+    ports: Counter[_PciAddress] = Counter()
+    for link, state in enumerate(link_states(lambda call, link: ask(call, handle, link))):
+        if state not in (UP, ASLEEP):  # which is where it was
             continue
         kind = ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-            found[_SWITCH] += 1
-        elif place := _place_of(ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)):
-            found[place] += 1
-    return found
+            ports[_SWITCH] += 1
+        elif info := ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link):
+            ports[info.domain, info.bus, info.device] += 1
+    return ports
 
 
-def _between(a: Counter[_Place], b: Counter[_Place], place: _Place | None) -> int:
-    direct = a[place] if place is not None else 0
+def _between(
+    a: Counter[_PciAddress], b: Counter[_PciAddress], b_address: _PciAddress | None
+) -> int:
+    direct = a[b_address] if b_address is not None else 0
     return direct or min(a[_SWITCH], b[_SWITCH])
 
 
@@ -77,10 +81,6 @@ def _level(a: Any, b: Any) -> str | None:
     if a is not None and b is not None:
         level = ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b)
     return None if level is None else _LEVELS.get(level)
-
-
-def _place_of(info: Any) -> _Place | None:
-    return None if info is None else (info.domain, info.bus, info.device)
 
 
 def ask(call: Callable[..., T], *arguments: Any) -> T | None:

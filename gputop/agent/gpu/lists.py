@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from gputop.agent.gpu import sanity
-from gputop.model.unexplained import is_notable
+from gputop.agent.gpu import validate
+from gputop.model.health.unaccounted import is_notable
 
 _NO_INSTANCE = 0xFFFFFFFF
-_FIRST_LOOK = 2.0
-"""Seconds of samples taken at the first look, when there is no last timestamp."""
+_FIRST_SAMPLES = 2.0
+"""Seconds of samples taken the first time, when there is no last timestamp."""
 _CLOCK_SKEW = 60.0
 """Seconds that a sample may be ahead of our clock; more is garbage, or our clock was set back."""
 _RARE = 5.0
-"""Seconds between two looks at a list that was empty, but for that of compute processes."""
+"""Seconds between two readings of a list that was empty, but for that of compute processes."""
 _SPARE = 32
 _GROWTHS = 4
 
@@ -32,7 +32,7 @@ _NEWER = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t and _v3_t
 _OLDEST = struct.Struct("<I4xQ")  # nvmlProcessInfo_v1_t
 _SAMPLE = struct.Struct("<I4xQIIII")  # nvmlProcessUtilizationSample_t
 
-_RATIOS = {percentage: sanity.ratio(percentage) for percentage in range(256)}
+_RATIOS = {percentage: validate.ratio(percentage) for percentage in range(256)}
 """Of what a sample may say; looked up, since there are three of them for every process."""
 
 _LISTS = (
@@ -52,7 +52,7 @@ _TYPES = {
 }
 
 
-class Running(NamedTuple):
+class GpuProcess(NamedTuple):
     """A process in one or more lists of a GPU; `memory` in bytes, instances are None off MIG."""
 
     pid: int
@@ -103,7 +103,7 @@ class _Buffer:
         return bytes(memoryview(self._bytes)[:length])
 
 
-class RunningLists:
+class ProcessLists:
     """The lists of one GPU; remembers which symbols the driver has and the last timestamp."""
 
     def __init__(self) -> None:
@@ -111,16 +111,16 @@ class RunningLists:
         self._absent: set[str] = set()
         self._samples = _Buffer(_SAMPLE)
         self._since = 0
-        self._said: list[bytes | None] = []
+        self._answers: list[bytes | None] = []
         self._total: int | None = None
         self._due = 0.0
-        self._running: tuple[Running, ...] = ()
+        self._running: tuple[GpuProcess, ...] = ()
         self.known = False
-        """Whether the driver gave the list of compute processes at the last look."""
+        """Whether the driver gave the list of compute processes the last time."""
         self.held: int | None = 0
         """Bytes of memory of all that run; None where one does not tell."""
 
-    def running(self, handle: Any, total: int | None, used: int | None) -> tuple[Running, ...]:
+    def running(self, handle: Any, total: int | None, used: int | None) -> tuple[GpuProcess, ...]:
         """Every process, once per MIG instance: one that is in two lists holds its memory once,
         so the largest figure counts, not the sum; one above `total` bytes is garbage.
 
@@ -130,41 +130,43 @@ class RunningLists:
         """
         if self._functions is None:
             self._functions = list(_functions())
-        rest, before = self._may_rest(used), self._said or [None] * len(self._functions)
-        said = [
-            old if rest and one[0] != "C" and old == b"" else self._list(*one, handle)
-            for one, old in zip(self._functions, before, strict=True)
+        rest, before = self._may_rest(used), self._answers or [None] * len(self._functions)
+        answers = [
+            old
+            if rest and letter != "C" and old == b""
+            else self._list(letter, function, buffer, handle)
+            for (letter, function, buffer), old in zip(self._functions, before, strict=True)
         ]
-        if said != self._said or total != self._total:
-            self._said, self._total = said, total
-            self._running = self._read(said, total)
-            amounts = [one.memory for one in self._running]
+        if answers != self._answers or total != self._total:
+            self._answers, self._total = answers, total
+            self._running = self._read(answers, total)
+            amounts = [process.memory for process in self._running]
             self.held = None if None in amounts else sum(filter(None, amounts))
             letters = [letter for letter, _, _ in self._functions]
-            self.known = dict(zip(letters, said, strict=True)).get("C") is not None
+            self.known = dict(zip(letters, answers, strict=True)).get("C") is not None
         return self._running
 
     def _may_rest(self, used: int | None) -> bool:
         """Whether an empty list may be taken to be empty still."""
         now = time.monotonic()
-        told = used is not None and self.held is not None and not is_notable(used - self.held)
-        if told and now < self._due:
+        accounted = used is not None and self.held is not None and not is_notable(used - self.held)
+        if accounted and now < self._due:
             return True
         self._due = now + _RARE
         return False
 
-    def _read(self, said: list[bytes | None], total: int | None) -> tuple[Running, ...]:
-        found: dict[tuple[int, int, int], list[Any]] = {}
-        for (letter, _, buffer), records in zip(self._functions or (), said, strict=True):
+    def _read(self, answers: list[bytes | None], total: int | None) -> tuple[GpuProcess, ...]:
+        entries: dict[tuple[int, int, int], list[Any]] = {}
+        for (letter, _, buffer), records in zip(self._functions or (), answers, strict=True):
             for pid, memory, *instance in buffer.record.iter_unpack(records or b""):
                 gpu, compute = instance or (_NO_INSTANCE, _NO_INSTANCE)
-                entry = found.setdefault((pid, gpu, compute), [set(), None])
+                entry = entries.setdefault((pid, gpu, compute), [set(), None])
                 entry[0].add(letter)
-                if (known := sanity.memory(memory, total)) is not None:
-                    entry[1] = max(known, entry[1] or 0)
+                if (amount := validate.memory(memory, total)) is not None:
+                    entry[1] = max(amount, entry[1] or 0)
         return tuple(
-            Running(pid, _TYPES[frozenset(letters)], memory, _instance(gpu), _instance(compute))
-            for (pid, gpu, compute), (letters, memory) in found.items()
+            GpuProcess(pid, _TYPES[frozenset(letters)], memory, _instance(gpu), _instance(compute))
+            for (pid, gpu, compute), (letters, memory) in entries.items()
         )
 
     def _list(self, letter: str, function: Any, buffer: _Buffer, handle: Any) -> bytes | None:
@@ -185,7 +187,7 @@ class RunningLists:
             return None
 
     def utilization(self, handle: Any) -> dict[int, Utilization]:
-        """By pid, the newest sample since the last look; who has none is not in it.
+        """By pid, the newest sample since the last time; who has none is not in it.
 
         A timestamp that did not move is an old sample again, and a figure over 100 is garbage
         (drivers answer so for zombies). One from the future would hide all samples after it.
@@ -194,7 +196,7 @@ class RunningLists:
         now = time.time()
         latest = int((now + _CLOCK_SKEW) * 1e6)
         if not 0 < self._since <= latest:
-            self._since = int((now - _FIRST_LOOK) * 1e6)
+            self._since = int((now - _FIRST_SAMPLES) * 1e6)
         since = self._since
         stamp = ctypes.c_ulonglong(since)
         try:

@@ -10,8 +10,8 @@ from typing import Any
 import pynvml
 
 from gputop.agent.gpu.links import ask
-from gputop.agent.host import Folder, card_file
-from gputop.model.topology import Topology, cpu_list
+from gputop.agent.host import FolderPath, card_file
+from gputop.model.machine.topology import Topology, cpu_list
 
 _READ, _WRITE = 0, 1  # NVML_P2P_CAPS_INDEX_*; pynvml's own READ is a tuple by a slip
 _WORDS = 128
@@ -19,10 +19,10 @@ _WORDS = 128
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", re.ASCII)
 
 
-def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: Folder = "/sys") -> Topology:
+def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: FolderPath = "/sys") -> Topology:
     """Of GPUs (handle, PCI bus id). May hang as any driver call."""
     allowed = os.sched_getaffinity(0)
-    near = [_cpus(handle) or _local_cpus(sys, place) for handle, place in gpus]
+    near = [_cpus(handle) or _local_cpus(sys, bus_id) for handle, bus_id in gpus]
     return Topology(
         p2p=tuple(
             tuple(a is not b and _reaches(a, b) for b, _ in gpus) if a else (None,) * len(gpus)
@@ -30,7 +30,7 @@ def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: Folder = "/sys") 
         ),
         cpus=tuple(map(cpu_list, near)),
         usable_cpus=tuple(cpu_list(allowed.intersection(cpus)) for cpus in near),
-        numa=tuple(_node(handle, sys, place) for handle, place in gpus),
+        numa=tuple(_node(handle, sys, bus_id) for handle, bus_id in gpus),
         gpu_numa=tuple(_own_node(handle) for handle, _ in gpus),
     )
 
@@ -48,12 +48,12 @@ def _cpus(handle: Any) -> Collection[int]:
     return _bits(mask or ask(pynvml.nvmlDeviceGetCpuAffinity, handle, _WORDS) or ())
 
 
-def _node(handle: Any, sys: Folder, place: str | None) -> int | None:
+def _node(handle: Any, sys: FolderPath, bus_id: str | None) -> int | None:
     scope = pynvml.NVML_AFFINITY_SCOPE_NODE
     nodes = _bits(ask(pynvml.nvmlDeviceGetMemoryAffinity, handle, _WORDS, scope) or ())
     if nodes:
         return nodes[0] if len(nodes) == 1 else None
-    text = card_file(place, "numa_node", sys) or ""
+    text = card_file(bus_id, "numa_node", sys) or ""
     return int(text) if text.isdecimal() else None  # -1: the firmware does not say
 
 
@@ -62,8 +62,8 @@ def _own_node(handle: Any) -> int | None:
     return None if node is None or node < 0 else node
 
 
-def _local_cpus(sys: Folder, place: str | None) -> Collection[int]:
-    text = card_file(place, "local_cpulist", sys) or ""
+def _local_cpus(sys: FolderPath, bus_id: str | None) -> Collection[int]:
+    text = card_file(bus_id, "local_cpulist", sys) or ""
     return [cpu for part in text.split(",") for cpu in _range(part)]
 
 

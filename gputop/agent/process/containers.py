@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gputop.agent.worker import Worker
-from gputop.model.place import Container
-from gputop.model.text import printable
+from gputop.model.machine.origin import Container
+from gputop.model.machine.text import printable
+from gputop.trust import find_program, may_connect
 
 _LIMIT = 2.0
 """Seconds for an answer."""
@@ -25,46 +26,49 @@ class ContainerNames:
     """Asks the runtimes in a thread of its own, once for each container."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Container] = {}
+        self._named: dict[str, Container] = {}
         self._asked: dict[str, float] = {}
-        self._wanted: dict[str, Container] = {}
+        self._due: dict[str, Container] = {}
         self._worker = Worker("containers", self._ask)
 
     def prepare(self, containers: Iterable[Container]) -> None:
         """Ask for those that are new, or have had no answer for a minute."""
         now = time.monotonic()
         due = {
-            one.id: one for one in containers if now - self._asked.get(one.id, -_RETRY) >= _RETRY
+            container.id: container
+            for container in containers
+            if container.id not in self._named
+            and now - self._asked.get(container.id, -_RETRY) >= _RETRY
         }
-        wanted = {id_: one for id_, one in due.items() if id_ not in self._known}
-        if wanted and not self._worker.busy:
-            self._wanted = wanted
+        if due and not self._worker.busy:
+            self._due = due
             self._worker.ask()
 
     def wait(self, seconds: float) -> None:
-        """For what has been asked."""
+        """Wait for the answers."""
         self._worker.wait(time.monotonic() + seconds)
 
     def named(self, container: Container) -> Container:
-        """With its name and image, once they are known."""
-        return self._known.get(container.id, container)
+        """Return it with its name and image, once they are known."""
+        return self._named.get(container.id, container)
 
     def _ask(self) -> None:
-        for id_, container in self._wanted.items():
+        for id_, container in self._due.items():
             self._asked[id_] = time.monotonic()
-            if (answer := _inspect(container)) is not None:
-                self._known[id_] = answer
-        for about in (self._known, self._asked):
-            for oldest in list(about)[:-_MOST]:
-                del about[oldest]
+            if (named := _inspect(container)) is not None:
+                self._named[id_] = named
+        for kept in (self._named, self._asked):
+            for oldest in list(kept)[:-_MOST]:
+                del kept[oldest]
 
 
 def _inspect(container: Container) -> Container | None:
-    from gputop.agent.program import answer_of  # it takes long, and a look seldom needs it
+    from gputop.agent.program import answer_of  # it takes long, and is seldom needed
 
-    for command in _commands(container):
-        answer = answer_of([*command, container.id], _LIMIT)
-        name, image = _told(answer or "")
+    for name, *words in _commands(container):
+        program, _ = find_program(name)
+        answer = program and answer_of([program, *words, container.id], _LIMIT)
+        name, image = _parse(answer or "")
         if name or image:
             return msgspec.structs.replace(
                 container,
@@ -97,22 +101,22 @@ def _commands(container: Container) -> Iterator[list[str]]:
 
 def _may_ask(host: str) -> bool:
     socket = host.removeprefix("unix://")
-    return host != socket and os.access(socket, os.R_OK | os.W_OK)
+    return host != socket and may_connect(socket)
 
 
-def _told(answer: str) -> tuple[str, str]:
-    """Name and image: of a line of docker or podman, else of JSON. What is not there is empty."""
+def _parse(answer: str) -> tuple[str, str]:
+    """Parse name and image: a line of docker or podman, else JSON. What is not there is empty."""
     name, tab, image = answer.strip().partition("\t")
     if tab and not answer.lstrip().startswith(("{", "[")):
         return name, image
     try:
-        about = msgspec.json.decode(answer)
-        about = about[0] if isinstance(about, list) else about
-        if "status" in about:  # crictl
-            status = about["status"]
+        container = msgspec.json.decode(answer)
+        container = container[0] if isinstance(container, list) else container
+        if "status" in container:  # crictl
+            status = container["status"]
             pod = (status.get("labels") or {}).get("io.kubernetes.pod.name")
             name, image = status["metadata"]["name"], status["image"]["image"]
             return (f"{pod}/{name}" if pod else str(name)), str(image)
-        return str(about["Name"]), str(about["Image"])
+        return str(container["Name"]), str(container["Image"])
     except (msgspec.MsgspecError, TypeError, LookupError, AttributeError, RecursionError):
         return "", ""

@@ -6,43 +6,57 @@ own /proc/PID/environ. A forked child shows what its parent was started with.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 
-from gputop.agent.process.environ import read_environ
-from gputop.agent.process.walk import Seen
-from gputop.model.environ import NAME, ORDER, Descendant, Environ
+from gputop.agent.process.environment import read_environ
+from gputop.agent.process.nodes import alike
+from gputop.agent.process.stat import ProcStat
+from gputop.model.machine.environment import NAME, ORDER, Descendant, Environ
 
 _MOST = 64
-"""Descendants of one process that are looked at."""
+"""Descendants of a process that are read."""
 
 
-def telling(parents: Mapping[int, Environ], table: Mapping[int, Seen]) -> dict[int, Descendant]:
-    """Of those `parents` (by pid, with their own variables) the telling descendants among the
-    processes of a walk; who has none is not in it."""
+def descendant_env(
+    parents: Mapping[int, Environ], table: Mapping[int, ProcStat], seconds: float = math.inf
+) -> dict[int, Descendant | None]:
+    """Return the telling descendants of `parents` (by pid, with their own variables) among all
+    processes, None where there is none; of the first parents, as many as there is time for."""
     children: dict[int, list[int]] = {}
-    for pid, seen in table.items():
-        children.setdefault(seen.parent, []).append(pid)
-    found = {pid: _agreed(own, _below(pid, children)) for pid, own in parents.items()}
-    return {pid: one for pid, one in found.items() if one is not None}
+    for pid, stat in table.items():
+        children.setdefault(stat.parent, []).append(pid)
+    end = time.monotonic() + seconds
+    descendants: dict[int, Descendant | None] = {}
+    for pid, own in parents.items():
+        descendants[pid] = _agreed(pid, own, _below(pid, children), end)
+        if time.monotonic() >= end:
+            break
+    return descendants
 
 
-def _agreed(own: Environ, below: list[int]) -> Descendant | None:
-    """The first with a mask of another kind than `own`; None if they disagree."""
+def _agreed(parent: int, own: Environ, below: list[int], end: float) -> Descendant | None:
+    """Return the first with another mask than `own`; None if they disagree, or if there is no time
+    to see whether they do. In a container of its own it counts other GPUs, and tells nothing."""
     before = (own.variables.get(NAME), own.variables.get(ORDER))
-    found: list[Descendant] = []
+    telling: list[Descendant] = []
     for pid in below:
+        if time.monotonic() >= end:
+            return None
         environ = read_environ(pid)
         mask = (environ.variables.get(NAME), environ.variables.get(ORDER))
-        if mask[0] is not None and mask != before:
-            found.append(Descendant(pid, environ))
-    masks = {(one.environ.variables[NAME], one.environ.variables.get(ORDER)) for one in found}
-    return found[0] if len(masks) == 1 else None
+        if mask[0] is not None and mask != before and alike(pid, parent):
+            telling.append(Descendant(pid, environ))
+    variables = [descendant.environ.variables for descendant in telling]
+    masks = {(names[NAME], names.get(ORDER)) for names in variables}
+    return telling[0] if len(masks) == 1 else None
 
 
 def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
-    found = list(children.get(pid, ()))
-    for one in found:
-        if len(found) >= _MOST:
+    below = list(children.get(pid, ()))
+    for child in below:
+        if len(below) >= _MOST:
             break
-        found += children.get(one, ())
-    return found[:_MOST]
+        below += children.get(child, ())
+    return below[:_MOST]

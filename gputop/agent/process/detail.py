@@ -1,87 +1,24 @@
-"""Looks closely at the one process that somebody looks at, in threads of their own."""
+"""Looks closely at the one process that somebody looks at."""
 
 from __future__ import annotations
 
 import os
-import queue
 import re
-import threading
-from collections.abc import Callable
-from typing import Generic, TypeVar
+import time
 
-import msgspec
-
-from gputop.agent.process.environ import read_whole_environ
-from gputop.agent.process.processes import started
+from gputop.agent.process.environment import read_whole_environ
+from gputop.agent.process.procfs import OpenFiles, open_files
 from gputop.agent.process.stack import dump_stack
-from gputop.agent.process.walk import command_of, every_process, look
-from gputop.model.detail import Child, ProcessDetail, ProcessStack, told
-from gputop.model.frame import Frame
-from gputop.model.protocol import Detail, Stack
-from gputop.model.text import printable
-
-Q = TypeVar("Q")
-A = TypeVar("A")
+from gputop.agent.process.stat import command_of, every_process, read_stat, started
+from gputop.model.machine.detail import ChildProcess, ProcessDetail, ProcessStack, env_variables
+from gputop.model.machine.text import printable
+from gputop.protocol.messages import Detail, Stack
 
 _DEVICE = re.compile(r"/dev/(?:nvidia|dri/)")
 _MOST_CHILDREN = 64
 _MOST_DEVICES = 64
-
-
-class _Answers(Generic[Q, A]):
-    """Answers the newest question, in a thread that is started for the first."""
-
-    def __init__(self, name: str, find: Callable[[Q], A], answered: Callable[[], None]) -> None:
-        self._name, self._find, self._answered = name, find, answered
-        self._asked: queue.SimpleQueue[Q] = queue.SimpleQueue()
-        self._found: queue.SimpleQueue[A] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def ask(self, question: Q) -> None:
-        """Without waiting. By one thread."""
-        self._asked.put(question)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
-
-    def newest(self) -> A | None:
-        """What was found since the last call. By one thread."""
-        return None if self._found.empty() else _last(self._found)
-
-    def _run(self) -> None:
-        while True:
-            self._found.put(self._find(_last(self._asked)))
-            self._answered()
-
-
-def _last(waiting: queue.SimpleQueue[Q]) -> Q:
-    """The last of a queue, which is empty then; waits for one."""
-    one = waiting.get()
-    while not waiting.empty():
-        one = waiting.get()
-    return one
-
-
-class Details:
-    """Tells more of processes; `answered` is called when a frame shall tell it."""
-
-    def __init__(self, answered: Callable[[], None]) -> None:
-        self._details = _Answers("detail", read_detail, answered)
-        self._stacks = _Answers("stack", _stack, answered)
-
-    def take(self, request: Detail | Stack) -> None:
-        """Answer it, at once and without waiting."""
-        if isinstance(request, Detail):
-            self._details.ask(request)
-        else:
-            self._stacks.ask(request)
-
-    def with_answers(self, frame: Frame) -> Frame:
-        """The frame with what was found, each once."""
-        detail, stack = self._details.newest(), self._stacks.newest()
-        if detail is None and stack is None:
-            return frame
-        return msgspec.structs.replace(frame, detail=detail, stack=stack)
+_SECONDS = 0.5
+"""For its open files."""
 
 
 def read_detail(request: Detail) -> ProcessDetail:
@@ -92,23 +29,26 @@ def read_detail(request: Detail) -> ProcessDetail:
         return gone
     environ = read_whole_environ(pid)
     files = _open_files(pid)
-    children = _children(pid)
-    devices = None if files is None else sorted(set(filter(_DEVICE.match, files)))
-    found = ProcessDetail(
+    children, count = _children(pid)
+    devices = None if files is None else sorted(filter(_DEVICE.match, files.names))
+    detail = ProcessDetail(
         pid,
         start_time,
-        variables=told(environ.variables, hidden=request.hidden) or None,
+        variables=env_variables(environ.variables, hidden=request.hidden) or None,
+        variables_count=len(environ.variables),
         missing=environ.missing,
-        files=None if files is None else len(files),
-        devices=None if devices is None else tuple(devices[:_MOST_DEVICES]),
-        children=children[:_MOST_CHILDREN],
-        children_count=len(children),
+        files=None if files is None else _count(pid),
+        devices=None if devices is None else tuple(map(printable, devices[:_MOST_DEVICES])),
+        devices_whole=files is None or files.next is None,
+        children=children,
+        children_count=count,
     )
     # Another process may have been given the number meanwhile.
-    return found if _is_there(pid, start_time) else gone
+    return detail if _is_there(pid, start_time) else gone
 
 
-def _stack(request: Stack) -> ProcessStack:
+def read_stack(request: Stack) -> ProcessStack:
+    """Have py-spy look into a process now; never raises."""
     pid, start_time = request.pid, request.start_time
     gone = ProcessStack(pid, start_time, problem="It has ended.")
     if not _is_there(pid, start_time):
@@ -121,36 +61,37 @@ def _stack(request: Stack) -> ProcessStack:
 
 def _is_there(pid: int, start_time: float) -> bool:
     """Whether a process still is the one; a zombie has nothing left to look at."""
-    seen = look(pid)
-    if seen is None or seen.state == "Z":
-        return False
-    return started(seen.start_ticks) == start_time
+    stat = read_stat(pid)
+    return stat is not None and stat.state != "Z" and started(stat.start_ticks) == start_time
 
 
-def _open_files(pid: int) -> list[str] | None:
-    """What its open files are called; None where that may not be seen."""
-    directory = f"/proc/{pid}/fd"
+def _open_files(pid: int) -> OpenFiles | None:
+    """Its open files, as many as there is time for; None where they may not be seen."""
     try:
-        return [_link(f"{directory}/{name}") for name in os.listdir(directory)]
+        return open_files(pid, deadline=time.monotonic() + _SECONDS)
     except OSError:
         return None
 
 
-def _link(path: str) -> str:
+def _count(pid: int) -> int | None:
+    """How many files it has open: kernels from 6.2 on tell, others have them counted."""
     try:
-        return printable(os.readlink(path), 256)
-    except OSError:  # closed meanwhile
-        return ""
+        count = os.stat(f"/proc/{pid}/fd").st_size
+        return count or sum(1 for _ in os.scandir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
 
 
-def _children(pid: int) -> tuple[Child, ...]:
-    """The oldest first."""
-    found = [
-        (seen.start_ticks, child, seen)
-        for child, seen in every_process().items()
-        if seen.parent == pid
+def _children(pid: int) -> tuple[tuple[ChildProcess, ...], int]:
+    """The oldest, and how many there are."""
+    children = [
+        (stat.start_ticks, child, stat)
+        for child, stat in every_process().items()
+        if stat.parent == pid
     ]
-    return tuple(
-        Child(child, started(ticks), command_of(child, seen))
-        for ticks, child, seen in sorted(found, key=lambda one: one[:2])
+    oldest = sorted(children, key=lambda child: child[:2])[:_MOST_CHILDREN]
+    shown = (
+        ChildProcess(child, started(ticks), command_of(child, stat))
+        for ticks, child, stat in oldest
     )
+    return tuple(shown), len(children)

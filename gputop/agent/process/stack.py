@@ -6,27 +6,25 @@ import os
 import sys
 
 from gputop.agent.program import MOST_BYTES, run_program
-from gputop.model.text import printable
+from gputop.model.machine.text import printable
+from gputop.trust import find_program
 
 _MOST_LINES = 500
 _WIDTH = 400
 _INSTALL = "py-spy is not installed: pip install py-spy, in the environment of gputop or on PATH."
 
-Stack = tuple[tuple[str, ...], str | None]
+StackDump = tuple[tuple[str, ...], str | None]
 """Lines, or why there are none and what to do."""
 
 
-def dump_stack(pid: int, seconds: float = 10.0) -> Stack:
+def dump_stack(pid: int, seconds: float = 10.0) -> StackDump:
     """Ask py-spy, within that time; never raises."""
-    beside = os.path.dirname(sys.executable)
-    from shutil import which
-
-    program = which("py-spy") or which("py-spy", path=beside)
+    program, refused = find_program("py-spy", [os.path.dirname(sys.executable)])
     if program is None:
-        return (), _INSTALL
+        return (), printable(refused, 300) if refused else _INSTALL
     command = [program, "dump", "--pid", str(pid), "--nonblocking"]
     try:
-        output, status = run_program(command, seconds, {**os.environ, "RUST_BACKTRACE": "0"})
+        output, status = run_program(command, seconds, {"RUST_BACKTRACE": "0"})
     except OSError as error:
         return (), printable(f"py-spy cannot be started: {error.strerror} ({program})", 300)
     lines = output.decode("utf-8", "replace").expandtabs().splitlines()

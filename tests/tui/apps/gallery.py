@@ -1,10 +1,9 @@
 """Much of what can happen on a screen, each thing at the press of a key, always the same way.
 
-Arguments: `stock` or `diff`, then a theme.
+Argument: a theme.
 """
 
 import sys
-from typing import Any
 
 from rich.segment import Segment
 from rich.style import Style
@@ -19,7 +18,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Static
 
-from gputop.tui import compositor, manners
+from gputop.tui.terminal.app import TerminalApp, run
 
 INK = [Style(color=name) for name in ("red", "green", "blue", "default")]
 ODD = [
@@ -105,7 +104,7 @@ class Page(Screen[None]):
         self.query_one(Input).cursor_blink = False
 
 
-class Gallery(manners.TerminalApp[None]):
+class Gallery(TerminalApp[None]):
     """See the module."""
 
     BINDINGS = [
@@ -176,12 +175,10 @@ class Gallery(manners.TerminalApp[None]):
         self.export_screenshot()
 
 
-def main(kind: str, theme: str, *rest: Any) -> int:
-    if kind == "stock":
-        compositor.NEWER = (0,)
+def main(theme: str) -> int:
     app = Gallery()
     app.theme = theme
-    return manners.run(app)
+    return run(app)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from typing import TextIO
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from gputop.tui import manners
-from gputop.tui.diffing import backlog
+from gputop.tui.terminal.app import TerminalApp, run
+from gputop.tui.terminal.compositor import backlog
 
 
-class Ticker(manners.TerminalApp[None]):
+class Ticker(TerminalApp[None]):
     """See the module."""
 
     BINDINGS = [("q", "quit", "Quit"), ("p", "pause", "Pause")]
@@ -48,4 +48,4 @@ if __name__ == "__main__":
     with Path(sys.argv[1]).open("w") as reports:
         app = Ticker(reports)
         app.theme = "ansi-dark"
-        sys.exit(manners.run(app))
+        sys.exit(run(app))

@@ -1,0 +1,49 @@
+"""Errors that nobody thought of: what is told of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import NoReturn
+
+from gputop.model.machine.text import printable
+
+_NO_THREAD = (
+    "no further thread may be started: this user (ulimit -u) or this container (pids.max) has as "
+    "many processes and threads as it may have; end some of them, or raise the limit"
+)
+_told: set[str] = set()
+
+
+def log_once(who: str, error: BaseException) -> str:
+    """Type, text and place of an error in a line, fit to print; on standard error as well, the
+    first time that `who` has it there: a thread that goes on may meet it every second."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    file = os.path.basename(trace.tb_frame.f_code.co_filename) if trace else "?"
+    place = f"{file}:{trace.tb_lineno if trace else 0}"
+    words = printable(f"{type(error).__name__} at {place}: {error}", 200)
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        words = _NO_THREAD
+    key = f"{who} {type(error).__name__} {place}"
+    if key not in _told and sys.stderr is not None:
+        _told.add(key)
+        print(f"{who}: {words}", file=sys.stderr, flush=True)  # noqa: T201
+    return words
+
+
+def end_on_errors() -> None:
+    """What no thread catches ends the agent: who reads its frames learns why, and may start
+    another, where a thread that is missing would never be noticed."""
+    threading.excepthook = lambda failure: _end(
+        failure.thread.name if failure.thread else "?", failure.exc_value
+    )
+    sys.excepthook = lambda _kind, error, _trace: _end("frames", error)
+
+
+def _end(who: str, error: BaseException | None) -> NoReturn:
+    if error is not None:
+        log_once(who, error)
+    os._exit(1)

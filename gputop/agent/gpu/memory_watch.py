@@ -1,0 +1,64 @@
+"""The memory of single GPUs now, for who waits for it to come back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+import pynvml
+
+from gputop.agent.gpu.reader import GpuReader
+from gputop.agent.worker import Worker
+
+_TIMEOUT = 0.02
+"""Seconds that a look waits for the driver; what comes later is seen at the next."""
+
+
+class GpuMemory(NamedTuple):
+    """What a GPU says of its memory."""
+
+    asked: float
+    """When (monotonic)."""
+    used: int | None
+    """Bytes."""
+    pids: frozenset[int]
+    """The processes that the driver lists."""
+
+
+class MemoryWatch:
+    """Asks GPUs for no more than that, each in a thread of its own: one may hang.
+
+    Samples of utilization are left to the frames, which would miss them.
+    """
+
+    def __init__(self, gpus: Callable[[], Sequence[GpuReader]]) -> None:
+        """`gpus` returns those of now, from any thread."""
+        self._gpus = gpus
+        self._workers: dict[str, Worker[GpuMemory | None]] = {}
+
+    def look(self, uuids: Iterable[str]) -> dict[str, GpuMemory]:
+        """Ask those GPUs, and return what they have said last. By one thread."""
+        workers = {uuid: self._worker(uuid) for uuid in uuids}
+        for worker in workers.values():
+            worker.ask()
+        deadline = time.monotonic() + _TIMEOUT
+        for worker in workers.values():
+            worker.wait(deadline)
+        said = {uuid: worker.latest for uuid, worker in workers.items()}
+        return {uuid: memory for uuid, memory in said.items() if memory is not None}
+
+    def _worker(self, uuid: str) -> Worker[GpuMemory | None]:
+        if uuid not in self._workers:
+            self._workers[uuid] = Worker(f"memory of {uuid}", partial(self._read, uuid))
+        return self._workers[uuid]
+
+    def _read(self, uuid: str) -> GpuMemory | None:
+        asked = time.monotonic()
+        for gpu in self._gpus():
+            if gpu.uuid == uuid:
+                with suppress(pynvml.NVMLError):  # it is lost, and the frames say so
+                    return GpuMemory(asked, *gpu.read_memory())
+        return None

@@ -1,0 +1,323 @@
+"""One GPU, read.
+
+A GpuReader is used by one thread at a time. Whatever a driver or a card lacks is asked once, and
+then left alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+import pynvml
+
+from gputop.agent.gpu import board, validate
+from gputop.agent.gpu.driver import DRIVER_GONE
+from gputop.agent.gpu.ecc import EccSection
+from gputop.agent.gpu.gpm import GpmSection
+from gputop.agent.gpu.health import HealthSection
+from gputop.agent.gpu.lists import GpuProcess, ProcessLists, Utilization
+from gputop.agent.gpu.mig_devices import MigDevices, cores, read_memory
+from gputop.agent.gpu.nvlink import NvlinkSection
+from gputop.agent.gpu.pcie import PcieSection
+from gputop.agent.gpu.sections import Sections, first_of, values_of
+from gputop.agent.host import card_file, is_wsl
+from gputop.model.machine.gpu import UNREADABLE
+from gputop.model.machine.limits import INTEGRATED
+from gputop.model.machine.text import printable
+
+T = TypeVar("T")
+
+_SLOW_CYCLES, _SLOW_SECONDS = 10, 10.0
+"""After so many cycles or seconds, what only an administrator changes is read again."""
+
+_ABSENT = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+    pynvml.NVML_ERROR_DEPRECATED,
+}
+"""Answers that stay the same: the call is not made again."""
+
+_GPU_GONE = DRIVER_GONE | {
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND,
+}
+"""Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
+
+_ASLEEP = {"suspended", "suspending"}
+"""The kernel's words for a device that it has switched off until it is used
+(Documentation/ABI/testing/sysfs-devices-power)."""
+
+_SECTIONS = (
+    board.IdentitySection,
+    board.Bar1Section,
+    board.EnginesSection,
+    board.ClocksSection,
+    board.PowerSection,
+    board.ThermalSection,
+    board.ThrottleSection,
+    PcieSection,
+    EccSection,
+    HealthSection,
+    NvlinkSection,
+)
+
+_TEMPERATURES = pynvml.nvmlDeviceGetTemperatureV, pynvml.nvmlDeviceGetTemperature
+_POWER_LIMITS = pynvml.nvmlDeviceGetEnforcedPowerLimit, pynvml.nvmlDeviceGetPowerManagementLimit
+_COMPUTE_MODES: dict[int | None, str] = {
+    0: "default",
+    1: "exclusive_thread",
+    2: "prohibited",
+    3: "exclusive_process",
+}
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else printable(text, 96)
+
+
+def _pci_info_v2(handle: Any) -> Any:
+    """Of drivers before _v3: the same struct without its last member."""
+    info = pynvml.nvmlPciInfo_t()
+    function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetPciInfo_v2")
+    pynvml._nvmlCheckReturn(function(handle, pynvml.byref(info)))
+    return info
+
+
+_FIXED = {
+    "uuid": (_text, pynvml.nvmlDeviceGetUUID),
+    "name": (_text, pynvml.nvmlDeviceGetName),
+    "minor": (lambda minor: minor, pynvml.nvmlDeviceGetMinorNumber),
+    "numa_node": (validate.node, pynvml.nvmlDeviceGetNumaNodeId),
+    "sm_clock_max": (
+        validate.highest_hertz, pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM
+    ),
+}  # fmt: skip
+_SLOW = {
+    "persistence_mode": (validate.flag, pynvml.nvmlDeviceGetPersistenceMode),
+    "accounting_mode": (validate.flag, pynvml.nvmlDeviceGetAccountingMode),
+    "display_active": (validate.flag, pynvml.nvmlDeviceGetDisplayActive),
+    "compute_mode": (_COMPUTE_MODES.get, pynvml.nvmlDeviceGetComputeMode),
+    "ecc_uncorrected": (
+        validate.counter, pynvml.nvmlDeviceGetTotalEccErrors,
+        pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC,
+    ),
+}  # fmt: skip
+_EVERY_SECOND = {
+    "memory_clock": (validate.hertz, pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
+    "pstate": (validate.pstate, pynvml.nvmlDeviceGetPerformanceState),
+    "fan": (validate.fan_ratio, pynvml.nvmlDeviceGetFanSpeed),
+}
+"""Read in every second cycle: they change seldom, and together."""
+_FAST = {
+    "power": (validate.watts, pynvml.nvmlDeviceGetPowerUsage),
+    "sm_clock": (validate.hertz, pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+}
+
+
+class GpuSample(msgspec.Struct, frozen=True):
+    """What one GPU answered in one cycle: keyword arguments of `model.machine.frame.Gpu`, its
+    running processes and their utilization (None where the driver takes no samples). `code` is
+    NVML's error if there are no values."""
+
+    values: dict[str, Any]
+    running: tuple[GpuProcess, ...] = ()
+    held: int | None = 0
+    """Bytes of memory that they have together; None where one does not tell."""
+    utilization: dict[int, Utilization] | None = None
+    unassigned: bool = False
+    """Whether there were samples of work that may be of any of them; see `agent.nested`."""
+    code: int = 0
+    error: str | None = None
+    listed: float | None = None
+    """When the driver was asked for the processes, in seconds since the boot (CLOCK_BOOTTIME, as
+    /proc counts the starts of processes)."""
+
+
+class GpuReader:
+    """One GPU, by its NVML index; `read` makes one cycle of calls, if `hasty` the first time only
+    the quick ones."""
+
+    def __init__(self, index: int, hasty: bool = False) -> None:
+        self.index = index
+        self._hasty = hasty
+        self.handle: Any = None
+        """NVML's; None until it has answered."""
+        self._absent: set[tuple[Any, ...]] = set()
+        self._fixed: dict[str, Any] = {}
+        self._slow: dict[str, Any] = {}
+        self._brisk: dict[str, Any] = {}
+        self._slow_due = 0.0
+        self._cycle = 0
+        self._in_use = False
+        self._integrated = False
+        self._lists = ProcessLists()
+        self._sections = Sections(section() for section in _SECTIONS)
+        self._gpm = GpmSection()
+        self._mig_devices = MigDevices()
+
+    @property
+    def uuid(self) -> str | None:
+        """Identity, once it is known."""
+        return self._fixed.get("uuid")
+
+    def read_memory(self) -> tuple[int | None, frozenset[int]]:
+        """Return the bytes in use, and the PIDs that are listed, beside `read`: from another
+        thread. NVMLError."""
+        memory = self._read_memory()
+        total, used = memory.get("memory_total"), memory.get("memory_used")
+        listed = ProcessLists().running(self.handle, total, used)
+        return used, frozenset(process.pid for process in listed)
+
+    def refresh(self) -> None:
+        """Make all due: something has happened. From any thread."""
+        self._slow_due = 0.0
+        self._sections.refresh()
+
+    def read(self) -> GpuSample:
+        """All values of now. A lost GPU gives a sample with `code` and what is known of it."""
+        try:
+            return self._read()
+        except pynvml.NVMLError as error:
+            self._gpm.reset()
+            return self._without_values(printable(str(error), 120), error.value)
+
+    def failed(self, words: str) -> GpuSample:
+        """The sample of a `read` that raised an unexpected error."""
+        return self._without_values(f"{UNREADABLE}: {words}")
+
+    def _without_values(self, error: str, code: int = 0) -> GpuSample:
+        self.handle, self._in_use = None, False
+        return GpuSample(values={"index": self.index, **self._fixed}, code=code, error=error)
+
+    def _read(self) -> GpuSample:
+        hasty, self._hasty = self._hasty, False
+        if self.handle is None:
+            self.handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
+            self._absent.clear()
+            self._lists = ProcessLists()
+            self._fixed = self._read_fixed()
+            self._slow_due, self._brisk = 0.0, {}
+            self._sections.reset()
+        if not self._in_use and self._is_suspended():
+            return self._asleep()
+        self._cycle += 1
+        if (
+            self._cycle >= _SLOW_CYCLES
+            or time.monotonic() >= self._slow_due
+            or self._mig_devices.gone
+        ):
+            self._refresh_slow()
+        values = {"index": self.index, **self._fixed, **self._slow, **self._read_memory()}
+        values.update(self._read_fast())
+        if hasty:
+            return GpuSample(values=values, held=None)
+        values.update(self._sections.read(self._ask, time.monotonic()))
+        values["thermal"] = board.with_margin(values.get("thermal"), values["temperature"])
+        self._gpm.begin(self._ask, self.handle, time.monotonic())
+        values["activity"] = self._gpm.read(utilization=values["utilization"])
+        values["mig"] = self._mig_devices.read(self._gpm.read)
+        total, used = values.get("memory_total"), values.get("memory_used")
+        listed = time.clock_gettime(time.CLOCK_BOOTTIME)
+        running = self._ask(self._lists.running, total, used) or ()
+        self._in_use = bool(running)
+        # Windows knows the processes: that none is listed says nothing there.
+        values["processes_known"] = self._lists.known and (bool(running) or not is_wsl())
+        values["own_namespace_only"] = False
+        return GpuSample(
+            values=values,
+            running=running,
+            held=self._lists.held,
+            utilization=self._ask(self._lists.utilization),
+            listed=listed,
+        )
+
+    def _is_suspended(self) -> bool:
+        """A GPU that somebody uses is not."""
+        return card_file(self._fixed["pci_bus_id"], "power/runtime_status") in _ASLEEP
+
+    def _asleep(self) -> GpuSample:
+        """Who it is: any call would wake it. What it did before says nothing of now."""
+        self._gpm.reset()
+        identity = self._sections.values.get("identity")
+        values = {"index": self.index, **self._fixed, "identity": identity, "asleep": True}
+        return GpuSample(values=values)
+
+    def _refresh_slow(self) -> None:
+        """A card whose MIG mode was switched supports other calls than before."""
+        before, self._slow = self._slow, self._read_slow()
+        self._slow_due, self._cycle = time.monotonic() + _SLOW_SECONDS, 0
+        if before and before["mig_mode"] != self._slow["mig_mode"]:
+            self._absent.clear()
+            self._sections.reset()
+            self._gpm.reset()
+            self._fixed.update(cores(self._ask))
+
+    def _read_fixed(self) -> dict[str, Any]:
+        capability = board.capability(self._ask(pynvml.nvmlDeviceGetCudaComputeCapability))
+        self._integrated = capability in INTEGRATED
+        fixed = values_of(self._ask, _FIXED)
+        return {**fixed, "pci_bus_id": self._bus_id(), **cores(self._ask)}
+
+    def _read_memory(self) -> dict[str, int | None]:
+        """Nothing of an integrated GPU: some drivers tell the machine's, as if it were its own."""
+        return {} if self._integrated else read_memory(self._ask)
+
+    def _read_slow(self) -> dict[str, Any]:
+        limit = first_of(self._ask, _POWER_LIMITS)
+        return {
+            **values_of(self._ask, _SLOW),
+            "power_limit": validate.positive(validate.watts(limit)),
+            "mig_mode": self._mig_mode(),
+        }
+
+    def _read_fast(self) -> dict[str, Any]:
+        rates = self._ask(pynvml.nvmlDeviceGetUtilizationRates)
+        degrees = first_of(self._ask, _TEMPERATURES, pynvml.NVML_TEMPERATURE_GPU)
+        if self._cycle % 2 or not self._brisk:
+            self._brisk = values_of(self._ask, _EVERY_SECOND)
+        return {
+            "utilization": validate.ratio(rates.gpu) if rates else None,
+            "memory_utilization": validate.ratio(rates.memory) if rates else None,
+            "temperature": validate.celsius(degrees),
+            **values_of(self._ask, _FAST),
+            **self._brisk,
+        }
+
+    def _mig_mode(self) -> bool | None:
+        """Whether it is divided; into what is looked up, too."""
+        modes = self._ask(pynvml.nvmlDeviceGetMigMode)
+        on = None if modes is None else bool(modes[0])
+        slots = self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) if on else 0
+        self._mig_devices.find(self.handle, slots)
+        self._gpm.keep(self._mig_devices.instances)
+        return on
+
+    def _bus_id(self) -> str | None:
+        info: Any = first_of(self._ask, (pynvml.nvmlDeviceGetPciInfo, _pci_info_v2))
+        if info is None:
+            return None
+        return f"{info.domain:08X}:{info.bus:02X}:{info.device:02X}.0"
+
+    def _ask(self, call: Callable[..., T], *arguments: int | None) -> T | None:
+        """One call on this GPU; None where it has no answer. Raises if the GPU itself is gone."""
+        name = (call, arguments)
+        if name in self._absent:
+            return None
+        try:
+            return call(self.handle, *arguments)
+        except pynvml.NVMLError as error:
+            if error.value in _GPU_GONE:
+                raise
+            if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT:
+                pynvml.nvmlDeviceGetIndex(self.handle)  # raises if it is the handle that is wrong
+                self._absent.add(name)
+            if error.value in _ABSENT:
+                self._absent.add(name)
+            return None
+        except UnicodeDecodeError:  # a string of the driver that is no UTF-8
+            return None

@@ -1,0 +1,222 @@
+"""Sections: what one GPU is asked beyond the main screen, each part at a pace of its own.
+
+A section is one field of `model.machine.gpu.Gpu`. Field values (NVML_FI_*) of all sections that
+are due are asked for in one call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import pynvml
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+NEVER = float("inf")
+"""Seconds between two readings of what does not change."""
+QUICK, OFTEN, SELDOM = 2.0, 5.0, 10.0
+"""What a person waits for; what moves as well; and what only an administrator changes."""
+
+Fields = Mapping[int, int | float | None]
+"""By NVML_FI id (`scoped` where it has a scope); None where the driver does not answer."""
+ALL_LINKS = 0xFFFFFFFF
+"""The scope of a field that is wanted of all NVLinks together."""
+
+
+class Ask(Protocol):
+    """One call on the GPU; None where it has no answer. Raises if the GPU itself is gone."""
+
+    def __call__(self, call: Callable[..., T], *arguments: int | None) -> T | None: ...
+
+
+Calls = Mapping[str, tuple[Any, ...]]
+"""By the names of values: how an answer is converted (None, too), the call, and its arguments."""
+
+
+def values_of(ask: Ask, calls: Calls) -> dict[str, Any]:
+    """The converted answers of some calls."""
+    return {name: call[0](ask(*call[1:])) for name, call in calls.items()}
+
+
+def first_of(ask: Ask, calls: Iterable[Callable[..., T]], *arguments: int | None) -> T | None:
+    """The answer of the first call that has one: the newest comes first."""
+    answers = (ask(call, *arguments) for call in calls)
+    return next((answer for answer in answers if answer is not None), None)
+
+
+class Section:
+    """One subject; there is one of these per GPU, so that it may remember counters."""
+
+    name: ClassVar[str]
+    """The field of Gpu."""
+    kind: ClassVar[Callable[..., Any]]
+    every: ClassVar[float]
+    """Seconds between two readings."""
+    fields: ClassVar[tuple[int, ...]] = ()
+    """The NVML_FI ids that it needs."""
+    calls: ClassVar[Calls] = {}
+    """Made each time."""
+    fixed: ClassVar[Calls] = {}
+    """Made until there is an answer, which does not change."""
+
+    def __init__(self) -> None:
+        self._fixed: dict[str, Any] = dict.fromkeys(self.fixed)
+
+    def read(self, ask: Ask, fields: Fields, now: float) -> Any:
+        """The section as of `now` (monotonic seconds); None where the driver has nothing of it."""
+        if None in self._fixed.values():
+            left = {name: call for name, call in self.fixed.items() if self._fixed[name] is None}
+            self._fixed.update(values_of(ask, left))
+        values = self._fixed | values_of(ask, self.calls) | self.other_values(ask, fields, now)
+        return None if all(value is None for value in values.values()) else self.kind(**values)
+
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        """What takes more than a call for each value."""
+        return {}
+
+
+class SlowValues(Generic[T]):
+    """Values that are asked for less often than their section."""
+
+    def __init__(self, every: float, values: Callable[[Ask], dict[str, T]]) -> None:
+        self._every, self._ask_for = every, values
+        self._values: dict[str, T] = {}
+        self._due = 0.0
+
+    def read(self, ask: Ask, now: float) -> dict[str, T]:
+        """All of them by name."""
+        if now >= self._due:
+            self._values, self._due = self._ask_for(ask), now + self._every
+        return self._values
+
+
+class CounterTotal:
+    """What a counter of the driver has gained since the first reading; one that falls was reset,
+    and counts on from there."""
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+        self._total = 0
+
+    def add(self, count: int | None) -> int | None:
+        """With the count of now; None where there is none."""
+        if count is None:
+            return None
+        if self._last is not None:
+            self._total += max(0, count - self._last)
+        self._last = count
+        return self._total
+
+
+class CounterRate:
+    """How fast a counter rises."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, float] | None = None
+
+    def per_second(self, count: int | None, now: float) -> float | None:
+        """Since the reading before; None where there was none, and where it fell meanwhile."""
+        last, self._last = self._last, None if count is None else (count, now)
+        if count is None or last is None or count < last[0] or now <= last[1]:
+            return None
+        return (count - last[0]) / (now - last[1])
+
+
+def scoped(field: int, scope: int) -> int:
+    """A NVML_FI id of a certain link or sensor: `Section.fields` has both in one number."""
+    return field | scope << 32
+
+
+def plain_call(name: str, version: int, words: int) -> Callable[..., list[int]]:
+    """A call that fills a struct of so many 32-bit words after its version.
+
+    Whatever the age of nvidia-ml-py; a driver refuses a size that it does not know.
+    """
+
+    def call(handle: Any) -> list[int]:
+        record = (ctypes.c_uint * (words + 1))(version << 24 | 4 * (words + 1))
+        pynvml._nvmlCheckReturn(pynvml._nvmlGetFunctionPointer(name)(handle, record))
+        return list(record)[1:]
+
+    call.__name__ = name
+    return call
+
+
+class Sections:
+    """The sections of one GPU."""
+
+    def __init__(self, sections: Iterable[Section]) -> None:
+        self._sections = tuple(sections)
+        self._due = dict.fromkeys((section.name for section in self._sections), 0.0)
+        self._absent: set[int] = set()
+        self._buffers: dict[tuple[int, ...], Any] = {}
+        self.values: dict[str, object | None] = {}
+        """Keyword arguments of Gpu, as last read."""
+
+    def refresh(self) -> None:
+        """All are due."""
+        self._due = dict.fromkeys(self._due, 0.0)
+
+    def reset(self) -> None:
+        """A card that was switched to another mode answers otherwise: all are due."""
+        self.refresh()
+        self._absent.clear()
+
+    def read(self, ask: Ask, now: float) -> dict[str, object | None]:
+        """Read those that are due, if the driver is slow not all at once; the values of all."""
+        due = [section for section in self._sections if now >= self._due[section.name]]
+        due.sort(key=lambda section: self._due[section.name])  # those that had to wait come first
+        fields = self._fields(ask, [field for section in due for field in section.fields])
+        end = time.monotonic() + _TIMEOUT
+        for section in due:
+            self.values[section.name] = section.read(ask, fields, now)
+            self._due[section.name] = now + section.every - _EARLY
+            if time.monotonic() >= end:
+                break
+        return self.values
+
+    def _fields(self, ask: Ask, wanted: Iterable[int]) -> Fields:
+        ids = tuple(field for field in dict.fromkeys(wanted) if field not in self._absent)
+        if not ids:
+            return {}
+        records = ask(self._field_values, *ids)
+        values: dict[int, int | float | None] = dict.fromkeys(ids)
+        for id_, scope, _, _, kind, code, value in () if records is None else records:
+            field = scoped(id_, scope)
+            if code == pynvml.NVML_SUCCESS and kind < len(_VALUES):
+                values[field] = _VALUES[kind].unpack_from(value)[0]
+            elif code in _NEVER:
+                self._absent.add(field)
+        return values
+
+    def _field_values(self, handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
+        """The records; their buffer is kept, since the same ids are asked for again and again.
+
+        Not by nvidia-ml-py's structs, of which each member costs as much as a call.
+        """
+        if ids not in self._buffers:
+            blank = b"".join(
+                _RECORD.pack(field & 0xFFFFFFFF, field >> 32, 0, 0, 0, 0, b"") for field in ids
+            )
+            self._buffers[ids] = ctypes.create_string_buffer(blank, len(blank))
+        buffer = self._buffers[ids]
+        function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
+        pynvml._nvmlCheckReturn(function(handle, ctypes.c_int(len(ids)), buffer))
+        return _RECORD.iter_unpack(buffer)
+
+
+_TIMEOUT = 0.25
+"""Seconds of a cycle after which sections that are due wait for the next."""
+_EARLY = 0.05
+"""Seconds that a section may be read early: ticks are not exact, and a later one would be a tick
+late."""
+_NEVER = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
+_RECORD = struct.Struct("=IIqqIi8s")
+"""nvmlFieldValue_t: id, scope, time, latency, type, answer, value."""
+_VALUES = tuple(struct.Struct(f"={letter}") for letter in "dIQQqiH")
+"""By nvmlValueType_t; long has 64 bits."""

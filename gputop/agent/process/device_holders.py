@@ -1,0 +1,157 @@
+"""Who has a GPU open, whether the driver lists it or not."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gputop.agent.process.procfs import open_files, read_link
+from gputop.agent.process.stat import ProcStat, command_of, started
+from gputop.agent.process.users import UserNames, real_uid
+from gputop.model.machine.gpu import DeviceHolder, HolderReason
+
+_KERNEL_THREADS = 2
+_REAPERS = ("systemd", "init", "tini", "dumb-init", "catatonit")
+"""Names of those that processes are given to when their parent ends."""
+_MONITORS = re.compile(
+    r"nvidia-persiste|nvidia-fabricma|nv-fabricmanage|nv-hostengine|dcgm|nvidia-smi|nvtop|nvitop"
+    r"|nvidia_gpu_expo|gputop|btop|node_exporter|telegraf|netdata|go\.d\.plugin"
+)
+"""Of names as the kernel cuts them off."""
+_WORK = ("/dev/nvidia-uvm", "/dev/nvidia-modeset", "/dev/dri/")
+"""Beginnings of what is open, too, in who computes (cuInit fails without nvidia-uvm) or draws; who
+has none of it only asks the driver, as every monitor does."""
+_KEPT = ("/dev/nvidia", *_WORK)
+_ORDER: tuple[HolderReason, ...] = ("zombie_child", "orphan", "other_namespace", "open", "monitor")
+_MOST = 16
+"""Holders of one GPU that are named."""
+_PARTS = 4
+"""One process takes no more than such a part of a search: it may have a million files open."""
+
+_HolderKey = tuple[int, int]
+"""pid and start in clock ticks."""
+
+
+class DeviceHolders(NamedTuple):
+    """Who has GPUs open, as far as that is known."""
+
+    openers: dict[int, tuple[DeviceHolder, ...]]
+    """By the N of /dev/nvidiaN."""
+    complete: bool
+    """Whether every process was looked through; if not, others may hold them, too."""
+
+
+class HolderFinder:
+    """Finds them, as far as the time goes, and goes on from there; the names of their users take a
+    thread of their own."""
+
+    def __init__(self) -> None:
+        self._users = UserNames()
+        self._waiting: deque[_HolderKey] = deque()
+        """Processes that this pass has not come to yet."""
+        self._begun: dict[_HolderKey, tuple[int, frozenset[str]]] = {}
+        """Of processes with very many files: the next descriptor, and the files before it."""
+        self._files: dict[_HolderKey, frozenset[str]] = {}
+        """Files of the processes that were looked through, now or in an earlier pass."""
+
+    def find(
+        self,
+        minors: Iterable[int],
+        table: Mapping[int, ProcStat],
+        without: frozenset[int],
+        seconds: float,
+    ) -> DeviceHolders:
+        """Return those of `table` that have one of the minors open, without some pids and the agent
+        itself, after about so many seconds; the next call goes on where this one stops."""
+        others = table.keys() - without - {os.getpid()}
+        keys = {
+            (pid, table[pid].start_ticks) for pid in others if table[pid].parent != _KERNEL_THREADS
+        }
+        self._drop_all_but(keys)
+        self._search(keys, time.monotonic() + seconds)
+        files = {pid: names for (pid, _), names in self._files.items() if names}
+        files |= {pid: names for (pid, _), (_, names) in self._begun.items() if names}
+        complete = self._files.keys() >= keys
+        return DeviceHolders(self._holders(minors, table, files), complete)
+
+    def _drop_all_but(self, keys: set[_HolderKey]) -> None:
+        for kept in (self._files, self._begun):
+            for gone in kept.keys() - keys:
+                del kept[gone]
+        self._waiting = deque(key for key in self._waiting if key in keys)
+
+    def _search(self, keys: set[_HolderKey], end: float) -> None:
+        """First the processes that were never looked at, each for a part of the time."""
+        new = keys - self._files.keys() - set(self._waiting)
+        self._waiting = deque([*new, *(self._waiting or keys - new)])
+        now = time.monotonic()
+        most = (end - now) / _PARTS
+        while self._waiting and now < end:
+            key = self._waiting.popleft()
+            if not self._list_files(key, min(end, now + most)):
+                self._waiting.append(key)
+            now = time.monotonic()
+
+    def _list_files(self, key: _HolderKey, deadline: float) -> bool:
+        """List the files of one process; whether to the last."""
+        first, before = self._begun.pop(key, (0, frozenset()))
+        try:
+            names, later = open_files(key[0], first, deadline=deadline)
+        except OSError:  # ended, or another user's
+            names, later = set(), None
+        files = before.union(name for name in names if name.startswith(_KEPT))
+        if later is None:
+            self._files[key] = files
+        else:
+            self._begun[key] = later, files
+        return later is None
+
+    def _holders(
+        self,
+        minors: Iterable[int],
+        table: Mapping[int, ProcStat],
+        files: Mapping[int, frozenset[str]],
+    ) -> dict[int, tuple[DeviceHolder, ...]]:
+        """Return them by the N of /dev/nvidiaN."""
+        wanted = {f"/dev/nvidia{minor}": minor for minor in minors}
+        pids = [pid for pid in files if not files[pid].isdisjoint(wanted)]
+        uids = {pid: real_uid(pid) for pid in pids}
+        self._users.prepare(uid for uid in uids.values() if uid is not None)
+        holders = [self._holder(pid, uids[pid], files[pid], table) for pid in pids]
+        holders.sort(key=lambda holder: (_ORDER.index(holder.reason), holder.pid))
+        return {
+            minor: tuple(holder for holder in holders if node in files[holder.pid])[:_MOST]
+            for node, minor in wanted.items()
+        }
+
+    def _holder(
+        self, pid: int, uid: int | None, files: frozenset[str], table: Mapping[int, ProcStat]
+    ) -> DeviceHolder:
+        works = any(file.startswith(_WORK) for file in files)
+        return DeviceHolder(
+            pid=pid,
+            start_time=started(table[pid].start_ticks),
+            user=self._users.name(uid),
+            command=command_of(pid, table[pid]),
+            reason=reason(pid, table) if works else "monitor",
+        )
+
+
+def reason(pid: int, table: Mapping[int, ProcStat]) -> HolderReason:
+    """Return why a process of the table has a GPU open, unlisted."""
+    stat = table[pid]
+    parent, leader = table.get(stat.parent), table.get(stat.group)
+    if _MONITORS.match(stat.name):
+        return "monitor"
+    if any(above is not None and above.state == "Z" for above in (parent, leader)):
+        return "zombie_child"
+    given = stat.parent <= 1 or (parent is not None and parent.name.startswith(_REAPERS))
+    if stat.group != pid and (leader is None or (given and stat.group != stat.parent)):
+        return "orphan"
+    if read_link(f"/proc/{pid}/ns/pid") not in (None, read_link("/proc/self/ns/pid")):
+        return "other_namespace"
+    return "open"

@@ -1,0 +1,290 @@
+"""What takes longer to find out of processes than a tick may: in a thread of its own, and kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache, partial
+from typing import NamedTuple
+
+import msgspec
+
+from gputop.agent.process.containers import ContainerNames
+from gputop.agent.process.cuda_context import loaded_frameworks, read_context
+from gputop.agent.process.descendants import descendant_env
+from gputop.agent.process.device_holders import DeviceHolders, HolderFinder
+from gputop.agent.process.environment import read_environ
+from gputop.agent.process.mount_cache import MountCache
+from gputop.agent.process.origin import read_origin
+from gputop.agent.process.stat import ProcStat, every_process, read_stat
+from gputop.agent.stall import CallGuard, StalledError, Step
+from gputop.agent.worker import Worker
+from gputop.model.machine.environment import CudaContext, Descendant, Environ
+from gputop.model.machine.origin import Container, Origin
+
+PidAndStart = tuple[int, float]
+"""pid and start time."""
+
+_AGAIN = 120.0
+"""Seconds until a process is read again: it may execute another program, or lose its parent."""
+_NOBODY = DeviceHolders({}, complete=False)
+_REST = 5.0
+"""Seconds between two rounds, when all is known of those who are asked for: at 1,000 processes a
+round in which nothing is found out takes 4 ms."""
+_MAPS_SECONDS = 0.005
+"""Of a round, for lists of mapped files: one of them can take as long."""
+_MAPS_TIMEOUT = 2.0
+_STALLS = 0.5
+"""Seconds of a round that are waited for what does not answer; the rest is for the next."""
+_RELATE_TIMEOUT = 10.0
+_RELATING = "all processes"
+_EVERY = 10.0
+"""Seconds between two walks through /proc, at least."""
+_SHARE = 100
+"""And at least so many times as long as the last one took, with what was done with it: a percent
+of a core."""
+_FIRST_SECONDS, _SECONDS = 1.0, 0.1
+"""Of a search for those who have a GPU open: of the first one, for which somebody may wait, and of
+the others. It goes on with the next walk."""
+_RELATE_SECONDS = 0.1
+"""Of a search for descendants, likewise."""
+_NEW_SECONDS, _AGAIN_SECONDS = 1.0, 0.05
+"""Of a round, for processes of which nothing is known, and for those that are read again; the
+others' turn comes with the next tick."""
+
+
+class Enrichment(NamedTuple):
+    """What is known by now."""
+
+    contexts: dict[PidAndStart, CudaContext]
+    origins: dict[PidAndStart, Origin]
+    holders: DeviceHolders
+    """Who has the GPUs open that were asked for."""
+
+
+class EnrichmentRequest(NamedTuple):
+    """What is asked for."""
+
+    processes: frozenset[PidAndStart] = frozenset()
+    minors: frozenset[int] = frozenset()
+    """The N of the /dev/nvidiaN whose holders are to be found."""
+    listed: frozenset[int] = frozenset()
+    """Pids that the driver names, which are no such holders."""
+
+
+class _EnrichedProcess(msgspec.Struct):
+    """What is kept of a process; times are monotonic."""
+
+    context: CudaContext
+    origin: Origin
+    again: float = 0.0
+    """When it is to be read again."""
+    related: float = 0.0
+    """When its descendants were searched."""
+    loaded: bool = False
+    """Whether its frameworks were looked for."""
+
+    def change(self, **facts: object) -> None:
+        """Change its context, which stays the same object where nothing changes."""
+        context = msgspec.structs.replace(self.context, **facts)
+        if context != self.context:
+            self.context = context
+
+
+class Enricher:
+    """Keeps what was found out; finding it out never delays a tick."""
+
+    def __init__(self) -> None:
+        self._processes: dict[PidAndStart, _EnrichedProcess] = {}
+        self._holders = _NOBODY
+        self._names = ContainerNames()
+        self._finder = HolderFinder()
+        self._request = EnrichmentRequest()
+        self._due = self._rest = 0.0
+        self._guard = CallGuard()
+        self._latest = Enrichment({}, {}, _NOBODY)
+        self._worker = Worker("enrichment", self._enrich)
+
+    def read(self, request: EnrichmentRequest, timeout: float) -> Enrichment:
+        """Return what is known of those after at most `timeout` seconds."""
+        resting = request == self._request and time.monotonic() < self._rest
+        if not (self._worker.busy or resting):
+            self._request = request
+            self._worker.ask()
+        self._worker.wait(time.monotonic() + timeout)
+        if not self._worker.busy:
+            self._latest = self._worker.latest or self._latest
+        return self._latest
+
+    def settle(self, timeout: float) -> None:
+        """Wait for the names of containers that have been asked for."""
+        self._names.wait(timeout)
+
+    # In the thread
+
+    def _enrich(self) -> Enrichment:
+        """Make a round. Whoever is not asked for any more is dropped."""
+        keys, now = self._request.processes, time.monotonic()
+        for gone in self._processes.keys() - keys:
+            del self._processes[gone]
+        table = self._walk()
+        again = [key for key, process in self._processes.items() if now >= process.again]
+        self._read_all(keys - self._processes.keys(), table, _NEW_SECONDS)
+        self._read_all(again, table, _AGAIN_SECONDS)
+        self._load_frameworks()
+        self._name_containers()
+        self._latest = self._enrichment()
+        if table:
+            self._relate(table)
+        self._rest = time.monotonic() + _REST if self._is_settled() else 0.0
+        return self._enrichment()
+
+    def _is_settled(self) -> bool:
+        now, processes = time.monotonic(), self._processes
+        return (
+            processes.keys() == self._request.processes
+            and self._holders == _NOBODY
+            and not self._nameless()
+            and all(process.loaded and process.again > now for process in processes.values())
+        )
+
+    def _enrichment(self) -> Enrichment:
+        processes = self._processes.items()
+        return Enrichment(
+            {key: process.context for key, process in processes},
+            {key: process.origin for key, process in processes},
+            self._still_open(),
+        )
+
+    def _read_all(
+        self, keys: Iterable[PidAndStart], table: dict[int, ProcStat], seconds: float
+    ) -> None:
+        """Read processes for so long, and again one with whom something does not answer, without
+        that. What does not answer has a time of its own."""
+        guard = self._guard
+        mounts, stat_of = MountCache(guard), table.get if table else cache(read_stat)
+        stalled = guard.waited
+        end = time.monotonic() + seconds
+        waiting = [key for key in keys if not guard.is_stuck(key)]
+        while waiting and not guard.is_full:
+            key, now = waiting[-1], time.monotonic()
+            guard.careful = guard.waited >= stalled + _STALLS
+            mounts.step.at = key
+            try:
+                facts = guard.ask(mounts.step, partial(self._read, key, mounts, stat_of))
+            except StalledError:
+                mounts = MountCache(guard)
+                if guard.is_stuck(key):
+                    waiting.pop()
+                continue
+            waiting.pop()
+            later = now + _AGAIN + key[0] % _AGAIN  # not all at once
+            self._keep(key, *facts, now if guard.careful else later)
+            if time.monotonic() - (guard.waited - stalled) >= end:
+                break
+        guard.careful = False
+
+    def _read(
+        self, key: PidAndStart, mounts: MountCache, stat_of: Callable[[int], ProcStat | None]
+    ) -> tuple[CudaContext, Origin]:
+        """Read one process, or what may have changed of it. One that takes too much memory stays
+        unknown."""
+        pid, process = key[0], self._processes.get(key)
+        try:
+            if process is None:
+                return read_context(pid, mounts), read_origin(pid, mounts, stat_of)
+            context, environ = process.context, read_environ(pid)
+            if environ.missing not in ("overwritten", "gone"):  # else the old one holds still
+                context = msgspec.structs.replace(context, environ=environ)
+            origin = read_origin(pid, mounts, stat_of)
+            return context, process.origin if origin.cwd is None else origin  # that of a zombie
+        except MemoryError:
+            return CudaContext(environ=Environ({}, "too_long")), Origin()
+
+    def _keep(self, key: PidAndStart, context: CudaContext, origin: Origin, again: float) -> None:
+        process = self._processes.setdefault(key, _EnrichedProcess(context, origin))
+        process.context, process.origin, process.again = context, origin, again
+
+    def _load_frameworks(self) -> None:
+        """See which frameworks are loaded, of as many processes as the time allows."""
+        guard, step = self._guard, Step()
+        end = time.monotonic() + _MAPS_SECONDS
+        unknown = [key for key, process in self._processes.items() if not process.loaded]
+        loaded: dict[PidAndStart, tuple[str, ...]] = {}
+
+        def load() -> None:
+            for key in unknown:
+                if not guard.is_stuck(key):
+                    step.go_on(key)
+                    loaded[key] = loaded_frameworks(key[0])
+                if time.monotonic() >= end:
+                    break
+
+        with suppress(StalledError):
+            if unknown:
+                guard.ask(step, load, _MAPS_TIMEOUT)
+        for key, frameworks in dict(loaded).items():
+            self._processes[key].loaded = True
+            self._processes[key].change(frameworks=frameworks)
+
+    def _name_containers(self) -> None:
+        """Give containers their names, as far as they are known."""
+        nameless = self._nameless()
+        self._names.prepare(container for _, container in nameless)
+        for process, container in nameless:
+            named = self._names.named(container)
+            if named is not container:
+                process.origin = msgspec.structs.replace(process.origin, container=named)
+
+    def _nameless(self) -> list[tuple[_EnrichedProcess, Container]]:
+        return [
+            (process, container)
+            for process in self._processes.values()
+            if (container := process.origin.container) is not None and container.name is None
+        ]
+
+    def _walk(self) -> dict[int, ProcStat]:
+        """Read all processes, now and then; empty otherwise."""
+        now = time.monotonic()
+        if now < self._due or not (self._request.minors or self._request.processes):
+            return {}
+        table = every_process()
+        self._due = now + max(_EVERY, _SHARE * (time.monotonic() - now))
+        return table
+
+    def _relate(self, table: dict[int, ProcStat]) -> None:
+        """Find the descendants that tell, and who has a GPU open, among all processes."""
+        if self._guard.is_stuck(_RELATING):
+            return
+        begun = time.monotonic()
+        minors, listed = self._request.minors, self._request.listed
+        oldest = sorted(self._processes.items(), key=lambda item: item[1].related)
+        environs = {pid: process.context.environ for (pid, _), process in oldest}
+        seconds = _FIRST_SECONDS if self._holders == _NOBODY else _SECONDS
+
+        def relate() -> tuple[dict[int, Descendant | None], DeviceHolders]:
+            descendants = descendant_env(environs, table, _RELATE_SECONDS)
+            if not minors:
+                return descendants, _NOBODY
+            return descendants, self._finder.find(minors, table, listed, seconds)
+
+        with suppress(StalledError):
+            descendants, self._holders = self._guard.ask(Step(_RELATING), relate, _RELATE_TIMEOUT)
+            for (pid, _), process in oldest:
+                if pid in descendants:
+                    process.related = begun
+                    process.change(descendant=descendants[pid])
+        now = time.monotonic()
+        spent = min(now - begun, _RELATE_SECONDS + _SECONDS)  # the first search is for once
+        self._due = max(self._due, now + _SHARE * spent)
+
+    def _still_open(self) -> DeviceHolders:
+        """Without those that have ended since."""
+        openers = {
+            minor: tuple(holder for holder in holders if os.path.exists(f"/proc/{holder.pid}"))
+            for minor, holders in self._holders.openers.items()
+            if minor in self._request.minors
+        }
+        return DeviceHolders(openers, self._holders.complete)

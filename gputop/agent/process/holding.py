@@ -1,0 +1,100 @@
+"""Whether a process holds a GPU: what shows that it is the one that a driver's PID means.
+
+Who computes or draws on a GPU has its node /dev/nvidiaN open. Where GPUs have no such nodes, as
+under WSL, it has /dev/dxg open, or NVIDIA's libcuda loaded, which every CUDA program has. A process
+can pretend to all of these, for itself alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from enum import Enum
+
+from gputop.agent.process.procfs import MAPS, open_files, read_bounded
+from gputop.agent.process.stat import read_stat
+
+SECONDS = 0.03
+"""For the descriptors of a process, and as long for its mappings: it may have very many."""
+_NODE = re.compile(r"/dev/nvidia[0-9]+\Z", re.ASCII)
+_MAPPED_NODE = re.compile(rb"/dev/nvidia[0-9]+(?: \(deleted\))?$", re.MULTILINE)
+_WITHOUT_NODES = re.compile(
+    rb"/dev/(?:nvidia[0-9]+|dxg)(?: \(deleted\))?$|/libcuda\.so[.0-9]*(?: \(deleted\))?$",
+    re.MULTILINE,
+)
+
+
+class Holding(Enum):
+    """What a look at a process shows."""
+
+    YES = "a GPU is open or mapped"
+    NO = "no GPU is open, and all was seen"
+    NOTHING = "nothing was found in all of it, which proves nothing: GPUs have no nodes here"
+    UNSEEN = "not all of it could be seen"
+
+
+def look_for_gpu(pid: int, seconds: float = SECONDS) -> Holding:
+    """Look whether a process has a GPU open, by a descriptor or a mapping.
+
+    It cannot be seen of another user's process, of a zombie, which has nothing any more, of one
+    that waits in the kernel, and not to the end of one that has too much for so many seconds.
+
+    nvidiactl and nvidia-uvm do not count: who only asks the driver has them open too.
+    """
+    try:
+        files = open_files(pid, deadline=time.monotonic() + seconds)
+    except PermissionError:
+        return Holding.UNSEEN
+    except OSError:
+        return Holding.NO
+    nodes = _has_nodes()
+    if any(map(_NODE.match, files.names)) or (not nodes and "/dev/dxg" in files.names):
+        return Holding.YES
+    mapped = _maps_gpu(pid, seconds, _MAPPED_NODE if nodes else _WITHOUT_NODES)
+    if mapped:
+        return Holding.YES
+    if files.next is not None or mapped is None:
+        return Holding.UNSEEN
+    return Holding.NO if nodes else Holding.NOTHING
+
+
+def holds_gpu(pid: int, seconds: float = SECONDS) -> bool | None:
+    """Return whether a process has a GPU open; None where that is not known."""
+    return {Holding.YES: True, Holding.NO: False}.get(look_for_gpu(pid, seconds))
+
+
+def may_be_looked_at(pid: int) -> bool:
+    """Return whether we may see what a process has open; it may be another user's."""
+    try:
+        os.scandir(f"/proc/{pid}/fd").close()
+    except PermissionError:
+        return False
+    except OSError:  # it has ended
+        return True
+    return True
+
+
+def _has_nodes() -> bool:
+    """Return whether GPUs have nodes here."""
+    names = os.listdir("/dev")
+    return any(name.startswith("nvidia") and name[6:].isdecimal() for name in names)
+
+
+def _maps_gpu(pid: int, seconds: float, wanted: re.Pattern[bytes]) -> bool | None:
+    """None where there are none, and where not all could be looked through.
+
+    The mappings of a process that waits in the kernel (state D) can take for ever to read.
+    """
+    stat = read_stat(pid)
+    if stat is not None and stat.state == "D":
+        return None
+    try:
+        maps, whole = read_bounded(f"/proc/{pid}/maps", MAPS, time.monotonic() + seconds)
+    except PermissionError:
+        return None
+    except OSError:
+        return False
+    if wanted.search(maps):
+        return True
+    return False if whole and maps else None

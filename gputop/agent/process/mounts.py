@@ -1,0 +1,76 @@
+"""The mounts of a process, as /proc/PID/mountinfo tells them: no file system is touched for it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_MOST = 4 << 20
+"""Bytes of a mountinfo that are read."""
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+class Mount(NamedTuple):
+    """One line."""
+
+    id: int
+    device: str
+    """Of the file system, as `0:53`: the same wherever it is mounted."""
+    root: bytes
+    """What of it is mounted."""
+    kind: str
+    """`ext4`, `autofs`."""
+
+
+class Mounts:
+    """Those that a process can see, with paths as it sees them."""
+
+    def __init__(self, text: bytes) -> None:
+        self._by_id: dict[int, Mount] = {}
+        self._over: dict[tuple[int, bytes], Mount] = {}
+        for line in text.split(b"\n"):  # a carriage return stands in names as it is
+            self._add(line)
+
+    def by_id(self, id_: int) -> Mount:
+        """Return a mount; of one that is not listed (a chroot's own) nothing more is known."""
+        return self._by_id.get(id_) or Mount(id_, f"mount {id_}", b"", "")
+
+    def over(self, mount: Mount, path: bytes) -> Mount | None:
+        """Return what is mounted at a path of a mount, the topmost; None if nothing is."""
+        topmost = None
+        while (above := self._over.get(((topmost or mount).id, path))) is not None:
+            topmost = above
+        return topmost
+
+    @property
+    def root(self) -> Mount | None:
+        """What is mounted at `/`; None where that is below a mount, as in a chroot."""
+        lowest = [key for key in self._over if key[1] == b"/" and key[0] not in self._by_id]
+        if not lowest:
+            return None
+        bottom = self._over[lowest[0]]
+        return self.over(bottom, b"/") or bottom
+
+    def _add(self, line: bytes) -> None:
+        """proc_pid_mountinfo(5): id, parent, device, root, mount point, options ... - kind ..."""
+        head, _, tail = line.partition(b" - ")
+        fields, kind = head.split(b" "), tail.partition(b" ")[0]
+        if len(fields) >= 5 and fields[0].isdigit() and fields[1].isdigit():
+            root, point = (_ESCAPED.sub(_unescaped, text) for text in fields[3:5])
+            device = fields[2].decode("ascii", "replace")
+            mount = Mount(int(fields[0]), device, root, kind.decode("ascii", "replace"))
+            self._by_id[mount.id] = mount
+            self._over[int(fields[1]), point] = mount
+
+
+def read_mounts(pid: int) -> Mounts:
+    """Read those of a process; OSError, also where there are too many."""
+    with open(f"/proc/{pid}/mountinfo", "rb") as file:
+        text = file.read(_MOST)
+    if len(text) == _MOST:
+        raise OSError("too many mounts")
+    return Mounts(text)
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 8) & 0xFF])

@@ -1,0 +1,145 @@
+"""Looks up a path as a process sees it, which names it as it likes: nothing is opened.
+
+Part by part, from its root: no link leads out of that, not even those of /proc; a part of an
+automounter's folder where nothing is mounted is not looked up, so that nothing is mounted for it;
+a file system at which one hangs is not touched again. Which mount a part is on is known before
+it is touched (mountinfo), and verified (fdinfo, which asks no file system).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from gputop.agent.process.mounts import Mount, Mounts
+from gputop.agent.stall import CallGuard, Step
+
+_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINKS = 40
+_PARTS = 256
+_AUTOMOUNTER = "autofs"
+
+
+class NotLookedUpError(OSError):
+    """A path leads where gputop does not go."""
+
+
+class Sight:
+    """The files that a process sees."""
+
+    def __init__(self, pid: int, mounts: Mounts, guard: CallGuard, step: Step) -> None:
+        self.pid, self.mounts = pid, mounts
+        self._guard, self._step = guard, step
+
+    @contextmanager
+    def find(self, path: str) -> Iterator[int]:
+        """Give a descriptor (O_PATH) of what an absolute path leads to; OSError."""
+        trail = _Trail(self)
+        try:
+            trail.follow(os.fsencode(path))
+            yield trail.last
+        finally:
+            trail.close()
+
+    def exists(self, path: str) -> bool:
+        """Return whether it is there, as far as that may be looked up."""
+        with suppress(OSError, ValueError), self.find(path):
+            return True
+        return False
+
+    def names(self, path: str, most: int) -> list[str]:
+        """Return the names in a folder, at most so many; OSError."""
+        with self.find(path) as target:
+            if self.mounts.by_id(_mount_id(target)).kind == _AUTOMOUNTER:
+                raise NotLookedUpError("something would be mounted for it")
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC
+            folder = os.open(".", flags, dir_fd=target)
+            try:
+                with os.scandir(folder) as entries:
+                    return [entry.name for entry, _ in zip(entries, range(most), strict=False)]
+            finally:
+                os.close(folder)
+
+    def touch(self, mount: Mount) -> None:
+        """Say that a file system is touched next; NotLookedUpError where that is not to be."""
+        if mount.device != self._step.at:
+            if self._guard.is_barred(mount.device):
+                raise NotLookedUpError("its file system does not answer")
+            self._step.go_on(mount.device)
+
+
+class _Trail:
+    """The folders from a root to where a path has led so far."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        if (root := sight.mounts.root) is not None:
+            sight.touch(root)
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(f"/proc/{sight.pid}/root", flags)
+        mount = sight.mounts.by_id(_mount_id(descriptor))
+        self._folders: list[tuple[int, bytes, Mount]] = [(descriptor, b"/", mount)]
+
+    @property
+    def last(self) -> int:
+        return self._folders[-1][0]
+
+    def close(self) -> None:
+        for descriptor, _, _ in self._folders:
+            os.close(descriptor)
+
+    def follow(self, path: bytes) -> None:
+        """Go where a path leads, over its links."""
+        todo, links, parts = path.split(b"/")[::-1], 0, 0
+        if not path.startswith(b"/"):
+            raise NotLookedUpError("a relative path")
+        while todo:
+            part, parts = todo.pop(), parts + 1
+            if parts > _PARTS:
+                raise NotLookedUpError("a path of too many parts")
+            if part == b"..":
+                self._up(1)
+            elif part not in (b"", b"."):
+                self._enter(part)
+                target = self._link()
+                if target is None:
+                    continue
+                links += 1
+                if links > _LINKS:
+                    raise NotLookedUpError("a path of too many links")
+                self._up(len(self._folders) - 1 if target.startswith(b"/") else 1)
+                todo += target.split(b"/")[::-1]
+
+    def _up(self, count: int) -> None:
+        """Leave so many folders; the root has none above it."""
+        for _ in range(min(count, len(self._folders) - 1)):
+            os.close(self._folders.pop()[0])
+
+    def _enter(self, part: bytes) -> None:
+        sight, (above, path, mount) = self._sight, self._folders[-1]
+        path = (b"" if path == b"/" else path) + b"/" + part
+        over = sight.mounts.over(mount, path)
+        if over is None and mount.kind == _AUTOMOUNTER:
+            raise NotLookedUpError("something would be mounted for it")
+        sight.touch(mount)
+        descriptor = os.open(part, _FLAGS, dir_fd=above)
+        self._folders.append((descriptor, path, over or mount))
+        if _mount_id(descriptor) != (over or mount).id:
+            raise NotLookedUpError("mounted meanwhile")
+        sight.touch(over or mount)
+
+    def _link(self) -> bytes | None:
+        """Return where the last part leads; None of what is no link."""
+        try:
+            return os.readlink(b"", dir_fd=self.last)
+        except OSError:
+            return None
+
+
+def _mount_id(descriptor: int) -> int:
+    with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("mnt_id:"):
+                return int(line.split()[1])
+    raise NotLookedUpError("a kernel that does not tell mounts")

@@ -1,0 +1,49 @@
+"""Where gputop itself is: in a container, in a batch job, with which device nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from gputop.agent.process.mount_cache import MountCache
+from gputop.agent.process.namespaces import in_first_namespace
+from gputop.agent.process.nodes import in_container, own_minors
+from gputop.agent.stall import CallGuard
+from gputop.model.machine.cgroup import parse_cgroup
+from gputop.model.machine.environment import Standpoint, job_gpus, job_of
+from gputop.model.machine.text import printable
+
+_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
+"""What docker, podman and Apptainer put into every container."""
+_INIT = 1
+
+
+def standpoint(variables: Mapping[str, str] = os.environ) -> Standpoint:
+    """Look at ourselves; `variables` are our own."""
+    minors = own_minors()
+    job, gpus = job_of(variables) or _adopted(), job_gpus(variables)
+    return Standpoint(
+        minors=tuple(sorted(minors)) if minors else None,
+        container=_contained(variables),
+        job=job and printable(job, 64),
+        job_gpus=gpus and printable(gpus, 256),
+    )
+
+
+def _contained(variables: Mapping[str, str]) -> bool:
+    """Whether this is a container: a PID namespace or a root of our own, or a runtime's mark."""
+    marked = "KUBERNETES_SERVICE_HOST" in variables or any(map(os.path.exists, _MARKS))
+    return (
+        marked or not in_first_namespace() or bool(MountCache(CallGuard()).ask(in_container, _INIT))
+    )
+
+
+def _adopted() -> str | None:
+    """The Slurm job of our control group: who comes by ssh has no variables of it
+    (pam_slurm_adopt)."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
+            job = parse_cgroup(file.read()).slurm_job
+    except OSError:
+        return None
+    return None if job is None else f"Slurm {job}"

@@ -1,0 +1,55 @@
+"""Whose a process is."""
+
+from __future__ import annotations
+
+import pwd
+import time
+from collections.abc import Iterable
+
+from gputop.agent.process.procfs import read_short
+from gputop.agent.worker import Worker
+from gputop.model.machine.text import printable
+
+_TIMEOUT = 0.05
+"""Seconds that a tick waits for the name of a new user; directory services can take many."""
+
+
+def real_uid(pid: int) -> int | None:
+    """Read the real user. Not the owner of /proc/PID: that is root for processes that may not dump.
+
+    The name is on the first line, and the kernel escapes only newlines in it: one of `Uid:\\t0`
+    with a carriage return before it must not be taken for the line that is meant.
+    """
+    for line in read_short(f"/proc/{pid}/status").split(b"\n"):
+        if line.startswith(b"Uid:"):
+            return int(line.split()[1])
+    return None
+
+
+class UserNames:
+    """Names of user ids, looked up in a thread of their own and remembered, misses too."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._wanted: set[int] = set()
+        self._worker = Worker("user names", self._look_up)
+
+    def prepare(self, uids: Iterable[int]) -> None:
+        """Look up new ids, waiting a moment for them."""
+        self._wanted |= set(uids) - self._names.keys()
+        if self._wanted:
+            self._worker.ask()
+            self._worker.wait(time.monotonic() + _TIMEOUT)
+
+    def name(self, uid: int | None) -> str | None:
+        """Return the name, or the number while it is unknown; None of nobody."""
+        return None if uid is None else self._names.get(uid, str(uid))
+
+    def _look_up(self) -> None:
+        for uid in list(self._wanted):
+            try:
+                name = printable(pwd.getpwuid(uid).pw_name, 64)
+            except KeyError:
+                name = str(uid)
+            self._names[uid] = name
+            self._wanted.discard(uid)

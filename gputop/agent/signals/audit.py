@@ -1,0 +1,151 @@
+"""A line of JSON for what every signal came to: who sent what to whom, and when.
+
+It is written in a thread of its own, for the disk may be full of patience: a signal never waits.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import queue
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from gputop.agent.signals.log import append
+from gputop.files import UnsafeFileError, open_folder, reason_of, xdg_folder
+from gputop.model.machine.signals import Verdict, signal_name
+from gputop.model.machine.text import printable
+
+TIMEOUT = 1.0
+"""Seconds after which a line is said not to be in the log."""
+_MOST_BYTES = 8 << 20
+_NO_LOGIN = 2**32 - 1
+
+
+def audit_path() -> Path:
+    """$XDG_STATE_HOME/gputop/signals.jsonl, ~/.local/state unless that is set."""
+    return Path(xdg_folder("XDG_STATE_HOME", "~/.local/state"), "gputop", "signals.jsonl")
+
+
+class AuditNote:
+    """A line on its way into the log."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        self.time = datetime.now(timezone.utc)
+        self.due = time.monotonic() + TIMEOUT
+        self.over = threading.Event()
+        """Whether it is in the log, or cannot be."""
+        self.trouble = ""
+
+    @property
+    def pending(self) -> bool:
+        """Whether it may still come into the log in time."""
+        return not self.over.is_set() and time.monotonic() < self.due
+
+    def words(self) -> str:
+        """Why it is not in the log; empty while that is not known, and where it is."""
+        if self.over.is_set():
+            return self.trouble
+        return "" if self.pending else f"not in the audit log yet: no answer for {TIMEOUT:g} s"
+
+    def end(self, trouble: str) -> None:
+        """It is in the log, or why not."""
+        self.trouble = trouble
+        self.over.set()
+
+
+class Audit:
+    """Appends to the log; `written` is called, in its thread, when notes are over."""
+
+    def __init__(self, written: Callable[[], None]) -> None:
+        self._written = written
+        self._who: dict[str, object] | None = None
+        self._notes: queue.SimpleQueue[AuditNote] = queue.SimpleQueue()
+        self._last: AuditNote | None = None
+        self._thread: threading.Thread | None = None
+
+    def note(self, verdict: Verdict) -> AuditNote:
+        """Have a verdict noted, without waiting. By one thread."""
+        self._last = note = AuditNote(verdict)
+        self._notes.put(note)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+            self._thread.start()
+        return note
+
+    def flush(self) -> None:
+        """Wait until all is written, as long as that may take in time."""
+        last = self._last
+        if last is not None:
+            last.over.wait(max(0.0, last.due - time.monotonic()))
+
+    # In the thread
+
+    def _run(self) -> None:
+        while True:
+            notes = [self._notes.get()]
+            while not self._notes.empty():
+                notes.append(self._notes.get())
+            trouble = self._write(b"".join(map(self._line, notes)))
+            for note in notes:
+                note.end(trouble)
+            self._written()
+
+    def _write(self, lines: bytes) -> str:
+        """Into the log; why not, in words."""
+        path = audit_path()
+        try:
+            with (
+                open_folder(str(path.parent.parent), make=True) as state,
+                state.below(path.parent.name, make=True) as folder,
+            ):
+                append(folder, path.name, lines, _MOST_BYTES)
+        except UnsafeFileError as error:
+            return printable(f"not in the audit log: {error}", 300)
+        except OSError as error:
+            return printable(f"not in the audit log: {path}: {reason_of(error)}", 300)
+        return ""
+
+    def _line(self, note: AuditNote) -> bytes:
+        verdict = note.verdict
+        fields = {
+            "time": note.time.isoformat(timespec="milliseconds"),
+            **self._sender(),
+            "pid": verdict.pid,
+            "start_time": verdict.start_time,
+            "command": verdict.command,
+            "user": verdict.user,
+            "signal": signal_name(verdict.signal),
+            "verdict": "sent" if verdict.outcome == "waiting" else verdict.outcome,
+            "seconds": verdict.seconds,
+        }
+        return msgspec.json.encode(fields) + b"\n"
+
+    def _sender(self) -> dict[str, object]:
+        """Who has logged in, behind sudo as well, and from where."""
+        if self._who is None:
+            client = os.environ.get("SSH_CONNECTION", "").split()[:1]
+            self._who = {
+                "uid": os.getuid(),
+                "login": _login(),
+                "client": printable(client[0], 64) if client else None,
+            }
+        return self._who
+
+
+def _login() -> str:
+    try:
+        uid = int(Path("/proc/self/loginuid").read_text())
+    except (OSError, ValueError):
+        uid = _NO_LOGIN
+    uid = os.getuid() if uid == _NO_LOGIN else uid
+    try:
+        return printable(pwd.getpwuid(uid).pw_name, 64)
+    except KeyError:
+        return str(uid)

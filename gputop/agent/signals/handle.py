@@ -1,0 +1,299 @@
+"""Processes held by a pidfd: whatever becomes of the number, the signal reaches that process.
+
+The descriptor is opened first, then the start time is compared: so it is of the process that was
+meant, or nothing is sent. Nothing else in gputop sends signals.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import time
+from collections.abc import Set
+
+from gputop.agent.process.namespaces import in_first_namespace, local_process, why_not_local
+from gputop.agent.process.procfs import read_bounded
+from gputop.agent.process.stat import (
+    TICKS_PER_SECOND,
+    ProcStat,
+    bracketed,
+    command_line,
+    parse_stat,
+    read_stat,
+    started,
+)
+from gputop.agent.process.users import real_uid
+from gputop.model.machine.signals import SignalOutcome, Target, signal_name
+from gputop.model.machine.text import printable
+
+_PF_KTHREAD = 0x00200000
+"""Of the flags in /proc/PID/stat, include/linux/sched.h."""
+
+
+class NotSentError(Exception):
+    """Nothing was sent, and why."""
+
+    def __init__(self, outcome: SignalOutcome, words: str) -> None:
+        super().__init__(words)
+        self.outcome: SignalOutcome = outcome
+        self.words = words
+
+
+class ProcessHandle:
+    """A process; close it. NotSentError where the number of `target` is another's, or nobody's.
+
+    vouched: processes (pid, start time) that need not hold a GPU to be the ones that are meant.
+    """
+
+    def __init__(self, target: Target, vouched: Set[tuple[int, float | None]]) -> None:
+        self.pid = target.pid
+        self.fd = _open(target)
+        try:
+            self.ticks = self._compared(target)
+            if self._is_kernels:
+                raise NotSentError("refused", _KERNELS)
+            known = (self.pid, target.start_time) in vouched or local_process(self.pid)
+            if not (known or self.ended):  # who has ended shows nothing, and gets no signal
+                raise _elsewhere(self.pid)
+            self.uid = real_uid(self.pid)
+            self.command = self._command()
+        except (OSError, ValueError, MemoryError) as error:
+            self.close()
+            raise _unseen(error) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    @property
+    def ended(self) -> bool:
+        """Whether all its threads have ended, its parent having taken notice or not."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(0))
+
+    @property
+    def reaped(self) -> bool:
+        """Of one that has ended: whether its parent has taken notice."""
+        return self.state not in "Zx"
+
+    @property
+    def parent(self) -> int | None:
+        """The pid of its parent; None once it is reaped."""
+        stat = self._stat()
+        return None if stat is None else stat.parent
+
+    @property
+    def state(self) -> str:
+        """The letter of /proc/PID/stat; `X` once it is reaped."""
+        stat = self._stat()
+        return "X" if stat is None else stat.state
+
+    @property
+    def _is_kernels(self) -> bool:
+        """Whether it is a thread of the kernel, which has no program and takes no signal."""
+        stat = self._stat()
+        return stat is not None and bool(stat.flags & _PF_KTHREAD)
+
+    @property
+    def start_time(self) -> float:
+        """As `Process.start_time`."""
+        return started(self.ticks)
+
+    @property
+    def ignored(self) -> tuple[int, ...]:
+        """The signals that it is known to ignore."""
+        mask = _status(self.pid, "SigIgn")
+        numbers = () if self.ended else signal.valid_signals()  # the PID may be another's by now
+        return tuple(sorted(int(number) for number in numbers if mask >> (number - 1) & 1))
+
+    def discards(self, number: int) -> bool:
+        """Whether the kernel throws the signal away when it is sent: it is ignored, and neither
+        blocked nor for a tracer to see (sig_ignored in kernel/signal.c)."""
+        blocked = _status(self.pid, "SigBlk") >> (number - 1) & 1
+        return not (blocked or _status(self.pid, "TracerPid")) and number in self.ignored
+
+    def send(self, number: int) -> None:
+        """Send it; NotSentError if it has ended or is not ours to signal."""
+        try:
+            signal.pidfd_send_signal(self.fd, number)
+        except ProcessLookupError:
+            raise NotSentError("gone", _GONE) from None
+        except PermissionError:
+            name = signal_name(number or signal.SIGTERM).removeprefix("SIG")
+            words = f"not permitted; this would do it: sudo kill -{name} {self.pid}"
+            raise NotSentError("not_permitted", words) from None
+        except OSError as error:
+            raise _unable(error) from None
+
+    def not_sent_to_the_dead(self) -> NotSentError:
+        """What to say of a process that has ended."""
+        parent = self.parent
+        if parent is None or self.reaped:
+            return NotSentError("gone", _GONE)
+        stat = read_stat(parent)
+        name = printable(stat.name) if stat else "?"
+        words = f"it has ended, and its parent {parent} ({name}) has not taken notice: it goes"
+        return NotSentError("zombie", f"{words} when that waits for it or ends")
+
+    def why_alive(self, number: int) -> tuple[SignalOutcome, str]:
+        """What keeps it from ending, and what to do."""
+        name, state = signal_name(number), self._steady_state()
+        if state == "D":
+            where = _kernel_function(self.pid)
+            return "uninterruptible", (
+                f"it waits in the kernel{where} (state D), and takes signals only when that call "
+                "comes back; SIGKILL ends some such calls, and for the others only a reboot helps"
+            )
+        if number == signal.SIGKILL:
+            return "alive", "SIGKILL was sent, and the kernel is still taking it down: wait"
+        if state == "t":
+            tracer = _status(self.pid, "TracerPid")
+            return "ignored", (
+                f"process {tracer} traces it, and has stopped it: it takes {name} only when that "
+                "lets it go on; SIGKILL ends it as it is"
+            )
+        if state == "T":
+            return "ignored", (
+                f"it is stopped, and takes {name} only when it goes on (kill -CONT {self.pid}); "
+                "SIGKILL ends it as it is"
+            )
+        for mask, does in (("SigIgn", "ignores"), ("SigBlk", "blocks"), ("SigCgt", "handles")):
+            if _status(self.pid, mask) >> (number - 1) & 1:
+                goes_on = " and goes on" if does == "handles" else ""
+                return "ignored", f"it {does} {name}{goes_on}; SIGKILL ends it"
+        if _status(self.pid, "NSpid") == 1:
+            words = f"it is the first process of its PID namespace, which {name} does not end"
+            return "ignored", f"{words}; SIGKILL does"
+        return "ignored", f"it has not ended of {name}; SIGKILL ends it"
+
+    def _steady_state(self) -> str:
+        """The state; D only where it lasts: a process that reads a file is in it for a moment."""
+        for _ in range(4):
+            state = self.state
+            if state != "D":
+                break
+            time.sleep(0.02)
+        return state
+
+    def _compared(self, target: Target) -> int:
+        """The start time in ticks, if it is the one that was meant. It is held by now: who is
+        there, and not in /proc, is hidden (hidepid)."""
+        stat = _stat_of(self.pid)
+        if stat is None:
+            raise NotSentError("gone", _GONE) if self.ended else _unseen("/proc does not show it")
+        if target.start_time is None:
+            raise _unseen("nothing is known of it from when its GPU named it")
+        if not abs(started(stat.start_ticks) - target.start_time) < 0.4 / TICKS_PER_SECOND:
+            raise NotSentError(
+                "identity_changed", "another process has this number now; nothing was sent"
+            )
+        return stat.start_ticks
+
+    def _stat(self) -> ProcStat | None:
+        """None once the number is free or another's."""
+        stat = read_stat(self.pid)
+        return stat if stat is not None and stat.start_ticks == self.ticks else None
+
+    def _command(self) -> str | None:
+        """The command line; of a process that the kernel holds that can take for ever to read."""
+        stat = self._stat()
+        if stat is None:
+            return None
+        line = None if stat.state == "D" else command_line(self.pid)
+        return line or bracketed(stat.name)
+
+
+def target_of(pid: int) -> Target | None:
+    """The process that has this number now."""
+    stat = read_stat(pid)
+    return None if stat is None else Target(pid, started(stat.start_ticks))
+
+
+def _open(target: Target) -> int:
+    if target.pid <= 0:
+        raise NotSentError("refused", "0 and negative numbers are groups of processes: give a PID")
+    if target.pid == os.getpid():
+        raise NotSentError("refused", "this is the gputop that would send it: quit it with q")
+    if target.start_time is None and not (in_first_namespace() or local_process(target.pid)):
+        raise _elsewhere(target.pid)
+    try:
+        return os.pidfd_open(target.pid)
+    except (ProcessLookupError, OverflowError):
+        raise NotSentError("gone", _GONE) from None
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            raise _unable(error) from None
+        if error.errno in (errno.EINVAL, errno.ENOENT) and _is_thread(target.pid):
+            raise NotSentError("gone", _GONE) from None
+        raise _unseen(error) from None
+    except AttributeError:  # a Python that was built on an older system
+        raise _unable(OSError(errno.ENOSYS, "")) from None
+
+
+def _is_thread(number: int) -> bool:
+    """Whether a number is a thread's by now, so that no process has it."""
+    return _status(number, "Tgid") not in (0, number)
+
+
+def _unable(error: OSError) -> NotSentError:
+    """Never another way: the number alone may be another process's by then."""
+    if error.errno == errno.ENOSYS:
+        return NotSentError("refused", "gputop signals through pidfd_open, which takes Linux 5.3")
+    return NotSentError("refused", f"it cannot be signalled: {error.strerror}")
+
+
+def _unseen(why: Exception | str) -> NotSentError:
+    """That nothing is known of a process is not that it has ended."""
+    reason = why if isinstance(why, str) else getattr(why, "strerror", None)
+    if reason is None:
+        reason = "out of memory" if isinstance(why, MemoryError) else "/proc is not as usual"
+    return NotSentError("unknown", f"it could not be looked at: {reason}; nothing was sent")
+
+
+def _elsewhere(pid: int) -> NotSentError:
+    """Say that a PID of the driver's may be another process's than the one that has it here."""
+    words = f"no process here is known to be the one: {why_not_local(pid)}; nothing was sent"
+    return NotSentError(
+        "other_namespace", f"{words}: if its PID is of the host, signal it on the host"
+    )
+
+
+def _stat_of(pid: int) -> ProcStat | None:
+    """Read a process's ProcStat; None only where /proc has no such process. OSError, ValueError."""
+    try:
+        return parse_stat(read_bounded(f"/proc/{pid}/stat", 4096).data)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _status(pid: int, field: str) -> int:
+    """A line of /proc/PID/status: Tgid, TracerPid, the last of NSpid, else a mask."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            lines = dict(line.split(b":", 1) for line in file.read().split(b"\n") if b":" in line)
+        word = lines[field.encode()].split()[-1]
+    except (OSError, KeyError, IndexError):
+        return 0
+    return int(word, 10 if field in ("NSpid", "Tgid", "TracerPid") else 16)
+
+
+def _kernel_function(pid: int) -> str:
+    """` in nvidia_ioctl`, where /proc/PID/wchan tells."""
+    try:
+        with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as file:
+            name = printable(file.read(64).strip())
+    except OSError:
+        return ""
+    return f", in {name}" if name not in ("", "0") else ""
+
+
+_KERNELS = "it is a thread of the kernel, which no signal ends; nothing was sent"
+_GONE = "it had ended before; nothing was sent"

@@ -1,0 +1,89 @@
+"""`gputop help`: its options, and what they do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import textwrap
+
+from gputop.commands import HELP
+from gputop.errors import GputopError, UsageError
+from gputop.manual import COMMANDS, TOPICS, page, plain, search
+from gputop.output import write
+from gputop.tui.glyphs import UNICODE, choose
+from gputop.tui.terminal.capabilities import initial_environ, unfit_reason
+
+_WIDTH = 80
+IN_ASCII = str.maketrans(
+    {"↑": "up", "↓": "down", "←": "left", "→": "right", "–": "-", "·": ".", "»": ">>", "▸": ">",
+     "×": "x", "≈": "~", "°": "", "�": "?"}
+)  # fmt: skip
+_EPILOG = """\
+topics:
+{topics}
+
+examples:
+  gputop help                  how to begin
+  gputop help keys             every key
+  gputop help -s 'host PID'    where the manual has these words
+  gputop help filter | less    as text
+
+exit status: 0 done, 1 the manual has no such word, 2 there is no such topic
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    topics = "\n".join(f"  {topic:<10} {about}" for topic, about in TOPICS.items())
+    parser = commands.add_parser(
+        "help",
+        help=HELP["help"],
+        description="Show a page of the manual: on a terminal to leaf through, else as text.",
+        epilog=_EPILOG.format(topics=topics),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "topic", nargs="?", metavar="TOPIC", choices=(*TOPICS, *COMMANDS),
+        help="a page (default: start), or a command: the page that is about it",
+    )  # fmt: skip
+    parser.add_argument("-s", "--search", metavar="WORD", help="print where the manual has a word")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the sub-command; the exit status. Raises GputopErrors."""
+    if options.search is not None:
+        if options.topic is not None:
+            raise UsageError("-s searches all pages: give no topic with it")
+        write(_shown(_found(options.search)))
+        return 0
+    topic = COMMANDS.get(options.topic, options.topic) or next(iter(TOPICS))
+    if unfit_reason(os.environ) is None and _has_unicode():
+        from gputop.tui.manual import run as show
+
+        return show(topic, options)
+    write(_shown(plain(page(topic))))
+    return 0
+
+
+def _has_unicode() -> bool:
+    return choose(initial_environ(), getattr(sys.stdout, "encoding", None), None) is UNICODE
+
+
+def _shown(text: str) -> str:
+    """Return text as this locale has it: arrows are keys here, and `?` is another key."""
+    return text if _has_unicode() else text.translate(IN_ASCII)
+
+
+def _found(word: str) -> str:
+    """The places of a word, under a line for each heading. GputopError if there is none."""
+    lines: list[str] = []
+    before = None
+    for topic, heading, text in search(word):
+        if before != (topic, heading):
+            lines.append(f"gputop help {topic}: {heading}")
+        before = topic, heading
+        lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+    if not lines:
+        raise GputopError(f"the manual has no {word!r}; its topics: {', '.join(TOPICS)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,163 @@
+"""What the words of `gputop kill` name.
+
+Nothing here stands for everything: what a word does not name is not meant, and a word that lost
+what was to be in it, as an unset variable of the shell does, is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
+
+from gputop.errors import UsageError
+from gputop.model.machine.text import is_blank, printable
+from gputop.model.processes.filter import Term, terms
+
+_KEYWORDS = ("user", "pid", "gpu", "cuda", "container", "mem", "rss", "age", "sm", "cpu")
+"""Words of the filter that say nothing without what follows them."""
+_EVERYTHING = re.compile(r">=?0*\.?0*[a-z%]*", re.IGNORECASE)
+"""What follows the name in a comparison that holds of everything."""
+_EQUALS = re.compile(rf"-*(?:{'|'.join(_KEYWORDS)}|idle)=.*", re.IGNORECASE | re.DOTALL)
+"""A slip for `user:bob`, or an option in the wrong place."""
+_LEAST = 3
+"""Letters and digits of a word that is searched for."""
+_MOST_PID = 2**31 - 1
+_MOST_UID = 2**32 - 2
+
+Alternatives = list[list[Term]]
+
+
+def pids_of(words: Sequence[str]) -> tuple[int, ...]:
+    """Return the PIDs, if the words are PIDs, with blanks round them or not; then all have to be.
+
+    UsageError.
+    """
+    for number, word in enumerate(words, 1):
+        if is_blank(word):
+            raise UsageError(f"word {number} is empty: a variable that is not set? Say what to end")
+    parts = [part for word in words for part in word.split()]
+    numbers = [part for part in parts if _is_number(part)]
+    if len(numbers) == len(parts):
+        return tuple(dict.fromkeys(map(_pid, numbers)))
+    if any(_is_number(word.strip()) for word in words):
+        raise UsageError("PIDs or words of the filter, not both; in a filter a PID is pid:4242")
+    return ()
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.removeprefix("-").isdecimal()
+
+
+def _pid(number: str) -> int:
+    if len(number) > 20 or int(number) > _MOST_PID:
+        raise UsageError(f"{printable(number, 40)} is not a PID")
+    if int(number) <= 0:
+        raise UsageError(f"{number} is a process group, not a PID: give each PID")
+    return int(number)
+
+
+def filter_of(words: Sequence[str], narrowed: bool) -> Alternatives:
+    """Return the words of the filter, which have to name something unless a user or GPUs do
+    (`narrowed`). UsageError."""
+    text = " ".join(words)
+    alternatives = terms(text)
+    for all_of in alternatives:
+        for term in all_of:
+            _check(term)
+        if not narrowed and all(_is_open(term) for term in all_of):
+            raise UsageError(f"{printable(text, 60)!r} leaves out and names nothing: add --user, "
+                             "--gpu or a word that names what is to end")  # fmt: skip
+    return alternatives
+
+
+def _is_open(term: Term) -> bool:
+    """Return whether a word names nothing: a negation, and what holds of everything, as mem>=0."""
+    return term.negated or bool(_EVERYTHING.fullmatch(term.value) and term.key)
+
+
+def _check(term: Term) -> None:
+    """Refuse a word that can mean more than whoever typed it saw. UsageError."""
+    count = sum(character.isalnum() for character in term.value)
+    if term.key == "container" and count < _LEAST:
+        _refuse(term, f"is too short: give {_LEAST} letters or digits of its name or id")
+    if term.key == "gpu" and "gpu-".startswith(term.value.casefold()):
+        _refuse(term, "is every GPU: give an index or more of its UUID")
+    if not term.key:
+        _check_text(term, count)
+
+
+def _check_text(term: Term, count: int) -> None:
+    """Check what is searched for, which has so many letters and digits. UsageError."""
+    if term.quoted:
+        if not count:
+            _refuse(term, "has no letter and no digit")
+        return
+    if not term.value.isprintable():
+        _refuse(term, "has characters that cannot be seen")
+    if _is_numeric(term.value):
+        _refuse(term, "is neither a PID nor a word: give PIDs with blanks between, in a filter"
+                ' pid:4242, or a text in quotes of the filter: \'"4242"\'')  # fmt: skip
+    if term.value.casefold() in _KEYWORDS:
+        _refuse(term, "says nothing by itself: what is to follow it?")
+    if _EQUALS.fullmatch(term.value):
+        _refuse(term, "is a slip? The filter has user:bob; what is searched for with such a sign "
+                "wants quotes of the filter")  # fmt: skip
+    if count < _LEAST:
+        _refuse(term, f"is in too many command lines: give {_LEAST} letters or digits, or quotes "
+                "of the filter")  # fmt: skip
+
+
+def _refuse(term: Term, why: str) -> NoReturn:
+    raise UsageError(f"{printable(term.value, 60)!r} {why}")
+
+
+def _is_numeric(word: str) -> bool:
+    """Return whether a word is a number in any manner of writing, or has no letter at all."""
+    if not any(character.isalpha() for character in word):
+        return True
+    return any(character.isdigit() for character in word) and any(_reads(word))
+
+
+def _reads(word: str) -> Iterator[bool]:
+    readers: tuple[Callable[[str], object], ...] = (float, lambda text: int(text, 0))
+    for read in readers:
+        try:
+            read(word)
+        except ValueError:
+            yield False
+        else:
+            yield True
+
+
+def uid_of(user: str) -> int:
+    """Return the number of `me`, of a name, else of a number; `+4242` is always the number.
+
+    UsageError.
+    """
+    shown = printable(user, 60)
+    number = user.removeprefix("+")
+    uid = int(number) if number.isascii() and number.isdecimal() and len(number) < 11 else None
+    if uid is not None and uid > _MOST_UID:
+        uid = None
+    if user.startswith("+") and uid is not None:
+        return uid
+    named = _named(user)
+    if user == "me":
+        uid = os.getuid()
+    if named is not None and uid is not None and named != uid:
+        raise UsageError(f"user {shown} is both uid {uid} and the name of uid {named}: "
+                         f"give --user +{uid} or +{named}")  # fmt: skip
+    uid = uid if named is None else named
+    if uid is None:
+        raise UsageError(f"no user {shown} on this machine")
+    return uid
+
+
+def _named(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):  # ValueError: no name can have such characters
+        return None

@@ -1,0 +1,317 @@
+"""The files that gputop writes, and those of its own that it reads.
+
+Root may run it with the HOME of another user (`sudo -E`), who would like a word with root. So a
+path is walked from / on, each folder opened in the one before it, and what is done is done in the
+folder that was checked, whatever becomes of its name:
+
+    links    are followed where root or we made them, and nowhere else
+    folders  are written to only if ours, and if nobody else may write there;
+             root wants each folder on the way to be root's, to read as well
+    files    are regular and ours, or left alone: a FIFO blocks, a device acts when it is opened
+
+Folders are made for their user alone (0700), files as well (0600).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+
+from gputop.trust import is_unmapped, open_regular, why_open
+
+_MOST_LINKS = 40
+_PASS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ASIDE = re.compile(r"\.gputop\.[0-9a-f]{16}")
+_FORGOTTEN = 60.0
+"""Seconds after which a file goes that a killed writer has left."""
+
+
+class UnsafeFileError(PermissionError):
+    """A file or folder that is left alone; the text says which and why."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(errno.EPERM, f"{path} {why}")
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, without the number of the error."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+class Folder:
+    """A folder by its descriptor; a context manager. Everything raises OSError."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        """`path`: what it is called in errors."""
+        self.descriptor = descriptor
+        self.path = path
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let it go."""
+        os.close(self.descriptor)
+
+    def check_ours(self) -> None:
+        """UnsafeFileError unless it is ours, and nobody else may write there."""
+        about, me = os.fstat(self.descriptor), os.geteuid()
+        if about.st_uid != me:
+            raise UnsafeFileError(self.path, _foreign(about))
+        own_group = me != 0 and about.st_gid == os.getegid()
+        if about.st_mode & (stat.S_IWOTH if own_group else stat.S_IWOTH | stat.S_IWGRP):
+            raise UnsafeFileError(self.path, "may be written to by others: chmod go-w forbids it")
+
+    def check_passed(self, above: Folder | None = None) -> None:
+        """The same of a folder on the way: UnsafeFileError where root runs into somebody else's."""
+        if os.geteuid() != 0:
+            return
+        about = os.fstat(self.descriptor)
+        if about.st_uid != 0 and not is_unmapped(about.st_uid):
+            raise UnsafeFileError(self.path, _foreign(about))
+        if reason := why_open(about, None if above is None else os.fstat(above.descriptor)):
+            raise UnsafeFileError(self.path, reason)
+
+    def below(self, name: str, make: bool = False) -> Folder:
+        """A folder in it, which is no link; what is to be mounted there is mounted."""
+        path, flags = _join(self.path, name), _PASS | os.O_DIRECTORY
+        try:
+            try:
+                descriptor = os.open(name, flags, dir_fd=self.descriptor)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=self.descriptor)
+                descriptor = os.open(name, flags, dir_fd=self.descriptor)
+        except NotADirectoryError:
+            raise UnsafeFileError(path, "is a link, or no folder") from None
+        below = Folder(descriptor, path)
+        try:
+            below.check_passed(self)
+        except BaseException:
+            below.close()
+            raise
+        return below
+
+    def names(self) -> list[str]:
+        """What is in it."""
+        listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+        try:
+            return os.listdir(listed)
+        finally:
+            os.close(listed)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        os.unlink(name, dir_fd=self.descriptor)
+
+    def rename(self, name: str, other: str) -> None:
+        """Call a file otherwise, in the place of what is called so."""
+        os.replace(name, other, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def find(self, name: str) -> os.stat_result | None:
+        """A regular file that is ours or root's; None if there is none, UnsafeFileError if it is
+        something else."""
+        try:
+            about = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        self._check_file(name, about)
+        return about
+
+    def open_file(self, name: str, flags: int) -> int:
+        """A file that `find` finds; with O_CREAT one that is made if there is none."""
+        if flags & os.O_CREAT and self.find(name) is None:
+            new = os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(name, flags | new, 0o600, dir_fd=self.descriptor)
+
+        def check(about: os.stat_result) -> None:
+            self._check_file(name, about)
+
+        flags = flags & ~os.O_CREAT | os.O_NOFOLLOW
+        return open_regular(name, flags, self.descriptor, check)
+
+    def read(self, name: str, most: int) -> bytes:
+        """A file of `most` bytes at the most."""
+        with open(self.open_file(name, os.O_RDONLY), "rb") as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise UnsafeFileError(f"{self.path}/{name}", f"is larger than {most} bytes")
+        return data
+
+    def replace(self, name: str, data: bytes, durable: bool = True) -> None:
+        """Write a file as a whole or not at all; its mode stays. `durable`: through to the disk."""
+        self.check_ours()
+        old = self.find(name)
+        if old is not None:
+            self._check_writable(name, old)
+        self._tidy()
+        aside = f".gputop.{os.urandom(8).hex()}"
+        descriptor = os.open(aside, _NEW, 0o600, dir_fd=self.descriptor)
+        try:
+            _fill(descriptor, data, None if old is None else old.st_mode, durable)
+            self.rename(aside, name)
+        except BaseException:
+            with suppress(OSError):
+                self.remove(aside)
+            raise
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a file that was not there before; FileExistsError. What fails leaves nothing."""
+        descriptor = os.open(name, _NEW, 0o600, dir_fd=self.descriptor)
+        try:
+            _fill(descriptor, data, None, durable=False)
+        except BaseException:
+            with suppress(OSError):
+                self.remove(name)
+            raise
+
+    def _check_file(self, name: str, about: os.stat_result) -> None:
+        path = f"{self.path}/{name}"
+        if not stat.S_ISREG(about.st_mode):
+            raise UnsafeFileError(path, "is not a regular file")
+        if about.st_uid not in (0, os.geteuid()):
+            raise UnsafeFileError(path, _foreign(about))
+
+    def _check_writable(self, name: str, about: os.stat_result) -> None:
+        path = f"{self.path}/{name}"
+        if about.st_uid != os.geteuid():
+            raise UnsafeFileError(path, _foreign(about))
+        if not about.st_mode & stat.S_IWUSR:
+            raise UnsafeFileError(path, "is read-only: chmod u+w lets it change")
+
+    def _tidy(self) -> None:
+        """Remove what killed writers have left."""
+        for name in filter(_ASIDE.fullmatch, self.names()):
+            with suppress(OSError):
+                about = self.find(name)
+                if about is not None and time.time() - about.st_mtime > _FORGOTTEN:
+                    self.remove(name)
+
+
+def xdg_folder(name: str, default: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the folder that a variable of the XDG specification names, which has to be absolute;
+    else the default, below the home directory where it begins with ~."""
+    folder = environ.get(name, "")
+    return folder if os.path.isabs(folder) else os.path.expanduser(default)
+
+
+def open_folder(path: str, make: bool = False) -> Folder:
+    """A folder, which is made with those above it if that is wanted."""
+    return _walk(path, make, to_file=False)[0]
+
+
+def open_parent(path: str, make: bool = False) -> tuple[Folder, str]:
+    """The folder that a file is in or would be, behind every link, and its name there."""
+    folder, name = _walk(path, make, to_file=True)
+    if not name:
+        folder.close()
+        raise UnsafeFileError(path, "is not a regular file")
+    return folder, name
+
+
+def create_file(path: str, data: bytes) -> None:
+    """Write a file where somebody wants one, who knows the folder; FileExistsError, OSError."""
+    place, name = os.path.split(os.path.abspath(path))
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    with Folder(os.open(place, flags), place) as folder:
+        folder.create(name, data)
+
+
+def _walk(path: str, make: bool, to_file: bool) -> tuple[Folder, str]:
+    """The last folder of a path; on the way `to_file` the one above its last name, and that name,
+    which is no link."""
+    if not path.startswith("/"):
+        raise UnsafeFileError(path, "does not begin with /: is HOME set?")
+    rest, links = _names(path), 0
+    here = _root()
+    try:
+        here.check_passed()
+        while rest:
+            name = rest.pop()
+            target = _link(here, name)
+            if target is not None:
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                rest += _names(target)
+                here = _moved(here, _root()) if target.startswith("/") else here
+            elif to_file and not rest:
+                return here, name
+            else:
+                here = _moved(here, here.below(name, make))
+    except BaseException:
+        here.close()
+        raise
+    return here, ""
+
+
+def _root() -> Folder:
+    return Folder(os.open("/", _PASS | os.O_DIRECTORY), "/")
+
+
+def _names(path: str) -> list[str]:
+    """The last one first, as a stack."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+def _moved(before: Folder, after: Folder) -> Folder:
+    before.close()
+    return after
+
+
+def _link(folder: Folder, name: str) -> str | None:
+    """Where a link leads; None if it is none. UnsafeFileError if somebody else has made it."""
+    try:
+        entry = os.open(name, _PASS, dir_fd=folder.descriptor)
+    except FileNotFoundError:
+        return None
+    try:
+        about = os.fstat(entry)
+        if not stat.S_ISLNK(about.st_mode):
+            return None
+        if about.st_uid not in (0, os.geteuid()):
+            raise UnsafeFileError(_join(folder.path, name), f"is a link and {_foreign(about)}")
+        return os.readlink("", dir_fd=entry)
+    finally:
+        os.close(entry)
+
+
+def _join(path: str, name: str) -> str:
+    return os.path.normpath(f"{path.rstrip('/')}/{name}")
+
+
+def _fill(descriptor: int, data: bytes, mode: int | None, durable: bool) -> None:
+    """Write it all, and close."""
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        if mode is not None:
+            os.fchmod(descriptor, stat.S_IMODE(mode) & 0o777)
+        if durable:
+            os.fsync(descriptor)
+
+
+def _foreign(about: os.stat_result) -> str:
+    if os.geteuid() == 0:
+        return f"belongs to user {about.st_uid}, and root uses only root's own: sudo -H has those"
+    return f"belongs to user {about.st_uid}"

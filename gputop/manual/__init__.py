@@ -1,0 +1,247 @@
+"""The user's manual: its pages as blocks, as plain text, and searched for a word.
+
+The pages are Markdown that people also read where the source is hosted, of what is needed alone:
+headings, paragraphs, lists, fenced code, tables, pictures and comments (which are dropped).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from gputop.errors import GputopError
+
+FOLDER = Path(__file__).parent
+TOPICS = {
+    "start": "install it, read the screen, the first things to do",
+    "screen": "what the columns, the words and the colours mean",
+    "keys": "every key, and those of htop, nvitop and less beside them",
+    "filter": "show the processes that you mean",
+    "free": "find free GPUs, wait for them, see how they are connected",
+    "mapping": "which GPU is cuda:0, on the screen and with gputop map",
+    "killing": "stop processes, on the screen and with gputop kill",
+    "health": "what is wrong with a GPU, a driver or an installation",
+    "json": "text and JSON for scripts, with every field",
+    "metrics": "every value of a GPU and a process: label, field, unit",
+    "settings": "the settings file, variables, themes, other keys",
+    "faq": "colours, containers, Slurm, WSL, tmux, root, cost",
+    "bench": "what gputop costs, and what other monitors do",
+    "security": "what gputop runs, connects to, opens and follows",
+    "examples": "every line of five articles on CUDA_VISIBLE_DEVICES, explained",
+}
+"""Every page in reading order, with what it is about."""
+COMMANDS = {
+    "config": "settings",
+    "doctor": "health",
+    "help": "start",
+    "kill": "killing",
+    "map": "mapping",
+    "topo": "free",
+}
+"""The page of a command that is not called as its page is."""
+
+_NARROWEST = 20
+"""Cells of a column of a table whose text goes over several lines."""
+_TICKS = re.compile(r"`([^`]+)`")
+_CODE = re.compile(r"(`[^`]+`)")
+_EMPHASIS = re.compile(r"\*\*|(?<![\\*])\*(\w[^*]*)\*")
+_LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
+_ITEM = re.compile(r"(?:-|\d+\.) ")
+
+
+class Block(NamedTuple):
+    """A part of a page."""
+
+    kind: Literal["heading", "paragraph", "item", "code", "table"]
+    text: str
+    """Without the marks of its kind; of a heading, with the `#` of its level."""
+    rows: tuple[tuple[str, ...], ...] = ()
+    """Of a table: the headings, then the rest."""
+
+
+class Hit(NamedTuple):
+    """A place of the manual where a word is."""
+
+    topic: str
+    heading: str
+    text: str
+
+
+def page(topic: str) -> str:
+    """Return the Markdown of a page, without pictures and comments. GputopError."""
+    try:
+        text = (FOLDER / f"{topic}.md").read_text(encoding="utf-8")
+    except OSError as error:
+        raise GputopError(f"cannot read the manual: {error}; install gputop again") from None
+    return re.sub(r"^(?:<!--.*?-->|!\[.*\]\(.*\))\n+", "", text, flags=re.M)
+
+
+def blocks(markdown: str) -> Iterator[Block]:
+    """Take a page apart."""
+    for part in _parts(markdown):
+        first = part[0]
+        if first.startswith("```"):
+            yield Block("code", "\n".join(part[1:-1]))
+        elif first.startswith("#"):
+            yield Block("heading", first)
+        elif first.startswith("|"):
+            rows = [_cells(line) for line in part]
+            yield Block("table", "", (rows[0], *rows[2:]))
+        elif _ITEM.match(first):
+            yield from (Block("item", item) for item in _items(part))
+        else:
+            yield Block("paragraph", " ".join(part))
+
+
+def _parts(markdown: str) -> Iterator[list[str]]:
+    """Return the lines between blank ones; those of fenced code stay together."""
+    part: list[str] = []
+    for line in markdown.splitlines():
+        fenced = bool(part) and part[0].startswith("```")
+        if fenced or line.strip():
+            part.append(line)
+        if part and (not line.strip() if not fenced else line == "```"):
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    cells = re.split(r"(?<!\\)\|", line.strip().strip("|"))
+    return tuple(cell.strip().replace(r"\|", "|") for cell in cells)
+
+
+def _items(lines: list[str]) -> list[str]:
+    items: list[str] = []
+    for line in lines:
+        if _ITEM.match(line):
+            items.append(line)
+        else:
+            items[-1] += f" {line.strip()}"
+    return items
+
+
+def inline(text: str) -> str:
+    """Return text without the marks of links and emphasis; code stays as it is, with its ticks."""
+    parts = _CODE.split(_LINK.sub(_target, text))
+    parts[::2] = [_EMPHASIS.sub(r"\1", part).replace("\\*", "*") for part in parts[::2]]
+    return "".join(parts)
+
+
+def _target(link: re.Match[str]) -> str:
+    """Name where a link leads: another page, or an address."""
+    text, target = link.groups()
+    name = target.partition("#")[0].removesuffix(".md")
+    if target.startswith("http"):
+        return f"{text} ({target})"
+    return f"{text} (gputop help {name})" if name in TOPICS and name != text else text
+
+
+def plain(markdown: str, width: int = 80) -> str:
+    """Return a page as text of at most so many columns, but for code."""
+    lines: list[str] = []
+    before = ""
+    for block in blocks(markdown):
+        if before and not before == block.kind == "item":
+            lines.append("")
+        lines.extend(_plain(block, width))
+        before = block.kind
+    return "\n".join(lines) + "\n"
+
+
+def _plain(block: Block, width: int) -> Iterator[str]:
+    if block.kind == "heading":
+        marks, _, title = block.text.partition(" ")
+        yield inline(title).upper() if len(marks) == 1 else inline(title)
+    elif block.kind == "code":
+        yield from textwrap.indent(block.text, "    ").splitlines()
+    elif block.kind == "table":
+        yield from _table(block.rows, width)
+    else:
+        mark = _ITEM.match(block.text) if block.kind == "item" else None
+        after = " " * (mark.end() if mark else 0)
+        yield from _wrapped(inline(block.text), width, rest=after)
+
+
+def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=rest,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _table(rows: tuple[tuple[str, ...], ...], width: int) -> Iterator[str]:
+    """Columns where there is room for them, else a paragraph a row."""
+    cells = [[inline(cell) for cell in row] for row in rows]
+    for row in cells:
+        row[0] = _TICKS.sub(r"\1", row[0])
+    has_heads = any(cells[0][1:])
+    widths = _fitted(list(zip(*cells, strict=True)), width - 2)
+    if widths is None:
+        for row in cells[1:]:
+            yield from _as_paragraph(cells[0], row, width)
+        return
+    for row in cells if has_heads else cells[1:]:
+        columns = [_wrapped(cell, room) for cell, room in zip(row, widths, strict=True)]
+        for parts in zip_longest(*columns, fillvalue=""):
+            line = "  ".join(part.ljust(room) for part, room in zip(parts, widths, strict=True))
+            yield f"  {line}".rstrip()
+
+
+def _fitted(columns: list[tuple[str, ...]], room: int) -> list[int] | None:
+    """Return the widths of columns, those with most text made narrower; None if that is no help.
+
+    A heading goes over several lines before the cells below it do.
+    """
+    least = [max(len(word) for cell in column for word in cell.split() or [""])
+             for column in columns]  # fmt: skip
+    widths = [max(map(len, column)) for column in columns]
+    if sum(widths) + 2 * len(widths[1:]) > room:
+        below = (max(map(len, cells), default=0) for _, *cells in columns)
+        widths = list(map(max, least, below))
+    while sum(widths) + 2 * len(widths[1:]) > room:
+        left = [k for k, width in enumerate(widths) if width > max(least[k], _NARROWEST)]
+        if not left:
+            return None
+        widths[max(left, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _as_paragraph(heads: list[str], row: list[str], width: int) -> Iterator[str]:
+    yield from _wrapped(row[0], width, "  ", "  ")
+    for head, cell in zip(heads[1:], row[1:], strict=True):
+        named = f"{head}: {cell}" if len(row) > 2 else cell
+        yield from _wrapped(named, width, "      ", "      ") if cell else ()
+
+
+def search(word: str) -> Iterator[Hit]:
+    """Return the places where a word is, whatever its case."""
+    wanted = word.casefold()
+    for topic in TOPICS:
+        heading = ""
+        for block in blocks(page(topic)):
+            if block.kind == "heading":
+                heading = inline(block.text.lstrip("# "))
+            for text in _searched(block):
+                if wanted in text.casefold():
+                    yield Hit(topic, heading, text)
+
+
+def _searched(block: Block) -> list[str]:
+    """Return the texts of a block that are found by themselves: the lines of code, table rows."""
+    if block.kind == "table":
+        return ["  ".join(filter(None, map(inline, row))) for row in block.rows[1:]]
+    if block.kind == "code":
+        return [line.strip() for line in block.text.splitlines()]
+    return [inline(block.text.lstrip("# "))]
+
+
+def contents() -> str:
+    """Return the topics with what each is about, as Markdown."""
+    rows = [f"| [{topic}]({topic}.md) | {about} |" for topic, about in TOPICS.items()]
+    return "\n".join(["| page | |", "|---|---|", *rows]) + "\n"

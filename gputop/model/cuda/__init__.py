@@ -1,0 +1,1 @@
+"""CUDA_VISIBLE_DEVICES: parse, enumerate, resolve, explain, advise, pick free GPUs."""

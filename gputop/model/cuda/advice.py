@@ -1,0 +1,416 @@
+"""Mistakes around CUDA_VISIBLE_DEVICES that are worth a word, and the words.
+
+Of a value on a machine (`advise`), of what a program asks for (`request_advice`), of what is typed
+in a shell or in Python (`mistake`), of the environment of a process and what the driver says of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from gputop.model.cuda.entries import kind_of
+from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice, shown
+from gputop.model.cuda.evidence import HIDDEN, Evidence
+from gputop.model.cuda.export import quoted
+from gputop.model.cuda.inventory import Usage
+from gputop.model.cuda.mapping import Mapping as Answer
+from gputop.model.cuda.reach import DeviceSet
+from gputop.model.machine.environment import CONTAINER, NAME, Environ
+from gputop.model.machine.text import printable
+
+AdviceSeverity = Literal["error", "warning", "info"]
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What is wrong or easily misread, and what to do."""
+
+    id: str
+    """Names the rule; the same mistake always has the same."""
+    severity: AdviceSeverity
+    message: str
+    """For people, printable."""
+
+
+# --- a value on a machine ------------------------------------------------------------------------
+
+_Words = tuple[str, AdviceSeverity, str]
+_FULL = 0.05
+"""A GPU with a smaller share of its memory free is full."""
+_TF_MIN_SMS = 8
+"""TF_MIN_GPU_MULTIPROCESSOR_COUNT where it is not set (TensorFlow, `gpu_device.cc`)."""
+_NOTHING = {"none", "no", "void", "null", "nodevfiles", "false", "off", "nil"}
+_JUNK = re.compile(r"\s*[+-]?([0-9]{1,9})(?![0-9])(\S.*|\s+\S.*)", re.ASCII | re.DOTALL)
+_LIST = re.compile(r"[0-9]+(?:,[0-9]+)*|(?:GPU|MIG)-[0-9a-zA-Z,/-]+", re.ASCII)
+"""What is good advice as it stands: not whatever was left of a text."""
+_RANGE = re.compile(r"\s*([0-9]{1,4})\s*(-|:|~|\.\.)\s*([0-9]{1,4})\s*", re.ASCII)
+_BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*", re.ASCII)
+
+# By the reason for which a list ended; {rest} is what stays visible.
+_STOPS: dict[str, _Words] = {
+    "empty_entry": ("value-empty-entry", "warning",
+        "Empty entry{before}: CUDA stops there (not documented; both known emulations agree):"
+        " {rest}."),
+    "out_of_range": ("value-out-of-range", "error", "There is no GPU {text} here: {rest}."),
+    "unknown_uuid": ("value-unknown-uuid", "error",
+        "No GPU here has a UUID starting {text}: {rest}."),
+    "ambiguous_uuid": ("value-ambiguous-uuid", "error",
+        "{text} is the start of several UUIDs: CUDA stops there, {rest}. Write more digits."),
+    "kind_mismatch": ("value-mixed-kinds", "error",
+        "Indices, GPU UUIDs and MIG UUIDs do not mix in one list: CUDA stops at {text}, {rest}."),
+    "mig_one_ci_per_gi": ("mig-same-gi", "warning",
+        "Both compute instances belong to one GPU instance: CUDA uses one of them."),
+    "mig_single_instance": ("mig-single-instance", "warning",
+        "Drivers before R570 give a process one MIG device: {rest}."),
+    "not_a_number": ("value-word", "error", "{shown} is not a number: CUDA stops there, {rest}."),
+}  # fmt: skip
+
+
+def advise(
+    answer: Answer, usage: Mapping[int, Usage] | None = None, *, beside: Collection[int] = ()
+) -> tuple[Advice, ...]:
+    """Say what is worth a word of a value; `usage` by NVML index, `beside` are the indices of GPUs
+    on which the process is itself, which is not counted."""
+    words = [*_of_form(answer), *_of_entries(answer)]
+    words += _of_end(answer, explained=bool(words))
+    words += [*_of_order(answer), *_of_gpus(answer, usage or {}, beside)]
+    return tuple(Advice(id_, severity, printable(text)) for id_, severity, text in words)
+
+
+def rest_of(answer: Answer) -> str:
+    """What is visible, as the end of a sentence."""
+    if answer.count == 0:
+        return "NO GPU is visible"
+    if answer.visible is None:
+        return "which GPUs are visible cannot be told"
+    names = ", ".join(device.label for device in answer.visible)
+    return f"only {names} {'is' if answer.count == 1 else 'are'} visible"
+
+
+def _of_form(answer: Answer) -> Iterator[_Words]:
+    """Judge the value as a text: what people write that CUDA does not understand."""
+    value, rest = answer.value or "", rest_of(answer)
+    plain = re.sub(r"[\s\"'\[\](){}]+", "", value)
+    better = plain if _LIST.fullmatch(plain) else "the GPUs as 0,1"
+    first = shown(value.split(",")[0])
+    if answer.value == "":
+        text = "An empty value hides every GPU. On Windows it deletes the variable"
+        yield "value-hides-all", "info", f"{text}: -1 works in both."
+    elif value == plain and value.lower() in _NOTHING:
+        text = "Not a documented word, but it does hide every GPU. The documented ways are an empty"
+        yield "value-none", "info", f"{text} value or -1."
+    elif re.search("[\"']", value):
+        text = "The quotes are part of the value (set from an env file or from code): CUDA stops at"
+        yield "value-quotes", "error", f"{text} {first} and {rest}. Write {better} without quotes."
+    elif re.match(r"\s*[\[({]", value):
+        text = f"Brackets are not understood: CUDA stops at {first} and {rest}. Write {better}."
+        yield "value-brackets", "error", text
+    for comma in (c for c in "，、" if c in value):
+        text = f"'{comma}' (full-width comma) is not a separator: {rest}. Use an ASCII comma."
+        yield "value-fullwidth-comma", "error", text
+    if ";" in value:
+        yield "value-semicolon", "error", f"';' does not separate GPUs: {rest}. Use commas."
+
+
+def _of_entries(answer: Answer) -> Iterator[_Words]:
+    """Judge single entries that are read otherwise than they look."""
+    count = len(answer.visible or ()) + len(answer.hidden)
+    for entry in (entry for entry in answer.entries[:64] if entry.outcome != "ignored"):
+        text, span, junk = entry.text, _RANGE.fullmatch(entry.text), _JUNK.fullmatch(entry.text)
+        if _BARE_UUID.fullmatch(text):
+            words = f"A UUID without GPU- is read as a number. Write GPU-{text.strip()}."
+            yield "value-uuid-without-prefix", "error", words
+        elif span is not None:
+            low, high = int(span[1]), min(int(span[3]), int(span[1]) + 63)
+            better = ",".join(map(str, range(low, high + 1))) or "every index"
+            words = f"Ranges are not supported: CUDA reads {low} and ignores"
+            yield "value-range", "error", f"{words} '{span[2]}{span[3]}'. Write {better}."
+        elif re.match("GPU-[0-9]{1,2}$", text) and int(text[4:]) < count:
+            words = f"{text} is a UUID prefix, not index {text[4:]}: it selects the GPU whose UUID"
+            words += f" starts with {text[4:]}. Write {text[4:]}."
+            yield "value-gpu-dash-index", "warning", words
+        elif junk is not None and re.match(r"\s+[0-9]", junk[2], re.A):
+            words = f"Spaces do not separate GPUs: {rest_of(answer)}. Use commas."
+            yield "value-spaces", "error", words
+        elif junk is not None and entry.documented and junk[2].strip()[0] not in ";，、":
+            words = f"CUDA reads {junk[1]} and ignores {shown(junk[2].strip())}."
+            yield "value-junk", "warning", words
+
+
+def _of_end(answer: Answer, *, explained: bool) -> Iterator[_Words]:
+    """Say where the list ended; unless its form explains that, and what is undocumented."""
+    stop, reason = answer.stopped_at, answer.reason
+    after = [entry.text for entry in answer.entries if stop and entry.position > stop.position]
+    if reason == "duplicate":
+        text = f"CUDA rejects the whole list and {rest_of(answer)}."
+        if kind_of(answer.value or "") == "integer":
+            yield "value-duplicate", "error", f"A GPU is named twice: {text}"
+        else:
+            yield "value-duplicate-prefix", "error", f"Both prefixes are the same GPU: {text}"
+    elif reason == "negative" and stop and after:
+        names, verb = ", ".join(after[:16]), "is" if len(after) == 1 else "are"
+        text = f"{stop.entry} ends the list: {names} {verb} not visible."
+        yield "value-hides-rest", "warning", text
+    elif stop and reason in _STOPS and not (explained and reason == "not_a_number"):
+        id_, severity, template = _STOPS[reason]
+        before = f" after {answer.entries[stop.position - 1].text}" if stop.position else ""
+        text, rest = printable(stop.entry, 48), rest_of(answer)
+        words = template.format(text=text, shown=shown(stop.entry), rest=rest, before=before)
+        yield id_, severity, words
+    elif reason in ("mig", "mig_abbreviated"):
+        text = "On a machine with MIG this cannot be told. Name MIG devices by their whole UUIDs."
+        yield "mig-unknown", "info", text
+    odd = next((entry for entry in answer.entries if not entry.documented), None)
+    if odd is not None and not explained and reason not in ("mig", "mig_one_ci_per_gi"):
+        text = f"CUDA does not document how it reads {shown(odd.text)}."
+        better = " Write a plain decimal index." if kind_of(odd.text) == "integer" else ""
+        yield "value-uncertain", "info", text + better
+    elif odd is None and not answer.documented and stop:
+        text = "A GPU is named again after the end of the list: that is not documented."
+        yield "value-uncertain", "info", text
+
+
+def _of_order(answer: Answer) -> Iterator[_Words]:
+    """Judge CUDA_DEVICE_ORDER, and its absence where it decides."""
+    uncertain = answer.certainty in ("predicted", "unknown") and answer.count
+    if answer.order not in (None, PCI_BUS_ID, FASTEST_FIRST):
+        text = "CUDA knows PCI_BUS_ID and FASTEST_FIRST; anything else probably means FASTEST_FIRST"
+        yield "order-bad-value", "warning", f"Unknown value. {text}."
+    elif uncertain and answer.reason != "mig" and answer.order != PCI_BUS_ID:
+        how = "is predicted" if answer.certainty == "predicted" else "cannot be told"
+        text = f"The order {how}: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs."
+        yield "order-unset", "warning", text
+
+
+def _of_gpus(
+    answer: Answer, usage: Mapping[int, Usage], beside: Collection[int]
+) -> Iterator[_Words]:
+    """Judge the GPUs that are chosen: full, in use, too small for TensorFlow."""
+    chosen = answer.visible or ()
+    largest = max((device.sms or 0 for device in chosen), default=0)
+    for k, device in enumerate(chosen):
+        if device.instance is None:  # of a MIG device's own share nothing is known
+            also = "also " * (device.index in beside)
+            used = usage.get(device.index, Usage())
+            yield from _of_usage(f"{device.label} (cuda:{k})", used, also)
+        if device.sms is not None and device.sms < min(_TF_MIN_SMS, largest):
+            text = f"TensorFlow ignores {device.label}: it has {device.sms} multiprocessors"
+            yield "tf-skips-gpu", "info", f"{text} (TF_MIN_GPU_MULTIPROCESSOR_COUNT)."
+
+
+def _of_usage(name: str, used: Usage, also: str) -> Iterator[_Words]:
+    by = f"{also}used by {' '.join(used.users)}" if used.users else ""
+    total, free = used.memory_total, used.memory_free
+    if total and free is not None and free < total * _FULL:
+        yield "gpu-full", "warning", f"{name} is full{': ' * bool(by)}{by}."
+    elif by:
+        yield "gpu-in-use", "info", f"{name} is {by}."
+
+
+# --- what a program asks for ---------------------------------------------------------------------
+
+# cuda:2, /device:GPU:2, CUDA2, device_id=2, CudaDevice(id=2), cuda.gpus[2], torch.device("cuda", 2)
+_REQUEST = re.compile(
+    r"(?<![a-z_])[a-z_]*(?:cuda|gpus?|device|id)[a-z_]*[\"']?[\s(\[:=,]{0,4}([0-9]{1,9})(?![0-9.])",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def requested(name: str) -> int | None:
+    """Return the k of a name such as cuda:2 or of a call with it; None where there is none."""
+    match = _REQUEST.search(name[:200])
+    return None if match is None else int(match[1])
+
+
+def of_tensorflow(name: str) -> bool:
+    """Tell whether a name is TensorFlow's: /gpu:2, /device:GPU:2."""
+    return re.search("gpu:[0-9]", name, re.IGNORECASE) is not None
+
+
+def request_advice(name: str, answer: Answer) -> Advice | None:
+    """Say what is wrong with asking for a name such as cuda:2; None where there is such a GPU."""
+    asked = requested(name)
+    if asked is None or answer.count is None or asked < answer.count:
+        return None
+    stem, error = "cuda:", "'CUDA error: invalid device ordinal'"
+    if of_tensorflow(name):
+        stem, error = "/device:GPU:", "'unknown device', or another device with soft placement"
+    visible = answer.visible or ()
+    names = [f"{stem}{k} ({device.label})" for k, device in enumerate(visible)]
+    named = f", named {' and '.join(names)}" if names else ""
+    many = f"{answer.count or 'No'} GPU{'s are' if answer.count > 1 else ' is'} visible{named}."
+    k = next((k for k, d in enumerate(visible) if d.index == asked and not d.instance), None)
+    fix = "" if k is None else f" For physical GPU {asked} use {stem}{k}."
+    message = f"{many} {stem}{asked} does not exist: {error}.{fix}"
+    return Advice("request-out-of-visible", "error", message)
+
+
+# --- what is typed in a shell or in Python -------------------------------------------------------
+
+_MISTAKES: dict[str, tuple[AdviceSeverity, str]] = {
+    "shell-dollar": ("error", "'$0' is the shell's own name. Write a plain 0."),
+    "shell-set": ("error",
+        "'set' is Windows cmd syntax; in bash it sets $1. Use export {NAME}={word}."),
+    "shell-sudo": ("warning",
+        "sudo drops the variable: put it after sudo (sudo {NAME}=1 python ...) or use sudo -E."),
+    "shell-space-before-equals": ("error",
+        "Space before '=': bash runs a command called {name} and masks nothing. Write"
+        " {NAME}={word}."),
+    "shell-space-after-equals": ("error",
+        "Space after '=': this hides every GPU and runs a command called {name}."),
+    "shell-space-in-list": ("error",
+        "Space in the list: the value is {value} and a command called {name} is run. Separate GPUs"
+        " with commas."),
+    "shell-semicolon": ("error",
+        "';' ends the command: the variable is set for this shell only and a command called {name}"
+        " is run. Separate GPUs with commas."),
+    "shell-not-exported": ("error",
+        "{NAME} is not exported: the program does not see it. Use export, or write it before the"
+        " program's name."),
+    "shell-after-program": ("error",
+        "{NAME}={value} stands behind {name}, which takes it for an argument: the variable is not"
+        " set. Write it before the program's name."),
+    "shell-typographic-quotes": ("error",
+        "Typographic quotes are no quotes for a shell: they become part of the value. Write plain"
+        " ones, or none."),
+    "shell-remote": ("warning",
+        "This runs on another machine ({name}): the GPUs are those of this machine."),
+    "shell-not-remote": ("warning",
+        "ssh does not carry the variable to {name}. Write it in the command there: ssh {host}"
+        " {line}."),
+    "shell-inherited": ("info",
+        "The text does not set {NAME}: the program has it from the shell it is started in, as"
+        " gputop was: {value}."),
+    "shell-launcher": ("info", "{name} sets {NAME} for its workers by itself: {value}."),
+    "shell-slurm": ("warning", "Slurm may set {NAME} itself on the node that it picks."),
+    "python-type": ("error",
+        "os.environ takes strings only: this raises a TypeError. Put {value} in quotes."),
+    "python-late": ("warning",
+        "{NAME} is set again after CUDA has been used: that has no effect any more."),
+}  # fmt: skip
+
+
+_LONGEST_NAME = 80
+"""Characters: a message has 400, and no line in it that is to be typed may be cut off."""
+
+
+def mistake(id_: str, *, name: str = "", value: str = "") -> Advice:
+    """Return the advice on a line of shell or Python. What is to be typed is quoted: people copy it
+    into a shell."""
+    severity, template = _MISTAKES[id_]
+    word, host = _quoted(value, 200), _quoted(name, _LONGEST_NAME)
+    line = _quoted(f"{NAME}={word} ...", 120)
+    name = printable(name, _LONGEST_NAME)
+    message = template.format(NAME=NAME, name=name, value=value, word=word, line=line, host=host)
+    return Advice(id_, severity, printable(message, 400))
+
+
+def _quoted(text: str, longest: int) -> str:
+    """Quote for a line that is shown whole; of what cannot be, say that something belongs there."""
+    word = quoted(text)
+    return word if word is not None and len(word) <= longest else "..."
+
+
+# --- the environment of a process ----------------------------------------------------------------
+
+
+def name_advice(name: str, environ: Environ, *, limited: bool = False) -> Advice:
+    """Say that a misspelt name is not read; `environ` are the variables beside it, `limited` says
+    that not every GPU can be reached anyway."""
+    beside = environ.variables.get(NAME)
+    counts = "As it stands every GPU is visible"
+    if beside is not None:
+        counts = f"What counts is {printable(f'{NAME}={beside}', 200)}"
+    elif limited:
+        counts = "As it stands no GPU is hidden by it"
+    message = f"{printable(name, 64)} is not read by CUDA. Did you mean {NAME}? {counts}."
+    return Advice("name-typo", "error", message)
+
+
+def container_variable_advice() -> Advice:
+    """Say that the container runtime's variable means nothing to CUDA."""
+    message = f"{CONTAINER} is read by the container runtime only; CUDA ignores it. Use {NAME}."
+    return Advice("nvidia-visible-outside-container", "warning", message)
+
+
+def environ_advice(
+    environ: Environ, *, in_container: bool = False, limited: bool = False
+) -> tuple[Advice, ...]:
+    """Judge the variables of a process, `in_container` or otherwise `limited` to some GPUs."""
+    advice = [name_advice(name, environ, limited=limited) for name in environ.misspelt]
+    if environ.missing == "overwritten":
+        message = (
+            "The process overwrote its start-up environment (setproctitle: Ray, vLLM, gunicorn)."
+            f" {NAME} cannot be read; showing only what NVML proves."
+        )
+        advice.append(Advice("env-clobbered", "info", message))
+    names = environ.variables
+    if CONTAINER in names and NAME not in names and not in_container:
+        advice.append(container_variable_advice())
+    return tuple(advice)
+
+
+def evidence_advice(
+    mapping: Answer, evidence: Evidence, used: Sequence[CudaDevice]
+) -> Iterator[Advice]:
+    """Judge what the driver's lists say to a process's variables."""
+    names = ", ".join(device.label for device in used)
+    if evidence.kind == "contradicted":
+        why = "it opened the GPU before it came where it is, or another process handed it over"
+        if evidence.against == HIDDEN:
+            why = (
+                "the program changed them before CUDA started (afterwards that has no effect), or"
+                " counts other GPUs"
+            )
+        message = f"The process runs on {names}, which {evidence.against}: {why}."
+        yield Advice("env-contradicted", "warning", message)
+    elif evidence.kind == "ambiguous" and len(used) == 1 and mapping.visible:
+        k = [device.place for device in mapping.visible].index(used[0].place)
+        message = (
+            f"The program may have set {NAME} itself (invisible in /proc) or simply chosen"
+            f" cuda:{k}; the logical name of {names} is cuda:0 in the first case and cuda:{k} in"
+            " the second."
+        )
+        yield Advice("set-in-process", "info", message)
+
+
+def mps_advice(inside: DeviceSet, client: Answer) -> Iterator[Advice]:
+    """Judge an MPS client's value, which counts what its server left; `inside` is that."""
+    stop, order = client.stopped_at, inside.order
+    if stop is None or client.reason != "out_of_range" or not order:
+        return
+    numbers = ",".join(map(str, range(len(order))))
+    message = (
+        f"The MPS server already renumbered {','.join(map(str, order))} to {numbers}; the client's"
+        f" index {printable(stop.entry, 24)} is invalid. Use UUIDs in both."
+    )
+    yield Advice("mps-double-mask", "warning", message)
+
+
+def container_advice(
+    mapping: Answer,
+    machine: Sequence[CudaDevice],
+    reached: Sequence[CudaDevice] | None = None,
+    where: str = "the container",
+) -> Iterator[Advice]:
+    """Judge a value that counts as the machine does, `where` there are fewer GPUs: `reached`, by
+    default those of the mapping. Where there is none, no other value helps."""
+    stop = mapping.stopped_at
+    if reached is None:
+        reached = (*(mapping.visible or ()), *(hidden.device for hidden in mapping.hidden))
+    if stop is None or mapping.reason != "out_of_range" or not reached:
+        return
+    number = stop.entry.strip()
+    if number not in {str(device.index) for device in machine}:
+        return
+    names = ", ".join(device.label for device in reached)
+    message = f"GPU {number} of the machine is not in {where}, which has {names}, from 0."
+    if number in {str(device.index) for device in reached}:
+        message = (
+            f"GPU {number} of the machine has another number in {where}, where GPUs count from 0."
+            " Use a UUID."
+        )
+    yield Advice("container-index", "warning", message)

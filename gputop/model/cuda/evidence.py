@@ -1,0 +1,144 @@
+"""What the driver's lists of processes say to the mapping that a process's variables give.
+
+The driver lists a process on the GPUs where it has a context, whatever its variables say. So a GPU
+that they hide proves that they were changed, and a single one of many leaves two readings open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from gputop.model.cuda.enumeration import CudaDevice, DeviceId
+from gputop.model.cuda.mapping import Mapping
+from gputop.model.cuda.reach import DeviceSet, SeenProcess
+
+EvidenceKind = Literal[
+    "confirmed", "contradicted", "ambiguous", "inferred", "unused", "unread", "unknown"
+]
+"""How the driver's lists relate to the variables.
+
+confirmed     it is where they say, and what it calls the GPU follows
+contradicted  it is on a GPU that they hide, or that it cannot reach: they were changed, or count
+              otherwise
+ambiguous     it fits, and so does a mask that the program set itself
+inferred      taken from the variables of a process that it started
+unused        the driver does not list it with memory in use, which proves nothing
+unread        its variables cannot be read
+unknown       they do not tell which GPU is which
+"""
+
+HIDDEN = "its variables hide"
+_GREEDY = {"tensorflow": "TensorFlow", "jax": "JAX"}
+"""Frameworks that make a context on every GPU that they see."""
+
+
+DeviceNames = tuple[tuple[DeviceId, str], ...]
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What follows from the driver's lists."""
+
+    kind: EvidenceKind
+    because: str
+    """A sentence for people; empty: there is nothing to say."""
+    names: DeviceNames = ()
+    """Of the devices in use, what the process calls them; likely ones end in `?`."""
+    against: str = ""
+    """Where they contradict each other: what a GPU in use is that should not be, as the end of a
+    sentence."""
+
+    @property
+    def settles(self) -> bool:
+        """Whether the process's own variables explain by themselves where it is."""
+        return self.kind in ("confirmed", "unused") or (self.kind == "unread" and bool(self.names))
+
+
+def weigh(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Evidence:
+    """Hold the GPUs where the driver sees a process against what its variables give `inside` its
+    reach."""
+    used = process.used
+    if not used:
+        return Evidence("unused", "The driver does not list it with memory in use on any GPU.")
+    where = _where(used)
+    likely = ((used[0].place, "cuda:0?"),) if len(used) == 1 else ()
+    if mapping.visible is None:
+        # Of a list with one entry only cuda:0 can come, whichever GPU that is.
+        single = bool(mapping.value) and "," not in (mapping.value or "")
+        return Evidence("unknown", f"{where}.", likely if single else ())
+    if is_among(used, mapping):
+        return _fitting(mapping, process, where)
+    reached = {part.index for part in inside.devices or ()}
+    if {device.index for device in used} <= reached:
+        return Evidence("contradicted", f"{where}, which its variables hide.", against=HIDDEN)
+    return _out_of_reach(inside, where)
+
+
+def _where(used: Sequence[CudaDevice]) -> str:
+    return f"The driver sees it on {', '.join(device.label for device in used)}"
+
+
+def _out_of_reach(inside: DeviceSet, where: str) -> Evidence:
+    because = f"{where}, which is not among {inside.because}."
+    return Evidence("contradicted", because, against="it should not reach")
+
+
+def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
+    """They agree. Yet a program may have masked GPUs itself, which shows nowhere."""
+    sure = mapping.certainty in ("exact", "expected") and mapping.documented
+    visible = [device.place for device in mapping.visible or ()]
+    used = [device.place for device in process.used]
+    names = _names(visible, used, "" if sure else "?")
+    # What the names are if the program sees no other GPU than those in use.
+    alone = [device for device in visible if device in used]
+    rank = process.variables.get("LOCAL_RANK")
+    if mapping.value is not None or alone == visible[: len(alone)]:
+        return Evidence("confirmed", f"{where}, which fits.", names)
+    if rank is not None and f"cuda:{rank}" in [name for _, name in _names(visible, used, "")]:
+        return Evidence("confirmed", f"{where}, which fits its LOCAL_RANK={rank}.", names)
+    greedy = [_GREEDY[id_] for id_ in process.context.frameworks if id_ in _GREEDY]
+    if greedy:
+        because = (
+            f"{where} only. {greedy[0]} makes a context on every GPU that it sees: the program has"
+            " probably hidden the others itself."
+        )
+        return Evidence("ambiguous", because, _names(alone, used, "?"))
+    because = f"{where}: it may have chosen that, or hidden the other GPUs itself."
+    return Evidence("ambiguous", because, _names(visible, used, "?"))
+
+
+def inferred(guess: Mapping, process: SeenProcess) -> Evidence:
+    """Name the GPUs as the variables of a process would that it started, which fit."""
+    pid = process.context.descendant.pid if process.context.descendant else None
+    because = (
+        f"{_where(process.used)}, which fits the variables of a process that it"
+        f" started ({pid}): it has probably set them itself."
+    )
+    visible = [device.place for device in guess.visible or ()]
+    return Evidence("inferred", because, _names(visible, [d.place for d in process.used], "?"))
+
+
+def only_device(inside: DeviceSet, process: SeenProcess) -> Evidence:
+    """Variables that cannot be read do not matter where there is one GPU only."""
+    used = process.used
+    where = _where(used) if used else ""
+    devices = process.machine.devices if inside.devices is None else inside.devices
+    if not {device.index for device in used} <= {device.index for device in devices}:
+        return _out_of_reach(inside, where)
+    reached = [part.place for device in devices for part in device.parts()]
+    only = len(reached) == 1 and reached == [device.place for device in used]
+    if only and not inside.beyond:
+        because = f"{where}, the only one that it can reach: any program calls that cuda:0."
+        return Evidence("unread", because, ((used[0].place, "cuda:0"),))
+    return Evidence("unread", f"{where}." if where else "")
+
+
+def is_among(used: Sequence[CudaDevice], mapping: Mapping) -> bool:
+    """Tell whether all of them are visible."""
+    return {device.place for device in used} <= {device.place for device in mapping.visible or ()}
+
+
+def _names(visible: list[DeviceId], used: list[DeviceId], end: str) -> DeviceNames:
+    return tuple((device, f"cuda:{visible.index(device)}{end}") for device in used)

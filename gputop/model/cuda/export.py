@@ -1,0 +1,85 @@
+"""A mapping as a line for a POSIX shell."""
+
+import re
+
+from gputop.model.cuda.entries import kind_of
+from gputop.model.cuda.mapping import Mapping
+from gputop.model.machine.text import printable
+
+_LONGEST = 2000
+"""Characters of a word: a line that is shown is never one that was cut."""
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,/-]*|-[0-9][0-9,]*", re.ASCII)
+"""Needs no quotes. Without `=`, `~` and `:`, which zsh reads more into."""
+
+
+def export_line(mapping: Mapping) -> str | None:
+    """Return a shell line that sets the value again; None for a value that cannot be quoted.
+
+    Integers count in CUDA_DEVICE_ORDER, so that one goes with them where it is set.
+    """
+    if mapping.value is None:
+        return "unset CUDA_VISIBLE_DEVICES"
+    words = {"CUDA_VISIBLE_DEVICES": quoted(mapping.value)}
+    counts = kind_of(mapping.value) == "integer" and mapping.count != 0
+    if mapping.order is not None and counts:
+        words["CUDA_DEVICE_ORDER"] = quoted(mapping.order)
+    if None in words.values():
+        return None
+    return "export " + " ".join(f"{name}={word}" for name, word in words.items())
+
+
+def why_no_line(mapping: Mapping) -> str | None:
+    """Say why there is no `export_line`; None where there is one."""
+    if export_line(mapping) is not None:
+        return None
+    for name, text in (("VISIBLE_DEVICES", mapping.value), ("DEVICE_ORDER", mapping.order)):
+        if text is not None and quoted(text) is None:
+            return f"no line for a shell: CUDA_{name} {why_not_quoted(text)}"
+    return None
+
+
+def shell_lines(mapping: Mapping) -> tuple[str, ...]:
+    """Return the lines that set the value again: as it is, and where its order is not sure, by
+    UUIDs."""
+    same = None if mapping.certainty == "exact" else uuid_export_line(mapping)
+    line = export_line(mapping)
+    if same == line:
+        return (line,) if line else ()
+    lines = (line, same and f"{same}  # the same in every order")
+    return tuple(line for line in lines if line)
+
+
+def uuid_export_line(mapping: Mapping) -> str | None:
+    """Return a shell line for the same GPUs that means the same in every CUDA_DEVICE_ORDER.
+
+    None where the GPUs or their UUIDs are not known. No GPU is -1, which older guides know too.
+    """
+    if mapping.visible is None:
+        return None
+    uuids = [device.own_uuid or "" for device in mapping.visible]
+    kinds = {uuid[:4] for uuid in uuids}
+    if not kinds <= {"GPU-"} and kinds != {"MIG-"}:
+        return None
+    word = quoted(",".join(uuids) or "-1")
+    return word and f"export CUDA_VISIBLE_DEVICES={word}"
+
+
+def quoted(text: str) -> str | None:
+    """Quote a word for a POSIX shell: sh, dash, bash, zsh, busybox; not csh or fish.
+
+    In single quotes nothing has a meaning, in any of them. None for what is not to be copied from
+    a terminal: control characters, what reorders or hides, bytes that are not UTF-8. A shell knows
+    no escape for those that all understand: dash takes `$'\\''` apart and runs what follows.
+    """
+    if len(text) > _LONGEST or not text.isprintable() or printable(text, _LONGEST) != text:
+        return None
+    if _PLAIN.fullmatch(text):
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def why_not_quoted(text: str) -> str:
+    """Say why `quoted` gives nothing for a text."""
+    if len(text) > _LONGEST:
+        return f"is longer than {_LONGEST} characters"
+    return "has characters that no line for a shell may carry"

@@ -1,0 +1,152 @@
+"""The GPUs of a machine, from a frame or from a file about another machine.
+
+A file is the output of `gputop --json`, or an object with `gpus` (`index`, `name`, `uuid`,
+`pci_bus_id`; also `mig_enabled`, `mig` of `uuid`, `gi`, `ci`, `profile`; `cores`, `sm`,
+`sm_clock_max` in hertz, `minor`, `memory_total` and `memory_free` in bytes), and perhaps
+`driver_version` and `cuda_order` (an order seen on that machine, as NVML indices).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+
+from gputop.errors import UsageError
+from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.summary import free_memory, users
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What is taken of a GPU; bytes, None where not known."""
+
+    memory_total: int | None = None
+    memory_free: int | None = None
+    users: tuple[str, ...] = ()
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """What the mapping of a machine is worked out from."""
+
+    devices: tuple[CudaDevice, ...]
+    driver_version: str | None = None
+    cuda_order: tuple[int, ...] | None = None
+    usage: dict[int, Usage] = {}
+    """By NVML index."""
+
+    def usage_of(self, device: CudaDevice) -> Usage:
+        """Return what is taken of a device; nothing is known of a MIG device's share."""
+        return Usage() if device.instance else self.usage.get(device.index, Usage())
+
+
+class _Gpu(msgspec.Struct):
+    """A GPU of either form."""
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    pci_bus_id: str | None = None
+    minor: int | None = None
+    mig_enabled: bool | None = None
+    mig_mode: bool | None = None
+    mig: tuple[MigInstance, ...] | None = None
+    cores: int | None = None
+    sm: int | None = None
+    sm_clock_max: int | None = None
+    memory_total: int | None = None
+    memory_free: int | None = None
+
+
+def _device(gpu: Gpu | _Gpu) -> CudaDevice:
+    mig = None
+    if gpu.mig is not None:
+        mig = tuple(MigInstance(part.uuid, part.gi, part.ci, part.profile) for part in gpu.mig)
+    enabled = isinstance(gpu, _Gpu) and gpu.mig_enabled
+    return CudaDevice(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        pci_bus_id=gpu.pci_bus_id,
+        name=gpu.name,
+        mig_enabled=bool(enabled or gpu.mig_mode or gpu.mig),
+        mig=mig,
+        cores=gpu.cores,
+        sms=gpu.sm,
+        sm_clock=gpu.sm_clock_max,
+        minor=gpu.minor,
+    )
+
+
+class _Machine(msgspec.Struct):
+    gpus: tuple[_Gpu, ...]
+    driver_version: str | None = None
+    cuda_order: tuple[int, ...] | None = None
+
+    def inventory(self) -> Inventory:
+        devices = tuple(_device(gpu) for gpu in self.gpus)
+        usage = {gpu.index: Usage(gpu.memory_total, gpu.memory_free) for gpu in self.gpus}
+        return Inventory(devices, self.driver_version, self.cuda_order, usage)
+
+
+def frame_devices(frame: Frame) -> tuple[CudaDevice, ...]:
+    """Return the GPUs of a frame as the resolver wants them."""
+    return tuple(_device(gpu) for gpu in frame.gpus)
+
+
+def frame_inventory(frame: Frame) -> Inventory:
+    """Return the GPUs of a frame, and who is on them."""
+    return Inventory(frame_devices(frame), frame.driver_version, None, usage_of(frame))
+
+
+def usage_of(frame: Frame) -> dict[int, Usage]:
+    """Return what is taken of the GPUs of a frame, by NVML index."""
+    return {
+        gpu.index: Usage(gpu.memory_total, free_memory(frame, gpu), tuple(users(frame, gpu)))
+        for gpu in frame.gpus
+    }
+
+
+def without(frame: Frame, pid: int) -> Frame:
+    """Return the frame as it would be without a process: neither its rows nor its memory."""
+    held: dict[str | None, int] = {}
+    for row in frame.processes:
+        if row.pid == pid:
+            held[row.gpu_uuid] = held.get(row.gpu_uuid, 0) + (row.gpu_memory or 0)
+    gpus = tuple(
+        msgspec.structs.replace(gpu, memory_free=gpu.memory_free + held[gpu.uuid])
+        if gpu.uuid in held and gpu.memory_free is not None
+        else gpu
+        for gpu in frame.gpus
+    )
+    rest = tuple(row for row in frame.processes if row.pid != pid)
+    return msgspec.structs.replace(frame, gpus=gpus, processes=rest)
+
+
+def read_inventory(text: str | bytes, path: str) -> Inventory:
+    """Read a file's text; UsageError with `path` and the reason if it describes no machine."""
+    try:
+        decoded = _decode(text)
+        inventory = msgspec.convert(decoded, _Machine).inventory()
+        frame = msgspec.convert(decoded, Frame) if "host" in decoded else None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise UsageError(f"{path} describes no machine: {error}") from None
+    indices = {device.index for device in inventory.devices}
+    if len(indices) < len(inventory.devices):
+        raise UsageError(f"{path} describes no machine: two GPUs have the same index")
+    if not set(inventory.cuda_order or ()) <= indices:
+        raise UsageError(f"{path}: cuda_order names a GPU that is not in gpus")
+    if frame is None:
+        return inventory
+    return msgspec.structs.replace(inventory, usage={**inventory.usage, **usage_of(frame)})
+
+
+def _decode(text: str | bytes) -> Any:
+    """Decode a file; of several frames (`gputop --json --watch`) the last."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text.splitlines()[-1] if text else text)
+        raise error

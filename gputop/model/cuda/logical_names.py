@@ -1,0 +1,124 @@
+"""What the processes of a frame call their GPUs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from gputop.model.cuda.enumeration import CudaDevice
+from gputop.model.cuda.inventory import frame_devices
+from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
+from gputop.model.cuda.reach import Machine
+from gputop.model.machine.environment import CudaContext
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.probed import Probed
+
+_SERVER = "nvidia-cuda-mps-server"
+
+
+class _CachedMapping(NamedTuple):
+    context: CudaContext
+    used: tuple[CudaDevice, ...]
+    mps: bool | None
+    mapping: ProcessMapping
+
+
+class LogicalNames:
+    """The mappings of the processes of one frame, each worked out when somebody asks for it.
+
+    `before`, those of the frame before, keep what did not change.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        before: LogicalNames | None = None,
+        probed: tuple[Probed, ...] = (),
+    ) -> None:
+        """`probed`: what the CUDA driver has answered about these GPUs."""
+        self._frame = frame
+        self._rows: dict[int, list[Process]] | None = None
+        self.machine = machine_of(frame, probed)
+        self._devices = {
+            (gpu.uuid, *part.place[1:]): part
+            for gpu in self.machine.devices
+            for part in gpu.parts()
+        }
+        same = before is not None and before.machine == self.machine
+        self._mappings: dict[tuple[int, float | None], _CachedMapping] = {}
+        self._before = before._mappings if before is not None and same else {}
+
+    def mapping(self, process: Process) -> ProcessMapping | None:
+        """Of one process; None where its surroundings are not known (yet)."""
+        if process.surroundings is None:
+            return None
+        key = (process.pid, process.start_time)
+        if key not in self._mappings:
+            self._mappings[key] = self._work_out(
+                process.pid, process.surroundings, self._before.get(key)
+            )
+        return self._mappings[key].mapping
+
+    def name(self, process: Process) -> str | None:
+        """What it calls the GPU of this row: `cuda:0`, `cuda:0?` where that is likely, a word for
+        why that is not known; None where there is nothing to call or to say."""
+        mapping = self.mapping(process)
+        if mapping is None or process.type == "G" or process.gpu_memory == 0:
+            return None
+        device = self._device(process)
+        return (device and mapping.name(device)) or mapping.why_not()
+
+    def of(self, pid: int, context: CudaContext) -> ProcessMapping:
+        """Return the mapping of a process that the frame need not list."""
+        return self._work_out(pid, context, None).mapping
+
+    def _rows_of(self, pid: int) -> list[Process]:
+        if self._rows is None:
+            self._rows = {}
+            for process in self._frame.processes:
+                self._rows.setdefault(process.pid, []).append(process)
+        return self._rows.get(pid, [])
+
+    def _device(self, process: Process) -> CudaDevice | None:
+        """A MIG device; its GPU where the MIG devices are not known."""
+        device = (process.gpu_uuid, process.gpu_instance, process.compute_instance)
+        return self._devices.get(device) or self._devices.get((process.gpu_uuid, None, None))
+
+    def _work_out(
+        self, pid: int, context: CudaContext, before: _CachedMapping | None
+    ) -> _CachedMapping:
+        rows = self._rows_of(pid)
+        # A graphics context heeds no variable, and an entry of 0 bytes is a peer's access.
+        held = [row for row in rows if row.type != "G" and row.gpu_memory != 0]
+        used = tuple(device for row in held if (device := self._device(row)) is not None)
+        mps = any("M" in row.type for row in rows) if held else None
+        if before is not None and before[:3] == (context, used, mps):
+            return before
+        machine = self.machine
+        if any(map(_is_server, rows)):  # which is no client of its own
+            machine = msgspec.structs.replace(machine, mps_servers=())
+        mapping = process_mapping(context, machine, used, mps=mps)
+        return _CachedMapping(context, used, mps, mapping)
+
+
+def machine_of(frame: Frame, probed: tuple[Probed, ...] = ()) -> Machine:
+    """What the mappings of all processes of a frame share."""
+    servers = {
+        process.pid: process.surroundings.environ
+        for process in frame.processes
+        if process.surroundings is not None and _is_server(process)
+    }
+    return Machine(
+        frame_devices(frame),
+        frame.driver_version,
+        probed,
+        tuple(servers.values()),
+        frame.host.standpoint,
+    )
+
+
+def _is_server(process: Process) -> bool:
+    """By its program, whatever its arguments are."""
+    program = (process.command or "").partition(" ")[0]
+    return program.rpartition("/")[2] == _SERVER

@@ -1,0 +1,78 @@
+"""The answer to what a CUDA_VISIBLE_DEVICES value means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gputop.model.cuda.entries import EntryReason, ResolvedEntry
+from gputop.model.cuda.enumeration import Certainty, CudaDevice
+
+_CERTAINTIES: tuple[Certainty, ...] = ("exact", "expected", "predicted", "unknown")
+
+
+def weaker(certainty: Certainty, other: Certainty) -> Certainty:
+    """Return the one of two certainties that claims less."""
+    return max(certainty, other, key=_CERTAINTIES.index)
+
+
+class ListEnd(msgspec.Struct, frozen=True):
+    """The entry at which the list ended."""
+
+    position: int
+    """Counted from 0."""
+    entry: str
+    reason: EntryReason
+
+
+class Hidden(msgspec.Struct, frozen=True):
+    """A GPU or MIG device that the program does not see, and why, in one sentence."""
+
+    device: CudaDevice
+    reason: str
+
+
+class Mapping(msgspec.Struct, frozen=True, kw_only=True):
+    """What a value means on a machine."""
+
+    value: str | None
+    """CUDA_VISIBLE_DEVICES; None: unset."""
+    order: str | None
+    """CUDA_DEVICE_ORDER; None: unset."""
+    certainty: Certainty
+    """Of the order; a value that is not `documented` may mean something else all the same."""
+    because: str
+    """One sentence for people: what the certainty rests on."""
+    documented: bool = True
+    """False: sources are silent or disagree on this value; show "not documented"."""
+    visible: tuple[CudaDevice, ...] | None = None
+    """The k-th is cuda:k; None: which GPU is which cannot be told.
+
+    A MIG device has an `instance`; its other fields are those of its GPU.
+    """
+    visible_set: tuple[CudaDevice, ...] | None = None
+    """Where only the set is known: its GPUs, in no order that means anything."""
+    count: int | None = None
+    """How many GPUs are visible, which may be known where `visible` is not."""
+    reason: EntryReason | None = None
+    """Why the result is not simply the list: the stop, unset, empty, a duplicate, MIG."""
+    stopped_at: ListEnd | None = None
+    entries: tuple[ResolvedEntry, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
+    """The GPUs that surely stay hidden; empty where `visible` is None."""
+
+    def weakened(self, certainty: Certainty, because: str) -> Mapping:
+        """Return it with no more than `certainty`, and what that rests on."""
+        certainty = weaker(self.certainty, certainty)
+        return msgspec.structs.replace(self, certainty=certainty, because=because)
+
+    def hiding(self, devices: Iterable[CudaDevice], reason: str) -> Mapping:
+        """Return it with some more devices hidden."""
+        hidden = tuple(Hidden(device, reason) for device in devices)
+        return msgspec.structs.replace(self, hidden=(*self.hidden, *hidden))
+
+
+def unknown_mapping(value: str | None, order: str | None, because: str) -> Mapping:
+    """Return the mapping of variables of which nothing is known."""
+    return Mapping(value=value, order=order, certainty="unknown", because=because)

@@ -1,0 +1,207 @@
+"""What a person asks of the mapping, and the answer: the same for every view of it.
+
+A query changes with a key, the machine seldom, and what is taken of its GPUs with every frame:
+a `MappingResult` is worked out for the first two, `judge` and `completion` look at the third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from gputop.model.cuda.advice import Advice, advise
+from gputop.model.cuda.entries import ENDS, kind_of
+from gputop.model.cuda.enumeration import CudaDevice
+from gputop.model.cuda.framework_selection import Layers
+from gputop.model.cuda.inventory import Inventory, Usage
+from gputop.model.cuda.mapping import Mapping as Resolved
+from gputop.model.cuda.pasted.meaning import in_this_shell, meaning, requests_advice
+from gputop.model.cuda.pasted.outcome import Pasted
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose
+from gputop.model.cuda.probe import ProbeVerdict, answer_to, compare, probed_order
+from gputop.model.cuda.resolve import resolve
+from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.probed import Probed
+from gputop.model.machine.summary import users
+
+OF_USAGE = ("gpu-full", "gpu-in-use")
+"""Ids of the advice that says what stands in a device's own line."""
+_SEVERITIES = ("error", "warning", "info")
+_WINDOW = 2.0
+"""Seconds over which a GPU has to be idle, as in `gputop free`."""
+
+
+class MappingQuery(msgspec.Struct, frozen=True):
+    """What was typed."""
+
+    text: str | None
+    """A value of CUDA_VISIBLE_DEVICES or a line of shell or Python; None: unset."""
+    order: str | None
+    """CUDA_DEVICE_ORDER, unless the line sets it; None: unset."""
+    layers: Layers = Layers()
+    inherited: str | None = None
+    """CUDA_VISIBLE_DEVICES of the shell in which a line would be run; None: unset."""
+
+
+class MappingResult(msgspec.Struct, frozen=True):
+    """What the CUDA variables come to on a machine, whoever is on it."""
+
+    mapping: Resolved
+    said: tuple[Advice, ...]
+    """Of the line itself, as a shell reads it."""
+    missed: tuple[Advice, ...]
+    """Of devices that are asked for and are not there."""
+    is_line: bool
+    """Whether a whole line was asked about, not a value."""
+    verdict: ProbeVerdict | None
+    """The CUDA driver's own word; None: it was not asked about this."""
+    surprise: ProbeVerdict | None
+    """Where it differs from what would be expected had the driver told nothing."""
+    ranks: dict[int, str]
+    """CUDA's number of each GPU, by NVML index; empty where that cannot be told."""
+    exact: bool
+    """Whether `ranks` can be relied on."""
+    unknown: str | None = None
+    """Why nothing is claimed of a line; None: the mapping says what it gets."""
+    here: bool = True
+    """Whether the value means the same in a shell of this machine, and not in a container."""
+
+
+def answer(
+    query: MappingQuery, inventory: Inventory, probed: Sequence[Probed] = ()
+) -> MappingResult:
+    """Work out what the text means on a machine; `probed` is what its driver said so far."""
+    line = _read(query)
+    order = query.order if line is None else line.order
+    devices, version = inventory.devices, inventory.driver_version
+    cuda_order = inventory.cuda_order or probed_order(probed, order, devices)
+
+    def mapped(text: str | Pasted | None, cuda_order: Sequence[int] | None) -> Resolved:
+        if isinstance(text, Pasted):
+            return meaning(
+                text, devices, order=order, cuda_order=cuda_order, driver_version=version
+            )
+        return resolve(text, devices, order=order, cuda_order=cuda_order, driver_version=version)
+
+    asked = query.text if line is None else line
+    mapping, whole = mapped(asked, cuda_order), mapped(None, cuda_order)
+    here = line is None or in_this_shell(line)
+    said = answer_to(probed, mapping.value, order) if here else None
+    verdict = None if said is None else compare(mapping, said, devices)
+    guess = None if said is None else compare(mapped(asked, None), said, devices)
+    surprise = guess if verdict and verdict.ok and guess and guess.ok is False else None
+    requests = (*(line.rest if line else ()), query.layers.device or "")
+    return MappingResult(
+        mapping=mapping,
+        said=line.advice if line else (),
+        missed=requests_advice(requests, mapping) if any(requests) else (),
+        is_line=line is not None,
+        verdict=verdict,
+        surprise=surprise,
+        ranks={d.index: str(k) for k, d in enumerate(whole.visible or ()) if not d.instance},
+        exact=whole.certainty == "exact",
+        unknown=None if line is None else line.unknown,
+        here=here,
+    )
+
+
+def _read(query: MappingQuery) -> Pasted | None:
+    """Read a line; None where the text is a value."""
+    if query.text is None:
+        return None
+    # What it needs is needed for lines only.
+    from gputop.model.cuda.pasted.reading import read_pasted
+
+    own = {NAME: query.inherited, ORDER: query.order}
+    return read_pasted(query.text, {k: v for k, v in own.items() if v is not None})
+
+
+def judge(result: MappingResult, usage: Mapping[int, Usage]) -> tuple[Advice, ...]:
+    """Say what is worth a word: of the line, of the value and its GPUs, of what is asked for."""
+    return (*result.said, *advise(result.mapping, usage), *result.missed)
+
+
+def by_severity(advice: Sequence[Advice]) -> list[Advice]:
+    """Return errors first, what stands in a device's own line left out."""
+    rest = [item for item in advice if item.id not in OF_USAGE]
+    return sorted(rest, key=lambda item: _SEVERITIES.index(item.severity))
+
+
+def reasons(result: MappingResult, advice: Sequence[Advice]) -> list[str]:
+    """Say why the list ended, unless the advice does."""
+    severities = {a.id: a.severity for a in advice if a.id.startswith(("value-", "mig-"))}
+    if result.mapping.reason == "negative":
+        explained = "value-hides-rest" in severities
+    else:
+        grave = any(severity != "info" for severity in severities.values())
+        explained = grave or "value-none" in severities
+    if explained:
+        return []
+    return [entry.message for entry in result.mapping.entries if entry.outcome in ENDS][:1]
+
+
+def who_is_on(frame: Frame, inventory: Inventory, device: CudaDevice) -> Sequence[str]:
+    """Name the users of a GPU or MIG device, those with most memory first."""
+    if device.instance is None:
+        return inventory.usage_of(device).users
+    here = tuple(
+        process
+        for process in frame.processes
+        if process.gpu_uuid == device.uuid
+        and (device.index, process.gpu_instance, process.compute_instance) == device.place
+    )
+    return users(msgspec.structs.replace(frame, processes=here))
+
+
+def suggest(
+    frames: Sequence[Frame], own: MappingQuery, named: Sequence[CudaDevice] = ()
+) -> GpuPick:
+    """Pick a GPU for a new job as `gputop free` does, whose own variables are those of `own`;
+    none that is `named` already."""
+    recent = [frame for frame in frames if 0 <= frames[-1].time - frame.time <= _WINDOW]
+    taken = tuple(str(device.index) for device in named)
+    return choose(recent, PickRequest(exclude=taken, value=own.text, order=own.order))
+
+
+def name_of(gpu: Gpu, result: MappingResult) -> str:
+    """Name a GPU for CUDA_VISIBLE_DEVICES: by its number where that is exact, else by UUID."""
+    return result.ranks[gpu.index] if result.exact and gpu.index in result.ranks else gpu.uuid or ""
+
+
+def completion(
+    text: str,
+    result: MappingResult,
+    inventory: Inventory,
+    free: Callable[[Sequence[CudaDevice]], Gpu | None],
+) -> str | None:
+    """Complete what is typed: the start of a UUID that is the only one, or the next free GPU.
+
+    `free` returns a GPU for a new job that is not among those named already. A number is never
+    offered after a UUID or the other way round: CUDA would end the list there.
+    """
+    before, comma, last = text.rpartition(",")
+    if result.is_line:
+        return None
+    if last:
+        parts = [part for device in inventory.devices for part in (device, *device.parts())]
+        uuids = {part.own_uuid or "" for part in parts}
+        fits = [uuid for uuid in uuids if uuid.startswith(last)]
+        started = last.startswith(("GPU-", "MIG-")) and len(fits) == 1 and fits[0] != last
+        return f"{before}{comma}{fits[0]}" if started else None
+    end, named = result.mapping.stopped_at, result.mapping.visible
+    if text and (end is None or end.position != text.count(",") or named is None):
+        return None
+    gpu = free((named or ()) if text else ())
+    name = "" if gpu is None else _like(text, gpu, result)
+    return f"{text}{name}" if name else None
+
+
+def _like(text: str, gpu: Gpu, result: MappingResult) -> str:
+    """Name a GPU in the way in which a list names the others; "" where that cannot be."""
+    if not text:
+        return name_of(gpu, result)
+    names = {"integer": result.ranks.get(gpu.index), "gpu": gpu.uuid, "mig": None}
+    return names[kind_of(text)] or ""

@@ -1,0 +1,102 @@
+"""What is said of a pasted text, and what is gathered while it is followed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from gputop.model.cuda.advice import Advice
+from gputop.model.machine.environment import CONTAINER, NAME, ORDER
+
+CONCERNED = (NAME, ORDER, CONTAINER)
+"""The variables that are followed."""
+_MOST_STEPS = 20_000
+
+
+def mentions(text: str) -> bool:
+    """Tell whether one of the variables is named."""
+    return any(name in text for name in CONCERNED)
+
+
+class Unknown(NamedTuple):
+    """A value that the text does not tell."""
+
+    reason: str
+
+
+PastedValue = str | None | Unknown
+"""Of a variable; None: unset."""
+
+
+class NotKnownError(Exception):
+    """No answer can be given; the text says why, as the end of a sentence."""
+
+    words = "not understood"
+
+
+class UnclearError(NotKnownError):
+    """The text is not understood."""
+
+
+class UndecidedError(NotKnownError):
+    """The text is understood, and does not tell."""
+
+    words = "cannot be known from the text"
+
+
+class NoProgramError(NotKnownError):
+    """The text starts no program, by a mistake or because it only prints or sets."""
+
+    words = "starts no program"
+
+
+class StartedProgram(NamedTuple):
+    """A program that a text starts."""
+
+    value: PastedValue
+    order: PastedValue
+    gpus: PastedValue = None
+    """The GPUs of its container, as NVIDIA_VISIBLE_DEVICES; None: it is in none."""
+    command: tuple[str, ...] = ()
+
+
+class Pasted(msgspec.Struct, frozen=True):
+    """What a text does."""
+
+    value: str | None
+    """CUDA_VISIBLE_DEVICES of the program that it starts; None: unset."""
+    order: str | None
+    """CUDA_DEVICE_ORDER, likewise."""
+    rest: tuple[str, ...]
+    """The program's command line."""
+    advice: tuple[Advice, ...]
+    gpus: str | None = None
+    """The GPUs of the program's container, as NVIDIA_VISIBLE_DEVICES; None: it is in none."""
+    unknown: str | None = None
+    """Why nothing can be claimed; None: it can."""
+
+
+class Trace:
+    """What the steps of one text have come upon, in all of its shells."""
+
+    def __init__(self) -> None:
+        self.started: list[StartedProgram] = []
+        self.advice: list[Advice] = []
+        self.written: set[str] = set()
+        """Files that the text makes."""
+        self.typed = False
+        """Whether something was typed into another window that starts nothing."""
+        self.depth = 0
+        self._steps = 0
+
+    def step(self) -> None:
+        """Count a step, so that a hostile text does not take for ever."""
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise UnclearError("it takes too many steps to follow")
+
+    def say(self, advice: Advice) -> None:
+        """Say something once."""
+        if advice not in self.advice:
+            self.advice.append(advice)

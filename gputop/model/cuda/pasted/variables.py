@@ -1,0 +1,130 @@
+"""The variables of a shell while a text is followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from typing import Any
+
+from gputop.model.cuda.pasted.outcome import CONCERNED, PastedValue, Unknown
+
+DEPENDS = Unknown("it depends on a condition")
+_AMBIGUOUS = object()
+
+
+class Variables:
+    """Names and values, which of them a program inherits, and where the shell stands."""
+
+    def __init__(self, inherited: Mapping[str, str]) -> None:
+        self.values: dict[str, PastedValue] = {name: inherited.get(name) for name in CONCERNED}
+        self.exported = {name for name in CONCERNED if name in inherited}
+        self.perhaps_exported: set[str] = set()
+        self.gpus: PastedValue = None
+        """Of the container that the shell is in; None: it is in none."""
+        self.functions: dict[str, Any] = {}
+        self.export_all = False
+        self.ended = False
+        """Whether nothing that follows is run."""
+        self.status: bool | None = True
+        """Of the last command; None: not known. A program is taken to succeed."""
+        self.certain = True
+        """Whether the status is more than taken for granted."""
+
+    def copy(self) -> Variables:
+        """Return what a subshell starts with."""
+        other = Variables({})
+        other.become(self)
+        return other
+
+    def become(self, other: Variables) -> None:
+        """Take over all of another."""
+        self.__dict__.update({name: copy(value) for name, value in vars(other).items()})
+
+    def get(self, name: str) -> PastedValue:
+        """Look a variable up; one that the text does not set has the environment's value."""
+        return self.values.get(name, Unknown(f"the text does not tell the value of ${name}"))
+
+    def set(self, name: str, value: PastedValue, *, export: bool = False) -> None:
+        """Assign; None removes it."""
+        self.values[name] = value
+        if value is None:
+            self.keep(name)
+        elif export or self.export_all:
+            self.export(name)
+
+    def export(self, name: str) -> None:
+        """Have programs inherit it from now on."""
+        self.exported.add(name)
+        self.perhaps_exported.discard(name)
+
+    def keep(self, name: str) -> None:
+        """Have no program inherit it from now on."""
+        self.exported.discard(name)
+        self.perhaps_exported.discard(name)
+
+    def restore(self, name: str, before: Variables) -> None:
+        """Make one variable what it was."""
+        self.keep(name)
+        self.values.pop(name, None)
+        if name in before.values:
+            self.values[name] = before.values[name]
+        self.exported |= {name} & before.exported
+        self.perhaps_exported |= {name} & before.perhaps_exported
+
+    def inherited(self, name: str) -> PastedValue:
+        """Return what a program that is started now finds."""
+        if name in self.perhaps_exported and self.get(name) is not None:
+            return DEPENDS
+        return self.get(name) if name in self.exported else None
+
+    def all_inherited(self) -> dict[str, PastedValue]:
+        """Return what it finds of each variable that is followed."""
+        return {name: self.inherited(name) for name in CONCERNED}
+
+    def child(self) -> Variables:
+        """Return the variables of a shell that is started as a program."""
+        child = self.copy()
+        child.values = {name: self.get(name) for name in self.values if name in self.exported}
+        child.values = {**dict.fromkeys(CONCERNED), **child.values}
+        child.functions, child.export_all = {}, False
+        return child
+
+    def clear(self) -> None:
+        """Remove all, as `env -i` does."""
+        self.values = dict.fromkeys((*self.values, *CONCERNED))
+        self.exported = set()
+        self.perhaps_exported = set()
+
+    def exits(self, status: bool | None, *, certain: bool = True) -> None:
+        """Note how a command ends."""
+        self.status, self.certain = status, certain
+
+    def join(self, other: Variables) -> None:
+        """Become what holds of both, where either may have happened."""
+        if other.ended or self.ended:
+            if self.ended:
+                self.become(other)
+            return
+        for name in {*self.values, *other.values}:
+            if self.get(name) != other.get(name):
+                self.values[name] = DEPENDS
+        self.perhaps_exported |= other.perhaps_exported | (self.exported ^ other.exported)
+        self.exported |= other.exported
+        for name in {*self.functions, *other.functions}:
+            if self.functions.get(name) is not other.functions.get(name):
+                self.functions[name] = _AMBIGUOUS
+        if self.gpus != other.gpus:
+            self.gpus = DEPENDS
+        self.export_all |= other.export_all
+        self.status = self.status if self.status == other.status else None
+        self.certain &= other.certain
+
+    def same(self, other: Variables) -> bool:
+        """Tell whether another step round a loop changed nothing."""
+        mine = (self.values, self.exported, self.perhaps_exported)
+        return mine == (other.values, other.exported, other.perhaps_exported)
+
+    def forget(self, names: Iterable[str], why: str) -> None:
+        """Treat some variables as not known from now on."""
+        for name in names:
+            self.values[name] = Unknown(why)

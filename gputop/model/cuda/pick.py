@@ -1,0 +1,297 @@
+"""Which GPUs a new job should take, and the CUDA_VISIBLE_DEVICES that names them.
+
+A GPU is refused if it is not free (`model.health.free`), but for what the request says itself of
+memory, utilization and others, or if the caller may not see it. Of those that are left come first
+
+1. GPUs of one model, if enough are; others only where `same_model` does not forbid it
+2. those that nobody is on, that draw no screen, that are least busy (in steps of 10 %)
+3. the model with most memory
+4. those that are best connected: the worst link between two of them, then all links; NVLink before
+   PCIe; where that is not known, neighbours by PCI bus id
+5. those with most free memory (in whole GiB)
+6. the lowest PCI bus id, and then the lowest index
+
+Given the same frames the answer is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Literal
+
+import msgspec
+
+from gputop.errors import UsageError
+from gputop.model.cuda.enumeration import CERTAINTY_WORDS, PCI_BUS_ID, normalize_bus_id, shown
+from gputop.model.cuda.inventory import frame_devices
+from gputop.model.cuda.mapping import Mapping
+from gputop.model.cuda.resolve import resolve
+from gputop.model.health.free import ObjectionKind, count_of_free, objections
+from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu_selector import gpus_named
+from gputop.model.machine.summary import free_memory, strangers, users
+from gputop.model.machine.text import GIB, percent, size
+from gputop.model.machine.topology import Links, connection
+
+Form = Literal["uuid", "index", "export"]
+
+_LASTING = {"reserved", "unseen"}
+_FAR = (1 << 32, 0, 0)
+_MOST_SETS = 5000
+
+
+class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job asks for, and where it is asked."""
+
+    count: int = 1
+    min_free: int | None = None
+    """Bytes; None: all but what the driver itself takes."""
+    max_utilization: float | None = None
+    """Over all frames; at 1 nothing is too busy, and utilization may be unknown. None: not at work,
+    by the last frame alone, as everywhere else."""
+    shared: bool = False
+    """Take GPUs that others compute on."""
+    same_model: bool = False
+    exclude: tuple[str, ...] = ()
+    """NVML indices and beginnings of UUIDs."""
+    value: str | None = None
+    """The caller's own CUDA_VISIBLE_DEVICES, which leaves him fewer GPUs."""
+    order: str | None = None
+    """The caller's own CUDA_DEVICE_ORDER."""
+
+
+class GpuPick(msgspec.Struct, frozen=True):
+    """The answer."""
+
+    gpus: tuple[Gpu, ...] | None
+    """By PCI bus id; None: there are not enough."""
+    reasons: dict[int, str]
+    """Why not, of every GPU that cannot be had, by index."""
+    suitable: int
+    """How many would do; `free` says how many are free."""
+    free: int | None
+    """As `count_of_free`."""
+    possible: bool
+    """Whether waiting can help."""
+    note: str | None
+    """What the caller's own CUDA_VISIBLE_DEVICES leaves."""
+
+
+class PickedValue(msgspec.Struct, frozen=True):
+    """A value for CUDA_VISIBLE_DEVICES, and what the caller should know of it."""
+
+    text: str
+    note: str | None = None
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    text: str
+    lasts: bool = False
+    """However long one waits."""
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    gpu: Gpu
+    quality: tuple[bool, bool, int]
+    """The less the better."""
+
+
+def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
+    """Pick from the last of these frames; all of them tell how busy a GPU is.
+
+    Raises UsageError for an `exclude` that names nothing.
+    """
+    frame = frames[-1]
+    barred, note = _out_of_sight(frame, wanted)
+    barred |= _excluded(frame, wanted.exclude)
+    reasons: dict[int, str] = {}
+    able: list[_Candidate] = []
+    perhaps: list[_Candidate] = []
+    for gpu in frame.gpus:
+        peak = _peak(frames, gpu)
+        hidden = barred.get(gpu.index)
+        refusal = _Refusal(hidden, lasts=True) if hidden else _refusal(frame, gpu, peak, wanted)
+        if refusal is None or not refusal.lasts:
+            perhaps.append(_candidate(frame, gpu, peak))
+        if refusal is None:
+            able.append(perhaps[-1])
+        else:
+            reasons[gpu.index] = refusal.text
+    possible = _best(perhaps, wanted, frame.links) is not None
+    best, free = _best(able, wanted, frame.links), count_of_free(frame)
+    return GpuPick(best, reasons, len(able), free, possible, note)
+
+
+def value_for(
+    frame: Frame, gpus: Sequence[Gpu], order: str | None, form: Form = "uuid"
+) -> PickedValue:
+    """Name GPUs so that the k-th is cuda:k; indices only where they surely mean these GPUs."""
+    order = PCI_BUS_ID if form == "export" else order
+    text = ",".join(gpu.uuid or "" for gpu in gpus)
+    note = _doubt(frame, gpus, order, text)
+    if form != "uuid":
+        ranks = {d.index: str(k) for k, d in enumerate(_mapping(frame, None, order).visible or ())}
+        numbers = ",".join(ranks.get(gpu.index, "") for gpu in gpus)
+        why = _doubt(frame, gpus, order, numbers)
+        note = why and f"UUIDs in place of indices, which are not exact here: {why}"
+        text = text if why else numbers
+    return PickedValue(text, note)
+
+
+def export_for(frame: Frame, gpu: Gpu, order: str | None) -> str:
+    """Return the line that gives a GPU to what a shell starts, whose own CUDA_DEVICE_ORDER is
+    `order`: by its index, with CUDA_DEVICE_ORDER where the index would not be exact without, and by
+    its UUID where no index is."""
+    plain = value_for(frame, [gpu], order, "index")
+    if plain.note is not None:
+        counted = value_for(frame, [gpu], order, "export")
+        if counted.note is None:
+            return f"export {ORDER}={PCI_BUS_ID} {NAME}={counted.text}"
+    return f"export {NAME}={plain.text}"
+
+
+def _mapping(frame: Frame, value: str | None, order: str | None) -> Mapping:
+    return resolve(value, frame_devices(frame), order=order, driver_version=frame.driver_version)
+
+
+def _doubt(frame: Frame, gpus: Sequence[Gpu], order: str | None, value: str) -> str | None:
+    """Why a value does not surely mean these GPUs in this order."""
+    mapping = _mapping(frame, value, order)
+    seen = [device.index for device in mapping.visible or ()]
+    if mapping.certainty != "exact" or seen != [gpu.index for gpu in gpus]:
+        return _mapping(frame, None, order).because
+    return None if mapping.documented else "what CUDA makes of them is not documented"
+
+
+def _out_of_sight(frame: Frame, wanted: PickRequest) -> tuple[dict[int, str], str | None]:
+    """Return the GPUs that the caller's own variables hide, and a sentence about the rest."""
+    if wanted.value is None:
+        return {}, None
+    own = f"your own CUDA_VISIBLE_DEVICES={shown(wanted.value)}"
+    mapping = _mapping(frame, wanted.value, wanted.order)
+    seen = mapping.visible if mapping.visible is not None else mapping.visible_set
+    if seen is None:
+        reason = f"which GPUs {own} leaves cannot be told: {mapping.because}"
+        return dict.fromkeys((gpu.index for gpu in frame.gpus), reason), None
+    whole = {device.index for device in seen if device.instance is None}
+    hidden = [gpu.index for gpu in frame.gpus if gpu.index not in whole]
+    if not hidden:
+        return {}, None
+    left = ", ".join(f"GPU {index}" for index in sorted(whole)) or "no GPU"
+    how = CERTAINTY_WORDS[mapping.certainty]
+    sure = "" if mapping.certainty == "exact" else f" ({how}: {mapping.because})"
+    return dict.fromkeys(hidden, f"{own} hides it"), f"{own} leaves {left}{sure}"
+
+
+def _excluded(frame: Frame, exclude: Sequence[str]) -> dict[int, str]:
+    excluded: dict[int, str] = {}
+    unnamed = any(gpu.uuid is None for gpu in frame.gpus)
+    for word in exclude:
+        named = [gpu.index for gpu in gpus_named(frame.gpus, word)]
+        if not named and not unnamed:
+            raise UsageError(f"--exclude {shown(word)} names no GPU here: nvidia-smi -L lists them")
+        excluded |= dict.fromkeys(named, "it is excluded")
+    return excluded
+
+
+def _peak(frames: Sequence[Frame], gpu: Gpu) -> float | None:
+    """The highest utilization; None if it is unknown at any time."""
+    values = [g.utilization for frame in frames for g in frame.gpus if g.key == gpu.key]
+    samples = [value for value in values if value is not None]
+    return max(samples) if samples and len(samples) == len(values) else None
+
+
+def _refusal(frame: Frame, gpu: Gpu, peak: float | None, wanted: PickRequest) -> _Refusal | None:
+    waived = _waived(wanted)
+    against = [o for o in objections(frame, gpu) if o.kind not in waived]
+    least = wanted.min_free or 0
+    if lasting := next((o for o in against if o.kind in _LASTING), None):
+        return _Refusal(lasting.text, lasts=True)
+    if (gpu.memory_total or least) < least:
+        return _Refusal(f"it has {size(gpu.memory_total)} of memory in all", lasts=True)
+    text = against[0].text if against else _too_little(free_memory(frame, gpu), least)
+    if wanted.max_utilization is not None:
+        text = text or _too_busy(peak, wanted.max_utilization)
+    return None if text is None else _Refusal(text)
+
+
+def _waived(wanted: PickRequest) -> set[ObjectionKind]:
+    """What does not count, or is judged by what the request says of it."""
+    waived: set[ObjectionKind] = set()
+    if wanted.max_utilization is not None:
+        waived.add("work")
+    if wanted.min_free is not None:
+        waived.add("memory")
+    if wanted.shared:
+        waived |= {"users", "unseen", "unlisted"}
+    return waived
+
+
+def _too_little(free: int | None, least: int) -> str | None:
+    if least and free is None:
+        return "how much of its memory is free is not known"
+    return f"{size(free)} of its memory unused" if (free or 0) < least else None
+
+
+def _too_busy(peak: float | None, limit: float) -> str | None:
+    if limit < 1 and peak is None:
+        return "its utilization is not known"
+    busy = limit < min(1, peak or 0)
+    return f"{percent(peak)} % busy, more than {limit * 100:g} %" if busy else None
+
+
+def _candidate(frame: Frame, gpu: Gpu, peak: float | None) -> _Candidate:
+    occupied = bool(users(frame, gpu) or strangers(frame, gpu))
+    busy = 11 if peak is None else math.floor(peak * 10)
+    return _Candidate(gpu, (occupied, bool(gpu.display_active), busy))
+
+
+def _best(
+    able: Sequence[_Candidate], wanted: PickRequest, links: Links | None
+) -> tuple[Gpu, ...] | None:
+    models: dict[str, list[_Candidate]] = {}
+    for candidate in able:
+        models.setdefault(candidate.gpu.name or candidate.gpu.key, []).append(candidate)
+    groups = [group for group in models.values() if len(group) >= wanted.count]
+    if not groups and not wanted.same_model and len(able) >= wanted.count:
+        groups = [list(able)]
+    sets = [chosen for group in groups for chosen in _sets(group, wanted.count)]
+    best = min(sets, key=lambda chosen: _rank(chosen, links), default=None)
+    return None if best is None else tuple(candidate.gpu for candidate in best)
+
+
+def _sets(group: Sequence[_Candidate], count: int) -> Iterator[list[_Candidate]]:
+    """Those of best quality, and of the equals that make up the number every choice; each run of
+    neighbours where that would be too many."""
+    group = sorted(group, key=_by_rank)
+    limit = sorted(candidate.quality for candidate in group)[count - 1]
+    better = [candidate for candidate in group if candidate.quality < limit]
+    equal = [candidate for candidate in group if candidate.quality == limit]
+    more = count - len(better)
+    choices: Iterable[Sequence[_Candidate]] = combinations(equal, more)
+    if math.comb(len(equal), more) > _MOST_SETS:
+        choices = (equal[start : start + more] for start in range(len(equal) - more + 1))
+    for choice in choices:
+        yield sorted([*better, *choice], key=_by_rank)
+
+
+def _by_rank(candidate: _Candidate) -> tuple[tuple[int, int, int], int]:
+    """Its PCI bus id, and then its index."""
+    return normalize_bus_id(candidate.gpu.pci_bus_id) or _FAR, candidate.gpu.index
+
+
+def _rank(chosen: Sequence[_Candidate], links: Links | None) -> tuple[object, ...]:
+    ranks, gpus = [_by_rank(candidate) for candidate in chosen], [c.gpu for c in chosen]
+    worst, together = connection(links, [gpu.index for gpu in gpus])
+    return (
+        sorted((candidate.quality for candidate in chosen), reverse=True),
+        -min(gpu.memory_total or 0 for gpu in gpus),
+        (-worst, -together),
+        [b - a for a, b in zip(ranks[0][0], ranks[-1][0], strict=True)],
+        -min((gpu.memory_free or 0) // GIB for gpu in gpus),
+        ranks,
+    )

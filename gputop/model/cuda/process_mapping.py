@@ -1,0 +1,288 @@
+"""The mapping of a running process: its own variables among the GPUs that it can reach, held
+against the GPUs on which the driver sees it.
+
+    environment.py       the variables that it was started with
+    reach.py             the GPUs that it can reach: container, Slurm job, MPS server
+    process_mapping.py   what CUDA makes of both (this module)
+    evidence.py          what the driver's lists of processes say to that
+    logical_names.py     the same for every process of a frame
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gputop.model.cuda.advice import (
+    Advice,
+    container_advice,
+    environ_advice,
+    evidence_advice,
+    mps_advice,
+)
+from gputop.model.cuda.entries import EntryReason, kind_of
+from gputop.model.cuda.enumeration import CERTAINTY_WORDS, CudaDevice
+from gputop.model.cuda.evidence import Evidence, inferred, is_among, only_device, weigh
+from gputop.model.cuda.export import shell_lines, uuid_export_line
+from gputop.model.cuda.mapping import Mapping, unknown_mapping, weaker
+from gputop.model.cuda.probe import probed_order
+from gputop.model.cuda.reach import (
+    NODES,
+    DeviceSet,
+    Machine,
+    SeenProcess,
+    is_mps_client,
+    reachable,
+)
+from gputop.model.cuda.resolve import resolve
+from gputop.model.machine.environment import NAME, ORDER, CudaContext, Environ, job_of
+from gputop.model.machine.text import printable
+
+_WHY_UNKNOWN = {
+    "overwritten": "the process wrote over the variables that it was started with",
+    "unreadable": "only root and its owner may read the variables of this process",
+    "gone": "there is no such process here any more",
+    "too_long": "its variables are too long to be taken over",
+}
+_IN_A_WORD = {"overwritten": "env-lost", "unreadable": "private"}
+_STATES = {"overwritten": "overwritten", "unreadable": "private", "gone": "gone",
+           "too_long": "too long"}  # fmt: skip
+_NOTHING: tuple[EntryReason, ...] = ("empty_value", "negative", "not_a_number", "empty_entry")
+"""Why a list ends at its first entry, whatever the GPUs are."""
+
+
+class ProcessMapping(msgspec.Struct, frozen=True):
+    """What CUDA's devices are inside a process."""
+
+    mapping: Mapping
+    evidence: Evidence
+    inside: DeviceSet
+    environ: Environ
+    advice: tuple[Advice, ...] = ()
+    mps: bool = False
+    """An MPS server numbers its GPUs."""
+
+    def name(self, device: CudaDevice) -> str | None:
+        """Return what the process calls a GPU or MIG device that it uses: `cuda:0`, `cuda:0?` where
+        that is likely and not sure; None where nothing can be said."""
+        return dict(self.evidence.names).get(device.place)
+
+    def why_not(self) -> str | None:
+        """Return the reason of there being no name, in a word; None where it needs none."""
+        if self.evidence.kind == "contradicted":
+            return "?"
+        if self.mapping.certainty != "unknown":
+            return None
+        return _IN_A_WORD.get(self.environ.missing, "unknown")
+
+    def reasoning(self) -> tuple[str, ...]:
+        """How it was found, a sentence each, printable."""
+        lines = (_started(self.environ), self.reach, self._meaning, self.evidence.because)
+        return tuple(printable(line, 600) for line in lines if line)
+
+    @property
+    def _meaning(self) -> str:
+        mapping, kind = self.mapping, self.evidence.kind
+        if mapping.visible is None:
+            return f"Which GPU is cuda:0 in it cannot be told: {mapping.because}."
+        names = [f"cuda:{k} is {device.label}" for k, device in enumerate(mapping.visible)]
+        how = CERTAINTY_WORDS[mapping.certainty] if mapping.documented else "not documented"
+        where = {"ambiguous": "By these alone", "inferred": "Probably"}.get(kind, "There")
+        return f"{where} {', '.join(names) or 'no GPU is visible'} ({how}: {mapping.because})."
+
+    @property
+    def reach(self) -> str:
+        """The GPUs that it can reach, as a sentence; empty where that is all."""
+        if not self.inside.because or self.inside.devices is None:
+            return ""
+        if self.inside.because == NODES and not self.inside.devices:
+            return "It reaches no GPU: it sees no device node of one, as /dev/nvidia0."
+        names = ", ".join(device.label for device in self.inside.devices) or "no GPU"
+        return printable(f"It reaches {names}: {self.inside.because}.", 600)
+
+    @property
+    def unread(self) -> str | None:
+        """Why its variables are not known; None where they are."""
+        return _WHY_UNKNOWN.get(self.environ.missing)
+
+    @property
+    def on(self) -> frozenset[int]:
+        """NVML's indices of the GPUs on which it is known to be."""
+        return frozenset(index for (index, _, _), _ in self.evidence.names)
+
+    @property
+    def explained(self) -> bool:
+        """Whether its evidence, `reach` or `unread` say already why its mapping is not exact."""
+        reached = self.inside.because and self.inside.because in self.mapping.because
+        return bool(reached or self.unread) or self.evidence.kind == "contradicted"
+
+    @property
+    def variables(self) -> str:
+        """Whether its variables are known: `read`, or in a word or two why not."""
+        return _STATES.get(self.environ.missing, "read")
+
+    @property
+    def shell_lines(self) -> tuple[str, ...]:
+        """Lines that give a program started in gputop's shell the same GPUs; none where they are
+        not known. Numbers that count in a container or a job are of no use outside of it."""
+        if self.unread or self.evidence.kind in ("contradicted", "inferred", "ambiguous"):
+            return ()
+        if self.inside.because or self.inside.devices is None:
+            uuids = uuid_export_line(self.mapping)
+            return (uuids,) if uuids else ()
+        return shell_lines(self.mapping)
+
+
+def process_mapping(
+    context: CudaContext, machine: Machine, used: Sequence[CudaDevice], *, mps: bool | None = None
+) -> ProcessMapping:
+    """Tell what CUDA devices mean inside a process.
+
+    `used` are the GPUs and MIG devices on which the driver lists it with memory in use, `mps` is
+    true for a client that the driver lists as one, false for another one that it lists.
+
+    Its own variables come first. What a process that it started was given is asked only where they
+    are not known, or do not explain by themselves where the driver sees it.
+    """
+    process, own = SeenProcess(context, machine, used, mps), context.environ
+    inside, client = reachable(process), is_mps_client(process)
+    contained = context.in_container or machine.standpoint.container
+    advice = environ_advice(own, in_container=contained, limited=bool(inside.because))
+    because = _WHY_UNKNOWN.get(own.missing)
+    if because is None:
+        mapping = _resolve(inside, process)
+        evidence = weigh(mapping, inside, process)
+    else:
+        nothing = inside.devices == () and not used  # whatever its variables are
+        mapping = resolve(None, ()) if nothing else unknown_mapping(None, None, because)
+        evidence = only_device(inside, process)
+    guess = None if evidence.settles or inside.devices == () else _guess(process)
+    if guess is not None:
+        mapping, evidence = _inferred(mapping, guess), inferred(guess, process)
+    elif because is None:
+        advice = (*advice, *_judged(mapping, evidence, inside, process))
+    return ProcessMapping(_held(mapping, evidence), evidence, inside, own, advice, client)
+
+
+def _judged(
+    mapping: Mapping, evidence: Evidence, inside: DeviceSet, process: SeenProcess
+) -> tuple[Advice, ...]:
+    if inside.order is not None:
+        counted = mps_advice(inside, mapping)
+    else:
+        job = job_of(process.variables) or "the batch job"
+        where = job if inside.because.startswith("SLURM") else "the container"
+        counted = container_advice(mapping, process.machine.devices, inside.devices, where)
+    return (*counted, *evidence_advice(mapping, evidence, process.used))
+
+
+def _guess(process: SeenProcess) -> Mapping | None:
+    """What the variables of a process that it started would give, if that fits."""
+    descendant = process.context.descendant
+    if descendant is None or not process.used:
+        return None
+    context = msgspec.structs.replace(process.context, environ=descendant.environ)
+    theirs = process._replace(context=context)
+    guess = _resolve(reachable(theirs), theirs)
+    return guess if is_among(process.used, guess) else None
+
+
+def _inferred(own: Mapping, guess: Mapping) -> Mapping:
+    """The process's own value, with the GPUs of another's: likely at best."""
+    because = "that fits the variables of a process that it started"
+    return msgspec.structs.replace(
+        guess.weakened("predicted", because),
+        value=own.value,
+        order=own.order,
+        reason=None,
+        stopped_at=None,
+        entries=(),
+        hidden=(),
+    )
+
+
+def _held(mapping: Mapping, evidence: Evidence) -> Mapping:
+    """The mapping as far as the driver's lists leave it."""
+    if evidence.kind == "contradicted":
+        because = f"the driver sees it on a GPU that {evidence.against}"
+        return unknown_mapping(mapping.value, mapping.order, because)
+    if evidence.kind != "ambiguous" or mapping.visible is None:
+        return mapping
+    because = "the program may have hidden GPUs itself, which its variables do not show"
+    return mapping.weakened("predicted", because)
+
+
+def _resolve(inside: DeviceSet, process: SeenProcess) -> Mapping:
+    """Ask the resolver about the GPUs that the process reaches."""
+    machine = process.machine
+    value, order = process.variables.get(NAME), process.variables.get(ORDER)
+    if inside.devices is None:
+        return _anywhere(value, order, inside.because, process)
+    cuda_order = inside.order or probed_order(machine.probed, order, machine.devices)
+    mapping = resolve(
+        value,
+        inside.devices,
+        order=order,
+        cuda_order=inside.order_within(cuda_order),
+        driver_version=machine.driver_version,
+    )
+    outside = inside.missing(machine.devices)
+    return _capped(mapping, inside, process).hiding(outside, f"not among {inside.because}")
+
+
+def _capped(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Mapping:
+    """No mapping is surer than the GPUs that it counts, but one of whole UUIDs that are in use."""
+    seen = _whole_uuids(mapping) and _is_seen(mapping, process.used)
+    surer = weaker(mapping.certainty, inside.certainty) != mapping.certainty
+    if seen or hides_all(mapping) or (not surer and inside.order is None):
+        return mapping
+    because = "of its batch job's GPUs only those are known on which the driver sees it"
+    if inside.order is not None:
+        because = "a client counts the GPUs as its MPS server left them"
+    elif inside.because:
+        because = f"that follows from {inside.because}"
+    return mapping.weakened(inside.certainty, because)
+
+
+def _anywhere(value: str | None, order: str | None, because: str, process: SeenProcess) -> Mapping:
+    """What holds whichever GPUs it reaches: a list that ends at once hides them all, a whole UUID
+    names the same GPU anywhere (if it is there). Integers count what is not known."""
+    machine = process.machine
+    mapping = resolve(value, machine.devices, order=order, driver_version=machine.driver_version)
+    if hides_all(mapping):
+        return mapping
+    if not value or kind_of(value) == "integer" or not _whole_uuids(mapping):
+        return unknown_mapping(value, order, because)
+    if not _is_seen(mapping, process.used):
+        mapping = mapping.weakened("expected", because)
+    return msgspec.structs.replace(mapping, hidden=())
+
+
+def hides_all(mapping: Mapping) -> bool:
+    """Tell whether a value hides every GPU, whatever the GPUs are."""
+    stop = mapping.stopped_at
+    first = mapping.reason == "empty_value" or (stop is not None and stop.position == 0)
+    return mapping.count == 0 and first and mapping.reason in _NOTHING
+
+
+def _is_seen(mapping: Mapping, used: Sequence[CudaDevice]) -> bool:
+    """Tell whether the driver lists the process on every GPU that is visible."""
+    return {device.place for device in mapping.visible or ()} <= {device.place for device in used}
+
+
+def _whole_uuids(mapping: Mapping) -> bool:
+    """Tell whether every GPU is named by its whole UUID: a prefix may fit another one elsewhere."""
+    uuids = [device.own_uuid for device in mapping.visible or ()]
+    return mapping.visible is not None and (mapping.value or "").split(",") == uuids
+
+
+def _started(environ: Environ) -> str:
+    because = _WHY_UNKNOWN.get(environ.missing)
+    if because is not None:
+        return f"What it was started with cannot be read: {because}."
+    parts = []
+    for name in (NAME, ORDER):
+        value = environ.variables.get(name)
+        parts.append(f"{name} unset" if value is None else f"{name}={printable(value, 200)}")
+    return f"It was started with {' and '.join(parts)}."

@@ -1,0 +1,216 @@
+"""What a CUDA_VISIBLE_DEVICES value means: which GPU is cuda:0, and why others are hidden.
+
+    enumeration.py   the order in which CUDA counts the GPUs, before the value is applied
+    entries.py       what each entry says, and where the list ends
+    mapping.py       the answer
+    resolve.py       how it is worked out (this module)
+    export.py        the answer as a line for a shell
+
+Source: NVIDIA CUDA Programming Guide 13.x, 5.2.1.1 and 5.2.1.2; NVIDIA MIG User Guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gputop.model.cuda.entries import (
+    ResolvedEntry,
+    kind_of,
+    named_devices,
+    read_entries,
+    repeats_after_end,
+)
+from gputop.model.cuda.enumeration import (
+    ONE_DEVICE,
+    CudaDevice,
+    Enumeration,
+    enumerate_devices,
+    rules_for,
+    shown,
+    unset_devices,
+    with_mig,
+)
+from gputop.model.cuda.mapping import Hidden, ListEnd, Mapping, unknown_mapping
+
+_ANY_ORDER = "the order in which CUDA counts the GPUs does not matter here"
+
+
+def resolve(
+    value: str | None,
+    devices: Sequence[CudaDevice],
+    *,
+    order: str | None = None,
+    cuda_order: Sequence[int] | None = None,
+    driver_version: str | None = None,
+) -> Mapping:
+    """Tell what CUDA_VISIBLE_DEVICES=`value` means on a machine with these GPUs; never raises.
+
+    `order` is CUDA_DEVICE_ORDER. `cuda_order` is what the driver itself answered when it was asked
+    for its devices under that order with CUDA_VISIBLE_DEVICES unset, as NVML indices.
+    `driver_version` is nvidia-smi's, as 580.65.06; it matters on machines with MIG only.
+    """
+    gpus = enumerate_devices(devices, order, cuda_order)
+    mappings = []
+    for rule in rules_for(devices, driver_version):
+        cuda = with_mig(gpus, rule, mixed=_mixes_kinds(value or ""))
+        mapping = _mapping(value, order, cuda)
+        hidden = _hidden(mapping, devices, cuda)
+        mappings.append(msgspec.structs.replace(mapping, hidden=hidden))
+    if any(mapping.visible != mappings[-1].visible for mapping in mappings):
+        return _depends_on_driver(value, order)
+    documented = all(mapping.documented for mapping in mappings)
+    return msgspec.structs.replace(mappings[-1], documented=documented)
+
+
+def _mapping(value: str | None, order: str | None, cuda: Enumeration) -> Mapping:
+    if value is None:
+        return _unset_mig(order, cuda) if cuda.has_mig else _unset(order, cuda)
+    if value:
+        return _listed(value, order, cuda)
+    # No GPU: stated by the guide for CUDA 13; CUDA_ERROR_NO_DEVICE before that, too.
+    return Mapping(
+        value="",
+        order=order,
+        certainty="exact",
+        because=_ANY_ORDER,
+        visible=(),
+        count=0,
+        reason="empty_value",
+    )
+
+
+def _unset(order: str | None, cuda: Enumeration) -> Mapping:
+    """Every GPU, in CUDA's order."""
+    return Mapping(
+        value=None,
+        order=order,
+        certainty=cuda.certainty,
+        because=cuda.because,
+        documented=cuda.documented,
+        visible=cuda.devices if cuda.ordered else None,
+        visible_set=None if cuda.ordered else cuda.devices,
+        count=len(cuda.devices),
+        reason="unset",
+    )
+
+
+def _unset_mig(order: str | None, cuda: Enumeration) -> Mapping:
+    devices, count, ordered = unset_devices(cuda)
+    certainty = "unknown" if not ordered else "exact" if count == 1 else cuda.certainty
+    because = ONE_DEVICE if cuda.mig == "old" else "the order of MIG devices is not documented"
+    return Mapping(
+        value=None,
+        order=order,
+        certainty=certainty,
+        because=because if cuda.instances or not ordered else cuda.because,
+        documented=cuda.mig == "new" or bool(cuda.instances) or devices is None,
+        visible=devices if ordered else None,
+        visible_set=None if ordered else devices,
+        count=count,
+        reason="unset" if ordered else "mig",
+    )
+
+
+def _depends_on_driver(value: str | None, order: str | None) -> Mapping:
+    because = "CUDA counts MIG devices otherwise from driver R570 on, and the driver is not known"
+    texts = [] if value is None else value.split(",")
+    entries = tuple(ResolvedEntry(i, text, "unresolved", because) for i, text in enumerate(texts))
+    unknown = unknown_mapping(value, order, because)
+    return msgspec.structs.replace(unknown, reason="mig", entries=entries)
+
+
+def _mixes_kinds(value: str) -> bool:
+    """Tell whether a list of integers goes on with UUIDs."""
+    return kind_of(value) == "integer" and any(
+        text.startswith(("GPU-", "MIG-")) for text in value.split(",")
+    )
+
+
+def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
+    kind = kind_of(value)
+    entries = read_entries(value, cuda)
+    end = next((e for e in entries if e.reason is not None), None)
+    if end is not None and end.outcome == "unresolved":
+        unknown = unknown_mapping(value, order, end.message)
+        return msgspec.structs.replace(
+            unknown, reason=end.reason, entries=entries, documented=end.documented
+        )
+    count = sum(entry.outcome == "visible" for entry in entries)
+    counted = kind == "integer" and count > 0
+    ordered = cuda.ordered or not counted
+    documented = (
+        not (cuda.has_mig and _mixes_kinds(value))
+        and all(e.documented for e in entries)
+        and not repeats_after_end(entries, kind, cuda)
+        and (cuda.documented or not counted)
+    )
+    visible = tuple(e.device for e in entries if e.device is not None)
+    return Mapping(
+        value=value,
+        order=order,
+        certainty=cuda.certainty if counted else "exact",
+        because=cuda.because if counted else _ANY_ORDER,
+        documented=documented,
+        visible=visible if ordered else None,
+        visible_set=None if ordered or count < len(cuda.devices) else cuda.devices,
+        count=count,
+        reason=None if end is None else end.reason,
+        stopped_at=_list_end(end),
+        entries=entries,
+    )
+
+
+def _list_end(end: ResolvedEntry | None) -> ListEnd | None:
+    if end is None or end.reason is None:
+        return None
+    return ListEnd(end.position, end.text, end.reason)
+
+
+# --- the hidden GPUs -----------------------------------------------------------------------------
+
+
+def _hidden(
+    mapping: Mapping, devices: Sequence[CudaDevice], cuda: Enumeration
+) -> tuple[Hidden, ...]:
+    """Return every GPU and MIG device that is not visible, in the order of the inventory."""
+    if mapping.visible is None:
+        return ()
+    everything = [part for device in devices for part in device.parts()]
+    rest = [device for device in everything if device not in mapping.visible]
+    named: dict[CudaDevice, ResolvedEntry] = {}
+    if mapping.value is not None and rest:
+        for entry, device in named_devices(mapping.entries, kind_of(mapping.value), cuda):
+            named.setdefault(device, entry)
+            if len(named) == len(everything):
+                break
+    return tuple(Hidden(d, _why_hidden(d, named.get(d), mapping, cuda)) for d in rest)
+
+
+def _why_hidden(
+    device: CudaDevice, entry: ResolvedEntry | None, mapping: Mapping, cuda: Enumeration
+) -> str:
+    end = mapping.stopped_at
+    if mapping.value == "":
+        return "CUDA_VISIBLE_DEVICES is empty, which hides every GPU"
+    uncounted = device not in cuda.devices and device not in cuda.instances
+    if mapping.value is None or uncounted:
+        return _why_uncounted(device, cuda)
+    if end is None:
+        return "no entry names it"
+    if end.reason == "duplicate":
+        return f"entry {end.position + 1} {shown(end.entry)} repeats a GPU, which hides every GPU"
+    if entry is not None:
+        return (
+            f"entry {entry.position + 1} names it, but the list ended at entry {end.position + 1}"
+        )
+    return "the list ended at its first entry" if end.position == 0 else "no entry names it"
+
+
+def _why_uncounted(device: CudaDevice, cuda: Enumeration) -> str:
+    if device.mig_enabled and device.instance is None:
+        return f"GPU {device.index} is in MIG mode and has no instance"
+    if cuda.mig == "old":
+        return ONE_DEVICE
+    return f"the CUDA driver does not count GPU {device.index}"

@@ -1,0 +1,1 @@
+"""What an installation for GPUs should look like."""

@@ -1,0 +1,86 @@
+"""What `gputop doctor` says about frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gputop.model.health.findings import findings, heard, is_hung
+from gputop.model.machine.check import Check
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.limits import CONTAINER, limits
+from gputop.model.machine.text import duration, short_name
+from gputop.model.metrics.gpu import SECTIONS
+
+_UNSAID = {"memory_unaccounted", "idle_for", "activity.verdict", "throttle.shares", "mig"}
+_UNSAID |= {"processes_known", "stale_for", "error"}
+"""None also where all is well, or before there was time to tell."""
+
+
+def frame_checks(frames: Sequence[Frame]) -> Iterator[Check]:
+    """What looks at a machine, the last one first in weight, say of its driver and its GPUs."""
+    frame = frames[-1]
+    if frame.problem is not None:
+        yield Check("problem", "driver", frame.problem.message, frame.problem.advice)
+        return
+    count = len(frame.gpus)
+    yield Check("ok", "driver", f"{frame.driver_version}, runs CUDA up to {frame.cuda_version}, "
+                f"{count} GPU{'s' * (count != 1)}")  # fmt: skip
+    for gpu in frame.gpus:
+        yield from _gpu_checks(frame, gpu)
+    yield from _not_available(frames)
+    yield Check("ok", "XIDs", heard(frame).removeprefix("XIDs: "))
+
+
+def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Check]:
+    subject = f"GPU {gpu.index}"
+    if gpu.stale_for is not None and not is_hung(gpu):
+        yield Check("problem", subject, f"has not answered for {duration(gpu.stale_for)}",
+                    "look again: gputop doctor")  # fmt: skip
+    if gpu.asleep:
+        yield Check("ok", subject, "asleep, and not queried, since that would wake it")
+    for finding in findings(frame, gpu):
+        yield Check(
+            "problem" if finding.level == "alarm" else "notice",
+            subject,
+            finding.text,
+            finding.advice,
+        )
+    for sentence in limits(frame, gpu):
+        if sentence != CONTAINER:  # the check of the PID namespace says it once
+            yield Check("notice", subject, sentence)
+    if gpu.processes_known is False and not (frame.host.wsl or gpu.own_namespace_only):
+        yield Check("notice", subject, "the driver does not list its processes, as without"
+                    " permission: who uses it is not known")  # fmt: skip
+
+
+def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:
+    """What no frame has, by the headings of the detail page; GPUs with the same gaps together."""
+    gaps: dict[str, list[Gpu]] = {}
+    for gpu in frames[-1].gpus:
+        samples = [seen for frame in frames for seen in frame.gpus if seen.key == gpu.key]
+        if (
+            gpu.error is None
+            and gpu.stale_for is None
+            and not gpu.asleep
+            and (text := _gaps(samples))
+        ):
+            gaps.setdefault(text, []).append(gpu)
+    for text, gpus in gaps.items():
+        names = ", ".join(dict.fromkeys(short_name(gpu.name) for gpu in gpus))
+        who = "GPU " + ", ".join(str(gpu.index) for gpu in gpus)
+        if len(gpus) == len(frames[-1].gpus):
+            who = "every GPU"
+        yield Check("ok", "N/A", f"{who} ({names}), because of the card or the driver: {text}")
+
+
+def _gaps(samples: Sequence[Gpu]) -> str:
+    parts = []
+    for heading, metrics in SECTIONS.items():
+        asked = [metric for metric in metrics if metric.id not in _UNSAID]
+        gaps = [
+            metric.label for metric in asked if all(metric.read(gpu) is None for gpu in samples)
+        ]
+        if gaps:
+            parts.append(f"{heading} ({'all' if len(gaps) == len(asked) else ', '.join(gaps)})")
+    return "; ".join(parts)

@@ -1,0 +1,1 @@
+"""What is wrong with a GPU, and what it has been doing, in words."""

@@ -1,0 +1,325 @@
+"""What of a GPU needs attention, in plain words, with what to do; nothing where all is well.
+
+`blocking` alone says what keeps work off a GPU: the health page, doctor, the GPU's row and
+`gputop free` read it, or the level that it reads.
+
+Sources: NVIDIA's manual of nvidia-smi (GPU Recovery Action, clocks event reasons); NVIDIA, "GPU
+Memory Error Management", Error Recovery and Response Flags (a pending row remap: new workloads can
+be launched); nvidia-ml-py's NVML_GPU_FABRIC_HEALTH_MASK_*; NVIDIA's Fabric Manager user guide
+(single-node HGX and DGX). That systems of several nodes are managed otherwise is said in the
+contents of its multi-node NVLink guide; the guide itself was not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from gputop.model.health.throttle import THROTTLE_REASONS
+from gputop.model.health.xids import REBOOT, REPLACE, RESET, meaning
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import UNREADABLE, Gpu
+from gputop.model.machine.text import duration, percent
+
+FindingLevel = Literal["alarm", "notice"]
+
+HUNG = "HUNG"
+"""The code of a GPU for which `is_hung`; its row says for how long, and so needs no mark."""
+_HUNG_AFTER = 4.0
+"""Seconds, less than a command waits for all GPUs; one that wakes up may take two or three."""
+_RECENT = 600.0
+"""Seconds for which an XID is shown that needs no attention; the others are until gputop ends."""
+_LOADED = 0.5
+"""Utilization from which a PCIe link is to be as fast as it can: idle cards slow it down."""
+
+_RECOVERY = {
+    "gpu_reset": RESET,
+    "node_reboot": REBOOT,
+    "system_reboot": REBOOT,
+    "drain_p2p": "give it no new work, let the programs that use it together with other GPUs end, "
+    "and switch UVM persistence off (nvidia-persistenced without --uvm-persistence-mode); then the "
+    f"driver asks for something else; if it does not, {RESET}",
+    "drain_and_reset": "give it no new work and let what runs there finish; then reset it: "
+    "nvidia-smi --gpu-reset -i {index}",
+    "recover_imex_domain": "restart nvidia-imex on the machines of its NVLink domain",
+    "bus_reset": "reset its bus, or reboot the machine",
+}
+_FABRIC = {
+    "not_started": "has not been started",
+    "in_progress": "is not ready",
+    "failed": "could not be set up",
+}
+_FABRIC_MANAGER = (
+    "CUDA does not start without it: systemctl status nvidia-fabricmanager; its version has to be "
+    "the driver's"
+)
+_MULTINODE = (
+    "its NVLinks go to switches that several machines share, which are run from there (NMX): ask "
+    "who runs them; on this machine: systemctl status nvidia-imex"
+)
+_MULTINODE_NAME = re.compile(r"\bG[BH][1-9]00\b", re.ASCII)
+"""GH200, GB200, GB300: boards of machines that share their NVLink switches."""
+_FABRIC_HEALTH: dict[str, tuple[FindingLevel, str]] = {
+    "degraded_bandwidth": (
+        "alarm",
+        "the NVSwitch fabric gives the GPU less bandwidth than it has",
+    ),
+    "route_unhealthy": ("alarm", "a route through the NVSwitch fabric is broken"),
+    "route_recovery": ("notice", "a route through the NVSwitch fabric is being repaired"),
+    "access_timeout_recovery": ("notice", "the NVSwitch fabric repairs an access that timed out"),
+    "no_partition": ("alarm", "the GPU is in no partition of the NVSwitch fabric"),
+    "insufficient_nvlinks": ("alarm", "too few NVLinks to the NVSwitch fabric are up"),
+    "incompatible_firmware": ("alarm", "the GPU's firmware does not fit the NVSwitch fabric"),
+    "incorrect_system_guid": ("alarm", "the NVSwitch fabric takes the GPU for another machine's"),
+    "incorrect_chassis_serial": ("alarm", "the NVSwitch fabric takes the GPU for another chassis'"),
+    "invalid_location": ("alarm", "the NVSwitch fabric does not know where the GPU stands"),
+    "gpu_state_invalid": ("alarm", "the GPU is in no state that the NVSwitch fabric can use"),
+    "incorrect_configuration": ("alarm", "the GPU is not set up for the NVSwitch fabric"),
+    "manager_disconnected": ("notice", "nobody manages the NVSwitch fabric at the moment"),
+}
+"""By `Health.fabric_health`, how grave it is and what it is."""
+_LOG = "(sudo dmesg | grep Xid)"
+_OUR_FAULT = "the fault is gputop's: please report it (gputop doctor --report FILE)"
+_PASSING = "hw_slowdown"
+"""Alone it is reported also while the performance state or a clock changes (nvml.h)."""
+_MODES = {
+    "prohibited": "no program may use the GPU (compute mode prohibited)",
+    "exclusive_process": "one process at a time may use the GPU (compute mode exclusive)",
+    "exclusive_thread": "one thread at a time may use the GPU (compute mode exclusive)",
+}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something of a GPU that is not as it should be."""
+
+    level: FindingLevel
+    """An alarm needs attention: the card fails, or does not do what it could."""
+    code: str
+    """A word or two, for the GPU's row."""
+    text: str
+    advice: str
+
+
+_REPLACE = "have the card replaced"
+_IDLE_RESET = "when nobody uses it, reset it: nvidia-smi --gpu-reset -i {index}"
+_MEMORY = (
+    ("ecc", "remap_failure",
+     Finding("alarm", "REMAP", "a row of memory could not be replaced", _REPLACE)),
+    ("ecc", "sram_threshold_exceeded",
+     Finding("alarm", "SRAM", "too many uncorrected errors in the chip's own memory", _REPLACE)),
+    ("health", "unrepairable_memory",
+     Finding("alarm", "MEMORY", "memory beyond repair", _REPLACE)),
+    ("ecc", "remap_pending",
+     Finding("notice", "REMAP", "rows of memory wait to be replaced; until then the driver keeps"
+             " programs off them", _IDLE_RESET)),
+    ("health", "repair_pending",
+     Finding("alarm", "REPAIR", "a repair waits for a reset", _IDLE_RESET)),
+    ("ecc", "retired_pending",
+     Finding("alarm", "PAGES", "pages of memory wait to be retired", _IDLE_RESET)),
+)  # fmt: skip
+"""What is found where a flag of a section is set."""
+
+
+def findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
+    """All of one GPU of the frame, worst first."""
+    return frame.once(_findings, gpu)
+
+
+def _findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
+    everything = [finding for rule in _RULES for finding in rule(frame, gpu)]
+    return tuple(sorted(everything, key=lambda finding: finding.level != "alarm"))
+
+
+def blocking(frame: Frame, gpu: Gpu) -> Finding | None:
+    """The worst that keeps new work off the GPU until somebody has seen to it, or None."""
+    worst = next(iter(findings(frame, gpu)), None)
+    return worst if worst is not None and worst.level == "alarm" else None
+
+
+def in_alarm(frame: Frame) -> list[Gpu]:
+    """The GPUs that need attention."""
+    return [gpu for gpu in frame.gpus if blocking(frame, gpu) is not None]
+
+
+def is_hung(gpu: Gpu) -> bool:
+    """Whether it has been silent for too long to be only slow."""
+    return gpu.stale_for is not None and gpu.stale_for >= _HUNG_AFTER
+
+
+def heard(frame: Frame) -> str:
+    """Which XIDs are known: NVML reports none from before gputop listened."""
+    if all(gpu.health is None or gpu.health.xids is None for gpu in frame.gpus):
+        return f"The driver reports no XIDs here; the kernel's log has them {_LOG}."
+    return f"XIDs: only those since gputop started; earlier ones are in the kernel's log {_LOG}."
+
+
+def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    """Each number once, the newest first."""
+    xids = gpu.health.xids if gpu.health is not None else None
+    if not xids:
+        return
+    newest = {xid.number: xid for xid in xids}
+    counts = Counter(xid.number for xid in xids)
+    fabric = _has_fabric(gpu) and not _is_multinode(gpu)
+    for number, xid in sorted(newest.items(), key=lambda item: -item[1].time):
+        what = meaning(number, newest.keys(), fabric=fabric)
+        ago, grave = max(0.0, frame.time - xid.time), what.severity == "attention"
+        times = f" ({counts[number]} times)" if counts[number] > 1 else ""
+        if grave or ago < _RECENT:
+            yield Finding(
+                "alarm" if grave else "notice",
+                f"XID {number}",
+                f"XID {number}{times}, {duration(ago)} ago: {what.text}",
+                what.advice.format(index=gpu.index),
+            )
+
+
+def _lost(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    if gpu.error is not None:
+        code, advice = "LOST", f"{REBOOT}; {REPLACE}"
+        if gpu.error.startswith(UNREADABLE):
+            code, advice = "UNREAD", _OUR_FAULT
+        elif "reset" in gpu.error.lower():
+            advice = _reset(gpu)
+        yield Finding("alarm", code, gpu.complaint or "", advice)
+
+
+def _hung(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    if is_hung(gpu):
+        text = f"it has not answered for {duration(gpu.stale_for)}"
+        text += "; its values are older" if gpu.has_answered else ""
+        yield Finding("alarm", HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
+
+
+def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    action = gpu.health and gpu.health.recovery_action
+    if action in _RECOVERY:
+        text = f"the driver asks for: {action.replace('_', ' ')}"
+        advice = _RECOVERY[action].format(index=gpu.index)
+        yield Finding("alarm", "RECOVERY", text, advice)
+
+
+def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    if gpu.ecc_uncorrected:
+        plural = "s" * (gpu.ecc_uncorrected != 1)
+        yield Finding(
+            "alarm",
+            "ECC",
+            f"{gpu.ecc_uncorrected} uncorrected memory error{plural} since the driver loaded",
+            f"results of that time may be wrong; {_reset(gpu)}; {REPLACE}",
+        )
+    for section, field, finding in _MEMORY:
+        if getattr(getattr(gpu, section), field, None):
+            level = finding.level
+            if field == "repair_pending" and gpu.health and gpu.health.recovery_action == "none":
+                level = "notice"  # nvidia-smi's manual: the action says whether to do something
+            advice = finding.advice.format(index=gpu.index)
+            yield Finding(level, finding.code, finding.text, advice)
+
+
+def _links(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    """In MIG mode NVLinks are not in use."""
+    if gpu.mig_mode:
+        return
+    state = gpu.health and gpu.health.fabric_state
+    if state in _FABRIC:
+        advice = _MULTINODE if _is_multinode(gpu) else _FABRIC_MANAGER
+        yield Finding("alarm", "FABRIC", f"the NVSwitch fabric {_FABRIC[state]}", advice)
+    if gpu.health is not None and gpu.health.fabric_health:
+        yield from _fabric_health(gpu, gpu.health.fabric_health)
+    if gpu.nvlink is None or not gpu.nvlink.down:
+        return
+    up, down = gpu.nvlink.up or 0, gpu.nvlink.down
+    missed = _has_fabric(gpu) or _most_links(frame, gpu) > up
+    if missed or up:
+        text = f"{down} of {up + down} NVLinks {'is' if down == 1 else 'are'} down"
+        advice = "check switch, bridge and seat: nvidia-smi nvlink --status"
+        # Without a fabric, and with no better card beside it, that may be as it was built.
+        yield Finding("alarm" if missed else "notice", "NVLINK", text, advice)
+
+
+def _fabric_health(gpu: Gpu, problems: Iterable[str]) -> Iterator[Finding]:
+    who = "who runs the switches" if _is_multinode(gpu) else "the fabric manager's log"
+    advice = f"nvidia-smi -q has the details under Fabric; {who} may know the reason"
+    for problem in problems:
+        if problem in _FABRIC_HEALTH:
+            level, text = _FABRIC_HEALTH[problem]
+            yield Finding(level, "FABRIC", text, advice)
+
+
+def _has_fabric(gpu: Gpu) -> bool:
+    return (gpu.health and gpu.health.fabric_state) not in (None, "not_supported")
+
+
+def _is_multinode(gpu: Gpu) -> bool:
+    """Whether its NVLinks go to other machines, too, whose switches no fabric manager here runs."""
+    cluster = gpu.health is not None and gpu.health.fabric_cluster
+    return bool(cluster or _MULTINODE_NAME.search(gpu.name or ""))
+
+
+def _most_links(frame: Frame, gpu: Gpu) -> int:
+    """Of the GPUs of the same product."""
+    alike = (other.nvlink for other in frame.gpus if other.name == gpu.name and not other.mig_mode)
+    return max((nvlink.up or 0 for nvlink in alike if nvlink is not None), default=0)
+
+
+def _pcie(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    pcie = gpu.pcie
+    if pcie is None or gpu.utilization is None or gpu.utilization < _LOADED:
+        return
+    advice = "check its seat, riser and slot; the kernel's log may have PCIe errors (dmesg)"
+    under = f"at {percent(gpu.utilization)} % utilization"
+    if pcie.width and pcie.width_max and pcie.width < pcie.width_max:
+        text = f"PCIe has {pcie.width} of {pcie.width_max} lanes {under}"
+        yield Finding("alarm", f"PCIE x{pcie.width}", text, advice)
+    if pcie.generation and pcie.generation_max and pcie.generation < pcie.generation_max:
+        text = f"PCIe runs as generation {pcie.generation} of {pcie.generation_max} {under}"
+        yield Finding("notice", f"PCIE gen{pcie.generation}", text, advice)
+
+
+def _throttle(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    if gpu.throttle is None:
+        return
+    names, lasting = gpu.throttle.reasons, gpu.throttle.lasting
+    of_hardware = sum(name.startswith("hw_") for name in names)
+    for name in names:
+        reason = THROTTLE_REASONS.get(name)
+        if reason is None or not reason.code or (name == _PASSING and of_hardware > 1):
+            continue  # that is said of every one of the hardware's
+        advice, grave = reason.advice, name.startswith("hw_")
+        if name == _PASSING and name not in lasting:
+            grave, advice = False, "look again: a change of clocks looks the same for a moment"
+        text = f"{reason.finding}{_clock(gpu)}"
+        yield Finding("alarm" if grave else "notice", reason.code, text, advice)
+
+
+def _clock(gpu: Gpu) -> str:
+    """How fast the SMs run, of how fast they could."""
+    if gpu.sm_clock is None or gpu.sm_clock_max is None:
+        return ""
+    return f": {gpu.sm_clock / 1e6:.0f} of {gpu.sm_clock_max / 1e6:.0f} MHz"
+
+
+def _settings(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    if gpu.persistence_mode is False and not any(other.display_active for other in frame.gpus):
+        yield Finding(
+            "notice",
+            "PERS",
+            "persistence mode is off: the driver unloads an unused card, and starts slowly",
+            f"systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1 -i {gpu.index}",
+        )
+    if gpu.compute_mode in _MODES:
+        advice = f"if nobody wants that: nvidia-smi -c DEFAULT -i {gpu.index}"
+        yield Finding("notice", "MODE", _MODES[gpu.compute_mode], advice)
+
+
+def _reset(gpu: Gpu) -> str:
+    return RESET.format(index=gpu.index)
+
+
+_RULES = (_xids, _lost, _hung, _recovery, _memory, _links, _throttle, _pcie, _settings)
+"""The gravest first."""

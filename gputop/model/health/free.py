@@ -1,0 +1,203 @@
+"""What free means, wherever gputop says the word: in the heading, beside a GPU, in the mapping, of
+`gputop free`, in `--once` and `--json`.
+
+A GPU is free if nobody is on it, nothing in its memory is unaccounted for, it is healthy, it is not
+reserved, and it is not at work. In doubt it is not free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from gputop.model.health.findings import blocking
+from gputop.model.health.unaccounted import is_notable
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.limits import is_unified
+from gputop.model.machine.summary import users, users_of
+from gputop.model.machine.text import percent, printable, size
+
+AT_WORK = 0.1
+"""Utilization above which somebody is at work, even if nobody is seen; idle cards show a few
+percent for a moment."""
+UNSEEN = (
+    "whether others are on it cannot be seen from inside a container"
+    " (gputop free --shared --min-free SIZE goes by memory alone)"
+)
+
+ObjectionKind = Literal[
+    "health", "silent", "reserved", "unseen", "unlisted", "users", "exclusive", "memory", "work"
+]
+"""
+health    it is lost, or has a finding that keeps new work off it
+silent    it does not answer, or not who it is, or is asleep and is not asked
+reserved  it is in MIG mode, where a job gets an instance, or no program may use it
+unseen    gputop sees the processes of its own container alone
+unlisted  the driver does not list its processes
+users     processes of somebody compute on it
+exclusive as users, and it takes no others
+memory    its memory is in use by nobody who can be seen, or it is not known how much is in use
+work      it is at work, or that is not known
+"""
+
+
+WORDS = (
+    ("needs attention", "an alarm keeps new work off it; H says which"),
+    ("lost", "the driver cannot reach the card any more"),
+    ("no answer", "it does not answer, or not who it is"),
+    ("asleep", "switched off until it is used, and so not asked"),
+    ("MIG mode", "a job gets a MIG device, not the GPU"),
+    ("prohibited", "its compute mode keeps programs off it"),
+    ("none seen", "in a container: processes outside of it cannot be seen"),
+    ("not listed", "the driver does not list its processes"),
+    ("in use", "somebody's processes compute on it"),
+    ("2.00G in use", "memory in use that nobody is seen to hold"),
+    ("memory unknown", "how much of its memory is in use is not known"),
+    ("97 % busy", "at work, though nobody is seen on it"),
+    ("load unknown", "its utilization is not known"),
+)
+"""Every `Objection.short`, with figures as examples, and what it means."""
+
+
+class Objection(msgspec.Struct, frozen=True):
+    """Why a GPU or MIG device is not free."""
+
+    kind: ObjectionKind
+    short: str
+    """A word or two, for a cell; `text` is a clause about the GPU."""
+    text: str
+    known: bool = True
+    """False: it may be free, and that cannot be found out."""
+
+
+def is_free(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
+    """Whether a new job could have a GPU, or a MIG device of it, without being in anybody's way."""
+    return not_free(frame, gpu, device) is None
+
+
+def not_free(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Objection | None:
+    """Return why a GPU or a MIG device of it is not free, the first reason; None where it is."""
+    if device is None:
+        return frame.once(_first, gpu)
+    return next(objections(frame, gpu, device), None)
+
+
+def _first(frame: Frame, gpu: Gpu) -> Objection | None:
+    return next(objections(frame, gpu), None)
+
+
+def free_gpus(frame: Frame) -> list[Gpu]:
+    """The GPUs that are free."""
+    return [gpu for gpu in frame.gpus if is_free(frame, gpu)]
+
+
+def count_of_free(frame: Frame) -> int | None:
+    """How many are free; None where none is, and who is on some cannot be seen."""
+    against = [not_free(frame, gpu) for gpu in frame.gpus]
+    free = against.count(None)
+    unseen = any(
+        objection is not None and objection.kind in ("unseen", "unlisted") for objection in against
+    )
+    return None if not free and unseen else free
+
+
+def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Iterator[Objection]:
+    """Yield all that speaks against it: what cannot be answered first, then who is on it. Nothing
+    is worked out before it is asked for."""
+    yield from _state(gpu)
+    if device is None:
+        yield from _reserved(gpu)
+    yield from _processes(frame, gpu, device)
+    if gpu.error is None and (sick := blocking(frame, gpu)):
+        yield Objection(
+            "health", "needs attention", f"it needs attention (gputop doctor): {sick.text}"
+        )
+    yield from _memory(gpu, device)
+    yield from _work(gpu, device)
+
+
+def _state(gpu: Gpu) -> Iterator[Objection]:
+    if gpu.error is not None:
+        yield Objection("health", "lost", printable(gpu.complaint or "", 200))
+    if gpu.stale_for is not None:
+        yield Objection("silent", "no answer", "it does not answer", known=False)
+    elif gpu.uuid is None:
+        text = "its UUID is not known" if gpu.has_answered else "it has not answered yet"
+        yield Objection("silent", "no answer", text, known=False)
+    if gpu.asleep:
+        text = "it is asleep, and is not asked who is on it, which would wake it"
+        yield Objection("silent", "asleep", text, known=False)
+
+
+def _reserved(gpu: Gpu) -> Iterator[Objection]:
+    if gpu.mig_mode:
+        text = "it is in MIG mode, where a job gets an instance (nvidia-smi -L), not a GPU"
+        yield Objection("reserved", "MIG mode", text)
+    if gpu.compute_mode == "prohibited":
+        yield Objection("reserved", "prohibited", "its compute mode is prohibited")
+
+
+def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
+    if gpu.own_namespace_only:
+        yield Objection("unseen", "none seen", UNSEEN, known=False)
+    elif gpu.processes_known is False:
+        yield Objection(
+            "unlisted", "not listed", "the driver does not say who is on it", known=False
+        )
+    elif gpu.processes_known is None and _is_the_systems(gpu):
+        yield Objection("unlisted", "not listed", "who is on it has not been seen yet", known=False)
+    if here := _on(frame, gpu, device):
+        named = users(frame, gpu) if device is None else users_of(here)
+        who = [printable(user, 40) for user in named]
+        unknown = sum(process.user is None for process in here)
+        who += [f"{unknown} of unknown users"] if unknown else []
+        exclusive = (gpu.compute_mode or "").startswith("exclusive")
+        mode = ", and its compute mode is exclusive" if exclusive else ""
+        kind: ObjectionKind = "exclusive" if exclusive else "users"
+        yield Objection(kind, "in use", f"processes of {', '.join(who)}{mode}")
+
+
+def _on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:
+    """The compute processes there; of a MIG device also those whose instance is not known."""
+    here = frame.compute_processes.get(gpu.uuid, ())
+    if device is None:
+        return here
+    return [
+        process
+        for process in here
+        if process.gpu_instance in (None, device.gi)
+        and process.compute_instance in (None, device.ci)
+    ]
+
+
+def _memory(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
+    if _is_the_systems(gpu):
+        return  # what is in use says nothing then
+    used = (device or gpu).memory_used
+    if used is None:
+        text = "how much of its memory is in use is not known"
+        yield Objection("memory", "memory unknown", text, known=False)
+    elif is_notable(used):
+        hidden = gpu.memory_unaccounted is None or is_notable(gpu.memory_unaccounted)
+        holder = "by nobody who can be seen from here" if hidden else "by graphics processes"
+        yield Objection("memory", f"{size(used)} in use", f"{size(used)} in use, {holder}")
+
+
+def _is_the_systems(gpu: Gpu) -> bool:
+    """Whether the operating system manages its memory."""
+    return gpu.numa_node is not None or is_unified(gpu)
+
+
+def _work(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
+    """In MIG mode the driver gives no utilization, and activity only where it has GPM."""
+    utilization = gpu.utilization
+    if device is not None:
+        utilization = None if device.activity is None else device.activity.graphics
+    elif utilization is None:
+        yield Objection("work", "load unknown", "its utilization is not known", known=False)
+    if utilization is not None and utilization > AT_WORK:
+        busy = f"{percent(utilization)} % busy"
+        yield Objection("work", busy, f"{busy}, more than {AT_WORK * 100:g} %")

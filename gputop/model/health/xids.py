@@ -1,0 +1,244 @@
+"""The XIDs: what each says, how grave it is, and what to do about it.
+
+Sources, by the word in the table; the words here are our own:
+
+catalog     NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (`CATALOG`), for Ampere and later:
+            its "immediate action" decides the severity, its "investigatory action" what follows.
+            Held against the copy of it in leptonai/gpud, components/accelerator/nvidia/xid/
+            catalog_generated.go, of 2025-10-29; both end at 172
+trigger     the same page, column "Trigger Conditions", where no action is given
+dcgm        NVIDIA/DCGM, TestHealthMonitor.cpp: which XIDs fail a GPU
+smi         NVIDIA's manual of nvidia-smi, "GPU Recovery Action"
+nverror     NVIDIA/open-gpu-kernel-modules, src/common/sdk/nvidia/inc/nverror.h: names of those that
+            the catalogue calls unused
+unverified  found in no document of NVIDIA's that could be read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal, NamedTuple
+
+CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
+
+RESET = "stop what runs there and reset it: nvidia-smi --gpu-reset -i {index}"
+REBOOT = "reboot the machine"
+REPLACE = "if it comes back, have the card replaced"
+SUPPORT = "if it comes back, contact the vendor's support"
+
+XidSeverity = Literal["application", "notice", "attention"]
+"""application  a program's own error, most likely: the card is well
+notice       nothing has to be done now
+attention    somebody has to do something: the GPU is not to be had until then"""
+
+
+class XidMeaning(NamedTuple):
+    """One XID; `{index}` in the advice is the GPU's."""
+
+    text: str
+    advice: str
+    severity: XidSeverity
+    source: str
+    """A word of the module's documentation."""
+
+
+_ADVICE = {
+    "app": "its owner looks for the error with compute-sanitizer, and starts it again; the card is "
+    "most likely well",
+    "restart": f"start the program again; {SUPPORT}",
+    "nothing": f"there is nothing to do; {SUPPORT}",
+    "reset": f"{RESET}; {SUPPORT}",
+    "firmware": f"{RESET}; if that does not help, {REBOOT} and update the driver",
+    "support": f"contact the vendor's support; look it up: {CATALOG}",
+    "seat": f"{REBOOT}; if it comes back, check its power cables, its seat and its temperature",
+    "nvlink5": "the kernel's log has the details to decode (sudo dmesg | grep Xid), RECOVERY in "
+    f"the details says whether a reset is needed: {CATALOG}",
+}
+
+_LEGACY = "not used on Ampere and later; on older cards: "
+_COPY = "a copy engine failed at a program's work"
+_VIDEO = "a video engine failed at a program's work"
+_SMOOTHING = "power smoothing (a circuit that evens out the power draw)"
+
+_XidRow = tuple[str, str, str, XidSeverity, str]
+_ROWS: tuple[_XidRow, ...] = (
+    # numbers; what it is; what to do, by _ADVICE or in words; severity; source
+    ("8", "a program's work did not come to an end", "restart", "application", "catalog"),
+    ("11 25", "a program sent the GPU illegal commands", "app", "application", "catalog"),
+    ("13", "a program made an illegal access or instruction", "app", "application", "catalog"),
+    ("14", "an error that the driver made for a test", "nothing", "notice", "catalog"),
+    ("31", "a program used an address that is not its own", "app", "application", "catalog"),
+    ("32", "the commands of a program arrived damaged",
+     f"its owner starts it again; {SUPPORT}", "application", "catalog"),
+    ("37", "a request that the card's firmware does not know", "nothing", "notice", "catalog"),
+    ("38", "a watchdog of the card's firmware ran out", "nothing", "notice", "catalog"),
+    ("39-41 70-72 75-77 85 126-135", _COPY, "restart", "application", "catalog"),
+    ("43", "a program's work was stopped after an error of its own", "app", "application",
+     "catalog"),
+    ("44", "a fault while the GPU switched between programs", "nothing", "notice", "catalog"),
+    ("45", "work was cleared away, as after an error or a kill",
+     "an XID beside it tells why; after a kill there is nothing to do", "notice", "catalog"),
+    ("46", "the GPU stopped working", "reset", "attention", "catalog"),
+    ("48", "an uncorrected memory error", f"{RESET}; {REPLACE}", "attention", "catalog"),
+    ("54", "the card's own power cable is not connected",
+     "switch the machine off and check the card's power cables and seat", "attention", "catalog"),
+    ("60", _VIDEO, "restart", "application", "catalog"),
+    ("61", f"{_LEGACY}its microcontroller stopped at a breakpoint", "support", "attention",
+     "nverror"),
+    ("62", "the card's microcontroller stopped", "reset", "attention", "catalog"),
+    ("63", "the card noted memory that it will replace",
+     "there is nothing to do now: it takes effect at the next reset", "notice", "catalog"),
+    ("64", "the card could not note memory to be replaced", f"{RESET}; {REPLACE}",
+     "attention", "catalog"),
+    ("66 67", "the driver made an access that the card's firmware refused", "nothing", "notice",
+     "catalog"),
+    ("68 82-84 86 88 89 96-105 139", _VIDEO, "restart", "application", "catalog"),
+    ("69", "a program gave the GPU an illegal command", "app", "application", "catalog"),
+    ("74", "an NVLink failed",
+     f"{RESET}; if it comes back on the same link, check switch, bridge and seat", "attention",
+     "catalog"),
+    ("78", "a virtual GPU could not be started", "update the vGPU software of host and guest, which"
+     " have to fit each other", "attention", "catalog"),
+    ("79", "the GPU has fallen off the bus", "seat", "attention", "catalog"),
+    ("80", "the commands of a program arrived damaged", "app", "application", "catalog"),
+    ("92", "many corrected memory errors", "watch them: ECC-COR in the details", "notice",
+     "catalog"),
+    ("93", "the card's configuration memory (InfoROM) is written to too often", "nothing",
+     "notice", "catalog"),
+    ("94", "an uncorrected memory error, which ended one program only",
+     "start that program again; give the GPU no new work, and when the others are done reset it:"
+     " nvidia-smi --gpu-reset -i {index}", "attention", "catalog dcgm smi"),
+    ("95", "an uncorrected memory error that concerns every program there", "reset", "attention",
+     "catalog dcgm"),
+    ("106 107", "a message for testing the machine's management controller", "nothing", "notice",
+     "catalog"),
+    ("108 137", "a program used memory of another GPU that is not its own", "app", "application",
+     "catalog dcgm"),
+    ("109", "programs could not be switched in time", "reset", "attention", "catalog"),
+    ("110", "a security fault", "firmware", "attention", "catalog"),
+    ("119", "the card's processor (GSP) does not answer the driver", "firmware", "attention",
+     "catalog dcgm"),
+    ("120", "the card's processor (GSP) failed", "firmware", "attention", "catalog dcgm"),
+    ("121", "the link to the CPU (C2C) had errors, which were corrected",
+     "work goes on as before, nothing has to be done now; the next planned restart of the GPU"
+     " trains the link anew", "notice", "catalog dcgm"),
+    ("136", "an NVLink could not be started",
+     f"{RESET}; if it comes back, check cables, switch and seat", "attention", "catalog"),
+    ("140", "an uncorrected memory error that the driver could not contain",
+     f"{RESET}; {REPLACE}", "attention", "catalog dcgm"),
+    ("141", "CUDA's quick way to start work failed", "nothing", "notice", "catalog"),
+    ("142", "a video encoder failed", "support", "attention", "catalog"),
+    ("143", "the GPU could not be started", f"{RESET}; if that does not help, {REBOOT}; {REPLACE}",
+     "attention", "catalog"),
+    ("144-150", "an NVLink (of the fifth generation) failed", "nvlink5", "attention", "catalog"),
+    ("151", "the keys of confidential computing could not be changed",
+     f"restart the virtual machine; {SUPPORT}", "attention", "catalog"),
+    ("152 153", "the deep learning accelerator (DLA) failed at a program's work", "nothing",
+     "notice", "catalog"),
+    ("154", "what the GPU needs has changed", "see RECOVERY in the details", "notice", "catalog"),
+    ("155", "an NVLink was taken down by software", f"{RESET}; where somebody did that on purpose,"
+     " there is nothing to do", "attention", "catalog"),
+    ("156", "a broken part of the chip waits to be switched off", "reset", "attention", "catalog"),
+    ("157", "a broken part of the chip cannot be switched off: no spare is left",
+     f"work can go on, and may meet the same error; {SUPPORT}", "notice", "catalog"),
+    ("158", "the GPU did not answer in time, for good", "reset", "attention", "catalog"),
+    ("159", "an error on the link between GPU and CPU",
+     "an XID beside it tells what to do; alone, stop what runs there and contact the vendor's"
+     " support", "attention", "catalog"),
+    ("160", "a memory channel was switched off", "nothing", "notice", "catalog"),
+    ("161", "a memory channel could not be switched off", "nothing", "notice", "catalog"),
+    ("162", f"{_SMOOTHING} works again", "there is nothing to do", "notice", "trigger"),
+    ("163", f"{_SMOOTHING} was switched off", "no reset is needed; where it is wanted, look after"
+     " the temperature", "notice", "trigger"),
+    ("164", f"{_SMOOTHING} is nearly worn out", "plan to replace the card where it is wanted",
+     "notice", "trigger"),
+    ("165", f"{_SMOOTHING} is worn out", "replace the card where it is wanted", "notice",
+     "trigger"),
+    ("166 170", "traffic on an NVLink that confidential computing does not allow", "support",
+     "attention", "trigger"),
+    ("167", "the PCIe link did not answer in time, for good", "seat", "attention", "trigger"),
+    ("168", "errors in the memory that the driver keeps for itself: there is less for programs",
+     f"switch ECC on (nvidia-smi -e 1 -i {{index}}) and {REBOOT}", "attention", "trigger"),
+    ("169", "the card's security processor stopped", "reset", "attention", "trigger"),
+    ("171", "an uncorrected error in the card's memory", f"{RESET}; {REPLACE}", "attention",
+     "trigger"),
+    ("172", "an uncorrected error in the chip's own memory",
+     f"{RESET}; if SRAM in the details says that there were too many, have the card replaced",
+     "attention", "trigger"),
+    ("173", "the link to the CPU (C2C) failed", f"{REBOOT}; {SUPPORT}", "attention", "unverified"),
+    ("175 176", "an error that NVIDIA's catalogue does not explain yet", "support", "attention",
+     "unverified"),
+    # Which the catalogue calls unused: it says to contact support if they come all the same.
+    ("1-7 26", f"{_LEGACY}a DMA engine failed", "support", "attention", "catalog nverror"),
+    ("9 10 12 24", f"{_LEGACY}the graphics engine failed", "support", "attention",
+     "catalog nverror"),
+    ("15-17 56 112-118", f"{_LEGACY}the display engine failed", "support", "attention",
+     "catalog nverror"),
+    ("18", f"{_LEGACY}the bus interface failed", "support", "attention", "catalog nverror"),
+    ("19", f"{_LEGACY}an error that a program reported", "support", "attention", "catalog nverror"),
+    ("20-22 27-29 34-36 42 47 65 73", f"{_LEGACY}a video engine failed", "support", "attention",
+     "catalog nverror"),
+    ("23 87 91 111 138", "not used on Ampere and later", "support", "attention", "catalog"),
+    ("30", f"{_LEGACY}an illegal access", "support", "attention", "catalog nverror"),
+    ("33", f"{_LEGACY}the security engine failed", "support", "attention", "catalog nverror"),
+    ("49-53 55", f"{_LEGACY}the clocks were lowered, for heat or power", "support", "attention",
+     "catalog nverror"),
+    ("57 58 90", f"{_LEGACY}the interface to the memory failed", "support", "attention",
+     "catalog nverror"),
+    ("59", f"{_LEGACY}its microcontroller failed", "support", "attention", "catalog nverror"),
+    ("81", f"{_LEGACY}the VGA part failed", "support", "attention", "catalog nverror"),
+    ("122-125", f"{_LEGACY}its configuration memory (InfoROM) failed", "support", "attention",
+     "catalog nverror"),
+)  # fmt: skip
+
+_UNKNOWN = XidMeaning(
+    "an error that gputop does not know",
+    f"look it up in NVIDIA's catalogue, {CATALOG}; the kernel's log has more (sudo dmesg | grep "
+    "Xid)",
+    "attention",
+    "unverified",
+)
+"""What nobody has looked up is not harmless."""
+
+
+def _numbers(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+MEANINGS = {
+    number: XidMeaning(text, _ADVICE.get(advice, advice), severity, source)
+    for numbers, text, advice, severity, source in _ROWS
+    for part in numbers.split()
+    for number in _numbers(part)
+}
+
+_BESIDE_48 = {
+    64: f"the memory could not be replaced: {RESET}; {REPLACE}",
+    63: "the card replaces that memory: let what runs there finish, give it no new work, then reset"
+    " it: nvidia-smi --gpu-reset -i {index}",
+    172: f"it was in the chip's own memory: {RESET}; if SRAM in the details says that there were "
+    "too many, have the card replaced",
+    171: f"it was in the card's memory: {RESET}; {REPLACE}",
+}
+"""What the XIDs beside a 48 change (NVIDIA's WORKFLOW_XID_48); the first counts."""
+
+_RESTART_FABRIC = (
+    "after a kill there is nothing to do; else, as no other XID is beside it, restart the fabric "
+    "manager: systemctl restart nvidia-fabricmanager"
+)
+
+
+def meaning(number: int, beside: Collection[int] = (), *, fabric: bool = False) -> XidMeaning:
+    """Of an XID, known or not.
+
+    `beside`: all XIDs of the same GPU. `fabric`: it is on NVSwitches that a fabric manager runs,
+    where a 45 alone means more (NVIDIA's WORKFLOW_XID_45).
+    """
+    xid = MEANINGS.get(number, _UNKNOWN)
+    if number == 48:
+        advice = next((text for other, text in _BESIDE_48.items() if other in beside), xid.advice)
+        return xid._replace(advice=advice)
+    if number == 45 and fabric and not set(beside) - {45}:
+        return xid._replace(advice=_RESTART_FABRIC)
+    return xid

@@ -1,0 +1,90 @@
+"""What the control groups of a process say of its container, its job and its systemd unit.
+
+The text is that of /proc/PID/cgroup, cgroups(7): lines of `hierarchy:controllers:path`, one for
+each hierarchy of version 1, `0::path` for version 2. Paths are written by docker, podman,
+containerd and cri-o (drivers systemd and cgroupfs), the kubelet, Slurm (task/cgroup, cgroup/v2)
+and systemd.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from gputop.model.machine.origin import Container, Origin, Runtime
+from gputop.model.machine.text import printable
+
+_RUNTIMES: dict[str, Runtime] = {
+    "docker": "docker",
+    "libpod": "podman",
+    "cri-containerd": "containerd",
+    "nerdctl": "containerd",
+    "crio": "cri-o",
+}
+_CONTAINER = re.compile(
+    r"(?:(docker|libpod|cri-containerd|nerdctl|crio)[-:])?([0-9a-f]{64})(?:\.scope)?\Z"
+)
+_POD = re.compile(r"(?:.*-)?pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?:\.slice)?\Z")
+_JOB = re.compile(r"job_([0-9]+)\Z", re.ASCII)
+_STEP = re.compile(r"step_(\w+)\Z", re.ASCII)
+
+
+@lru_cache(maxsize=128)
+def parse_cgroup(text: str) -> Origin:
+    """The container, pod, Slurm job and unit of a process; None for what is not there.
+
+    Processes of one job have the same text.
+
+    Within a cgroup namespace paths begin at its own root, and say nothing of what is above.
+    """
+    paths = [_segments(path) for path in dict.fromkeys(_paths(text))]
+    slurm = [path for path in paths if any("slurm" in part for part in path)]
+    return Origin(
+        container=next((container for path in paths if (container := _container(path))), None),
+        pod=_plain(_last(paths, _POD)),
+        slurm_job=_last(slurm, _JOB),
+        slurm_step=_last(slurm, _STEP),
+        unit=next((unit for path in paths if (unit := _unit(path))), None),
+    )
+
+
+def _paths(text: str) -> Iterator[str]:
+    """Those of systemd's own hierarchies first: units are there."""
+    lines = [line.split(":", 2) for line in text.splitlines()]
+    entries = [line for line in lines if len(line) == 3]
+    entries.sort(key=lambda line: line[1] not in ("", "name=systemd"))
+    return (path for _, _, path in entries)
+
+
+def _segments(path: str) -> list[str]:
+    """`b.slice:cri-containerd:id` is written for the systemd driver where there is no systemd."""
+    return re.sub(r"\.slice:", ".slice/", path).split("/")
+
+
+def _container(path: list[str]) -> Container | None:
+    """The innermost: a container may run containers."""
+    for depth in range(len(path) - 1, -1, -1):
+        if match := _CONTAINER.match(path[depth]):
+            above = path[depth - 1] if depth else ""
+            runtime = _RUNTIMES.get(match[1] or above)
+            return Container(match[2], runtime)
+    return None
+
+
+def _unit(path: list[str]) -> str | None:
+    """The innermost service or scope that is not the container itself."""
+    for part in reversed(path):
+        if part.endswith((".service", ".scope")) and not _CONTAINER.match(part):
+            return printable(part, 128)
+    return None
+
+
+def _last(paths: Iterable[list[str]], pattern: re.Pattern[str]) -> str | None:
+    matches = (match[1] for path in paths for part in path if (match := pattern.match(part)))
+    return next(matches, None)
+
+
+def _plain(uid: str | None) -> str | None:
+    """systemd's names have no dashes of their own."""
+    return None if uid is None else uid.replace("_", "-")

@@ -1,0 +1,200 @@
+"""The environment of a process, from the raw bytes of its /proc/PID/environ.
+
+Those are the variables that it was started with; what it set later is not there. A program that
+changes its title (setproctitle: Ray, vLLM, gunicorn) writes over them, which must not be taken for
+"no variable is set".
+
+Source: proc_pid_environ(5); measured with setproctitle 1.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import islice
+from typing import Literal
+
+import msgspec
+
+from gputop.model.machine.text import printable
+
+NAME = "CUDA_VISIBLE_DEVICES"
+ORDER = "CUDA_DEVICE_ORDER"
+CONTAINER = "NVIDIA_VISIBLE_DEVICES"
+
+State = Literal[
+    "value", "empty", "unset", "overwritten", "empty_block", "unreadable", "gone", "too_long"
+]
+"""What is known of a variable.
+
+value, empty, unset   as the process was started
+overwritten           the process wrote over its environment
+empty_block           there are no bytes: started without any variable, or a kernel thread
+unreadable, gone      no permission, no such process: said by who reads the file
+too_long              those that matter are longer than anybody means them to be
+"""
+
+_VARIABLE = re.compile(rb"[A-Za-z_][^= ]*=")
+_CLOSE = 3
+_LONGEST = 4096
+_MOST_VARIABLES = 1 << 14
+"""More than anybody sets, and than are taken apart."""
+_MOST_LIKE_IT = 4096
+"""Names of about the right length that are held against CUDA_VISIBLE_DEVICES."""
+JOBS = {"SLURM_JOB_ID": "Slurm", "PBS_JOBID": "PBS", "LSB_JOBID": "LSF", "_CONDOR_SLOT": "HTCondor"}
+"""The variable by which a process knows that it is in a job of a batch system, and the system."""
+JOB_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+"""The machine's numbers of the GPUs of a step or a job; the first that is set counts."""
+PIPE = "CUDA_MPS_PIPE_DIRECTORY"
+_MATTER = {NAME, ORDER, CONTAINER, PIPE, "LOCAL_RANK", *JOB_GPUS, *JOBS}
+_END = "_VISIBLE_DEVICES"
+_OTHERS = {"MUSA", "SUPA"}
+"""Prefixes of other vendors' own variables (Moore Threads, Biren), two letters away. MetaX's MACA,
+Hygon's DCU and Enflame's GCU are three away, which is no slip of the hand in four letters."""
+_CLOSE_PREFIX = 2
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """One variable of a process."""
+
+    state: State
+    value: str | None = None
+    """Bytes that are not UTF-8 are lone surrogates (PEP 383)."""
+
+
+class Environ(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The variables of a process."""
+
+    variables: dict[str, str] = {}
+    """Name and value, as it was started."""
+    missing: State = "unset"
+    """What a variable is that is not among them: `unset`, or why it is not known."""
+
+    def get(self, name: str) -> Variable:
+        """Look a variable up as getenv() does."""
+        value = self.variables.get(name)
+        if value is None:
+            return Variable(self.missing)
+        return Variable("value" if value else "empty", value)
+
+    @property
+    def misspelt(self) -> tuple[str, ...]:
+        """Names that were meant to be CUDA_VISIBLE_DEVICES."""
+        return _misspelt(self.variables)
+
+
+class Descendant(msgspec.Struct, frozen=True):
+    """A process that a GPU process started, directly or not, with other variables than its own."""
+
+    pid: int
+    """Process number."""
+    environ: Environ
+    """Its variables."""
+
+
+class CudaContext(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What decides which GPUs a process sees and what it calls them, as /proc tells it."""
+
+    environ: Environ = Environ()
+    """Those of its variables that matter for that."""
+    minors: tuple[int, ...] | None = None
+    """The N of the /dev/nvidiaN that it may open, rising; empty: it has no GPU; None: not known, or
+    those of gputop."""
+    in_container: bool = False
+    """It has another root than gputop."""
+    frameworks: tuple[str, ...] = ()
+    """The frameworks that it has loaded, as `pytorch`; empty: none, or not known."""
+    descendant: Descendant | None = None
+    """The one whose variables tell what its own are by now; None where there is none."""
+
+
+class Standpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where gputop itself is: NVML lists to it the GPUs that it can reach there, from 0."""
+
+    minors: tuple[int, ...] | None = None
+    """The N of the /dev/nvidiaN that it sees, rising; None: there are none, as under WSL."""
+    container: bool = False
+    """It runs in a container."""
+    job: str | None = None
+    """The batch job that it runs in, as `Slurm 4711`."""
+    job_gpus: str | None = None
+    """The machine's numbers of that job's GPUs."""
+
+
+def job_of(variables: Mapping[str, str]) -> str | None:
+    """Name the batch job that started a process, as `Slurm 4711`; None without one."""
+    jobs = (f"{system} {variables[name]}" for name, system in JOBS.items() if name in variables)
+    return next(jobs, None)
+
+
+def job_gpus(variables: Mapping[str, str]) -> str | None:
+    """Give the machine's numbers of the GPUs of a Slurm step, else of its job."""
+    return next((variables[name] for name in JOB_GPUS if name in variables), None)
+
+
+def parse_environ(block: bytes) -> Environ:
+    """Read /proc/PID/environ; of a name that stands twice the first counts, as for getenv()."""
+    if not block:
+        return Environ({}, "empty_block")
+    if block.count(b"\0") > _MOST_VARIABLES:
+        return Environ({}, "overwritten" if block.endswith(b"\0\0") else "too_long")
+    entries = block.split(b"\0")
+    if not _VARIABLE.match(entries[0]) or block.endswith(b"\0\0"):
+        return Environ({}, "overwritten")
+    variables: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.decode("utf-8", "surrogateescape").partition("=")
+        if equals:
+            variables.setdefault(name, value)
+    return Environ(variables)
+
+
+def what_matters(environ: Environ) -> Environ:
+    """Keep the variables that decide which GPUs a process sees, and misspelt names of them.
+
+    Bytes that are not UTF-8 become the replacement character: no number and no UUID has any.
+    """
+    variables = environ.variables
+    wanted = _MATTER.union(_misspelt(variables))
+    names = [name for name in variables if name in wanted]
+    if sum(len(name) + len(variables[name]) for name in names) > _LONGEST:
+        return Environ({}, "too_long")
+    kept = {
+        printable(name, 64): variables[name]
+        .encode("utf-8", "surrogateescape")
+        .decode("utf-8", "replace")
+        for name in names
+    }
+    return Environ(kept, environ.missing)
+
+
+def _misspelt(names: Iterable[str]) -> tuple[str, ...]:
+    """Those that were meant to be CUDA_VISIBLE_DEVICES, of no more than anybody has."""
+    lengths = range(len("CUDA_VISIBLE"), len(NAME) + _CLOSE + 1)
+    near = (name for name in names if len(name) in lengths and name not in _MATTER)
+    return tuple(filter(is_misspelt, islice(near, _MOST_LIKE_IT)))
+
+
+@lru_cache(maxsize=1024)
+def is_misspelt(name: str) -> bool:
+    """Tell whether a variable's name was meant to be CUDA_VISIBLE_DEVICES and is not."""
+    if name == NAME or len(name) > len(NAME) + _CLOSE:
+        return False
+    plain = name.upper().replace("-", "_")
+    if plain.endswith(_END):
+        prefix = plain.removesuffix(_END)
+        return prefix not in _OTHERS and _distance(prefix, "CUDA") <= _CLOSE_PREFIX
+    if plain.startswith("CUDA_VISIBLE"):
+        return True
+    return len(name) >= len(NAME) - _CLOSE and _distance(plain, NAME) <= _CLOSE
+
+
+def _distance(a: str, b: str) -> int:
+    """Count the letters to insert, delete or replace (Levenshtein)."""
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a, 1):
+        above, row[0] = row[0], i
+        for j, other in enumerate(b, 1):
+            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (letter != other))
+    return row[-1]

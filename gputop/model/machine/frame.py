@@ -1,0 +1,200 @@
+"""A Frame is everything known of one GPU machine at one instant; every reader sees only it.
+
+Units: bytes, seconds, watts, degrees Celsius, hertz; ratios are 0..1 (`cpu`: 1.0 is one core).
+`None` means unknown, not supported or no sample; it never means 0. The JSON of a frame is what
+`gputop --json` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from gputop.model.machine.environment import CudaContext, Standpoint
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.origin import Origin
+from gputop.model.machine.topology import Links, Topology
+
+T = TypeVar("T")
+
+SCHEMA = 2
+"""Raised when a field changes its meaning or goes away; new fields do not raise it."""
+
+ProblemKind = Literal[
+    "library_not_found",
+    "driver_not_loaded",
+    "version_mismatch",
+    "no_permission",
+    "no_gpu",
+    "not_answering",
+    "agent_ended",
+    "error",
+]
+
+
+class ProcessKey(NamedTuple):
+    """What a process is, whatever becomes of its number: a pid is reused, a key is not."""
+
+    boot_id: str | None
+    pid: int
+    start_time: float | None
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine around the GPUs."""
+
+    name: str
+    """As `hostname` prints it."""
+    boot_id: str | None = None
+    """Of /proc/sys/kernel/random/boot_id: tells one run of a machine from the next."""
+    cpu: float | None = None
+    """Share of all cores in use since the frame before."""
+    cpu_count: int | None = None
+    """Logical CPUs."""
+    memory_total: int | None = None
+    """Bytes of RAM."""
+    memory_used: int | None = None
+    """Bytes of RAM that are not available to a new process."""
+    wsl: bool = False
+    """Windows runs the driver, which lists no processes there."""
+    nested: bool = False
+    """gputop runs in a PID namespace below the first, as in a container: the driver's PIDs are not
+    those of this /proc."""
+    standpoint: Standpoint = Standpoint()
+    """What gputop itself reaches: NVML tells it of no other GPU."""
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """One process on one GPU (or MIG instance): a process on two GPUs is two of these."""
+
+    pid: int
+    start_time: float | None = None
+    """Seconds since the epoch; None where the process is not in this /proc."""
+    gpu_uuid: str | None = None
+    """The GPU that it is on."""
+    gpu_instance: int | None = None
+    """Id of the GPU instance; None outside of MIG, as the next."""
+    compute_instance: int | None = None
+    """Id of the compute instance within it."""
+    type: str = "C"
+    """As nvidia-smi writes it: C compute, G graphics, M MPS, and sums such as C+G."""
+    gpu_memory: int | None = None
+    sm_utilization: float | None = None
+    """Share of the SMs' time. None is "no sample since the last frame", which is not 0; so it is in
+    the next three."""
+    memory_utilization: float | None = None
+    encoder_utilization: float | None = None
+    decoder_utilization: float | None = None
+    idle_for: float | None = None
+    """Seconds since one of these four was last above 0, or since gputop first saw it: at least so
+    long. None where the driver takes no samples, and in a single look."""
+    elsewhere: bool = False
+    """The pid is the driver's, and of no process that is known to be seen here: nothing else is
+    known of it, and a process of that number here is another one."""
+    user: str | None = None
+    command: str | None = None
+    """The whole command line, harmless to print."""
+    cpu: float | None = None
+    """1.0 is one core."""
+    rss: int | None = None
+    state: str | None = None
+    """The letter of /proc/PID/stat: R, S, D, Z, T, ..."""
+    parent: int | None = None
+    """PID of its parent."""
+    threads: int | None = None
+    io_read: float | None = None
+    """Bytes per second from storage; of the user's own processes, of all for root."""
+    io_write: float | None = None
+    """The same, to storage."""
+    place: Origin | None = None
+    """Where it belongs; None until that has been looked at."""
+    surroundings: CudaContext | None = None
+    """What decides which GPUs it sees; None until that has been looked at."""
+
+
+class PciCard(msgspec.Struct, frozen=True, kw_only=True):
+    """An NVIDIA card that the PCI bus shows, whether a driver has it or not."""
+
+    bus_id: str
+    """Its place on the bus: `0000:17:00.0`."""
+    device_id: str
+    """PCI device id, hexadecimal."""
+    driver: str | None = None
+    """The kernel driver that has it, as `nvidia` or `nouveau`."""
+
+    def __str__(self) -> str:
+        driver = f"driver {self.driver}" if self.driver else "no driver"
+        return f"{self.bus_id} (10de:{self.device_id}, {driver})"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is nothing to show, and what to do."""
+
+    kind: ProblemKind
+    """For programs: `library_not_found`, `driver_not_loaded`, `version_mismatch`, `no_permission`,
+    `no_gpu`, `not_answering`, `agent_ended` or `error`."""
+    message: str
+    """What happened."""
+    advice: str
+    """What to do."""
+    cards: tuple[PciCard, ...] = ()
+    """What the PCI bus shows all the same."""
+
+    def __str__(self) -> str:
+        cards = ", ".join(map(str, self.cards))
+        return f"{self.message}: {self.advice}" + (f"; on the PCI bus: {cards}" if cards else "")
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """One machine at one instant. What is worked out of it once is kept with it (`dict`)."""
+
+    schema: int = SCHEMA
+    """Rises when a field changes its meaning or goes away."""
+    host: Host
+    """The machine around the GPUs."""
+    time: float
+    """Seconds since the epoch, by the clock of the machine it shows."""
+    interval: float | None = None
+    """Seconds to the next frame; None where there will be none."""
+    driver_version: str | None = None
+    """As `580.159.03`."""
+    cuda_version: str | None = None
+    """The newest CUDA that the driver runs, as `13.0`."""
+    gpus: tuple[Gpu, ...] = ()
+    """In the order of their indices."""
+    processes: tuple[Process, ...] = ()
+    """One entry for each process and GPU: a process on two GPUs is there twice."""
+    problem: Problem | None = None
+    """Why there are no GPUs; only with `--watch`, a single frame is an error then."""
+    links: Links | None = None
+    """How the GPUs are connected, once that is known: a row and a column each, in the words of
+    `nvidia-smi topo -m`."""
+    topology: Topology | None = None
+    """Where they stand in the machine, once that is known."""
+    demo: bool = False
+    """True for an invented machine."""
+
+    @cached_property
+    def compute_processes(self) -> dict[str | None, list[Process]]:
+        """The processes that compute, by the UUID of their GPU."""
+        by_gpu: dict[str | None, list[Process]] = {}
+        for process in self.processes:
+            if process.type != "G":
+                by_gpu.setdefault(process.gpu_uuid, []).append(process)
+        return by_gpu
+
+    def once(self, question: Callable[[Frame, Gpu], T], gpu: Gpu) -> T:
+        """Return the answer to a question about one of the GPUs, which is worked out once: several
+        panes and pages ask the same."""
+        kept: dict[object, tuple[Gpu, T]] = self.__dict__.setdefault("answers", {})
+        key = (question, id(gpu))  # which stays its own: the GPU is kept, too
+        if key not in kept:
+            kept[key] = gpu, question(self, gpu)
+        return kept[key][1]
+
+    def key(self, process: Process) -> ProcessKey:
+        """Identity of a process of this frame."""
+        return ProcessKey(self.host.boot_id, process.pid, process.start_time)

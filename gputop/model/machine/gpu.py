@@ -1,0 +1,220 @@
+"""One physical GPU at one instant, and what it consists of.
+
+Units and `None` as in `model.machine.frame`. What most monitors show of a GPU stands in `Gpu`
+itself; the rest in `model.machine.sections`, a field for each.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gputop.model.machine.sections import (
+    PLAIN,
+    SWITCH,
+    Activity,
+    Bar1,
+    Bytes,
+    Celsius,
+    Clocks,
+    Count,
+    Ecc,
+    Engines,
+    Flag,
+    Health,
+    Hertz,
+    Identity,
+    Nvlink,
+    Pcie,
+    Power,
+    Ratio,
+    Seconds,
+    Text,
+    Thermal,
+    Throttle,
+    Unit,
+    Watts,
+)
+from gputop.model.machine.text import short_name
+
+HolderReason = Literal["orphan", "zombie_child", "other_namespace", "open", "monitor"]
+"""Why a process has a GPU open that the driver does not list there.
+
+orphan           its job has ended: its parent is process 1 and it leads no group of its own, or the
+                 leader of its group is gone
+zombie_child     its parent, or the leader of its group, is a zombie
+other_namespace  it lives in another PID namespace, as in a container
+open             none of these
+monitor          it is known to watch GPUs (nvidia-persistenced, DCGM), or only asks the driver: it
+                 has no /dev/nvidia-uvm open, without which nobody computes
+"""
+
+
+class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A compute instance of a GPU in MIG mode."""
+
+    uuid: str | None = None
+    """As `nvidia-smi -L` prints it, with its MIG-."""
+    gi: int
+    """Id of the GPU instance."""
+    ci: int
+    """Id of the compute instance within it."""
+    profile: str | None = None
+    """As `2g.20gb`."""
+    memory_total: int | None = None
+    """Bytes of its own."""
+    memory_used: int | None = None
+    """Bytes of those in use."""
+    activity: Activity | None = None
+    """Of its GPU instance; compute instances of one share it."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which instances it is, as a process says where it is."""
+        return self.gi, self.ci
+
+
+UNREADABLE = "gputop cannot read it"
+"""The beginning of a `Gpu.error` that is gputop's own."""
+
+
+class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that has a GPU's device node open while the driver does not list it there."""
+
+    pid: int
+    """Process number."""
+    start_time: float
+    """Seconds since the epoch: identity, with the PID."""
+    user: str | None = None
+    """Who owns it."""
+    command: str | None = None
+    """Its command line."""
+    reason: HolderReason
+    """`orphan`, `zombie_child`, `other_namespace`, `open` or `monitor`."""
+
+
+def _profiles(devices: tuple[MigDevice, ...]) -> str:
+    return " ".join(device.profile or f"{device.gi}/{device.ci}" for device in devices)
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """One physical GPU, in the order of NVML's indices. What is shown of it is annotated as
+    `model.machine.sections` has it."""
+
+    index: Annotated[int, PLAIN, "GPU", "NVML's index, the number that nvidia-smi prints"]
+    """It is not CUDA's ordinal."""
+    uuid: Annotated[Text, "UUID", "identity, whatever the order of the GPUs"] = None
+    """None only until the GPU has answered for the first time."""
+    name: Annotated[str | None, Unit("", short_name), "NAME", "the product's name"] = None
+    pci_bus_id: Annotated[Text, "BUS-ID", "domain:bus:device.function"] = None
+    """As NVML writes it: `00000000:17:00.0`."""
+    minor: Annotated[Count, "MINOR", "the N of /dev/nvidiaN"] = None
+    """It need not equal the index."""
+
+    memory_total: Annotated[Bytes, "MEM-TOTAL", "device memory"] = None
+    memory_used: Annotated[Bytes, "MEM-USED", "in use, without what is reserved"] = None
+    """As nvidia-smi shows it; with what the driver reserves where NVML has only the v1 call, and
+    then `memory_reserved` is None."""
+    memory_free: Annotated[Bytes, "MEM-FREE", "what can still be allocated"] = None
+    memory_reserved: Annotated[Bytes, "MEM-RSVD", "kept by the driver and firmware"] = None
+    memory_unaccounted: Annotated[
+        Bytes, "UNACCOUNTED", "memory in use, and of no listed process"
+    ] = None
+    """See `model.health.unaccounted`."""
+    numa_node: int | None = None
+    """The NUMA node that its memory is to the system (GH200, GB200). The system manages it then,
+    and keeps pages after their process has ended: what is in use says little of who is there."""
+
+    utilization: Annotated[Ratio, "UTIL", "share of the last sample with work in it"] = None
+    """The driver's sample period is 1/6 to 1 s; in whole percents, so that 0 is not nothing at
+    all."""
+    memory_utilization: Annotated[Ratio, "MEM-UTIL", "share of time memory was busy"] = None
+    """Of the same period: read or written."""
+    temperature: Annotated[Celsius, "TEMP", "of the GPU's core"] = None
+    power: Annotated[Watts, "POWER", "drawn by the board"] = None
+    power_limit: Annotated[Watts, "CAP", "the power limit that is enforced"] = None
+    sm_clock: Annotated[Hertz, "CLOCK", "of the multiprocessors, shown in MHz"] = None
+    sm_clock_max: Annotated[Hertz, "CLOCK-MAX", "the highest SM clock of this card"] = None
+    memory_clock: Annotated[Hertz, "MCLOCK", "of the memory, shown in MHz"] = None
+    fan: Annotated[Ratio, "FAN", "intended speed; may pass 1"] = None
+    pstate: Annotated[
+        int | None, Unit("", "P{}".format), "PERF", "performance state, P0 is the highest"
+    ] = None
+    """0 to 15."""
+
+    persistence_mode: Annotated[Flag, "PERS", "the driver stays loaded without clients"] = None
+    accounting_mode: Annotated[Flag, "ACCT", "figures of ended processes are kept"] = None
+    display_active: Annotated[Flag, "DISP", "a display is driven"] = None
+    compute_mode: Annotated[Text, "COMPUTE", "who may open a context"] = None
+    """`default`, `exclusive_thread`, `prohibited` or `exclusive_process`."""
+    ecc_uncorrected: Annotated[
+        Count, "ECC", "uncorrected memory errors since the driver loaded"
+    ] = None
+    """Of all of the GPU; None where ECC is off or absent."""
+    mig_mode: Annotated[Flag, "MIG", "the card is partitioned"] = None
+    mig: Annotated[
+        tuple[MigDevice, ...] | None, Unit("", _profiles), "MIG-DEVICES", "its MIG devices"
+    ] = None
+    """In NVML's order; empty where MIG mode is on without any. None where MIG mode is off, and
+    where not all of them are known."""
+    cores: Annotated[Count, "CORES", "CUDA cores"] = None
+    """None also in MIG mode, where drivers do not tell."""
+    sm: Annotated[Count, "SM", "streaming multiprocessors"] = None
+
+    processes_known: Annotated[Flag, "LISTED", "the driver lists the compute processes"] = None
+    """False where it does not (WSL, no permission), or not all of them: that none is listed then
+    says nothing."""
+    own_namespace_only: bool | None = None
+    """The list has the processes of gputop's own PID namespace alone, as far as is known: in a
+    container those of others cannot be seen, and `processes_known` is false."""
+    idle_for: Annotated[Seconds, "IDLE", "no work seen in its samples for so long"] = None
+    """Or since gputop first looked. A burst between two samples is not seen. None where utilization
+    is not known, and in a single sample."""
+    openers: tuple[DeviceHolder, ...] = ()
+    """Looked for, every ten seconds at most, where memory is unaccounted or processes are not
+    listed: without root among the user's own processes only. Those who say most come first."""
+    openers_known: bool | None = None
+    """False where some process has more files open than could be looked through yet: others may
+    have it open, too. None where nobody was looked for."""
+
+    identity: Identity | None = None
+    bar1: Bar1 | None = None
+    engines: Engines | None = None
+    clocks: Clocks | None = None
+    power_more: Power | None = None
+    thermal: Thermal | None = None
+    throttle: Throttle | None = None
+    pcie: Pcie | None = None
+    nvlink: Nvlink | None = None
+    ecc: Ecc | None = None
+    health: Health | None = None
+    activity: Activity | None = None
+
+    asleep: Annotated[bool, SWITCH, "ASLEEP", "switched off until it is used, and so not asked"] = (
+        False
+    )
+    """By the kernel, as on laptops. Asking would wake it: identity is all there is. Processes may
+    hold some of it all the same, so it does not count as free."""
+    stale_for: Annotated[Seconds, "AGE", "age of the values while the GPU does not answer"] = None
+    error: Annotated[Text, "ERROR", "what the driver says instead of values"] = None
+    """The GPU is lost, needs a reset, ... Or what went wrong in gputop, which then begins with
+    "gputop cannot read it" (UNREADABLE)."""
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether anything is known of it but its place in NVML's order."""
+        known = (self.uuid, self.name, self.pci_bus_id, self.memory_total, self.utilization)
+        return any(value is not None for value in known)
+
+    @property
+    def complaint(self) -> str | None:
+        """`error`, and whose it is."""
+        if self.error is None or self.error.startswith(UNREADABLE):
+            return self.error
+        return f"the driver says: {self.error}"
+
+    @property
+    def key(self) -> str:
+        """Identity; of a GPU that never answered, its index."""
+        return self.uuid or f"index {self.index}"

@@ -1,0 +1,58 @@
+"""What a driver does not tell where the GPU is no card of its own, and why."""
+
+from __future__ import annotations
+
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import size
+
+INTEGRATED = frozenset({"5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"})
+"""Compute capabilities of Jetson (TX1, TX2, Xavier, Orin, Thor) and GB10, as NVIDIA's list of CUDA
+GPUs has them."""
+
+
+CONTAINER = "container: only its own processes can be seen, so whether a GPU is free is not known"
+"""Of every GPU there, `Gpu.own_namespace_only`."""
+
+
+def is_unified(gpu: Gpu) -> bool:
+    """Whether it has no memory of its own; NVML then tells of none, or of the machine's, which the
+    agent leaves out (nvitop#208 and nvtop#463 saw both on GB10)."""
+    identity = gpu.identity
+    if gpu.error is not None or gpu.memory_total is not None or identity is None:
+        return False
+    return identity.compute_capability in INTEGRATED
+
+
+def nobody(frame: Frame) -> str:
+    """What to say where no process is listed."""
+    if any(gpu.own_namespace_only for gpu in frame.gpus):
+        return "no process in here is on a GPU; those outside of this container cannot be seen"
+    if all(gpu.processes_known is not False for gpu in frame.gpus):
+        return "no process is on a GPU"
+    why = ": Windows runs it (WSL)" if frame.host.wsl else ""
+    return f"the driver does not list the processes here{why}"
+
+
+def limits(frame: Frame, gpu: Gpu) -> tuple[str, ...]:
+    """A sentence for each, its subject before a colon."""
+    sentences = []
+    if is_unified(gpu):
+        used, total = size(frame.host.memory_used), size(frame.host.memory_total)
+        sentences.append(
+            f"unified memory: the GPU uses the machine's RAM, {used} of {total} in use"
+        )
+    if gpu.numa_node is not None:
+        sentences.append(
+            f"NUMA node {gpu.numa_node}: the system manages the GPU's memory, and keeps pages of "
+            "processes that have ended; it is free when no process is on it"
+        )
+    if frame.host.wsl and gpu.processes_known is False:
+        sentences.append("WSL: Windows runs the driver, which lists no processes here")
+    if gpu.identity is not None and gpu.identity.virtualization == "vgpu":
+        sentences.append(
+            "vGPU: a share of a card; only its host knows power, temperature and clocks"
+        )
+    if gpu.own_namespace_only:
+        sentences.append(CONTAINER)
+    return tuple(sentences)

@@ -1,0 +1,249 @@
+"""What a GPU says beyond the main screen, by subject: each is one field of `model.machine.gpu.Gpu`.
+
+Every value is declared here and nowhere else. What is shown of a GPU is annotated with its unit,
+its label and its help, `Annotated[Ratio, "ENC", "share of time ..."]`; of these annotations the
+registry (`model.metrics.gpu`) is made, and of the registry the columns, the page of a GPU and the
+graphs.
+
+Units and `None` as in `model.machine.frame`. A section is None until the GPU has been asked for it,
+and where the driver has nothing of it. Rates are since the previous sample. Counters that fall
+(a reset, a reload) start again. Sources: NVML's API reference; nvidia-smi's names for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from gputop.model.machine.text import duration, percent, size
+
+
+class Unit(NamedTuple):
+    """The unit of a value, and the text of a value that is not None."""
+
+    name: str = ""
+    show: Callable[[Any], str] = str
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
+
+
+def _energy(joules: float) -> str:
+    """In kWh from 0.1 on."""
+    hours = joules / 3.6e6
+    return f"{hours:.2f} kWh" if hours >= 0.1 else f"{joules / 1000:.1f} kJ"
+
+
+def _shares(shares: dict[str, float]) -> str:
+    return " ".join(f"{name} {percent(share)}%" for name, share in shares.items()) or "none known"
+
+
+PLAIN = Unit()
+SWITCH = Unit("", lambda on: "on" if on else "off")
+RATIO = Unit("0..1", percent)
+BYTES = Unit("bytes", size)
+RATE = Unit("B/s", lambda per_second: size(int(per_second)))
+SECONDS = Unit("s", duration)
+
+Text = Annotated[str | None, PLAIN]
+Count = Annotated[int | None, PLAIN]
+Flag = Annotated[bool | None, SWITCH]
+Bytes = Annotated[int | None, BYTES]
+BytesPerSecond = Annotated[float | None, RATE]
+Ratio = Annotated[float | None, RATIO]
+Seconds = Annotated[float | None, SECONDS]
+Hertz = Annotated[int | None, Unit("Hz", lambda hertz: f"{hertz / 1e6:.0f}")]
+Watts = Annotated[float | None, Unit("W", _whole)]
+Celsius = Annotated[float | None, Unit("Celsius", _whole)]
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What never changes."""
+
+    serial: Annotated[Text, "SERIAL", "of the board"] = None
+    vbios: Annotated[Text, "VBIOS", "version of the card's firmware"] = None
+    architecture: Annotated[Text, "ARCH", "generation of the chip"] = None
+    """As `Hopper`."""
+    compute_capability: Annotated[Text, "CC", "compute capability"] = None
+    """As `9.0`."""
+    virtualization: Annotated[Text, "VIRTUAL", "how a virtual machine got the card"] = None
+    """`none`, `passthrough`, `vgpu` (this is a virtual machine's share), `host_vgpu`, ..."""
+
+
+class Bar1(msgspec.Struct, frozen=True, kw_only=True):
+    """The window through which the PCIe bus sees the memory."""
+
+    total: Annotated[Bytes, "BAR1", "window through which the bus sees the memory"] = None
+    used: Annotated[Bytes, "BAR1-USED", "mapped through that window"] = None
+
+
+class Engines(msgspec.Struct, frozen=True, kw_only=True):
+    """Share of the last sample period in which an engine was in use."""
+
+    encoder: Annotated[Ratio, "ENC", "share of time the encoder was in use"] = None
+    decoder: Annotated[Ratio, "DEC", "share of time the decoder was in use"] = None
+    jpeg: Annotated[Ratio, "JPEG", "share of time the JPEG decoder was in use"] = None
+    ofa: Annotated[Ratio, "OFA", "share of time optical flow was in use"] = None
+
+
+class Clocks(msgspec.Struct, frozen=True, kw_only=True):
+    """Beside the SM's and the memory's clocks, which are in `Gpu`."""
+
+    graphics: Annotated[Hertz, "GCLOCK", "of graphics, shown in MHz"] = None
+    graphics_max: Annotated[Hertz, "GCLOCK-MAX", "the highest of graphics"] = None
+    video: Annotated[Hertz, "VCLOCK", "of video engines, shown in MHz"] = None
+    video_max: Annotated[Hertz, "VCLOCK-MAX", "the highest of video engines"] = None
+    memory_max: Annotated[Hertz, "MCLOCK-MAX", "the highest memory clock"] = None
+
+
+class Power(msgspec.Struct, frozen=True, kw_only=True):
+    """Beside draw and enforced limit, which are in `Gpu`."""
+
+    average: Annotated[Watts, "POWER-AVG", "drawn, averaged over a second"] = None
+    instant: Annotated[Watts, "POWER-NOW", "drawn at this instant"] = None
+    limit_default: Annotated[Watts, "CAP-DEFAULT", "the limit after a reboot"] = None
+    limit_min: Annotated[Watts, "CAP-MIN", "the lowest that can be set"] = None
+    limit_max: Annotated[Watts, "CAP-MAX", "the highest that can be set"] = None
+    energy: Annotated[
+        float | None, Unit("J", _energy), "ENERGY", "used since gputop's first look"
+    ] = None
+
+
+class Thermal(msgspec.Struct, frozen=True, kw_only=True):
+    """Beside the core's temperature, which is in `Gpu`."""
+
+    memory: Annotated[Celsius, "TEMP-MEM", "of the memory"] = None
+    margin: Annotated[Celsius, "T.LIMIT", "degrees left before the GPU slows down"] = None
+    """T.Limit; to the fixed threshold where there is none."""
+    slowdown: Annotated[Celsius, "SLOWDOWN", "where the GPU slows down"] = None
+    """The fixed threshold; None where the card has none, as Hopper."""
+    shutdown: Annotated[Celsius, "SHUTDOWN", "where the GPU shuts down"] = None
+
+
+class Throttle(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds the clocks back; names as in `model.health.throttle`."""
+
+    reasons: Annotated[
+        tuple[str, ...], Unit("", lambda names: " ".join(names) or "no"),
+        "THROTTLED", "what holds the clocks back now",
+    ] = ()  # fmt: skip
+    """Strongest first; empty also while the GPU is idle."""
+    lasting: tuple[str, ...] = ()
+    """Of `reasons`, those that were there in the two samples before as well; none in a single one.
+    A change of clocks may look like `hw_slowdown` for a moment."""
+    shares: Annotated[
+        dict[str, float], Unit("0..1", _shares), "HELD-BACK", "share of time since the first look"
+    ] = {}
+    """By reason; of those whose counter there is."""
+
+
+class Pcie(msgspec.Struct, frozen=True, kw_only=True):
+    """The link to the host; the highest values are those of GPU and slot together."""
+
+    generation: Annotated[Count, "GEN", "of the link now; idle cards go low"] = None
+    generation_max: Annotated[Count, "GEN-MAX", "that card and slot can do"] = None
+    width: Annotated[Count, "LANES", "of the link now"] = None
+    width_max: Annotated[Count, "LANES-MAX", "that card and slot can do"] = None
+    tx: Annotated[BytesPerSecond, "PCIE-TX", "sent by the GPU"] = None
+    rx: Annotated[BytesPerSecond, "PCIE-RX", "received by the GPU"] = None
+    replays: Annotated[Count, "REPLAYS", "packets that had to be sent again"] = None
+
+
+class Nvlink(msgspec.Struct, frozen=True, kw_only=True):
+    """All NVLinks of the GPU; errors are those since the driver loaded."""
+
+    up: Annotated[Count, "LINKS", "NVLinks that are up"] = None
+    down: Annotated[Count, "DOWN", "NVLinks that should be up and are not"] = None
+    """Neither up nor asleep."""
+    asleep: int | None = None
+    """Links that are switched off to save power until they are used."""
+    tx: Annotated[BytesPerSecond, "NVL-TX", "sent over all NVLinks"] = None
+    rx: Annotated[BytesPerSecond, "NVL-RX", "received over all NVLinks"] = None
+    errors: Annotated[Count, "NVL-ERR", "replays, recoveries and CRC errors"] = None
+
+
+class Ecc(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory errors; uncorrected ones since the driver loaded are `Gpu.ecc_uncorrected`.
+
+    Pages are retired before Ampere, rows remapped since.
+    """
+
+    enabled: Annotated[Flag, "ECC-MODE", "memory errors are found and corrected"] = None
+    pending: Annotated[Flag, "ECC-NEXT", "the same after the next reboot"] = None
+    corrected: Annotated[Count, "ECC-COR", "corrected ones since the driver loaded"] = None
+    corrected_dram: Annotated[Count, "COR-DRAM", "corrected ones in the device memory"] = None
+    corrected_sram: Annotated[Count, "COR-SRAM", "corrected ones in the chip itself"] = None
+    uncorrected_dram: Annotated[Count, "ECC-DRAM", "uncorrected ones in the device memory"] = None
+    uncorrected_sram: Annotated[Count, "ECC-SRAM", "uncorrected ones in the chip itself"] = None
+    aggregate_corrected: Annotated[Count, "COR-LIFE", "corrected in the card's life"] = None
+    aggregate_uncorrected: Annotated[Count, "ECC-LIFE", "uncorrected in the card's life"] = None
+    sram_threshold_exceeded: Annotated[Flag, "SRAM", "too many uncorrected SRAM errors"] = None
+    retired_single: Annotated[Count, "PAGES-COR", "pages retired after corrected errors"] = None
+    retired_double: Annotated[Count, "PAGES-UNC", "pages retired after uncorrected errors"] = None
+    retired_pending: Annotated[Flag, "PAGES-NEXT", "pages wait for a reboot"] = None
+    remapped_correctable: Annotated[Count, "ROWS-COR", "rows remapped, corrected errors"] = None
+    remapped_uncorrectable: Annotated[Count, "ROWS-UNC", "rows remapped, uncorrected errors"] = None
+    remap_pending: Annotated[Flag, "ROWS-NEXT", "rows wait for a reset"] = None
+    remap_failure: Annotated[Flag, "ROWS-FAIL", "a row could not be remapped"] = None
+
+
+class Xid(msgspec.Struct, frozen=True):
+    """An error that the driver reported."""
+
+    number: int
+    """NVIDIA's XID catalog says what it means."""
+    time: float
+    """Seconds since the epoch, when gputop heard of it."""
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver says of the card as a whole; `model.health.findings` has what it means."""
+
+    xids: Annotated[
+        tuple[Xid, ...] | None,
+        Unit("", lambda xids: " ".join(str(xid.number) for xid in xids) or "none"),
+        "XID", "errors that the driver reported",
+    ] = None  # fmt: skip
+    """The newest twenty since gputop listens, the newest last: NVML tells of no earlier ones, which
+    the kernel's log has. None where the driver does not report them, and in a single sample."""
+    recovery_action: Annotated[Text, "RECOVERY", "what the driver says is needed"] = None
+    """`none`, `gpu_reset`, `node_reboot`, `drain_p2p`, `drain_and_reset`, ..."""
+    fabric_state: Annotated[Text, "FABRIC", "state of the NVSwitch fabric"] = None
+    """`not_supported`, `not_started`, `in_progress`, `completed`, `failed`; of NVSwitch
+    machines."""
+    fabric_health: tuple[str, ...] | None = None
+    """What is wrong with it: `degraded_bandwidth`, `route_unhealthy`, `no_partition`, ...; None
+    where the driver does not tell."""
+    fabric_cluster: bool | None = None
+    """Whether the fabric spans several machines."""
+    repair_pending: Annotated[Flag, "REPAIR", "a repair waits for a reset"] = None
+    """Of channels or TPCs."""
+    unrepairable_memory: Annotated[Flag, "UNREPAIRABLE", "memory beyond repair"] = None
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """What the parts of the chip did since the previous sample, by NVML's GPM (Hopper and later).
+    Without GPM there is the verdict alone, and it says so."""
+
+    graphics: Annotated[Ratio, "GR-ACT", "time in which anything ran"] = None
+    """In MIG instances, too."""
+    sm: Annotated[Ratio, "SM-ACT", "SMs that had a warp resident"] = None
+    occupancy: Annotated[Ratio, "OCC", "warps resident, of those that fit"] = None
+    tensor: Annotated[Ratio, "TENSOR", "tensor cores in use"] = None
+    fp64: Annotated[Ratio, "FP64", "double-precision pipes in use"] = None
+    fp32: Annotated[Ratio, "FP32", "single-precision pipes in use"] = None
+    fp16: Annotated[Ratio, "FP16", "half-precision pipes in use"] = None
+    dram: Annotated[Ratio, "DRAM", "bandwidth of the memory in use"] = None
+    pcie_tx: float | None = None
+    """Bytes per second, sent over PCIe."""
+    pcie_rx: float | None = None
+    """Bytes per second, received over PCIe."""
+    nvlink_tx: float | None = None
+    """Bytes per second, sent over NVLink."""
+    nvlink_rx: float | None = None
+    """Bytes per second, received over NVLink."""
+    verdict: Annotated[Text, "DOING", "what the last half minute looks like"] = None
+    """See `model.health.activity`."""

@@ -1,0 +1,68 @@
+"""A frame in a few words: who is on which GPU, and the memory that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.limits import is_unified
+
+
+def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
+    """Who has compute processes, on one GPU or on any, those with most memory first."""
+    return users_of(frame.processes) if gpu is None else frame.once(_users, gpu)
+
+
+def _users(frame: Frame, gpu: Gpu) -> list[str]:
+    return users_of(_on_gpu(frame, gpu))
+
+
+def _on_gpu(frame: Frame, gpu: Gpu) -> Sequence[Process]:
+    return frame.compute_processes.get(gpu.uuid, ())
+
+
+def users_of(processes: Iterable[Process]) -> list[str]:
+    """Whose processes compute, those with most memory first."""
+    held: dict[str, int] = {}
+    for process in processes:
+        if process.user is not None and process.type != "G":
+            held[process.user] = held.get(process.user, 0) + (process.gpu_memory or 0)
+    return sorted(held, key=lambda user: (-held[user], user))
+
+
+def strangers(frame: Frame, gpu: Gpu) -> int:
+    """How many compute processes of a GPU nothing is known of, as in a container."""
+    return sum(process.user is None for process in _on_gpu(frame, gpu))
+
+
+def free_memory(frame: Frame, gpu: Gpu) -> int | None:
+    """Bytes that a job could have; None while the GPU does not answer. Of memory that the system
+    manages that is what no process on the GPU holds, and of the machine's own RAM what is free."""
+    if gpu.error is not None or gpu.stale_for is not None:
+        return None
+    if is_unified(gpu):
+        total, used = frame.host.memory_total, frame.host.memory_used
+        return None if total is None or used is None else total - used
+    if gpu.numa_node is None:
+        return gpu.memory_free
+    held = [process.gpu_memory for process in frame.processes if process.gpu_uuid == gpu.uuid]
+    if gpu.memory_total is None or None in held or not gpu.processes_known:
+        return None
+    return max(0, gpu.memory_total - sum(filter(None, held)))
+
+
+def by_instance(frame: Frame) -> dict[tuple[str | None, int, int], list[Process]]:
+    """The processes on MIG devices by UUID of the GPU, GPU instance and compute instance."""
+    processes: dict[tuple[str | None, int, int], list[Process]] = {}
+    for process in frame.processes:
+        if process.gpu_instance is not None and process.compute_instance is not None:
+            instance = (process.gpu_uuid, process.gpu_instance, process.compute_instance)
+            processes.setdefault(instance, []).append(process)
+    return processes
+
+
+def only_display(frame: Frame, gpu: Gpu) -> str | None:
+    """`display` for a GPU on which there are graphics processes and no others."""
+    drawn = any(process.gpu_uuid == gpu.uuid for process in frame.processes)
+    return "display" if drawn else None

@@ -1,0 +1,1 @@
+"""What is shown of a GPU or a process, declared once, and its history."""

@@ -1,0 +1,117 @@
+"""What a graph shows: which values stand where in time, how far up it goes, and its words."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import floor, inf, log2, log10
+from typing import Any
+
+from gputop.model.machine.gpu import Gpu
+from gputop.model.metrics.gpu import GPU
+from gputop.model.metrics.metric import Metric
+
+SPANS = (60.0, 300.0, 900.0)
+"""Seconds that a graph may show."""
+
+_CEILINGS = {
+    "memory_used": "memory_total",
+    "memory_unaccounted": "memory_total",
+    "bar1.used": "bar1.total",
+    "power": "power_limit",
+    "power_more.instant": "power_limit",
+    "sm_clock": "sm_clock_max",
+    "memory_clock": "clocks.memory_max",
+}
+_BOILING = 100.0
+_LEAST = {"bytes": 2.0**30, "B/s": 2.0**30}
+"""By unit: how far up a graph goes at least where it is not known what the card can do, so that
+a trifle does not look like much."""
+_LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+"""Bytes per second of a PCIe lane, one way, by generation: 2.5 to 64 GT/s (PCI-SIG's
+specifications) less the encoding."""
+_NVLINK = {"Pascal": 20e9, "Volta": 25e9, "Ampere": 25e9, "Hopper": 25e9, "Blackwell": 50e9}
+"""Bytes per second of an NVLink, one way, by architecture (NVIDIA's data sheets)."""
+_UNITS = {"0..1": "%", "W": " W", "Hz": " MHz", "B/s": " B/s"}
+
+
+def fitting(times: Sequence[float], longest: float = SPANS[-1]) -> float:
+    """The shortest span that has room for all of these times, as long as that is not too long."""
+    past = times[-1] - times[0] if times else 0.0
+    return min(next((span for span in SPANS if span >= past), longest), longest)
+
+
+def begin_of(last: float, span: float, cells: int) -> float:
+    """Where a graph of so many cells begins that has the time `last` in its last cell: at a
+    multiple of a cell, so that what was drawn moves by whole cells."""
+    cell = span / cells
+    return (floor(last / cell) + 1 - cells) * cell
+
+
+def dots(times: Sequence[float], begin: float, width: float, count: int) -> list[tuple[int, int]]:
+    """Of which slots each of `count` dots of `width` seconds tells: from, to.
+
+    Those that begin within it; where none does, the one before, which holds until the next.
+    """
+    edges = [bisect_left(times, begin + width * n) for n in range(count + 1)]
+    return [(a, z) if a < z else (a - 1, a) for a, z in pairwise(edges)]
+
+
+def line(values: Sequence[float], slots: Iterable[tuple[int, int]], count: int) -> list[float]:
+    """The greatest value in each dot; minus infinity where there is none.
+
+    `values` are those of the newest of `count` slots.
+    """
+    missing = count - len(values)
+    greatest = []
+    for a, z in slots:
+        a, z = max(a - missing, 0), z - missing
+        if z - a == 1:
+            greatest.append(values[a])
+        else:
+            greatest.append(max(values[a:z]) if z > a else -inf)
+    return greatest
+
+
+def ceiling(gpus: Iterable[Gpu], id_: str, peak: float) -> float:
+    """How far up a graph goes, from 0: what the card can do, 100 %, 100 degrees, or where that is
+    not known a round number that is not below the peak."""
+    metric = GPU[id_]
+    if metric.unit == "0..1":
+        return max(1.0, peak)
+    if metric.unit == "Celsius":
+        return max(_BOILING, peak)
+    tops = [top for gpu in gpus if (top := _most(gpu, id_))]
+    if tops:
+        return float(max([*tops, peak]))
+    return max(_round(peak, metric.unit), _LEAST.get(metric.unit, 0.0))
+
+
+def _most(gpu: Gpu, id_: str) -> float | None:
+    """The most that a metric of a GPU can be; None where that is not known."""
+    section = id_.partition(".")[0]
+    if section == "pcie" and gpu.pcie is not None:
+        lane, lanes = _LANE.get(gpu.pcie.generation_max or 0), gpu.pcie.width_max
+        return lane and lanes and lane * lanes
+    if section == "nvlink" and gpu.nvlink is not None and gpu.identity is not None:
+        links = (gpu.nvlink.up, gpu.nvlink.down, gpu.nvlink.asleep)
+        return _NVLINK.get(gpu.identity.architecture or "", 0.0) * sum(n or 0 for n in links)
+    most: float | None = GPU[_CEILINGS[id_]].read(gpu) if id_ in _CEILINGS else None
+    return most
+
+
+def with_unit(metric: Metric[Gpu], value: Any, degree: str) -> str:
+    """A value and its unit, where the text does not have it; `degree` is the terminal's sign."""
+    unit = f"{degree}C" if metric.unit == "Celsius" else _UNITS.get(metric.unit, "")
+    return f"{metric.show(value)}{unit if isinstance(value, int | float) else ''}"
+
+
+def _round(peak: float, unit: str) -> float:
+    """The next power of two for bytes, else the next 1, 2 or 5."""
+    if peak <= 0 or peak == inf:
+        return 1.0
+    if unit in ("bytes", "B/s"):
+        return float(2 ** -floor(-log2(peak)))
+    power = 10.0 ** floor(log10(peak))
+    return next((power * step for step in (1, 2, 5) if power * step >= peak), power * 10)

@@ -1,0 +1,236 @@
+"""The recent past of each GPU and each process, for the graphs.
+
+All that is kept shares one time axis of `SLOTS` slots, a ring. A frame takes a slot; frames that
+come within `STEP` of the slot's begin share it, and the greatest of their values stays. So the
+slots are 15 minutes at least, at any interval, and 15 hours at an interval of a minute. Where
+frames were missing, one slot is left empty.
+
+Memory: 4 KiB for a metric of a GPU that has values, 8 KiB for a process on a GPU. 8 GPUs with all
+metrics and 200 processes take 2.5 MiB, with 1000 processes 9.3 MiB (measured, full). Of no more
+than `MOST_PROCESSES` a past is kept, which bounds all of it at 20 MiB for 16 GPUs.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from copy import copy
+from math import inf
+from typing import Any, Literal, TypeVar
+
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.model.metrics.gpu import GPU
+
+SLOTS = 1024
+STEP = 0.9
+"""Seconds. Less than one, since frames of every second do not come quite every second."""
+RECENT = 120
+"""Slots of a short history."""
+MOST_PROCESSES = 2000
+
+KEPT = (
+    "utilization", "memory_used", "power", "temperature", "sm_clock",
+    "activity.sm", "activity.occupancy", "activity.tensor", "activity.fp64", "activity.fp32",
+    "activity.fp16", "activity.dram",
+    "memory_utilization", "memory_clock", "memory_unaccounted", "bar1.used", "thermal.memory",
+    "thermal.margin", "fan", "pcie.tx", "pcie.rx", "nvlink.tx", "nvlink.rx",
+    "engines.encoder", "engines.decoder", "engines.jpeg", "engines.ofa", "power_more.instant",
+)  # fmt: skip
+"""The metrics of a GPU whose past is kept, those that are looked at most first."""
+
+_METRICS = tuple((id_, GPU[id_].read) for id_ in KEPT)
+_NOTHING = -inf
+"""In place of a value that there was not: less than any, so that `max` passes over it."""
+
+_HistoryRow = tuple[int, float | None, str | None, int | None, int | None]
+
+R = TypeVar("R", bound="Ring")
+
+
+class Ring:
+    """Rows of `width` numbers by slot; those that are older than the ring are overwritten.
+
+    A row lies flat in one array: there may be thousands of rings, and each takes in a row a frame.
+    """
+
+    __slots__ = ("_begin", "_end", "_values", "_width")
+
+    def __init__(self, begin: int, width: int = 1, typecode: Literal["f", "d"] = "f") -> None:
+        self._begin = self._end = begin
+        self._width = width
+        self._values = array(typecode)
+
+    def put(self, slot: int, *row: float | None) -> None:
+        """Add the row of a slot: of a slot's rows the greatest values stay, and slots that were
+        passed over stay empty."""
+        numbers = [_NOTHING if value is None else value for value in row]
+        if slot < self._end:
+            at = (slot - self._begin) % SLOTS * self._width
+            numbers = list(map(max, numbers, self._values[at : at + self._width]))
+        elif slot > self._end:
+            for empty in range(max(self._end, slot + 1 - SLOTS), slot):
+                self._write(empty, [_NOTHING] * self._width)
+        self._write(slot, numbers)
+        self._end = slot + 1
+
+    def last(self, count: int, end: int = 0, column: int = 0) -> array[float]:
+        """Return a column of the newest `count` slots, up to `end` if that is later than its own;
+        fewer where there are fewer. Values that were none are below all numbers."""
+        values = self._values[column :: self._width]
+        at = (self._end - self._begin) % SLOTS if len(values) == SLOTS else 0
+        ordered = values[at:] + values[:at]
+        ordered.extend([_NOTHING] * (end - self._end))
+        return ordered[-count:]
+
+    def copy(self: R) -> R:
+        """Return another ring with the same rows."""
+        twin = copy(self)
+        twin._values = self._values[:]
+        return twin
+
+    def _write(self, slot: int, numbers: Sequence[float]) -> None:
+        at, values = (slot - self._begin) % SLOTS * self._width, self._values
+        if at > len(values):
+            # Slots were passed over beyond a ring's length: what is missing is empty, too.
+            values.extend([_NOTHING] * (at - len(values)))
+        values[at : at + self._width] = array(values.typecode, numbers)
+
+
+class ProcessHistory(Ring):
+    """The memory and SM share of a process on a GPU, the newest `RECENT` slots, oldest first."""
+
+    __slots__ = ()
+
+    def __init__(self, begin: int) -> None:
+        super().__init__(begin, width=2)
+
+    @property
+    def memory(self) -> list[float | None]:
+        """Bytes."""
+        return _with_gaps(self.last(RECENT))
+
+    @property
+    def sm(self) -> list[float | None]:
+        """Ratios."""
+        return _with_gaps(self.last(RECENT, column=1))
+
+
+class History:
+    """The values of past frames; None where there was no value: a gap stays a gap."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._times = Ring(0, typecode="d")
+        self._begun = 0.0
+        """When the newest slot began."""
+        self._end = 0
+        """Slots so far."""
+        self._interval: float | None = None
+        self._cpu = Ring(0)
+        self._gpus: dict[str, dict[str, Ring]] = {}
+        self._processes: dict[_HistoryRow, ProcessHistory] = {}
+
+    def append(self, frame: Frame) -> None:
+        """Add a frame. GPUs and processes that are gone are dropped, and everything is where the
+        machine's clock was put back by more than a slot."""
+        slot = self._slot(frame)
+        self._cpu.put(slot, frame.host.cpu)
+        kept, self._gpus = self._gpus, {}
+        for gpu in frame.gpus:
+            series = self._gpus[gpu.key] = kept.get(gpu.key) or {}
+            self._append(gpu, series, slot)
+        processes, self._processes = self._processes, {}
+        live = {gpu.uuid for gpu in frame.gpus if gpu.stale_for is None}
+        for process in frame.processes[:MOST_PROCESSES]:
+            row = _row(process)
+            ring = self._processes[row] = processes.get(row) or ProcessHistory(slot)
+            is_live = process.gpu_uuid in live
+            ring.put(
+                slot,
+                process.gpu_memory if is_live else None,
+                process.sm_utilization if is_live else None,
+            )
+
+    def copy(self) -> History:
+        """Return the same past, which does not go on with this one."""
+        twin = copy(self)
+        twin._times = self._times.copy()
+        twin._gpus = {key: {id_: ring.copy() for id_, ring in series.items()}
+                      for key, series in self._gpus.items()}  # fmt: skip
+        twin._processes = {row: ring.copy() for row, ring in self._processes.items()}
+        return twin
+
+    @property
+    def times(self) -> array[float]:
+        """When each slot began, oldest first; seconds since the epoch."""
+        return self._times.last(SLOTS)
+
+    @property
+    def cpu(self) -> array[float]:
+        """The share of the host's CPUs in use, as `values` has it; empty if there never was one."""
+        values = self._cpu.last(SLOTS, self._end)
+        return values if max(values, default=_NOTHING) > _NOTHING else values[:0]
+
+    def values(self, gpu: str, id_: str) -> Sequence[float]:
+        """Of the last slots, oldest first, for a graph: below all numbers where there is none.
+        `gpu` is a key; empty if there never was a value."""
+        series = self._gpus.get(gpu, {}).get(id_)
+        return series.last(SLOTS, self._end) if series else ()
+
+    def knows(self, gpu: str, id_: str) -> bool:
+        """Whether there ever was a value, of the GPU of a key."""
+        return id_ in self._gpus.get(gpu, {})
+
+    def recent(self, gpu: Gpu, id_: str, count: int = RECENT) -> list[float | None]:
+        """The newest values, oldest first."""
+        series = self._gpus.get(gpu.key, {}).get(id_)
+        return _with_gaps(series.last(count, self._end)) if series else []
+
+    def of_process(self, process: Process) -> ProcessHistory:
+        """Of a process on the GPU of this entry."""
+        return self._processes.get(_row(process)) or ProcessHistory(self._end)
+
+    def _append(self, gpu: Gpu, series: dict[str, Ring], slot: int) -> None:
+        live = gpu.stale_for is None
+        for id_, read in _METRICS:
+            value: Any = read(gpu) if live else None
+            if value is not None and id_ not in series:
+                series[id_] = Ring(slot)
+            if id_ in series:
+                series[id_].put(slot, value)
+
+    def _slot(self, frame: Frame) -> int:
+        """The slot of a frame."""
+        if self._end:
+            usual = max(self._interval or 1.0, 1.0)
+            if frame.time < self._begun - STEP:
+                self._clear()
+            elif frame.time < self._begun + STEP:
+                return self._end - 1
+            elif frame.time - self._begun > 2.5 * usual:
+                self._open(self._begun + usual)
+        self._interval = frame.interval
+        self._open(frame.time)
+        return self._end - 1
+
+    def _open(self, time: float) -> None:
+        self._times.put(self._end, time)
+        self._begun = time
+        self._end += 1
+
+
+def _row(process: Process) -> _HistoryRow:
+    return (
+        process.pid,
+        process.start_time,
+        process.gpu_uuid,
+        process.gpu_instance,
+        process.compute_instance,
+    )
+
+
+def _with_gaps(values: Sequence[float]) -> list[float | None]:
+    return [None if value == _NOTHING else value for value in values]

@@ -1,0 +1,39 @@
+"""What is shown of a GPU or a process, declared once.
+
+A column, a line of a detail page and a graph read the two registries: `model.metrics.gpu` and
+`model.metrics.process`. `read` gives the value in the model's units or None; `show` makes text of
+a value that is not None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from gputop.model.machine.text import MISSING
+
+S = TypeVar("S")
+
+
+class Metric(msgspec.Struct, Generic[S], frozen=True):
+    """One thing that is shown of an S."""
+
+    id: str
+    """The name of the JSON field where it is one; `pcie.tx` as jq has it."""
+    label: str
+    """The heading of its column."""
+    unit: str
+    help: str
+    read: Callable[[S], Any]
+    show: Callable[[Any], str] = str
+    width: int = 6
+    """Cells of its column; 0 takes what is left."""
+    left: bool = False
+    """Text begins at the left, numbers end at the right."""
+
+    def text(self, subject: S) -> str:
+        """What is shown; `-` for what is unknown."""
+        value = self.read(subject)
+        return MISSING if value is None else self.show(value)

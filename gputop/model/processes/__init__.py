@@ -1,0 +1,1 @@
+"""Which processes are shown: filter, views, order, those that ended recently."""

@@ -1,0 +1,119 @@
+"""Processes that have left the GPUs, for a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.signals import MOST_TARGETS, SignalOutcome, Verdict, signal_name
+from gputop.model.metrics.process import ProcessRow
+from gputop.model.processes.process_rows import RowKey
+
+KEPT = 60.0
+"""Seconds of the frames' time that they are shown."""
+
+
+class EndedProcess(NamedTuple):
+    """What was last known of a process on a GPU."""
+
+    row: ProcessRow
+    """Who it was, with its greatest memory there; nothing of what is now."""
+    key: RowKey
+    at: float
+    """Time of the first frame without it."""
+    how: str = ""
+    """`KILL, not TERM` where one signal that gputop sent has ended it, and another one had not;
+    empty where nobody knows."""
+
+
+class RecentlyEnded:
+    """Compares each frame with the one before. A GPU that does not answer ends no process, and
+    neither does a process end that is on another GPU still."""
+
+    def __init__(self) -> None:
+        self.ended: list[EndedProcess] = []
+        """Those of the last minute, in the order in which they ended."""
+        self._machine: tuple[object, ...] = ()
+        self._time: float | None = None
+        self._last: dict[RowKey, ProcessRow] = {}
+        self._peaks: dict[RowKey, int] = {}
+        self._signals: dict[tuple[int, float | None], dict[str, SignalOutcome]] = {}
+        """What became of the signals that were sent to a process here, in their order."""
+
+    def handle_verdicts(self, verdicts: Iterable[Verdict]) -> None:
+        """Learn what became of signals that were sent here."""
+        for verdict in verdicts:
+            if verdict.outcome in ("exited", "ignored"):
+                outcomes = self._signals.setdefault((verdict.pid, verdict.start_time), {})
+                outcomes[signal_name(verdict.signal).removeprefix("SIG")] = verdict.outcome
+        for oldest in list(self._signals)[:-MOST_TARGETS]:
+            del self._signals[oldest]
+        self._name_signals()
+
+    def handle(self, frame: Frame, rows: Sequence[ProcessRow], keys: Sequence[RowKey]) -> None:
+        """Another frame, its rows and their keys; the same frame twice is one."""
+        machine = (frame.host.name, frame.host.boot_id, frame.demo)
+        if machine != self._machine:
+            self.ended, self._last, self._peaks = [], {}, {}
+        elif frame.time == self._time:
+            return
+        self._machine, self._time = machine, frame.time
+        now = dict(zip(keys, rows, strict=True))
+        for key, row in now.items():
+            memory = row.process.gpu_memory
+            if memory and memory > self._peaks.get(key, 0):
+                self._peaks[key] = memory
+        self._compare(frame, now)
+
+    def _compare(self, frame: Frame, now: dict[RowKey, ProcessRow]) -> None:
+        gone = [key for key in self._last if key not in now]
+        if gone:
+            self._part(frame, now, gone)
+        self._last = now
+        self.ended = [
+            ended
+            for ended in self.ended
+            if 0 <= frame.time - ended.at <= KEPT and ended.key not in now
+        ]
+        self._name_signals()
+
+    def _name_signals(self) -> None:
+        self.ended = [
+            ended._replace(how=_how(self._signals.get(ended.key[0][1:], {})) or ended.how)
+            for ended in self.ended
+        ]
+
+    def _part(self, frame: Frame, now: dict[RowKey, ProcessRow], gone: list[RowKey]) -> None:
+        """Which rows have ended, and which may come back."""
+        alive = {(row.process.pid, row.process.start_time) for row in now.values()}
+        silent = {
+            gpu.uuid: gpu.error is not None
+            or gpu.stale_for is not None
+            or (gpu.processes_known is False and not gpu.own_namespace_only)
+            or gpu.asleep
+            for gpu in frame.gpus
+        }
+        for key in gone:
+            row, (_, pid, start) = self._last[key], key[0]
+            if start is None and any(pid == other for other, _ in alive):
+                self._peaks.pop(key, None)
+                continue  # its start has become known, which is another key
+            if silent.get(key[1]) or {(pid, start), (pid, None)} & alive:
+                now[key] = row
+                continue
+            peak = self._peaks.pop(key, row.process.gpu_memory)
+            process = replace(
+                row.process, gpu_memory=peak, sm_utilization=None, cpu=None, rss=None, state=None
+            )
+            last = row._replace(process=process, names=None)
+            self.ended.append(EndedProcess(last, key, frame.time))
+
+
+def _how(outcomes: Mapping[str, SignalOutcome]) -> str:
+    """Return the signal that ended a process, and those that it ignored before."""
+    ended = [name for name, outcome in outcomes.items() if outcome == "exited"]
+    ignored = [f"not {name}" for name, outcome in outcomes.items() if outcome == "ignored"]
+    return ", ".join([*ended, *ignored]) if ended else ""

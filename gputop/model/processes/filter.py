@@ -1,0 +1,250 @@
+"""The filter language: which rows of processes are meant.
+
+    alice train.py       both words, each somewhere in user, command, pid or container; in any case
+    "train.py --lr 1"    quotes keep blanks, and take every sign for itself
+    user:alice pid:4242  exactly this one
+    container:train      a part of its name, id or image
+    gpu:1 gpu:2:3 gpu:GPU-4f    index as the column GPU says it, or the beginning of a UUID
+    cuda:0               what the column CUDA says, with or without its ?
+    mem>10G rss>=1.5GiB  sizes in binary units K M G T
+    sm<5 cpu>100         percent, as shown
+    age>1h               s m h d
+    idle idle>10m        no work seen on the SMs now, or for so long
+    !word !user:bob      not that
+    a b or c             either both a and b, or c
+
+A test on what is unknown is unknown, and so is its negation: neither fits. Unknown is not 0.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from gputop.errors import UsageError
+from gputop.model.machine.gpu_selector import is_named
+from gputop.model.machine.text import printable
+from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
+
+Test = Callable[[ProcessRow], bool | None]
+"""Whether a row fits; None where that is not known."""
+
+
+class FilterError(UsageError):
+    """A filter that says nothing: `reason` what is wrong, `position` where, counted from 0."""
+
+    def __init__(self, text: str, position: int, reason: str) -> None:
+        super().__init__(f"filter {printable(text, 200)!r}, column {position + 1}: {reason}")
+        self.reason, self.position = reason, position
+
+
+_WORD = re.compile(
+    r"(?=\S)(?P<negated>!?)(?:(?P<key>user|pid|gpu|cuda|container):)?"
+    r'(?:"(?P<quoted>[^"]*)"(?!\S)|(?P<plain>\S*))',
+    re.IGNORECASE,
+)
+_COMPARISON = re.compile(r"(?P<name>[a-z_]+)(?P<sign>>=|<=|>|<)(?P<value>.*)", re.DOTALL)
+_NUMBER = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>\S*)", re.ASCII)
+_GPU_WORD = re.compile(r"gpu([0-9]+)", re.ASCII)
+
+_SIZES = {unit + end: 1024.0**k for k, unit in enumerate("kmgt", 1) for end in ("", "b", "ib")}
+_SPANS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PERCENT = {"": 0.01, "%": 0.01}
+_FIELDS: dict[str, tuple[str, Mapping[str, float], str]] = {
+    "mem": ("gpu_memory", _SIZES, "K M G T"),
+    "rss": ("rss", _SIZES, "K M G T"),
+    "age": ("age", _SPANS, "s m h d"),
+    "idle": ("idle_for", _SPANS, "s m h d"),
+    "sm": ("sm_utilization", _PERCENT, "%"),
+    "cpu": ("cpu", _PERCENT, "%"),
+}
+"""Name in a filter: the metric, what its units are worth, the units in words."""
+
+_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
+}  # fmt: skip
+
+
+class Term(NamedTuple):
+    """A word of a filter."""
+
+    position: int
+    """Where it begins, counted from 0."""
+    negated: bool
+    key: str
+    """`user` of user:alice, `gpu` of gpu1, `mem` of mem>1G, `idle`; empty for what is searched."""
+    value: str
+    """What was typed after the key: `alice`, `1`, `>1G`."""
+    quoted: bool
+    test: Test
+    """Whether a row fits the word, `negated` or not."""
+
+
+def parse(text: str) -> Callable[[ProcessRow], bool]:
+    """Whether a row fits a filter, as a function; every row fits an empty one. FilterError."""
+    alternatives = terms(text) or [[]]
+    return lambda row: any(all(term.test(row) for term in words) for words in alternatives)
+
+
+def terms(text: str) -> list[list[Term]]:
+    """The words of a filter; between two lists stood an `or`. Empty for a filter without any.
+
+    FilterError.
+    """
+    alternatives: list[list[Term]] = [[]]
+    position = 0
+    for match in _WORD.finditer(text):
+        position = match.start()
+        if match[0].casefold() != "or":
+            alternatives[-1].append(_term(text, match))
+        elif alternatives[-1]:
+            alternatives.append([])
+        else:
+            raise FilterError(text, position, "nothing before this 'or'")
+    if len(alternatives) > 1 and not alternatives[-1]:
+        raise FilterError(text, position, "nothing after this 'or'")
+    return alternatives if alternatives[-1] else []
+
+
+def _term(text: str, word: re.Match[str]) -> Term:
+    key, quoted, plain = word["key"], word["quoted"], word["plain"]
+    if plain and plain.startswith('"'):
+        raise FilterError(text, word.start("plain"), "this quote is not closed")
+    typed = plain if quoted is None else quoted
+    value = typed.casefold()
+    if not value.strip():
+        after = printable(word[0].rstrip(), 60)
+        raise FilterError(text, word.start(), f"a word is missing after {after}")
+    test: Test | None
+    if key is not None:
+        key = key.casefold()
+        test = _KEYS[key](value)
+        if test is None:
+            raise FilterError(text, word.start(), "a PID is a number: pid:4242, each one by itself")
+    elif quoted is not None:
+        key, test = "", _anywhere(value)
+    else:
+        key, test = _plain(text, word.start("plain"), value)
+        typed = typed[len(key) :]
+    negated = bool(word["negated"])
+    return Term(
+        word.start(), negated, key, typed, quoted is not None,
+        _when_known(test, operator.not_) if negated else test,
+    )  # fmt: skip
+
+
+def _when_known(read: Callable[[ProcessRow], Any], fits: Callable[[Any], bool]) -> Test:
+    """Test a value that may be unknown."""
+
+    def test(row: ProcessRow) -> bool | None:
+        value = read(row)
+        return None if value is None else fits(value)
+
+    return test
+
+
+def _plain(text: str, position: int, value: str) -> tuple[str, Test]:
+    """The key of a word without a colon, and its test."""
+    if value == "idle":
+        return value, idle
+    if match := _GPU_WORD.fullmatch(value):
+        return "gpu", _on_gpu(match[1])
+    if match := _COMPARISON.fullmatch(value):
+        return match["name"], _comparison(text, position, match)
+    return "", _anywhere(value)
+
+
+def _comparison(text: str, position: int, match: re.Match[str]) -> Test:
+    if match["name"] not in _FIELDS:
+        raise FilterError(text, position, f"compare one of {', '.join(_FIELDS)}, or quote it")
+    metric_id, units, units_text = _FIELDS[match["name"]]
+    # A folded text may be longer than what was typed.
+    at = min(position + match.start("value"), len(text))
+    number = _NUMBER.fullmatch(match["value"])
+    if number is None:
+        raise FilterError(text, at, f"a number is missing, with a unit of {units_text}")
+    amount = float(number["number"])
+    if number["unit"] not in units and (amount or number["unit"]):
+        raise FilterError(text, at, f"a unit is missing: {units_text}")
+    limit, holds = amount * units.get(number["unit"], 1.0), _SIGNS[match["sign"]]
+    return _when_known(COLUMNS[metric_id].read, lambda value: holds(value, limit))
+
+
+def _anywhere(value: str) -> Test:
+    def found(row: ProcessRow) -> bool | None:
+        process = row.process
+        texts = (str(process.pid), process.user, process.command)
+        if any(text is not None and value in text.casefold() for text in texts):
+            return True
+        if value in (_container_of(row) or ""):
+            return True
+        if row.gpu is not None and value == str(row.gpu.index):
+            return True
+        return None if None in texts else False
+
+    return found
+
+
+def _user_of(row: ProcessRow) -> str | None:
+    user = row.process.user
+    return None if user is None else user.casefold()
+
+
+def _container_of(row: ProcessRow) -> str | None:
+    """Empty for a process outside of any; None while nobody has looked."""
+    origin = row.process.place
+    if origin is None:
+        return None
+    container = origin.container
+    if container is None:
+        return ""
+    return f"{container.name or ''}\n{container.id}\n{container.image or ''}".casefold()
+
+
+def _pid(value: str) -> Test | None:
+    if not (value.isascii() and value.isdecimal()):
+        return None
+    pid = value.lstrip("0") or "0"
+    return lambda row: str(row.process.pid) == pid
+
+
+def _on_gpu(value: str) -> Test:
+    names = [value] if value.isdecimal() else [value, f"gpu-{value}"]
+
+    def is_on(row: ProcessRow) -> bool | None:
+        gpu = row.gpu
+        if gpu is None:
+            return None
+        return PROCESS["gpu"].text(row) == value or any(is_named(gpu, name) for name in names)
+
+    return is_on
+
+
+def _called(value: str) -> Test:
+    names = {value, f"{value}?", f"cuda:{value}", f"cuda:{value}?"}
+    return _when_known(attrgetter("cuda"), names.__contains__)
+
+
+_KEYS: dict[str, Callable[[str], Test | None]] = {
+    "user": lambda value: _when_known(_user_of, value.__eq__),
+    "pid": _pid,
+    "gpu": _on_gpu,
+    "cuda": _called,
+    "container": lambda value: _when_known(_container_of, lambda names: value in names),
+}
+"""None is for a value that cannot be a PID."""
+
+
+def idle(row: ProcessRow) -> bool | None:
+    """Whether no work of a process is seen on the SMs now. Where it has no sample of its own, a GPU
+    without any tells the same."""
+    if row.process.idle_for:
+        return True
+    own = row.process.sm_utilization
+    if own is not None:
+        return own == 0
+    silent = row.gpu is not None and row.gpu.utilization == 0 and row.gpu.stale_for is None
+    return True if silent else None

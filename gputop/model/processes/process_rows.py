@@ -1,0 +1,80 @@
+"""Which processes are shown, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from gputop.model.cuda.logical_names import LogicalNames
+from gputop.model.machine.frame import Frame, Process, ProcessKey
+from gputop.model.machine.gpu import Gpu
+from gputop.model.metrics.process import COLUMNS, ProcessRow
+from gputop.model.processes.filter import parse
+
+R = TypeVar("R")
+
+RowKey = tuple[ProcessKey, str | None, int | None, int | None]
+"""Identity of a row: the process, and the GPU or MIG instance it is on."""
+
+
+def rows(
+    frame: Frame, names: LogicalNames | None = None, idle_after: float | None = None
+) -> list[ProcessRow]:
+    """The rows of a frame in the order of GPUs and pids; `names` are those of the same frame, and
+    `idle_after` are the seconds without work after which memory is held for nothing."""
+    names = LogicalNames(frame) if names is None else names
+    gpus: dict[str | None, Gpu] = {gpu.uuid: gpu for gpu in frame.gpus if gpu.uuid}
+    all_rows = []
+    for process in frame.processes:
+        start = process.start_time
+        age = None if start is None else max(0.0, frame.time - start)
+        idle = None if idle_after is None else _idle_memory(process, idle_after)
+        all_rows.append(ProcessRow(process, gpus.get(process.gpu_uuid), age, names, idle))
+    all_rows.sort(key=place)
+    return all_rows
+
+
+def _idle_memory(process: Process, idle_after: float) -> int | None:
+    if process.idle_for is None:
+        return None
+    return process.gpu_memory if process.idle_for >= idle_after else 0
+
+
+def row_keys(frame: Frame, shown: Iterable[ProcessRow]) -> list[RowKey]:
+    """What of each row stays the same while it moves."""
+    processes = [row.process for row in shown]
+    return [(frame.key(p), p.gpu_uuid, p.gpu_instance, p.compute_instance) for p in processes]
+
+
+def ordered(shown: Sequence[ProcessRow], metric_id: str, descending: bool) -> list[ProcessRow]:
+    """By one metric; unknown values last either way, equal ones in the order of `rows`, and those
+    of one GPU with most memory first."""
+    if metric_id == "gpu":
+        shown = by_value(shown, [row.process.gpu_memory for row in shown], descending=True)
+    read = COLUMNS[metric_id].read
+    return by_value(shown, [read(row) for row in shown], descending)
+
+
+def by_value(items: Sequence[R], values: Sequence[Any], descending: bool) -> list[R]:
+    """Those with a value in its order, then those without; equal ones in the order they have."""
+    ranked = [k for k, value in enumerate(values) if value is not None]
+    ranked.sort(key=values.__getitem__, reverse=descending)
+    unknown = [item for item, value in zip(items, values, strict=True) if value is None]
+    return [*(items[k] for k in ranked), *unknown]
+
+
+def matching(shown: Iterable[ProcessRow], text: str) -> list[ProcessRow]:
+    """The rows that fit a filter, in the language of `model.processes.filter`. FilterError."""
+    fits = parse(text)
+    return [row for row in shown if fits(row)]
+
+
+def place(row: ProcessRow) -> tuple[int, int, int, int]:
+    """The order of `rows`."""
+    process = row.process
+    return (
+        row.gpu.index if row.gpu else -1,
+        process.gpu_instance or 0,
+        process.compute_instance or 0,
+        process.pid,
+    )

@@ -1,0 +1,75 @@
+"""Which processes an action on the table means, copied when its key is pressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gputop.model.cuda.logical_names import LogicalNames
+from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.text import size
+from gputop.model.metrics.process import PROCESS, ProcessRow
+from gputop.model.processes import process_rows
+
+ProcessIdentity = tuple[int, float | None]
+"""Pid and start time."""
+
+
+class SignalTarget(NamedTuple):
+    """A process as it was when the key was pressed."""
+
+    pid: int
+    start_time: float | None
+    user: str | None
+    command: str | None
+    age: float | None = None
+    state: str | None = None
+    held: tuple[tuple[str, int | None], ...] = ()
+    """Of each GPU or MIG device, as the table names it, the bytes."""
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """What it is, whatever becomes of its number."""
+        return self.pid, self.start_time
+
+    def holds(self) -> str:
+        """As `97.4G on GPU 0, 97.4G on GPU 1`."""
+        return ", ".join(f"{size(bytes_)} on GPU {place}" for place, bytes_ in self.held)
+
+
+def signal_targets(
+    frame: Frame, keys: Iterable[ProcessKey], names: LogicalNames | None = None
+) -> tuple[SignalTarget, ...]:
+    """The processes of a frame that have these keys, each once and in their order."""
+    rows: dict[ProcessKey, list[ProcessRow]] = {}
+    for row in process_rows.rows(frame, names):
+        rows.setdefault(frame.key(row.process), []).append(row)
+    return tuple(_target(rows[key]) for key in dict.fromkeys(keys) if key in rows)
+
+
+def own_on(
+    frame: Frame, gpu_key: str, me: str | None, instance: tuple[int, int] | None = None
+) -> list[ProcessKey]:
+    """One's own processes on a GPU, or on one MIG device of it."""
+    uuids = {gpu.uuid for gpu in frame.gpus if gpu.key == gpu_key and gpu.uuid}
+    mine = (process for process in frame.processes if me is not None and process.user == me)
+    return [
+        frame.key(process)
+        for process in mine
+        if process.gpu_uuid in uuids
+        and instance in (None, (process.gpu_instance, process.compute_instance))
+    ]
+
+
+def _target(rows: Sequence[ProcessRow]) -> SignalTarget:
+    process = rows[0].process
+    held = tuple((PROCESS["gpu"].text(row), row.process.gpu_memory) for row in rows)
+    return SignalTarget(
+        process.pid,
+        process.start_time,
+        process.user,
+        process.command,
+        rows[0].age,
+        process.state,
+        held,
+    )

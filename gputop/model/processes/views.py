@@ -1,0 +1,304 @@
+"""Views of the processes: some of them, a line a user, or folded under their parents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from gputop.model.health.unaccounted import remark, suspects_or_none, words
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import DeviceHolder, Gpu
+from gputop.model.machine.text import MISSING, short_command
+from gputop.model.metrics.process import COLUMNS, ProcessRow
+from gputop.model.processes.process_rows import by_value
+
+N = TypeVar("N", int, float)
+T = TypeVar("T")
+
+_DEEPEST = 8
+"""Levels of a tree; what is deeper stands on the last."""
+
+
+class ViewRow(NamedTuple):
+    """A line of the table."""
+
+    row: ProcessRow
+    """What it shows; of a group the totals of what is known, pid 0 if it is no process."""
+    key: Hashable
+    """Its identity, whatever moves."""
+    members: tuple[ProcessRow, ...] = ()
+    """What a group stands for; empty for a process."""
+    note: str = ""
+    """What is said before the command."""
+    depth: int = 0
+    last: bool = False
+    """It is the last of its depth, under what it belongs to."""
+    kind: Literal["process", "group", "ended", "unaccounted"] = "process"
+    """`ended`: it is not there any more. `unaccounted`: memory that nobody admits to. Nothing can
+    be done to these two."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which processes are shown, and how."""
+
+    shape: Literal["flat", "tree", "users"] = "flat"
+    whose: tuple[str | None, ...] = ()
+    """One user (None: the processes nobody is known of); empty for all users."""
+    gpu: str | None = None
+    """The key of the only GPU."""
+    instance: tuple[int, int] | None = None
+    """GPU instance and compute instance of the only MIG device of that GPU."""
+
+    def holds(self, row: ProcessRow) -> bool:
+        """Whether a row belongs to it."""
+        if self.whose and row.process.user not in self.whose:
+            return False
+        instance = (row.process.gpu_instance, row.process.compute_instance)
+        if self.instance is not None and self.instance != instance:
+            return False
+        return self.gpu is None or (row.gpu is not None and row.gpu.key == self.gpu)
+
+    def after(self, me: str | None) -> View:
+        """The next one of all users, one's own processes (None: of nobody), a line a user."""
+        if self.shape == "users":
+            return replace(self, shape="flat", whose=())
+        if self.whose or me is None:
+            return replace(self, shape="users", whose=())
+        return replace(self, whose=(me,))
+
+    def words(self, gpus: Iterable[Gpu]) -> str:
+        """What it shows, as `of alice, on GPU 3, tree`; nothing for all."""
+        words = [f"of {user or 'unknown users'}" for user in self.whose]
+        part = " MIG {}/{}".format(*self.instance) if self.instance else ""
+        words += [f"on GPU {gpu.index}{part}" for gpu in gpus if gpu.key == self.gpu]
+        words += {"flat": [], "tree": ["tree"], "users": ["by user"]}[self.shape]
+        return ", ".join(words)
+
+    def order(self, metric_id: str, descending: bool) -> tuple[str, bool]:
+        """The order of its lines, where that is asked for: users are on no one GPU, and stand by
+        memory."""
+        if self.shape == "users" and metric_id == "gpu":
+            return "gpu_memory", True
+        return metric_id, descending
+
+    def with_unaccounted(
+        self, lines: list[ViewRow], unaccounted: list[ViewRow], order: tuple[str, bool]
+    ) -> list[ViewRow]:
+        """Return lines and those of memory that nobody admits to: after the processes of their GPU
+        where they stand by GPU, else at the end."""
+        lines = lines + unaccounted
+        if self.shape != "flat" or order[0] != "gpu":
+            return lines
+        return by_value(lines, [line.row.gpu and line.row.gpu.index for line in lines], order[1])
+
+    def lines(
+        self,
+        entries: Sequence[ViewRow],
+        order: tuple[str, bool],
+        opened: Collection[Hashable] = (),
+    ) -> list[ViewRow]:
+        """The lines for entries, ordered by a metric, descending or not; groups that are not
+        opened are one line."""
+        if self.shape == "users":
+            rows = [entry.row for entry in entries if entry.kind != "ended"]
+            users = list(_by_user(rows))
+            return _ordered(users, users, order)
+        if self.shape == "tree":
+            return _Forest(entries, order, opened).lines()
+        return _ordered(entries, entries, order)
+
+
+def _ordered(items: Sequence[T], heads: Sequence[ViewRow], order: tuple[str, bool]) -> list[T]:
+    """Return items, each in the place of its head; by GPU those with most memory there first, and
+    a group where its first GPU is."""
+    metric_id, descending = order
+    pairs = list(zip(items, heads, strict=True))
+    if metric_id == "gpu":
+        pairs = by_value(pairs, [head.row.process.gpu_memory for _, head in pairs], True)
+        values = [_first_gpu(head) for _, head in pairs]
+    else:
+        values = [COLUMNS[metric_id].read(head.row) for _, head in pairs]
+    return [item for item, _ in by_value(pairs, values, descending)]
+
+
+def _first_gpu(entry: ViewRow) -> Any:
+    read = COLUMNS["gpu"].read
+    if not entry.members:
+        return read(entry.row)
+    return min((place for row in entry.members if (place := read(row)) is not None), default=None)
+
+
+def _by_user(rows: Iterable[ProcessRow]) -> Iterable[ViewRow]:
+    of: dict[str | None, list[ProcessRow]] = {}
+    for row in rows:
+        of.setdefault(row.process.user, []).append(row)
+    for user, members in of.items():
+        processes = len(_distinct(members))
+        gpus = sorted({row.gpu.index for row in members if row.gpu is not None})
+        where = f"GPU {','.join(map(str, gpus))}: " if gpus else ""
+        command = f"{where}{processes} process{'es' * (processes != 1)}"
+        total = _total(members, 0, command)
+        yield ViewRow(total, ("user", user), tuple(members), kind="group")
+
+
+class _Forest:
+    """The entries of one frame by their parents, as far as those are on a GPU, too; siblings of
+    one launcher (same parent, user and script) stand under a line for it."""
+
+    def __init__(
+        self, entries: Sequence[ViewRow], order: tuple[str, bool], opened: Collection[Hashable]
+    ) -> None:
+        self._order, self._opened = order, opened
+        self._rest = [entry for entry in entries if entry.kind == "ended"]
+        self._own: dict[int, list[ViewRow]] = {}
+        for entry in entries:
+            if entry.kind != "ended":
+                self._own.setdefault(entry.row.process.pid, []).append(entry)
+        self._children: dict[int, list[int]] = {}
+        self._launched: dict[Hashable, list[int]] = {}
+        for pid in self._own:
+            parent = self._parent(pid)
+            if parent is not None:
+                self._children.setdefault(parent, []).append(pid)
+            else:
+                self._launched.setdefault(self._launcher(pid), []).append(pid)
+
+    def lines(self) -> list[ViewRow]:
+        """All of them."""
+        blocks = [[entry] for entry in self._rest]
+        for key, pids in self._launched.items():
+            if len(pids) == 1:
+                blocks += self._process(pids[0], 0)
+            else:
+                blocks.append(self._siblings(key, pids))
+        return self._flat(blocks)
+
+    def _siblings(self, key: Hashable, pids: list[int]) -> list[ViewRow]:
+        members = [entry.row for pid in pids for entry in self._family(pid)]
+        process = self._own[pids[0]][0].row.process
+        script = short_command(process.command).split(" ")[0]
+        command = f"{len(pids)} x {script}, children of this PID"
+        total = _total(members, process.parent or 0, command)
+        blocks = [block for pid in pids for block in self._process(pid, 1)]
+        return self._group(ViewRow(total, key, tuple(members), kind="group"), blocks)
+
+    def _process(self, pid: int, depth: int) -> list[list[ViewRow]]:
+        """A process without children: its rows. One with children: a group."""
+        own = self._own[pid]
+        children = self._children.get(pid)
+        if not children:
+            return [[entry._replace(depth=depth)] for entry in own]
+        family = self._family(pid)
+        members = tuple(entry.row for entry in family)
+        head = own[0].row.process
+        total = _total(members, pid, head.command)
+        group = ViewRow(total, ("family", pid, head.start_time), members, depth=depth, kind="group")
+        if depth + 1 >= _DEEPEST:
+            return [self._group(group, [[entry._replace(depth=depth + 1)] for entry in family])]
+        blocks = [[entry._replace(depth=depth + 1)] for entry in own]
+        for child in children:
+            blocks += self._process(child, depth + 1)
+        return [self._group(group, blocks)]
+
+    def _group(self, group: ViewRow, blocks: list[list[ViewRow]]) -> list[ViewRow]:
+        opened = group.key in self._opened
+        group = group._replace(note=f"[{'-' if opened else '+'}]")
+        return [group, *self._flat(blocks)] if opened else [group]
+
+    def _flat(self, blocks: list[list[ViewRow]]) -> list[ViewRow]:
+        ordered = _ordered(blocks, [block[0] for block in blocks], self._order)
+        for block in ordered[-1:]:
+            block[0] = block[0]._replace(last=True)
+        return [entry for block in ordered for entry in block]
+
+    def _family(self, pid: int) -> list[ViewRow]:
+        """The entries of a process and of all under it."""
+        entries, left = [], [pid]
+        while left:
+            pid = left.pop()
+            entries += self._own[pid]
+            left += self._children.get(pid, ())
+        return entries
+
+    def _parent(self, pid: int) -> int | None:
+        """A parent that is on a GPU, and that is older: numbers are used again."""
+        process = self._own[pid][0].row.process
+        if process.parent not in self._own or process.start_time is None:
+            return None
+        parent = self._own[process.parent][0].row.process
+        older = parent.start_time is not None and (
+            (parent.start_time, parent.pid) < (process.start_time, process.pid)
+        )
+        return parent.pid if older else None
+
+    def _launcher(self, pid: int) -> Hashable:
+        """What siblings have in common; something of its own where nothing is known. Number 1
+        takes the orphans of all."""
+        process = self._own[pid][0].row.process
+        if process.command is None or process.parent is None or process.parent <= 1:
+            return ("alone", pid)
+        script = re.sub("[0-9]+", "", short_command(process.command).split(" ")[0])
+        return ("launcher", process.parent, process.user, script)
+
+
+def _distinct(rows: Iterable[ProcessRow]) -> list[Process]:
+    """A process on two GPUs once."""
+    return list({(row.process.pid, row.process.start_time): row.process for row in rows}.values())
+
+
+def _total(rows: Sequence[ProcessRow], pid: int, command: str | None) -> ProcessRow:
+    """The sums of what is known; host values of a process on two GPUs once; the oldest age."""
+    once = _distinct(rows)
+    users, gpus = {process.user for process in once}, {row.gpu and row.gpu.key for row in rows}
+    types = {row.process.type for row in rows}
+    total = Process(
+        pid=pid,
+        start_time=min(
+            (process.start_time for process in once if process.start_time), default=None
+        ),
+        type=types.pop() if len(types) == 1 else MISSING,
+        gpu_memory=_sum(row.process.gpu_memory for row in rows),
+        sm_utilization=_sum(row.process.sm_utilization for row in rows),
+        cpu=_sum(process.cpu for process in once),
+        rss=_sum(process.rss for process in once),
+        user=users.pop() if len(users) == 1 else None,
+        command=command,
+    )
+    age = max((row.age for row in rows if row.age is not None), default=None)
+    gpu = rows[0].gpu if len(gpus) == 1 else None
+    return ProcessRow(total, gpu, age, idle_memory=_sum(row.idle_memory for row in rows))
+
+
+def _sum(values: Iterable[N | None]) -> N | None:
+    numbers = [value for value in values if value is not None]
+    return sum(numbers[1:], numbers[0]) if numbers else None
+
+
+def unaccounted_rows(frame: Frame) -> list[ViewRow]:
+    """Lines for memory that nobody admits to: who may hold it, a line each with the amount on the
+    first, or what to do where nobody is suspect."""
+    entries = []
+    for gpu in frame.gpus:
+        entries += [
+            _suspect(frame, gpu, holder, not k) for k, holder in enumerate(suspects_or_none(gpu))
+        ]
+    return entries
+
+
+def _suspect(frame: Frame, gpu: Gpu, holder: DeviceHolder | None, first: bool) -> ViewRow:
+    row = Process(
+        pid=holder.pid if holder else 0,
+        start_time=holder.start_time if holder else None,
+        gpu_uuid=gpu.uuid,
+        type=MISSING,
+        gpu_memory=gpu.memory_unaccounted if first else None,
+        user=holder.user if holder else None,
+        command=f"{words(holder)}; {holder.command or MISSING}" if holder
+        else remark(gpu, nested=frame.host.nested),
+    )  # fmt: skip
+    age = max(0.0, frame.time - holder.start_time) if holder else None
+    key = ("unaccounted", gpu.key, row.pid, row.start_time)
+    return ViewRow(ProcessRow(row, gpu, age), key, note="unaccounted", kind="unaccounted")

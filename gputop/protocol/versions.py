@@ -1,0 +1,38 @@
+"""Which versions of the protocol a gputop speaks, and which one two of them agree on.
+
+Two neighbours speak to each other: the release that brings version 2 still speaks version 1. The
+reader says in the agent's arguments what it speaks (`--protocol 1-2`), the agent answers in its
+Hello, whose fields are the same in all versions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Versions(NamedTuple):
+    """A range of versions, both ends included."""
+
+    oldest: int
+    newest: int
+
+    def __str__(self) -> str:
+        return f"{self.oldest}-{self.newest}"
+
+    def shared(self, other: Versions) -> int | None:
+        """Return the newest version in both ranges; None where they do not meet."""
+        newest = min(self.newest, other.newest)
+        return newest if newest >= max(self.oldest, other.oldest) else None
+
+
+SPOKEN = Versions(1, 1)
+"""What this gputop speaks."""
+
+
+def parse_versions(text: str) -> Versions:
+    """Read `1-2`, or `1`; ValueError for anything else."""
+    oldest, dash, newest = text.partition("-")
+    versions = Versions(int(oldest), int(newest if dash else oldest))
+    if not 0 < versions.oldest <= versions.newest:
+        raise ValueError(text)
+    return versions

@@ -1,0 +1,233 @@
+"""The agent of this machine as a child process, started as early as may be.
+
+Its first frame takes about as long as gputop takes to be ready for it, so a screen's agent is
+started before anything else is imported: this module imports next to nothing, and no subprocess.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from _thread import allocate_lock
+from collections.abc import Sequence
+from fcntl import F_SETPIPE_SZ, fcntl
+
+SILENCE = 10.0
+"""Seconds that a command waits for an agent, beyond its interval."""
+INTERVAL = 1.0
+"""Seconds of an agent that is started before the settings are read."""
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_MAIN = os.path.join(os.path.dirname(_HERE), "__main__.py")
+_WITHOUT_SCREEN = {"--once", "--json", "--demo", "-h", "--help", "--version"}
+_SOON = 0.002
+_DIES = 0.5
+"""Seconds for one that is killed; the driver may hold it for longer."""
+_SIGKILL = 9
+_PARTS = 8
+MAX_LINE = 16 << 20
+"""Bytes: `protocol.split` makes no longer ones, whatever users write into their processes."""
+_READ = 1 << 20
+"""Bytes that a pipe and its reader have room for: what an instant takes goes through at once."""
+
+
+class AgentOutput:
+    """What an agent says, at the end of a pipe.
+
+    Each call takes the seconds that it may wait, None for ever; DriverError after them. A driver
+    that hangs keeps no agent from answering: one that is silent is stopped, or the machine is.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._ahead = bytearray()
+
+    def line(self, seconds: float | None) -> bytes:
+        """Return the next line, with its end; what is left at the end of it all, then nothing.
+
+        SourceError for one that is longer than any that an agent has to say.
+        """
+        searched = 0
+        while not (size := self._ahead.find(b"\n", searched) + 1):
+            searched = len(self._ahead)
+            if searched > MAX_LINE:
+                raise _too_long()
+            if not self._fill(seconds):
+                return self._take(searched)
+        return self._take(size)
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._descriptor)
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._ahead[:size])
+        del self._ahead[:size]
+        return taken
+
+    def _fill(self, seconds: float | None) -> bool:
+        if seconds is not None:
+            from select import POLLIN, poll  # a screen waits for ever, and starts sooner without
+
+            ready = poll()
+            ready.register(self._descriptor, POLLIN)
+            # In parts: time in which gputop itself is frozen, with the agent, ends only one.
+            if not any(ready.poll(seconds * 1000 / _PARTS) for _ in range(_PARTS)):
+                raise _silent(seconds)
+        more = os.read(self._descriptor, _READ)
+        self._ahead += more
+        return bool(more)
+
+
+def _too_long() -> Exception:
+    from gputop.errors import SourceError
+
+    return SourceError(f"the agent sent a line of more than {MAX_LINE >> 20} MiB: start it again")
+
+
+def _silent(seconds: float) -> Exception:
+    from gputop.errors import DriverError
+
+    return DriverError(f"the agent has not answered for {seconds:g} s: it is stopped, or the "
+                       "machine is overloaded; try again")  # fmt: skip
+
+
+def _not_started(error: OSError) -> Exception:
+    from gputop.errors import SourceError
+
+    why = f"{sys.executable}: {error.strerror}"
+    if error.errno == errno.EAGAIN:
+        why = (
+            "this user (ulimit -u) or this container (pids.max) has as many processes as it may "
+            "have; end some of them, or raise the limit"
+        )
+    return SourceError(f"the agent cannot be started: {why}")
+
+
+class AgentProcess:
+    """`gputop agent ARGUMENTS` at the other end of its pipes.
+
+    In a session of its own, for the terminal's signals are the screen's. A thread of its that the
+    driver holds may never die, and neither may it then: nothing here waits for that.
+    """
+
+    def __init__(self, *arguments: str) -> None:
+        asked, answering = os.pipe()
+        os.set_blocking(answering, False)
+        self._input: int | None = answering
+        self._is_cut = False
+        """Whether the last line is not whole."""
+        output, told = os.pipe()
+        _widen(told)
+        self.output = AgentOutput(output)
+        errors = os.memfd_create("agent's errors")
+        self._errors: int | None = errors
+        self._status: int | None = None
+        self._reaping = allocate_lock()
+        self._writing = allocate_lock()
+        command = [sys.executable, _MAIN, "agent", *arguments]
+        taken = ((asked, 0), (told, 1), (errors, 2))
+        places = [(os.POSIX_SPAWN_DUP2, have, want) for have, want in taken]
+        try:
+            self._pid = os.posix_spawn(
+                command[0], command, os.environ, file_actions=places, setsid=True
+            )
+        except OSError as error:
+            raise _not_started(error) from None
+        finally:
+            os.close(asked)
+            os.close(told)
+        _children.append(self)
+
+    def write(self, data: bytes) -> None:
+        """To its standard input, without waiting; BrokenPipeError if it is gone.
+
+        What has no room is dropped: one that is stopped takes nothing, and its reader goes on.
+        """
+        with self._writing:
+            if self._input is None:
+                raise BrokenPipeError
+            data = b"\n" + data if self._is_cut else data
+            try:
+                self._is_cut = os.write(self._input, data) < len(data)
+            except BlockingIOError:
+                return
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit status, negative if a signal ended it; None if it has not ended by then."""
+        end = time.monotonic() + seconds
+        while (status := self._reap()) is None and time.monotonic() < end:
+            time.sleep(_SOON)
+        return status
+
+    def end(self, seconds: float = 0.0) -> None:
+        """Tell it that nobody listens any more, and kill it if it has not ended in that time; once.
+
+        It is waited for: not every process 1 of a container does that for us.
+        """
+        with self._writing:
+            input_, self._input = self._input, None
+        if input_ is None:
+            return
+        os.close(input_)
+        if self.wait(seconds) is None:
+            os.kill(self._pid, _SIGKILL)
+            self.wait(_DIES)
+
+    def close(self) -> None:
+        """Let go of what it says, at its end. By who reads it."""
+        self.output.close()
+        if self._errors is not None:
+            os.close(self._errors)
+            self._errors = None
+
+    def last_words(self) -> str:
+        """How it ended, for an error: its exit status and the last line that it complained of."""
+        from gputop.model.machine.text import printable
+
+        status = self.wait(1)
+        said = b"" if self._errors is None else os.pread(self._errors, 1 << 20, 0)
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        words = f": {printable(lines[-1], 200)}" if lines else ""
+        return f"the agent ended with status {'unknown' if status is None else status}{words}"
+
+    def _reap(self) -> int | None:
+        with self._reaping:
+            if self._status is None:
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                if pid:
+                    self._status = os.waitstatus_to_exitcode(status)
+                    _children.remove(self)
+            return self._status
+
+
+def _widen(pipe: int) -> None:
+    """For a whole instant, unless the user's share of pipes is used up."""
+    try:
+        fcntl(pipe, F_SETPIPE_SZ, _READ)
+    except OSError:
+        return
+
+
+_children: list[AgentProcess] = []
+"""Those that were not waited for yet."""
+_early: list[AgentProcess] = []
+
+
+def start_early(words: Sequence[str]) -> None:
+    """Start one if these arguments, which name no command, want a screen; it ends with us if nobody
+    takes it."""
+    if all(map(os.isatty, range(3))) and _WITHOUT_SCREEN.isdisjoint(words):
+        _early.append(AgentProcess("--interval", str(INTERVAL), "--preview"))
+
+
+def take_early() -> AgentProcess | None:
+    """The agent that was started early; None if there is none, or somebody has it."""
+    return _early.pop() if _early else None
+
+
+def end_all() -> None:
+    """At the end of gputop, however it came to that: no child is left to others."""
+    for child in list(_children):
+        child.end()

@@ -1,0 +1,82 @@
+"""Questions to a source, for commands: one thing at a time, with a timeout."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from gputop.errors import DriverError, SourceError, UsageError
+from gputop.model.machine.frame import Frame
+from gputop.protocol.messages import Question, Reply
+from gputop.sources.source import Source
+
+TIMEOUT = 5.0
+"""Seconds that a driver may take to wake up, and a short answer."""
+
+
+def frames_of(source: Source) -> Iterator[Frame]:
+    """Yield the frames of a source, without the replies."""
+    return (message for message in source.frames() if isinstance(message, Frame))
+
+
+def wait_for_frame(source: Source, accept: Callable[[Frame], bool], timeout: float) -> Frame:
+    """Return the first frame that is accepted, or the first one after `timeout` seconds.
+
+    SourceError where frames end.
+    """
+    end = time.monotonic() + timeout
+    for frame in frames_of(source):
+        if accept(frame) or time.monotonic() >= end:
+            return frame
+    raise SourceError("the agent sends no more frames")
+
+
+def answers(frame: Frame) -> bool:
+    """Return whether the driver and all GPUs have answered, be it that the driver has no GPU."""
+    if frame.problem is not None:
+        return frame.problem.kind != "not_answering"
+    return all(gpu.stale_for is None for gpu in frame.gpus)
+
+
+def readable_frame(source: Source, accept: Callable[[Frame], bool]) -> Frame:
+    """Return the first frame that is accepted, or the one that there is after TIMEOUT.
+
+    DriverError where the driver cannot be read, which is not waited for.
+    """
+
+    def accept_or_fail(frame: Frame) -> bool:
+        return answers(frame) if frame.problem is not None else accept(frame)
+
+    frame = wait_for_frame(source, accept_or_fail, TIMEOUT)
+    if frame.problem is not None:
+        raise DriverError(str(frame.problem))
+    return frame
+
+
+def ask(source: Source, question: Question, timeout: float) -> Reply:
+    """Send a question and return its Reply once that is done, or what is known of it after
+    `timeout` seconds; it gets an id if it has none.
+
+    SourceError where there is no answer, UsageError where there can be none.
+    """
+    question = replace(question, id=question.id or uuid.uuid4().hex)
+    try:
+        source.request(question)
+    except UnicodeEncodeError as error:  # a path or a value of this command's own arguments
+        raise UsageError(f"{ascii(str(error.object))[:200]} is not text in UTF-8") from None
+    end = time.monotonic() + timeout
+    last: Reply | None = None
+    for message in source.frames():
+        if isinstance(message, Reply) and message.request == question.id:
+            last = message
+        over = time.monotonic() >= end
+        if last is not None and last.error is not None:
+            raise (UsageError if last.invalid else SourceError)(last.error)
+        if last is not None and (last.done or over):
+            return last
+        if over:
+            raise SourceError("the agent does not answer the request: try again")
+    raise SourceError("the agent sends no more frames")

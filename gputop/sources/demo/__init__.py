@@ -1,0 +1,1 @@
+"""An invented machine that moves."""

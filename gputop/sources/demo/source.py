@@ -1,0 +1,199 @@
+"""An invented machine that moves, for trying gputop and for its screenshots.
+
+Everything is a function of the time, so that a picture of it can be made again.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+
+from gputop.model.machine.detail import ProcessStack
+from gputop.model.machine.environment import CudaContext
+from gputop.model.machine.frame import Frame, Host, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.probed import Probed
+from gputop.model.machine.text import GIB, MIB
+from gputop.protocol.messages import (
+    Detail,
+    Probe,
+    Question,
+    Refresh,
+    Reply,
+    Request,
+    SetInterval,
+    Stack,
+    clamp_interval,
+)
+from gputop.sources.demo.jobs import JOBS, DemoJob, demo_detail, environ_of
+from gputop.sources.demo.sections import links, sections
+
+_TOTAL = 143771 * MIB
+_RESERVED = 614 * MIB
+_BUSES = (0x19, 0x2D, 0x3F, 0x66, 0x9B, 0xAE, 0xBF, 0xE4)
+_NAMESPACE = uuid.UUID("8a5f61b2-5f3d-4f0e-9d33-6d0c3b1f7a55")
+
+
+class DemoSource:
+    """Frames of the invented machine, at the wanted interval."""
+
+    host = "demo"
+
+    def __init__(self, interval: float | None = 1.0) -> None:
+        self._interval = interval
+        self._events: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+        """Replies; None wakes `frames`."""
+        self._closed = False
+        self._started = time.time()
+
+    def frames(self) -> Iterator[Frame | Reply]:
+        """Frames and replies until `close`; one frame only where the interval is None."""
+        while not self._closed:
+            now = time.time()
+            yield demo_frame(now, now - self._started, self._interval)
+            if self._interval is None:
+                return
+            yield from self._replies(time.monotonic() + self._interval)
+
+    def _replies(self, due: float) -> Iterator[Reply]:
+        """Until the next frame is due, or asked for."""
+        while (left := due - time.monotonic()) > 0:
+            with suppress(queue.Empty):
+                if (reply := self._events.get(timeout=left)) is None:
+                    return
+                yield reply
+
+    def request(self, request: Request) -> None:
+        """The interval and a frame now; a driver that could be asked is not invented."""
+        if isinstance(request, Question):
+            self._events.put(_reply(request))
+            return
+        if isinstance(request, SetInterval):
+            self._interval = clamp_interval(request.seconds)
+        self._events.put(None)
+
+    def reconnect(self) -> None:
+        """Show another frame: there is nobody who may hang."""
+        self.request(Refresh())
+
+    def close(self) -> None:
+        """End."""
+        self._closed = True
+        self._events.put(None)
+
+
+def _reply(question: Question) -> Reply:
+    if isinstance(question, Probe):
+        problem = "the demo has no CUDA driver"
+        probed = Probed(None, problem, question.value, question.order)
+        return Reply(request=question.id, probed=(probed,))
+    if isinstance(question, Detail):
+        return Reply(request=question.id, detail=demo_detail(question))
+    if isinstance(question, Stack):
+        problem = "the demo has no processes to look into"
+        stack = ProcessStack(question.pid, question.start_time, problem=problem)
+        return Reply(request=question.id, stack=stack)
+    return Reply(request=question.id, error="the demo has no processes to signal")
+
+
+def demo_frame(now: float, running: float = 0.0, interval: float | None = None) -> Frame:
+    """The machine at `now` (seconds since the epoch), the demo `running` for so many seconds."""
+    processes = tuple(_process(job, index, now, running) for job in JOBS for index in job.gpus)
+    return Frame(
+        host=Host(
+            name="demo",
+            boot_id="demo",
+            cpu=0.11 + 0.03 * _wave(now, 13, 0.4),
+            cpu_count=192,
+            memory_total=2015 * GIB,
+            memory_used=int((412 + 9 * _wave(now, 31, 0.1)) * GIB),
+        ),
+        time=round(now, 3),
+        interval=interval,
+        driver_version="580.159.03",
+        cuda_version="13.0",
+        gpus=tuple(_gpu(index, now, running, processes) for index in range(len(_BUSES))),
+        processes=processes,
+        links=links(len(_BUSES)),
+        demo=True,
+    )
+
+
+def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...]) -> Gpu:
+    identity = _uuid(index)
+    here = [process for process in processes if process.gpu_uuid == identity]
+    used = sum(process.gpu_memory or 0 for process in here) + 22 * MIB
+    load = min(1.0, sum(process.sm_utilization or 0.0 for process in here))
+    busy = load > 0
+    temperature = float(round(33 + index % 3 + load * 31 + _wave(now, 23, index)))
+    power = 75 + 2 * _wave(now, 17, index) + load * (565 + 30 * _wave(now, 7, index))
+    return Gpu(
+        index=index,
+        uuid=identity,
+        name="NVIDIA H200",
+        pci_bus_id=f"00000000:{_BUSES[index]:02X}:00.0",
+        minor=index,
+        memory_total=_TOTAL,
+        memory_used=used,
+        memory_free=_TOTAL - _RESERVED - used,
+        memory_reserved=_RESERVED,
+        memory_unaccounted=22 * MIB,
+        utilization=round(load, 2),
+        memory_utilization=round(load * 0.6, 2),
+        temperature=temperature,
+        power=round(power, 2),
+        power_limit=700.0,
+        sm_clock=(1980 if busy else 345) * 1_000_000,
+        sm_clock_max=1_980_000_000,
+        memory_clock=3_201_000_000,
+        pstate=0,
+        persistence_mode=True,
+        accounting_mode=False,
+        display_active=False,
+        compute_mode="default",
+        ecc_uncorrected=0,
+        mig_mode=False,
+        cores=16896,
+        sm=132,
+        processes_known=True,
+        idle_for=0.0 if busy else round(2460 + running, 1),
+        **sections(index, load, power, temperature, running, _wave(now, 11, index)),
+    )
+
+
+def _process(job: DemoJob, index: int, now: float, running: float) -> Process:
+    load = None if job.load is None else job.load * (0.93 + 0.07 * _wave(now, 9, index + job.pid))
+    return Process(
+        pid=job.pid,
+        start_time=round(now - running - job.age, 2),
+        gpu_uuid=_uuid(index),
+        gpu_memory=int(job.memory * GIB * (1 + 0.004 * _wave(now, 41, job.pid))),
+        sm_utilization=None if load is None else round(load, 2),
+        memory_utilization=None if load is None else round(load * 0.6, 2),
+        idle_for=round(2460 + running, 1) if load is None else 0.0,
+        user=job.user,
+        command=job.command,
+        cpu=round(job.cpu * (1 + 0.05 * _wave(now, 5, job.pid)), 3),
+        rss=int((2.1 + job.memory / 20) * GIB),
+        state="R" if job.load else "S",
+        parent=job.place.ancestors[0].pid if job.place.ancestors else 1,
+        threads=8 + int(job.memory),
+        io_read=None if load is None else round(load * 40e6),
+        io_write=0.0,
+        place=job.place,
+        surroundings=CudaContext(environ_of(job)),
+    )
+
+
+def _uuid(index: int) -> str:
+    return f"GPU-{uuid.uuid5(_NAMESPACE, str(index))}"
+
+
+def _wave(now: float, period: float, phase: float) -> float:
+    """-1..1, as two sines that do not meet."""
+    angle = 2 * math.pi * now / period + phase
+    return 0.7 * math.sin(angle) + 0.3 * math.sin(2.7 * angle)

@@ -1,0 +1,61 @@
+"""A source that is read in a thread of its own, for a screen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+from gputop.errors import SourceError
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import printable
+from gputop.protocol.messages import Preview, Reply
+from gputop.sources.source import Source
+
+Message: TypeAlias = Frame | Reply | SourceError
+Listener = Callable[[Message], None]
+
+
+class Feed:
+    """Reads a source, and hands what comes to one listener, in the thread that reads.
+
+    A new listener takes over from the one before, and is first given the last frame, or the error
+    that has ended the source.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._lock = threading.Lock()
+        self._listener: Listener | None = None
+        self._last: Frame | SourceError | None = None
+        self._thread: threading.Thread | None = None
+
+    def listen(self, listener: Listener) -> None:
+        """Hand what comes to this listener from now on; the first one starts the thread."""
+        with self._lock:
+            self._listener = listener
+            if self._last is not None:
+                listener(self._last)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._read, name="source", daemon=True)
+            self._thread.start()
+
+    def _read(self) -> None:
+        """Nobody waits for this thread: whatever happens in it is told."""
+        try:
+            for message in self.source.frames():
+                self._hand_over(message)
+        except SourceError as error:
+            self._hand_over(error)
+        except Exception as error:  # noqa: BLE001 - it is shown, and r begins anew
+            words = printable(f"{type(error).__name__}: {error}", 200)
+            self._hand_over(SourceError(f"a frame could not be read: {words}"))
+
+    def _hand_over(self, message: Message) -> None:
+        """Without the lock: a listener may hang, and the next one takes over from it."""
+        with self._lock:
+            if not isinstance(message, Reply | Preview):
+                self._last = message
+            listener = self._listener
+        if listener is not None:
+            listener(message)

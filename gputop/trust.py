@@ -1,0 +1,346 @@
+"""What gputop runs, connects to and opens: the rule, and the only place that decides by it.
+
+gputop shows other people's processes, and root runs it. Nothing that another user controls may be
+executed, connected to or believed with more rights than that user has:
+
+1. A program is never one that a process names: not of its PATH, its environment, its container.
+   It is looked for in gputop's own PATH. For root only where nobody else can change it: it and all
+   folders above it, links on the way included, belong to root and are writable to root alone.
+2. For root a program gets an environment of six plain variables, and the root folder as its own.
+   Everybody's get no standard input, a limit of time and output, and a session that ends with it.
+3. A socket is never one that a process names. It is the usual one of a container runtime, or that
+   of gputop's own variables; for root it has to be root's, below folders that are.
+4. A file is opened if it is a regular one: no FIFO, device or socket is ever opened to be read.
+5. What a process names as a path is looked up, if at all, in `process/paths.py`: never opened,
+   never followed out of that process's root, never onto a file system that would be mounted for
+   it, and given up where a file system does not answer.
+6. For root, what its environment brings into gputop itself (PYTHONPATH, LD_LIBRARY_PATH, the
+   current directory, a home that is another's) counts only as far as it is root's as well.
+
+Root is whoever has more rights than one ordinary user: uid 0, a program with capabilities. Whoever
+owns gputop's own files counts as root here: root runs what that user wrote, by running gputop.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, MutableMapping
+
+_USUAL = "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"
+_LINKS = 40
+"""That a path may lead over, as for the kernel."""
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_UNMAPPED = 65534
+"""Who owns what belongs to nobody of this user namespace."""
+_MOST = 1 << 20
+"""Bytes of a file that is read: metadata of packages, versions."""
+
+_MOST_FILES = 500_000
+
+_SEARCHED = "LD_LIBRARY_PATH", "PYTHONPATH"
+"""Paths for what is loaded into gputop: for root without what is not root's."""
+_HARMLESS = (
+    *_SEARCHED, "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
+    "PYTHONNOUSERSITE", "PYTHONSAFEPATH", "PYTHONHASHSEED", "PYTHONCOERCECLOCALE",
+    "PYTHONPROFILEIMPORTTIME",
+)  # fmt: skip
+_LOADING = (
+    "LD_", "PYTHON", "TEXTUAL", "GCONV_PATH", "LOCPATH", "NLSPATH", "GLIBC_TUNABLES", "MALLOC_",
+    "CUDA_INJECTION", "NVTX_INJECTION", "CUDA_LOG_FILE", "CUDA_COREDUMP", "CUDA_ENABLE_", "CUDBG_",
+    "CUDA_CACHE_PATH", "COMPUTE_PROFILE",
+)  # fmt: skip
+"""Beginnings of variables by which a library loads code or writes a file."""
+_PROBE = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"
+_MPS = "CUDA_MPS_PIPE_DIRECTORY"
+_USUAL_MPS = "/tmp/nvidia-mps"
+
+_elevated: bool | None = None
+
+
+def _check_regular(about: os.stat_result) -> None:
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError("no regular file")
+
+
+def is_elevated() -> bool:
+    """Return whether gputop has more rights than one ordinary user."""
+    global _elevated
+    if _elevated is None:
+        powerful = os.geteuid() == 0 or os.getuid() != os.geteuid() or _capabilities()
+        _elevated = bool(powerful) and _several_users()
+    return _elevated
+
+
+def why_not(path: str) -> str | None:
+    """Return why others than root can change what is at a path; None if they cannot.
+
+    Every folder on the way is looked at, those of links too. In a sticky one (/tmp) nobody can
+    replace a folder of root's; a file there may be a hard link to any other.
+    """
+    todo, current, links = [part for part in path.split("/") if part][::-1], "/", 0
+    if not path.startswith("/"):
+        return f"{path} is relative"
+    about = os.lstat("/")
+    if reason := _why_not_this("/", about):
+        return reason
+    while todo:
+        part, above = todo.pop(), about
+        if part in (".", ".."):
+            current = os.path.dirname(current) if part == ".." else current
+            about = os.lstat(current)
+            continue
+        entry = os.path.join(current, part)
+        about = os.lstat(entry)
+        if reason := _why_not_this(entry, about, above):
+            return reason
+        if not stat.S_ISLNK(about.st_mode):
+            current = entry
+            continue
+        target, links = os.readlink(entry), links + 1
+        if links > _LINKS:
+            return f"{entry} is a link that leads nowhere"
+        current, about = ("/", os.lstat("/")) if target.startswith("/") else (current, above)
+        todo += [part for part in target.split("/") if part][::-1]
+    if stat.S_ISDIR(about.st_mode) and about.st_mode & _OTHERS:
+        return f"{current} may be written to by others"
+    return None
+
+
+def is_roots(path: str) -> bool:
+    """Return whether a path is there and nobody but root can change what is at it."""
+    try:
+        return why_not(path) is None
+    except (OSError, ValueError):
+        return False
+
+
+def find_program(
+    name: str, beside: Iterable[str] = (), search: str | None = None
+) -> tuple[str | None, str | None]:
+    """Return where a program is, in gputop's PATH (or `search`), then in folders `beside`, for root
+    then in the usual ones; else None, and why one that was found is not run."""
+    reason, own = None, os.environ.get("PATH", "")
+    usual = _USUAL if is_elevated() and search is None else ()
+    for folder in (*(own if search is None else search).split(":"), *beside, *usual):
+        path = f"{folder}/{name}"
+        if not folder.startswith("/") or not _is_program(path):
+            continue
+        if not is_elevated() or is_roots(path):
+            return path, None
+        reason = reason or f"{path} is not run as root: {_reason(path)}"
+    return None, reason
+
+
+def program_environment() -> dict[str, str]:
+    """Return the variables for a program that is not gputop's."""
+    if not is_elevated():
+        return dict(os.environ)
+    home = "/root" if is_roots("/root") else "/"
+    path = ":".join(folder for folder in _USUAL if is_roots(folder))
+    return {"PATH": path, "HOME": home, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8",
+            "USER": "root", "LOGNAME": "root"}  # fmt: skip
+
+
+def probe_environment() -> dict[str, str]:
+    """Return the variables for a Python that loads NVIDIA's libraries, or a user's.
+
+    libcuda connects to the server of MPS: for root only where its folder is root's.
+    """
+    if not is_elevated():
+        return dict(os.environ)
+    own = {name: text for name, text in os.environ.items() if name.startswith("GPUTOP_")}
+    own.update({name: os.environ[name] for name in _PROBE if name in os.environ})
+    own.update({name: text for name in _SEARCHED if (text := _roots_of(os.environ.get(name, "")))})
+    pipes = os.environ.get(_MPS) or _USUAL_MPS
+    return {**program_environment(), **own, _MPS: pipes if is_roots(pipes) else "/dev/null"}
+
+
+def may_connect(path: str) -> bool:
+    """Return whether a program of ours may be pointed at a socket."""
+    try:
+        about = os.stat(path)
+        if not stat.S_ISSOCK(about.st_mode) or not os.access(path, os.R_OK | os.W_OK):
+            return False
+        return not is_elevated() or why_not(path) is None
+    except (OSError, ValueError):
+        return False
+
+
+def why_not_tree(folder: str) -> str | None:
+    """Return why others than root can change a folder or anything below it. OSError."""
+    reason, waiting, seen, device = why_not(folder), [folder], 0, os.stat(folder).st_dev
+    while waiting and reason is None:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                seen, about = seen + 1, entry.stat(follow_symlinks=False)
+                link = stat.S_ISLNK(about.st_mode)
+                reason = why_not(entry.path) if link else _why_not_this(entry.path, about)
+                if about.st_dev != device and (uid := _mounted_by(about.st_dev)):
+                    return f"{entry.path} is a file system of uid {uid}'s own making"
+                if reason or seen > _MOST_FILES:
+                    return reason or f"{folder} has too many files to look at"
+                if stat.S_ISDIR(about.st_mode):
+                    waiting.append(entry.path)
+    return reason
+
+
+def read_regular(path: str | os.PathLike[str], most: int = _MOST) -> bytes | None:
+    """Return the beginning of a regular file; None where there is none."""
+    try:
+        with open(open_regular(path, os.O_RDONLY), "rb", buffering=0) as file:
+            return file.read(most)
+    except (OSError, ValueError):
+        return None
+
+
+def open_regular(
+    path: str | os.PathLike[str],
+    flags: int,
+    folder: int | None = None,
+    check: Callable[[os.stat_result], None] = _check_regular,
+) -> int:
+    """Return the descriptor of a regular file, with O_NOFOLLOW in `flags` not of a link; `check`
+    raises for what it does not like. OSError.
+
+    What it is is known before it is opened: to open a device or a FIFO does things, or waits.
+    """
+    nofollow = flags & os.O_NOFOLLOW
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC | nofollow, dir_fd=folder)
+    try:
+        check(os.fstat(handle))
+        flags = (flags ^ nofollow) | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        return os.open(f"/proc/self/fd/{handle}", flags)
+    finally:
+        os.close(handle)
+
+
+def drop_what_is_not_roots(environ: MutableMapping[str, str]) -> None:
+    """For root, forget what others may have put into this process's environment and module path,
+    before anything is imported or started by it. The environment that gputop runs from stays."""
+    if not is_elevated():
+        return
+    for name in [name for name in environ if name.startswith(_LOADING)]:
+        if name not in _HARMLESS:
+            del environ[name]
+    for name in _SEARCHED:
+        if name in environ:
+            environ[name] = _roots_of(environ[name])
+    own = (sys.prefix, sys.base_prefix, os.path.dirname(_package()))
+    kept = [path for path in sys.path if _is_below(path, own) or is_roots(path)]
+    if len(kept) < len(sys.path):
+        environ["PYTHONNOUSERSITE"] = "1"
+    sys.path[:] = kept
+    if sys.pycache_prefix is not None and not is_roots(sys.pycache_prefix):
+        sys.pycache_prefix = None
+
+
+def _roots_of(search: str) -> str:
+    return ":".join(filter(is_roots, search.split(":")))
+
+
+def _package() -> str:
+    return os.path.dirname(os.path.abspath(__file__))
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _is_program(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode) and os.access(path, os.X_OK)
+    except OSError:
+        return False
+
+
+def _reason(path: str) -> str:
+    try:
+        return why_not(path) or "it is"
+    except OSError as error:
+        return f"it cannot be looked at: {error.strerror}"
+
+
+def _why_not_this(
+    path: str, about: os.stat_result, above: os.stat_result | None = None
+) -> str | None:
+    """Return why an entry, of a folder (`above`) that is root's, is not root's alone."""
+    if about.st_uid != 0 and about.st_uid != _own_uid():
+        return f"{path} belongs to uid {about.st_uid}"
+    if above is not None and above.st_mode & _OTHERS and not stat.S_ISDIR(about.st_mode):
+        return f"{os.path.dirname(path)} may be written to by others"
+    reason = why_open(about, above)
+    return reason and f"{path} {reason}"
+
+
+def why_open(about: os.stat_result, above: os.stat_result | None = None) -> str | None:
+    """Return why others than its owner can change a folder or a file of the folder `above`: what
+    they may do to it, that is, where that folder is the owner's alone or sticky."""
+    folder = stat.S_ISDIR(about.st_mode)
+    sticky = folder and about.st_mode & stat.S_ISVTX
+    if (folder or stat.S_ISREG(about.st_mode)) and about.st_mode & _OTHERS and not sticky:
+        return "may be written to by others"
+    if above is not None and about.st_dev != above.st_dev and (uid := _mounted_by(about.st_dev)):
+        return f"is a file system of uid {uid}'s own making"
+    return None
+
+
+def is_unmapped(uid: int) -> bool:
+    """Return whether this user namespace does not have that user: so look the folders of the
+    machine's root in it."""
+    return uid == _UNMAPPED and not any(
+        first <= uid < first + count for first, _, count in _uid_ranges()
+    )
+
+
+def _own_uid() -> int:
+    uid = os.stat(_package()).st_uid
+    return 0 if uid == _UNMAPPED else uid
+
+
+def _uid_ranges() -> list[tuple[int, int, int]]:
+    """Return the users of this namespace, by user_namespaces(7): the first, who that is outside,
+    and how many there are."""
+    with open("/proc/self/uid_map", encoding="ascii") as file:
+        return [(int(first), int(outside), int(count)) for first, outside, count in
+                map(str.split, file)]  # fmt: skip
+
+
+def _mounted_by(device: int) -> int:
+    """Return the user who tells what is on a file system (FUSE), owners included; 0 for others."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+        for line in mounts:
+            fields, _, rest = line.partition(" - ")
+            if fields.split()[2] == wanted and rest.startswith("fuse"):
+                found = rest.partition("user_id=")[2].partition(",")[0].strip()
+                return int(found) if found.isdecimal() else 0
+    return 0
+
+
+def _capabilities() -> bool:
+    """Return whether this process has any, by proc_pid_status(5)."""
+    return int(_field("/proc/self/status", "CapEff:") or "0", 16) != 0
+
+
+def _several_users() -> bool:
+    """Return whether there is anybody else: where a user namespace has one user, who is not root
+    outside, its root can do what that user can."""
+    try:
+        [(_, outside, count)] = _uid_ranges()
+    except (OSError, ValueError):
+        return True
+    return count != 1 or outside == 0
+
+
+def _field(path: str, name: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = [line.partition(name)[2] for line in file if line.startswith(name)]
+    except OSError:
+        return None
+    return lines[0].strip() if lines else None

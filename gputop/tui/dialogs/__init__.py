@@ -1,0 +1,1 @@
+"""Screens over a screen: signals, columns, sorting, help."""

@@ -1,0 +1,129 @@
+"""Ignores keys that were typed before a dialog could be read, pasted, or held down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from textual import events
+from textual.message import Message
+from textual.screen import Screen
+from textual.timer import Timer
+
+from gputop.tui.terminal import drawing
+
+QUIET = 0.3
+"""Seconds without a key, from when an offer is drawn, after which it takes keys."""
+ALONE = 0.12
+"""Seconds for which a key waits before it acts: a key that is held down repeats sooner."""
+BURST = 0.01
+"""Seconds between two keys that no hand types: they are of a paste that is not marked as one."""
+_HARMLESS = ("escape", "ctrl+c", "ctrl+l", "ctrl+z")
+"""Keys that are never too soon."""
+
+
+class KeyGuard:
+    """Takes keys once the dialog is on the terminal and no key has been pressed for a moment.
+
+    A key that is too soon starts the moment anew: what a paste, a held key or a blind hand types
+    in one go has no effect, however long it is. A key that acts waits until it is known to be a
+    single one; a paste, or a key that repeats, takes those that wait with it.
+    """
+
+    def __init__(
+        self, screen: Screen[Any], changed: Callable[[], None], acts: Callable[[str], bool]
+    ) -> None:
+        """`changed` is called when keys are taken again, or no longer; `acts`: whether a key does
+        more than to move or to type."""
+        self._screen, self._changed, self._acts = screen, changed, acts
+        self._timer: Timer | None = None
+        self._since: Message | None = None
+        """Made when it was opened: events of before are too soon, whenever they are dealt with."""
+        self._last = 0.0
+        """When the last key was typed."""
+        self._waiting: list[events.Key] = []
+        """Keys that are not known to be alone."""
+        self._let: list[events.Event] = []
+        """Keys that are, on their way to the screen."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether keys are taken."""
+        return self._since is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether some key has yet to act."""
+        return bool(self._waiting or self._let)
+
+    def close(self) -> None:
+        """Start anew, as something else is about to be drawn."""
+        self._since = None
+        self._waiting, self._let = [], []
+        self._stop()
+        self._screen.call_after_refresh(self._wait)
+
+    def is_too_soon(self, event: events.Event) -> bool:
+        """Whether a key, a paste or a click does nothing, or nothing yet."""
+        if isinstance(event, events.Key) and event.key in _HARMLESS:
+            if self._waiting:
+                self._stop()
+            self._waiting, self._let = [], []
+            return False
+        if event in self._let:
+            self._let.remove(event)
+            return False
+        if self._since is None:
+            if self._timer is not None:
+                self._wait()
+            return True
+        if event.time < self._since.time or isinstance(event, events.MouseEvent):
+            return event.time < self._since.time
+        return self._waits(event)
+
+    def _waits(self, event: events.Event) -> bool:
+        """Whether an event of an open dialog has to wait, or does nothing at all."""
+        key = event if isinstance(event, events.Key) else None
+        last, self._last = self._last, event.time
+        if key is not None and not self._waiting and not self._acts(key.key):
+            return False
+        is_held = key is not None and bool(self._waiting) and key.key == self._waiting[-1].key
+        if key is None or is_held or key.time - last < BURST:
+            self.close()
+            self._changed()
+            return True
+        self._waiting.append(key)
+        self._stop()
+        self._timer = self._screen.set_timer(ALONE, self._let_go)
+        return True
+
+    def _let_go(self) -> None:
+        """Let the keys that have waited act, in their order; they come from the app, as keys do."""
+        self._stop()
+        self._screen.app.call_later(self._post)
+
+    def _post(self) -> None:
+        if self._since is None or self._timer is not None:
+            return  # another key has come meanwhile
+        self._let, self._waiting = [key.copy() for key in self._waiting], []
+        for key in self._let:
+            self._screen.app.post_message(key)
+
+    def _wait(self) -> None:
+        """Wait until it is drawn; a terminal that takes no output has yet to show it."""
+        if self._since is None:
+            self._stop()
+            self._timer = self._screen.set_timer(QUIET, self._open)
+
+    def _open(self) -> None:
+        if not drawing.is_taken(self._screen.app):
+            self._wait()
+            return
+        self._stop()
+        self._since = Message()
+        self._changed()
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None

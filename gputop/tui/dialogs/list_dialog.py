@@ -1,0 +1,241 @@
+"""The dialogs that choose from a list: a column to sort by, a signal, the columns to show."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.events import Click
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList
+
+from gputop.model.machine.signals import signal_name, signal_number
+from gputop.model.metrics.metric import Metric
+from gputop.model.metrics.process import COLUMNS
+from gputop.settings import PANES, Pane
+from gputop.tui.panes.editor import Editor
+from gputop.tui.panes.lines import Lines
+
+R = TypeVar("R")
+PANE_NAMES: dict[Pane, str] = {
+    "gpus": "GPUs",
+    "processes": "Processes",
+    "history": "Utilization of the last minutes, where lines are left",
+    "mapping": "Mapping of CUDA_VISIBLE_DEVICES",
+}
+"""What a pane is called."""
+
+
+class Options(OptionList):
+    """A list in which a click selects and a double click chooses, as in a table."""
+
+    def on_click(self, event: Click) -> None:
+        event.prevent_default()
+        index = event.style.meta.get("option")
+        if index is not None and event.chain == 1:
+            self.highlighted = index
+        elif index is not None and event.chain == 2:
+            self.action_select()
+
+
+class ListDialog(ModalScreen[R | None]):
+    """A list with a cursor. A subclass gives `lines()` and `answer(index)`; Esc answers None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "leave", "Cancel", id="list.leave", show=False),
+        Binding("down,j", "move(1)", "Down", id="list.down", show=False),
+        Binding("up,k", "move(-1)", "Up", id="list.up", show=False),
+    ]
+
+    def __init__(self, title: str, start: int = 0) -> None:
+        """`start` is the row of the cursor at first."""
+        super().__init__()
+        self._title, self._start = title, start
+
+    def lines(self) -> Iterable[str]:
+        """Return a line for each row."""
+        raise NotImplementedError
+
+    def answer(self, index: int) -> R:
+        """Return the answer that Enter gives on a row."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        yield Options(markup=False, id="list")
+
+    def on_mount(self) -> None:
+        self.query_one("#list").border_title = Content(self._title)
+        self.draw(self._start)
+
+    @property
+    def options(self) -> OptionList:
+        """The list."""
+        return self.query_one(OptionList)
+
+    def draw(self, index: int | None) -> None:
+        """Draw the rows, with the cursor on the one at `index`."""
+        self.options.set_options(map(Content, self.lines()))
+        self.options.highlighted = index
+
+    def on_option_list_option_selected(self) -> None:
+        self.choose()
+
+    def choose(self) -> None:
+        """Answer with the row under the cursor, if there is one."""
+        if self.options.highlighted is not None:
+            self.dismiss(self.answer(self.options.highlighted))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_move(self, step: int) -> None:
+        if step > 0:
+            self.options.action_cursor_down()
+        else:
+            self.options.action_cursor_up()
+
+
+_LABEL = max(len(metric.label) for metric in COLUMNS.values()) + 2
+
+
+def _described(metric: Metric[Any]) -> str:
+    return f"{metric.label:<{_LABEL}}{metric.help}"
+
+
+class SortDialog(ListDialog[str]):
+    """Asks for the id of the column to sort by."""
+
+    def __init__(self, current: str) -> None:
+        super().__init__("Sort by (the same again: other way)", list(COLUMNS).index(current))
+
+    def lines(self) -> Iterable[str]:
+        return (_described(metric) for metric in COLUMNS.values())
+
+    def answer(self, index: int) -> str:
+        return list(COLUMNS)[index]
+
+
+class ColumnsDialog(ListDialog[tuple[str, ...]]):
+    """Asks for the columns to show and their order; the command is always there, and the last."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "show", "Show or hide", id="columns.toggle", show=False, priority=True),
+        Binding("right_square_bracket,shift+down", "shift(1)", "Later", id="columns.later",
+                show=False),
+        Binding("left_square_bracket,shift+up", "shift(-1)", "Sooner", id="columns.sooner",
+                show=False),
+    ]  # fmt: skip
+
+    def __init__(self, shown: Sequence[str]) -> None:
+        super().__init__("Columns: space shows, [ ] move, Enter keeps")
+        self._order = [*shown, *(id_ for id_ in COLUMNS if id_ not in shown)]
+        self._order.remove("command")
+        self._shown = set(shown)
+
+    def lines(self) -> Iterable[str]:
+        for id_ in self._order:
+            mark = Lines.glyphs.cursor if id_ in self._shown else " "
+            yield f"{mark} {_described(COLUMNS[id_])}"
+
+    def answer(self, index: int) -> tuple[str, ...]:
+        return (*(id_ for id_ in self._order if id_ in self._shown - {"command"}), "command")
+
+    def action_show(self) -> None:
+        self._shown ^= {self._order[self._index]}
+        self.draw(self._index)
+
+    def action_shift(self, step: int) -> None:
+        index = min(max(0, self._index + step), len(self._order) - 1)
+        self._order.insert(index, self._order.pop(self._index))
+        self.draw(index)
+
+    @property
+    def _index(self) -> int:
+        return self.options.highlighted or 0
+
+
+class PanesDialog(ListDialog["PanesChoice"]):
+    """Asks for the panes to show, for now or for the next time as well; one of them stays."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "show", "Show or hide", id="panes.toggle", show=False, priority=True),
+        Binding("w", "keep", "Keep", id="panes.keep", show=False),
+    ]
+
+    def __init__(self, shown: Sequence[Pane]) -> None:
+        super().__init__("Panes: space shows or hides, Enter for now, w keeps")
+        self._shown = set(shown)
+
+    def lines(self) -> Iterable[str]:
+        for pane in PANES:
+            mark = Lines.glyphs.cursor if pane in self._shown else " "
+            yield f"{mark} {PANE_NAMES[pane]}"
+
+    def answer(self, index: int) -> PanesChoice:
+        return PanesChoice(self._panes)
+
+    def action_show(self) -> None:
+        index = self.options.highlighted or 0
+        self._shown = self._shown ^ {PANES[index]} or self._shown
+        self.draw(index)
+
+    def action_keep(self) -> None:
+        """Answer, and have it kept."""
+        self.dismiss(PanesChoice(self._panes, keep=True))
+
+    @property
+    def _panes(self) -> tuple[Pane, ...]:
+        return tuple(pane for pane in PANES if pane in self._shown)
+
+
+class PanesChoice(NamedTuple):
+    """Which panes are shown."""
+
+    panes: tuple[Pane, ...]
+    keep: bool = False
+    """Whether the next start shows the same."""
+
+
+class SignalNameDialog(ListDialog[int]):
+    """Asks for a signal by name or number, over a list of all."""
+
+    AUTO_FOCUS = "#signal-name"
+
+    def __init__(self, current: int) -> None:
+        self._numbers = sorted(map(int, signal.valid_signals()))
+        super().__init__("Which signal? A name or a number", self._numbers.index(current))
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="list"):
+            yield Editor("", max_length=16, id="signal-name")
+            options = Options(markup=False)
+            options.can_focus = False
+            yield options
+
+    def lines(self) -> Iterable[str]:
+        return (f"{number:>3}  {signal_name(number)}" for number in self._numbers)
+
+    def answer(self, index: int) -> int:
+        return self._numbers[index]
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.value.strip():
+            self.options.highlighted = self._search(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.choose()
+
+    def _search(self, text: str) -> int | None:
+        """Return the row of a signal, or of the first one whose name begins with `text`."""
+        prefix = text.strip().upper().removeprefix("SIG")
+        names = {number: signal_name(number).removeprefix("SIG") for number in self._numbers}
+        exact = signal_number(prefix)
+        starts = (number for number in names if names[number].startswith(prefix))
+        number = exact if exact in names else next(starts, None)
+        return None if number is None else self._numbers.index(number)

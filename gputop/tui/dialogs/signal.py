@@ -1,0 +1,305 @@
+"""The dialog before and after a signal.
+
+It is for the processes it was opened for, whatever the table shows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import duration, short_command
+from gputop.model.processes.target import SignalTarget
+from gputop.protocol.messages import Reply, Signal
+from gputop.tui.dialogs.button import DialogButton
+from gputop.tui.dialogs.key_guard import KeyGuard
+from gputop.tui.dialogs.list_dialog import SignalNameDialog
+from gputop.tui.dialogs.signal_state import GRACE, WORD, SignalDialogState
+from gputop.tui.panes.bars import KeyLine
+from gputop.tui.panes.columns import sized
+from gputop.tui.panes.editor import Editor
+from gputop.tui.panes.lines import Lines, Piece, StyledLine
+from gputop.tui.panes.page import Page
+from gputop.tui.terminal.key_queue import Hasty
+from gputop.tui.themes import user_role
+
+_SOON: Piece = ("keys are taken in a moment", "quiet")
+_NARROW = 56
+"""Cells of the dialog in which the word and the button that sends do not fit on one line."""
+_MOVES = frozenset(
+    ("tab", "shift+tab", "left", "right", "up", "down", "j", "k", "pageup", "pagedown", "ctrl+f",
+     "ctrl+b", "home", "end")
+)  # fmt: skip
+"""Keys that change nothing of what is sent."""
+
+
+class SignalProcesses(Page, can_focus=False):
+    """The list; the keys of the dialog scroll it."""
+
+
+class SignalNote(Lines):
+    """A sentence on all of the processes."""
+
+    _said: Sequence[StyledLine] = ()
+
+    def say(self, lines: Sequence[StyledLine]) -> None:
+        """Show other words."""
+        self._said = lines
+        self.styles.height = len(lines)
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        line = self._said[y] if y < len(self._said) else []
+        return sized(line, self.size.width, self.glyphs.ellipsis, left=True)
+
+
+class SignalScreen(ModalScreen[None], Hasty):
+    """Which processes, which signal, and the outcome of each.
+
+    The button that sends appears, and keys are taken, once the processes have been on the terminal
+    for a moment: keys that were typed ahead mean something else.
+    """
+
+    AUTO_FOCUS = "#cancel"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "leave", "Close", id="signal.leave", show=False),
+        Binding("s", "choose", "Signal", id="signal.choose", show=False),
+        Binding("d", "started", "Descendants", id="signal.started", show=False),
+        *(
+            Binding(
+                str(digit),
+                f"digit('{digit}')",
+                "Signal number",
+                id=f"signal.digit-{digit}",
+                show=False,
+            )
+            for digit in range(10)
+        ),
+        Binding("right", "app.focus_next", "Next", id="signal.next", show=False),
+        Binding("left", "app.focus_previous", "Before", id="signal.previous", show=False),
+        Binding("down,j", "move(1)", "Down", id="signal.down", show=False),
+        Binding("up,k", "move(-1)", "Up", id="signal.up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", id="signal.page-down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", id="signal.page-up", show=False),
+    ]
+
+    def __init__(self, state: SignalDialogState, send: Callable[[Signal], None]) -> None:
+        """`send` sends an order to the agent."""
+        super().__init__()
+        self._state = state
+        self._send = send
+        self._left = GRACE
+        self._offer = ""
+        self._was_aimed = False
+        """Whether the button that sends has had the focus without a key."""
+        self._guard = KeyGuard(self, self._show, self._acts)
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether keys are taken, since there was time to read what they answer."""
+        return self._guard.is_open and not self._guard.is_waiting
+
+    def is_too_soon(self, event: events.Event) -> bool:
+        return self._guard.is_too_soon(event)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="signal"):
+            yield SignalProcesses(id="signal-processes")
+            yield SignalNote(id="signal-note")
+            with Container(id="signal-choices"):
+                with Horizontal(id="signal-first"):
+                    yield DialogButton("Cancel", id="cancel")
+                    with Horizontal(id="signal-word"):
+                        yield KeyLine([("", f"type {WORD}:")], id="signal-word-label")
+                        yield Editor("", max_length=16, id="word")
+                with Horizontal(id="signal-second"):
+                    yield DialogButton("Send", id="send")
+                    yield KeyLine(
+                        [("9", "SIGKILL"), ("s", "others"), ("d", "with what they started")],
+                        id="signal-keys",
+                    )
+
+    def on_mount(self) -> None:
+        self._order(self._state.check(uuid.uuid4().hex))
+        self.set_interval(1.0, self._second)
+        self._guard.close()
+        self.call_after_refresh(self._show)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show)
+
+    def show_frame(self, frame: Frame) -> None:
+        """Take in what a frame says of the processes."""
+        self._state.handle(frame)
+        self._show()
+
+    def reply(self, reply: Reply) -> None:
+        """Take in verdicts."""
+        offered = bool(self._state.living)
+        self._state.handle_reply(reply)
+        if self._state.living and not offered:  # so that no Enter of before means SIGKILL
+            self.set_focus(self.query_one("#cancel"))
+        self._show()
+
+    def lose(self) -> bool:
+        """Take in that the agent ended; whether that is new."""
+        is_new = self._state.lose()
+        self._show()
+        return is_new
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_choose(self) -> None:
+        if not self._state.sent:
+            self.app.push_screen(SignalNameDialog(self._state.number), self._chosen)
+
+    def _chosen(self, number: int | None) -> None:
+        if number is not None:
+            self._state.choose(number)
+        self._guard.close()  # it is drawn anew
+        self._was_aimed = False
+        self._show()
+
+    def action_digit(self, digit: str) -> None:
+        """Choose a signal by its number."""
+        if not self._state.sent:
+            self._state.type_digit(digit)
+            self._show()
+
+    def action_started(self) -> None:
+        """Include the descendants, or leave them out."""
+        if not self._state.sent:
+            self._state.with_started = not self._state.with_started
+            if self._state.wants_word:
+                self.set_focus(self.query_one("#cancel"))
+            self._show()
+
+    def action_move(self, step: int) -> None:
+        self.query_one(SignalProcesses).action_move(step)
+
+    def action_page(self, step: int) -> None:
+        self.query_one(SignalProcesses).action_page(step)
+
+    @on(DialogButton.Pressed, "#cancel")
+    def _cancel(self) -> None:
+        self.action_leave()
+
+    @on(DialogButton.Pressed, "#send")
+    def _go(self) -> None:
+        order_id, word = uuid.uuid4().hex, self.query_one(Editor).value
+        if self._state.living:
+            self._order(self._state.kill(order_id))
+        else:
+            self._order(self._state.send(order_id, word))
+            if not self._state.sent and self._state.wants_word:
+                self.set_focus(self.query_one(Editor))
+        self._show()
+
+    def on_descendant_focus(self) -> None:
+        self._show()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._show()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()  # Enter leads on, and sends nothing by itself
+        self.focus_next()
+
+    def _order(self, order: Signal | None) -> None:
+        if order is None:
+            return
+        self._left = GRACE
+        if order.number:  # the button under the finger is gone
+            self.set_focus(self.query_one("#cancel"))
+        self._send(order)
+
+    def _second(self) -> None:
+        if self._state.waiting:
+            self._left = max(0.0, self._left - 1.0)
+            self._show()
+
+    def _acts(self, key: str) -> bool:
+        """Whether a key does more than to move or to type."""
+        return key == "enter" or not (isinstance(self.focused, Editor) or key in _MOVES)
+
+    def _show(self) -> None:
+        if not self.is_mounted:
+            return
+        state, page = self._state, self.query_one(SignalProcesses)
+        count = len(state.processes)
+        title = f"{state.name} to {count} process{'es' * (count != 1)}" if count else "Signal"
+        self.query_one("#signal").border_title = Content(title)
+        offer = "kill" if state.living else "send" if state.ready else ""
+        if offer not in ("", self._offer):
+            self._guard.close()
+        self._offer = offer
+        self._show_choices()
+        lines = [line for process in state.processes for line in self._lines(process)]
+        if state.unnoted:
+            lines += page.wrapped(state.unnoted, 1, "alarm")
+        note = list(page.wrapped(*self._note()))
+        if not lines:
+            lines, note = note, []
+        self.query_one(SignalNote).say(note)
+        stacked = self.query_one("#signal-word").display and self._is_narrow
+        self.query_one("#signal-choices").set_class(stacked, "-stacked")
+        around = 2 + len(note) + (2 if stacked else 1)
+        page.styles.height = max(1, min(len(lines), self.size.height - around))
+        page.show_lines(lines)
+
+    @property
+    def _is_narrow(self) -> bool:
+        """Whether word and button go on two lines, and the keys on the second alone."""
+        return self.query_one(SignalProcesses).size.width < _NARROW
+
+    def _note(self) -> tuple[str, int, str]:
+        """Return what is said of all: words, where they begin, and their role."""
+        send = self.query_one("#send")
+        closed = bool(self._offer) and not self._guard.is_open
+        words, role = _SOON if closed else self._state.note(self._left, aimed=send.has_focus)
+        return words, 1, role
+
+    def _show_choices(self) -> None:
+        state, send = self._state, self.query_one("#send", DialogButton)
+        self.query_one("#signal-word").display = state.wants_word and state.ready
+        over = state.sent or state.lost or state.obstacle or not state.processes
+        self.query_one("#cancel", DialogButton).say("Close" if over else "Cancel")
+        killing = len(state.living)
+        send.display = self._guard.is_open and bool(self._offer)
+        send.say(f"SIGKILL to {killing}" if killing else f"Send {state.name}")
+        has_room = state.wants_word or not self._is_narrow
+        self.query_one("#signal-keys").display = has_room and not over
+        if self.focused is None or (self.focused is send and not send.display):
+            self.set_focus(self.query_one("#cancel"))
+        if send.display and not self._was_aimed:
+            self._was_aimed = True
+            if not state.wants_word:
+                self.set_focus(send)
+
+    def _lines(self, process: SignalTarget) -> Iterator[StyledLine]:
+        page = self.query_one(SignalProcesses)
+        user = [(page.glyphs.text(process.user or "-"), user_role(process.user or "-"))]
+        descendants = self._state.descendants(process)
+        yield [
+            (f" {process.pid:>7} ", "key"),
+            *sized(user, 9, page.glyphs.ellipsis, left=True),
+            (f"{duration(process.age):>7} ", "text"),
+            *([(f" with {descendants} started ", "notice")] if descendants else []),
+            (f" {page.glyphs.text(short_command(process.command))}", "text"),
+        ]
+        if process.held:
+            yield from page.wrapped(process.holds(), 9, "quiet")
+        for words, role in self._state.says(process):
+            yield from page.wrapped(words, 9, role)

@@ -1,0 +1,361 @@
+"""A signal from the key to the verdicts, in states and in words.
+
+The processes are copied when the key is pressed. Later frames say how they are, and never add a
+process, remove one or change the order.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+
+from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.signals import (
+    MOST_TARGETS,
+    Target,
+    Verdict,
+    ends_processes,
+    signal_name,
+    signal_number,
+)
+from gputop.model.processes.target import ProcessIdentity, SignalTarget, signal_targets
+from gputop.model.processes.views import ViewRow
+from gputop.protocol.messages import Reply, Signal
+
+GRACE = 10.0
+"""Seconds in which a process may end before SIGKILL is offered."""
+WORD = "kill"
+"""What has to be typed for several processes, and for those that want a confirmation."""
+UNKNOWN = "the agent ended: the outcome of these is unknown"
+NO_TARGET = "no process is selected: use the arrow keys, or tag some with Space"
+ALL_ENDED = "the tagged processes have ended; Esc clears the tags"
+TARGET_GONE = "it has ended, or left the GPUs"
+NO_PROCESS = "this line is memory that no visible process holds: there is nothing to signal"
+DEMO = "the demo has no processes to signal"
+
+Saying = tuple[str, str]
+"""Words, and their role on the screen."""
+_LIVES_ON = {"ignored": "ignored", "uninterruptible": "not taken, it waited in the kernel"}
+"""Outcomes of who is offered SIGKILL, and what is said of that signal after another one."""
+_NOT_SENT = ("not_permitted", "identity_changed", "gone", "unknown", "other_namespace", "refused")
+
+
+def why_none(row: ViewRow | None) -> str:
+    """Return why there is no process to signal, with the cursor on a row."""
+    if row is None:
+        return NO_TARGET
+    if row.kind == "ended":
+        return f"PID {row.row.process.pid} has ended: there is nothing to signal"
+    return NO_PROCESS if row.kind == "unaccounted" else ALL_ENDED
+
+
+class SignalDialogState:
+    """One use of the key: a check order, the order, and perhaps SIGKILL after it.
+
+    Order ids are the asker's; none is given out twice, and after `lose` none at all.
+    """
+
+    def __init__(
+        self, processes: Sequence[SignalTarget], obstacle: str = "", frame: Frame | None = None
+    ) -> None:
+        """`obstacle`: why nothing can be sent, where that is known before; `frame`: the last."""
+        self.number: int = signal.SIGTERM
+        self.with_started = False
+        """Whether it is for the descendants of the processes, too."""
+        self.lost = False
+        """Whether the agent that was asked has ended."""
+        self.checked = False
+        self._processes = tuple(processes)
+        self._frame = frame
+        self._started: tuple[SignalTarget, ...] = ()
+        self._orders: list[Signal] = []
+        """The check, then what was sent."""
+        self._targets: dict[str, set[ProcessIdentity]] = {}
+        """Whom the orders are for."""
+        self._typed = ""
+        """Digits of the signal's number."""
+        self._checks: dict[ProcessIdentity, Verdict] = {}
+        self._verdicts: dict[str, dict[ProcessIdentity, Verdict]] = {}
+        """What became of the processes, by order."""
+        self._missing: set[ProcessIdentity] = set()
+        self._below: Mapping[int, int] = {}
+        self._obstacle = obstacle
+        if len(self._processes) >= MOST_TARGETS:
+            self._obstacle = _too_many(len(self._processes))
+
+    @property
+    def processes(self) -> tuple[SignalTarget, ...]:
+        """The processes it is for."""
+        return self._processes + (self._started if self.with_started else ())
+
+    @property
+    def name(self) -> str:
+        """The name of the signal that is chosen, or was sent last."""
+        return signal_name(self._orders[-1].number if self.sent else self.number)
+
+    @property
+    def sent(self) -> bool:
+        """Whether a signal was sent."""
+        return len(self._orders) > 1
+
+    @property
+    def wants_word(self) -> bool:
+        """Whether the word has to be typed: not for a single process of one's own."""
+        checks = (self._checks.get(process.identity) for process in self.processes)
+        cautious = any(check is not None and _needs_word(check) for check in checks)
+        return cautious or len(self.processes) > 1
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be sent."""
+        checks = (self._checks.get(process.identity) for process in self.processes)
+        some_live = any(check is not None and check.outcome == "alive" for check in checks)
+        return some_live and not (self.sent or self.lost or self.obstacle)
+
+    @property
+    def obstacle(self) -> str:
+        """Why it cannot be sent to any of them."""
+        many = len(self.processes) >= MOST_TARGETS
+        return self._obstacle or (_too_many(len(self.processes)) if many else "")
+
+    @property
+    def waiting(self) -> int:
+        """How many processes of the last order may still end."""
+        if not self.sent or self.lost:
+            return 0
+        verdicts = (self._of(self._orders[-1], target) for target in self._orders[-1].targets)
+        return sum(verdict is None or verdict.outcome == "waiting" for verdict in verdicts)
+
+    @property
+    def living(self) -> tuple[SignalTarget, ...]:
+        """The processes that SIGKILL can be offered for."""
+        if not self.sent or self.waiting or self.lost:
+            return ()
+        order = self._orders[-1]
+        if order.number == signal.SIGKILL or not ends_processes(order.number):
+            return ()
+        return tuple(
+            process for process in self.processes
+            if (verdict := self._latest(process)) and verdict.outcome in _LIVES_ON
+            and not verdict.ended
+        )  # fmt: skip
+
+    def choose(self, number: int) -> None:
+        """Choose a signal."""
+        if not self.sent:
+            self.number, self._typed = number, ""
+
+    def type_digit(self, digit: str) -> None:
+        """Choose a signal by its number, a digit after the other: 9, or 1 and 5."""
+        typed = self._typed + digit
+        if signal_number(typed) is None:
+            typed = digit
+        number = signal_number(typed)
+        if number is not None:
+            self.choose(number)
+            self._typed = typed
+
+    def check(self, order_id: str) -> Signal | None:
+        """Return the order that sends nothing; None where there is no process to ask about."""
+        if self._obstacle or not self._processes or self._orders:
+            return None
+        targets = tuple(Target(*process.identity) for process in self._processes)
+        return self._ordered(Signal(order_id, targets, 0, 0.0, descendants=True))
+
+    def send(self, order_id: str, word: str) -> Signal | None:
+        """Return the order that sends; None while it cannot be sent or the word is missing."""
+        confirmed = word.strip().lower() == WORD
+        if not self.ready or (self.wants_word and not confirmed):
+            return None
+        targets = tuple(self._target(process) for process in self.processes)
+        return self._ordered(Signal(order_id, targets, self.number, GRACE))
+
+    def kill(self, order_id: str) -> Signal | None:
+        """Return the order of SIGKILL to those that live on; it needs no second confirmation."""
+        targets = tuple(self._target(process) for process in self.living)
+        return self._ordered(Signal(order_id, targets, signal.SIGKILL, GRACE)) if targets else None
+
+    def handle(self, frame: Frame) -> None:
+        """Take in which of the processes are still on a GPU."""
+        self._frame = frame
+        if self.lost or not self._orders:
+            return
+        listed = {(process.pid, process.start_time) for process in frame.processes}
+        self._missing = {target.identity for target in self.processes if target.held} - listed
+
+    def handle_reply(self, reply: Reply) -> None:
+        """Take in the verdicts of one of the orders; other replies are for others."""
+        orders = [order.id for order in self._orders]
+        if self.lost or reply.request not in orders:
+            return
+        if reply.request != orders[0]:
+            verdicts = self._verdicts.setdefault(reply.request, {})
+            verdicts.update({(v.pid, v.start_time): v for v in reply.verdicts})
+        elif reply.verdicts and not self.checked:
+            self._handle_check(reply.verdicts)
+
+    def lose(self) -> bool:
+        """Take in that the agent ended; whether that is new."""
+        is_new, self.lost = not self.lost and bool(self._orders), True
+        return is_new
+
+    def descendants(self, process: SignalTarget) -> int:
+        """Return how many descendants a process has."""
+        return self._below.get(process.pid, 0)
+
+    def says(self, process: SignalTarget) -> Iterator[Saying]:
+        """Yield what is said of a process."""
+        check = self._checks.get(process.identity)
+        if self.sent:
+            yield from self._past(process)
+            yield self._outcome(process)
+        elif check is not None and (check.outcome != "alive" or check.caution):
+            confirm = f"; type {WORD} to go on" if check.outcome == "alive" else ""
+            yield f"{check.words}{confirm}", "alarm"
+        elif process.identity in self._missing:
+            yield "it has ended meanwhile, or left the GPUs", "notice"
+        elif process.state == "D":
+            yield "waiting in the kernel (state D): it takes a signal only afterwards", "notice"
+        if not self.sent and check is not None and self.number in check.ignored:
+            yield f"it ignores {self.name}: 9 chooses SIGKILL", "alarm"
+
+    def note(self, left: float = 0.0, *, aimed: bool = False) -> Saying:
+        """Return what is said of all; `left`: the seconds in which they may still end; `aimed`:
+        whether Enter sends."""
+        count, name = len(self.processes), self.name
+        if self.lost and self.sent:
+            settled = all(self._settled(process) for process in self.processes)
+            return (UNKNOWN, "alarm") if not settled else ("Done", "text")
+        if self.lost:
+            return "the agent ended, and nothing was sent: close this and start again", "alarm"
+        if self.sent:
+            return self._note_of_sent(left)
+        if self.obstacle or not count:
+            return self.obstacle or NO_TARGET, "notice"
+        if not self.checked:
+            return "checking whether they may be signalled", "quiet"
+        if not self.ready:
+            return f"none of these can be sent {name}", "notice"
+        more = f"with {_count(len(self._started))} that they started; " if self.with_started else ""
+        if self.wants_word:
+            return f"{more}to confirm: Tab, type {WORD}, then Tab goes to Send", "notice"
+        way = f"Enter sends {name}" if aimed else "Tab goes to Send"
+        if self.number == signal.SIGKILL:
+            return f"{way}: it leaves no time to save", "notice"
+        return f"{way}; 9 chooses SIGKILL", "quiet"
+
+    @property
+    def unnoted(self) -> str:
+        """Why what was sent is not in the audit log; empty where it is."""
+        verdicts = (v for of_order in self._verdicts.values() for v in of_order.values())
+        return next((verdict.unnoted for verdict in verdicts if verdict.unnoted), "")
+
+    def _note_of_sent(self, left: float) -> Saying:
+        latest = [verdict for process in self.processes if (verdict := self._latest(process))]
+        ending = sum(verdict.ended and verdict.outcome == "waiting" for verdict in latest)
+        if self.waiting > ending:
+            waiting = _count(self.waiting - ending)
+            return f"{self.name} was sent; {waiting} may take {left:.0f} s to end", "text"
+        if ending:
+            return "waiting for GPU memory to come back", "text"
+        if self.living:
+            lives = "lives" if len(self.living) == 1 else "live"
+            return f"{_count(len(self.living))} {lives} on: SIGKILL leaves no time to save", "alarm"
+        if all(verdict.outcome in _NOT_SENT for verdict in latest):
+            return "nothing was sent", "notice"
+        left_over = sum(map(_should_have_ended, latest))
+        if left_over:
+            return f"{_count(left_over)} {'has' if left_over == 1 else 'have'} not ended", "alarm"
+        return "Done", "text"
+
+    def _past(self, process: SignalTarget) -> Iterator[Saying]:
+        """Yield what became of the signals before the last one."""
+        for order in self._orders_for(process)[:-1]:
+            verdict = self._of(order, process)
+            if verdict is not None and verdict.outcome in _LIVES_ON:
+                yield f"{signal_name(order.number)}: {_LIVES_ON[verdict.outcome]}", "quiet"
+
+    def _outcome(self, process: SignalTarget) -> Saying:
+        verdict = self._latest(process)
+        if self.lost and not self._settled(process):
+            return "its outcome is unknown", "alarm"
+        if verdict is None:
+            return "its signal is being sent", "quiet"
+        roles = {"exited": "good", "gone": "good", "waiting": "text", "alive": "text"}
+        ended = verdict.ended and verdict.outcome in _LIVES_ON
+        return verdict.words, "good" if ended else roles.get(verdict.outcome, "alarm")
+
+    def _settled(self, process: SignalTarget) -> bool:
+        verdict = self._latest(process)
+        return verdict is not None and verdict.outcome != "waiting"
+
+    def _latest(self, process: SignalTarget) -> Verdict | None:
+        """Return the verdict of the last order for a process, once there is one."""
+        orders = self._orders_for(process)
+        return self._of(orders[-1], process) if orders else None
+
+    def _orders_for(self, process: SignalTarget) -> list[Signal]:
+        """Return what was sent to a process."""
+        return [order for order in self._orders[1:] if process.identity in self._targets[order.id]]
+
+    def _of(self, order: Signal, process: SignalTarget | Target) -> Verdict | None:
+        return self._verdicts.get(order.id, {}).get((process.pid, process.start_time))
+
+    def _ordered(self, order: Signal) -> Signal:
+        self._orders.append(order)
+        self._targets[order.id] = {(target.pid, target.start_time) for target in order.targets}
+        return order
+
+    def _target(self, process: SignalTarget) -> Target:
+        check = self._checks.get(process.identity)
+        return Target(*process.identity, forced=check is not None and _needs_word(check))
+
+    def _handle_check(self, check: Sequence[Verdict]) -> None:
+        self.checked = True
+        self._checks = {(v.pid, v.start_time): v for v in check}
+        chosen = {process.identity for process in self._processes}
+        frame, on_gpus = self._frame, {}
+        if frame is not None:
+            keys = [ProcessKey(frame.host.boot_id, v.pid, v.start_time) for v in check]
+            on_gpus = {target.identity: target for target in signal_targets(frame, keys)}
+        self._started = tuple(
+            on_gpus.get(identity) or _without_gpu(verdict, None if frame is None else frame.time)
+            for identity, verdict in self._checks.items() if identity not in chosen
+        )  # fmt: skip
+        self._below = _below({v.pid: v.parent for v in check})
+
+
+def _without_gpu(verdict: Verdict, now: float | None) -> SignalTarget:
+    """Return a process that holds no GPU."""
+    start = verdict.start_time
+    age = None if start is None or now is None else max(0.0, now - start)
+    return SignalTarget(verdict.pid, start, verdict.user, verdict.command, age)
+
+
+def _should_have_ended(verdict: Verdict) -> bool:
+    lives = verdict.outcome in ("alive", *_LIVES_ON) and not verdict.ended
+    return lives and ends_processes(verdict.signal)
+
+
+def _needs_word(check: Verdict) -> bool:
+    return check.outcome == "alive" and check.caution is not None
+
+
+def _below(parents: Mapping[int, int | None]) -> dict[int, int]:
+    """Return how many descendants each process has."""
+    below = dict.fromkeys(parents, 0)
+    for pid in parents:
+        above, seen = parents[pid], {pid}
+        while above is not None and above in parents and above not in seen:
+            below[above] += 1
+            seen.add(above)
+            above = parents[above]
+    return below
+
+
+def _count(number: int) -> str:
+    return f"{number} process{'es' * (number != 1)}"
+
+
+def _too_many(number: int) -> str:
+    return f"these are {number} processes: choose fewer than {MOST_TARGETS} at a time"

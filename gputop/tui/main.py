@@ -1,0 +1,470 @@
+"""The main screen: GPUs, processes, mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.events import Paste
+from textual.screen import Screen
+
+from gputop.files import reason_of
+from gputop.model.cuda.logical_names import LogicalNames
+from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.text import printable
+from gputop.model.metrics.history import History
+from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
+from gputop.model.processes.filter import FilterError
+from gputop.model.processes.target import SignalTarget, own_on, signal_targets
+from gputop.protocol.messages import Reply, Request
+from gputop.settings import Pane, Session, keep_settings
+from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDialog, SortDialog
+from gputop.tui.dialogs.signal_control import SignalControl
+from gputop.tui.dialogs.signal_state import TARGET_GONE, why_none
+from gputop.tui.main_keys import FIRST, MAIN_BINDINGS
+from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.gpu import GpuScreen
+from gputop.tui.pages.graph import GraphScreen
+from gputop.tui.pages.health import HealthScreen
+from gputop.tui.pages.mapping import MappingScreen
+from gputop.tui.pages.process import ProcessScreen
+from gputop.tui.panes.bars import Heading, KeyLine, key_words
+from gputop.tui.panes.editor import ValueInput
+from gputop.tui.panes.filter_line import FilterLine
+from gputop.tui.panes.gpus import GpuPane
+from gputop.tui.panes.history import HistoryPane
+from gputop.tui.panes.layout import PaneLayout
+from gputop.tui.panes.mapping import MappingPane
+from gputop.tui.panes.mapping_control import MappingControl
+from gputop.tui.panes.mapping_state import FollowedProcess, MappingState
+from gputop.tui.panes.pid_search import PidSearch
+from gputop.tui.panes.processes import ProcessTable
+from gputop.tui.panes.table import Table
+from gputop.tui.terminal.key_queue import keyed
+from gputop.tui.themes import show_users
+
+_NOTE_SECONDS = 6.0
+"""For how long it is said that something was not saved."""
+_EDITING = (
+    ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "take what is offered"),
+    ("up down", "earlier values"), ("PgDn", "rest of the answer"),
+)  # fmt: skip
+
+
+class MainScreen(Screen[None]):
+    """The machine at a glance: panes, and controllers for what the keys do to them."""
+
+    AUTO_FOCUS = "#processes"
+
+    BINDINGS = MAIN_BINDINGS
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        settings: Session,
+        request: Callable[[Request], None],
+    ) -> None:
+        """`environ` has the variables of the first mapping; `request` reaches the agent of now."""
+        super().__init__()
+        self.settings = settings
+        state = MappingState(environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"))
+        self.mapping = MappingControl(self, state, request, self.show_mapping)
+        self.signals = SignalControl(self, request)
+        self.panes = PaneLayout(self, settings.panes)
+        self.pids = PidSearch(self, lambda: self.processes, self._say_above)
+        self._request = request
+        self._shown: ShownFrame | None = None
+        self._following = True
+        """Whether the mapping is that of the process under the cursor."""
+        self._note = "read only" if settings.readonly else ""
+        """What the heading says first."""
+        self._unsaved = ""
+        """Why a choice was not saved; said for a while."""
+
+    def compose(self) -> ComposeResult:
+        yield Heading(self._note, self.settings.thresholds, id="heading")
+        yield GpuPane(self.settings, id="gpus")
+        yield ProcessTable(self.settings, id="processes")
+        yield HistoryPane(self.settings.thresholds, id="history")
+        yield MappingPane(self.mapping.state, id="mapping")
+        yield FilterLine(self._filter, self._close_filter, id="filter-line")
+        yield KeyLine(self._key_words(), needed=("signal", "help"), id="keys")
+
+    def on_mount(self) -> None:
+        self.panes.arrange()
+        self.gpus.on_scrolled = self._say_above
+        self.processes.on_arranged = self._arranged
+        for table in self.query(Table):
+            table.on_moved = self._cursor_moved
+
+    def on_resize(self) -> None:
+        self.panes.arrange()
+        if self._shown is not None:
+            self.show_mapping()
+
+    def on_screen_resume(self) -> None:
+        self.mapping.state.note = ""  # the question may be another one after the mapping page
+        if self._shown is not None:
+            self.show_mapping()
+
+    @property
+    def gpus(self) -> GpuPane:
+        """The pane of GPUs."""
+        return self.query_one(GpuPane)
+
+    @property
+    def processes(self) -> ProcessTable:
+        """The pane of processes."""
+        return self.query_one(ProcessTable)
+
+    def _key_words(self) -> list[tuple[str, str]]:
+        """Return key and word of every binding that is shown, the app's after the first ones."""
+        own = [b for b in keyed(self.settings.keys, self.BINDINGS)
+               if self.check_action(b.action, ())]  # fmt: skip
+        first, more = own[:FIRST], own[FIRST:]
+        return key_words([*first, *keyed(self.settings.keys, self.app.BINDINGS), *more])
+
+    def on_descendant_focus(self) -> None:
+        """Say below what the keys do now: an editor has its own."""
+        is_editing = isinstance(self.focused, ValueInput)
+        self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self._key_words())
+
+    # What comes from the agent.
+
+    def show_frame(self, frame: Frame, history: History, interval: float) -> None:
+        """Show another frame, or the same one in another state, on every screen."""
+        state, before = self.mapping.state, self._shown
+        show_users(process.user for process in frame.processes)
+        state.show_frame(frame)
+        names = LogicalNames(frame, before and before.names, state.probed)
+        self._shown = ShownFrame(frame, history, names, interval)
+        self.query_one(Heading).show_frame(frame, interval)
+        self._show_panes()
+        self.panes.fit(frame)
+        for screen in self.app.screen_stack:
+            if isinstance(screen, (PageScreen, MappingScreen)):
+                screen.show_frame(self._shown)
+
+    def reply(self, reply: Reply) -> None:
+        """Show an answer of the agent, also in a pause or without GPUs."""
+        self.signals.reply(reply)
+        if reply.verdicts:
+            self.processes.show_verdicts(reply.verdicts)
+        if reply.probed:
+            self.mapping.state.handle_probed(reply.probed)
+            self.show_mapping()
+            if self._shown is not None:
+                shown = self._shown
+                self.show_frame(shown.frame, shown.history, shown.interval)
+        for screen in self.app.screen_stack:
+            if isinstance(screen, ProcessScreen):
+                screen.reply(reply)
+
+    def reset(self) -> None:
+        """Forget what another agent was asked."""
+        self.mapping.state.reset()
+
+    def show_note(self, note: str) -> None:
+        """Say something in the heading, or have it said once there is one."""
+        self._note = note
+        for heading in self.query(Heading):
+            if note != heading.note:
+                heading.note = note
+                heading.sync()
+
+    def _show_panes(self) -> None:
+        """Show the frame of now in the panes; one that is hidden costs nothing."""
+        if self._shown is None:
+            return
+        if "gpus" in self.panes.shown:
+            self.gpus.show_frame(self._shown.frame, self._shown.history)
+        self.query_one(HistoryPane).show_frame(self._shown.frame, self._shown.history)
+        if "processes" in self.panes.shown:
+            self.processes.show_frame(self._shown.frame, self._shown.names)
+        self._follow()
+        self.show_mapping()
+
+    # Which processes are shown, and how.
+
+    def action_filter(self) -> None:
+        self.query_one("#keys").display = False
+        self.query_one(FilterLine).edit()
+
+    def _arranged(self, count: int) -> None:
+        """Make room for so many rows of processes, or give it to others; not while a filter is
+        typed, which would move everything with each key."""
+        if not self.query_one(FilterLine).display:
+            self.panes.fit_processes(count)
+
+    def _filter(self, text: str) -> FilterError | None:
+        return self.processes.filter_by(text)
+
+    def _close_filter(self) -> None:
+        self.query_one("#keys").display = True
+        if not isinstance(self.focused, Table):  # which a click has chosen
+            self.set_focus(self.processes)
+        self._arranged(self.processes.span[2])
+
+    def action_pid(self, digit: str) -> None:
+        self._search_pid(digit)
+
+    def action_pid_back(self) -> None:
+        self.pids.remove()
+
+    def on_paste(self, event: Paste) -> None:
+        """Take a PID that is pasted as if it were typed."""
+        text = event.text.strip()
+        if text.isascii() and text.isdecimal():
+            self.pids.stop()
+            self._search_pid(text)
+
+    def _search_pid(self, digits: str) -> None:
+        if "processes" in self.panes.shown:
+            self.set_focus(self.processes)
+            self.pids.add(digits)
+
+    def action_sort(self) -> None:
+        self.app.push_screen(SortDialog(self.processes.sort_id), self._sort)
+
+    def _sort(self, metric_id: str | None) -> None:
+        if metric_id in COLUMNS:
+            self.processes.sort_by(metric_id)
+            self.save({"processes.sort": metric_id})
+
+    def on_process_table_heading_clicked(self, message: ProcessTable.HeadingClicked) -> None:
+        self._sort(message.column)
+
+    def action_invert(self) -> None:
+        self.processes.sort_by(self.processes.sort_id)
+
+    def action_command(self) -> None:
+        self.processes.toggle_command()
+
+    def action_shift(self, direction: int) -> None:
+        self.processes.shift(direction)
+
+    def action_shift_to(self, end: int) -> None:
+        self.processes.shift_to(end)
+
+    def action_user(self) -> None:
+        self.processes.next_view()
+
+    def action_tree(self) -> None:
+        self.processes.toggle_tree()
+
+    def action_tag(self) -> None:
+        self.processes.tag()
+
+    def action_finished(self) -> None:
+        self.processes.toggle_ended()
+
+    def action_columns(self) -> None:
+        shown = self.processes.chosen_columns or tuple(PROCESS)
+        self.app.push_screen(ColumnsDialog(shown), self._show_columns)
+
+    def _show_columns(self, columns: tuple[str, ...] | None) -> None:
+        if columns is not None:
+            self.processes.show_columns(columns)
+            self.save({"processes.columns": columns})
+
+    def action_back(self) -> None:
+        """Go one step back: tags, the editor, the mapping, the cursor, the view, the filter."""
+        table = self.processes
+        if self.pids.stop() or table.untag():
+            return
+        if self.panes.mapping_open:
+            self.panes.open_mapping(False)
+            self.show_mapping()
+            self.set_focus(table)
+        elif self.focused is not table:
+            self.gpus.deselect()
+            self.set_focus(table)
+        elif table.current is not None:
+            table.deselect()
+        elif not table.leave_view():
+            table.deselect()
+            self.query_one(FilterLine).clear()
+
+    # Panes and pages.
+
+    def action_panes(self) -> None:
+        self.app.push_screen(PanesDialog(self.panes.shown), self._choose_panes)
+
+    def _choose_panes(self, choice: PanesChoice | None) -> None:
+        if choice is not None:
+            self._show_only_panes(choice.panes)
+            if choice.keep:
+                self.save({"panes": choice.panes})
+
+    def _show_only_panes(self, panes: tuple[Pane, ...]) -> None:
+        self.panes.show(panes)
+        self._show_panes()
+        self._say_above()
+        if self.focused is None or not self.focused.display:
+            self.set_focus(self.processes if "processes" in panes else self.gpus)
+
+    def action_process(self) -> None:
+        """Open the group or the page of the selected process; of none, select the first."""
+        table = self.processes
+        if table.open():
+            return
+        if table.selected is None or self._shown is None:
+            table.action_move(0)
+            return
+        self._open_process(table.selected)
+
+    def action_environment(self) -> None:
+        """Open the page of the selected process at its environment; of none, select the first."""
+        table = self.processes
+        if table.selected is None:
+            table.action_move(0)
+        else:
+            self._open_process(table.selected, at_environment=True)
+
+    def _open_process(self, row: ProcessRow, at_environment: bool = False) -> None:
+        if self._shown is not None:
+            ask = None if self.settings.readonly else self._ask_to_signal
+            key = self._shown.frame.key(row.process)
+            self._open(ProcessScreen(key, self._request, ask, at_environment))
+
+    def on_process_table_opened(self) -> None:
+        self.action_process()
+
+    def action_history(self) -> None:
+        self.gpus.next_history()
+        self._say_above()
+
+    def action_graphs(self) -> None:
+        self._open(GraphScreen(self.gpus.history_id))
+
+    def action_health(self) -> None:
+        self._open(HealthScreen())
+
+    def action_only(self) -> None:
+        """Show the processes of the selected GPU alone; of none, select the first."""
+        if self.gpus.current is None:
+            self.set_focus(self.gpus)
+            self.gpus.action_move(0)
+        else:
+            gpu, device, _ = self.gpus.current
+            self._show_only(gpu.key, device.place if device else None)
+
+    def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
+        page = GpuScreen(message.key, self.settings.processes.idle_after)
+        self._open(page, self._show_only)
+
+    def _show_only(self, key: str | None, instance: tuple[int, int] | None = None) -> None:
+        """Show the processes of one GPU or MIG device alone, and put the cursor among them."""
+        if key is not None:
+            self.processes.only_gpu(key, instance)
+            self.set_focus(self.processes)
+
+    def _open(self, page: PageScreen[Any], left: Callable[[Any], None] | None = None) -> None:
+        if self._shown is not None:
+            page.show_frame(self._shown)
+        self.app.push_screen(page, left)
+
+    # The mapping.
+
+    def show_mapping(self) -> None:
+        """Show the answer of now."""
+        if "mapping" in self.panes.shown:
+            self.query_one(MappingPane).show_answer()
+
+    def action_mapping(self) -> None:
+        """Open the pane if it is a line, and edit."""
+        if "mapping" not in self.panes.shown:
+            self._show_only_panes((*self.panes.shown, "mapping"))
+        self._stop_following()
+        self.panes.open_mapping(True)
+        self.query_one(MappingPane).edit()
+
+    def action_leave(self) -> None:
+        """Go from an editor back to the processes; what was typed stays."""
+        self.set_focus(self.processes)
+
+    def action_order(self) -> None:
+        self._stop_following()
+        self.mapping.next_order()
+
+    def action_unset(self) -> None:
+        self._stop_following()
+        self.mapping.unset()
+
+    def action_verify(self) -> None:
+        self.mapping.verify()
+
+    def action_copy(self) -> None:
+        self.mapping.copy()
+
+    def action_whole(self) -> None:
+        self._stop_following()
+        self.app.push_screen(MappingScreen(self.mapping.state, self._request, self._shown))
+
+    def _cursor_moved(self) -> None:
+        """The mapping is that of the process under the cursor, until it is edited."""
+        self.pids.stop()
+        self._following = True
+        self._follow()
+        self.show_mapping()
+
+    def _follow(self) -> None:
+        """Show the mapping of the selected process in place of the question's."""
+        row = self.processes.selected if self._following else None
+        mapping = self._shown.names.mapping(row.process) if row and self._shown else None
+        self.mapping.state.followed = None
+        if row is not None and mapping is not None:
+            label = f"PID {row.process.pid} {PROCESS['command'].text(row).split(' ')[0]}:"
+            self.mapping.state.followed = FollowedProcess(row.process.pid, label, mapping)
+
+    def _stop_following(self) -> None:
+        self._following, self.mapping.state.followed = False, None
+
+    # Signals.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "signal" or not self.settings.readonly
+
+    def action_signal(self) -> None:
+        """Ask about the processes that are selected now, whatever the frames do meanwhile."""
+        if self._shown is not None:
+            self.signals.ask(self._shown.frame, *self._targets(self._shown))
+
+    def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
+        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE)
+
+    def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
+        """Return one's own on the selected GPU, else the tagged ones, else the selected one; and
+        what to say where there is none."""
+        row = self.gpus.current if self.gpus.is_active else None
+        if row is not None:
+            place = row.device.place if row.device else None
+            keys = own_on(shown.frame, row.gpu.key, self.settings.me, place)
+            what = "that part of " if place else ""
+            reason = f"no process of yours is on {what}GPU {row.gpu.index}"
+        else:
+            keys = self.processes.targets
+            reason = why_none(self.processes.current)
+        return signal_targets(shown.frame, keys, shown.names), reason
+
+    # Words for a while, and what is saved.
+
+    def save(self, chosen: Mapping[str, Any]) -> None:
+        """Save what was chosen in the settings; say for a while where that fails."""
+        if self.settings.path is None:
+            return
+        try:
+            keep_settings(self.settings.path, chosen)
+        except (OSError, ValueError) as error:
+            self._say_unsaved(printable(f"not saved: {reason_of(error)}", 160))
+            self.set_timer(_NOTE_SECONDS, lambda: self._say_unsaved(""))
+
+    def _say_unsaved(self, words: str) -> None:
+        self._unsaved = words
+        self._say_above()
+
+    def _say_above(self) -> None:
+        """Say above the processes what was not saved, or what the pane of GPUs has no room for."""
+        hidden = self.gpus.unsaid if "gpus" in self.panes.shown else ""
+        self.processes.say_above(self._unsaved or self.pids.words or hidden)

@@ -1,0 +1,1 @@
+"""Whole screens of one subject: a process, a GPU, graphs, health, the mapping."""

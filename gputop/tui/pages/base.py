@@ -1,0 +1,82 @@
+"""Screens of one subject: a page to scroll, with its keys below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widget import Widget
+
+from gputop.model.cuda.logical_names import LogicalNames
+from gputop.model.machine.frame import Frame
+from gputop.model.metrics.history import History
+from gputop.tui.panes.bars import PageKeys, key_words
+from gputop.tui.panes.lines import StyledLine
+from gputop.tui.panes.page import Page
+from gputop.tui.terminal.key_queue import KeysInTurn, keyed
+
+R = TypeVar("R")
+_WAITING: StyledLine = [("  waiting for the driver", "quiet")]
+
+
+class ShownFrame(NamedTuple):
+    """What every screen shows of a machine."""
+
+    frame: Frame
+    history: History
+    names: LogicalNames
+    """What its processes call their GPUs."""
+    interval: float = 1.0
+
+
+class PageScreen(Screen[R]):
+    """A subclass gives `lines`, and bindings: those with `show` are listed below."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "leave", "Back", tooltip="From any page", id="page.leave", show=False,
+                group=Binding.Group("Pages")),
+    ]  # fmt: skip
+
+    MORE_KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("j k PgDn", "scroll"),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: ShownFrame | None = None
+
+    def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
+        """Return the lines of the page."""
+        raise NotImplementedError
+
+    def body(self) -> Widget:
+        """Make the widget above the keys."""
+        return Page(id="page")
+
+    def compose(self) -> ComposeResult:
+        yield self.body()
+        keys = self.app.own_keys if isinstance(self.app, KeysInTurn) else {}
+        own = [b for b in keyed(keys, self.BINDINGS) if self.check_action(b.action, ())]
+        yield PageKeys([*key_words(own), *self.MORE_KEYS], id="keys")
+
+    def on_mount(self) -> None:
+        self.draw()
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def show_frame(self, shown: ShownFrame) -> None:
+        """Show another frame."""
+        self.shown = shown
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw all lines anew, once the page is there and there is something to show."""
+        if self.is_mounted:
+            page = self.query_one(Page)
+            lines = self.lines(page, self.shown) if self.shown else iter([_WAITING])
+            page.show_lines(list(lines))

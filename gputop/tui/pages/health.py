@@ -1,0 +1,64 @@
+"""What needs attention on the GPUs, and what to do; nothing is run from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from gputop.model.health.findings import Finding, findings, heard, in_alarm, is_hung
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import duration, short_name
+from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.panes.lines import StyledLine
+from gputop.tui.panes.page import Page
+
+
+class HealthScreen(PageScreen[None]):
+    """The findings on every GPU in the last frame."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,H,backspace", "leave", "Back", tooltip="From the health to the table",
+                id="health.leave", key_display="Esc", group=Binding.Group("GPUs")),
+    ]  # fmt: skip
+
+    def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
+        frame = shown.frame
+        by_gpu = [(gpu, findings(frame, gpu)) for gpu in frame.gpus]
+        yield []
+        yield [(" Health", "heading")]
+        yield from _summary(page, frame, any(on_gpu for _, on_gpu in by_gpu))
+        yield from page.quiet(heard(frame))
+        for gpu, on_gpu in by_gpu:
+            if on_gpu or gpu.stale_for is not None:
+                yield from _of_gpu(page, gpu, on_gpu)
+
+
+def _summary(page: Page, frame: Frame, any_found: bool) -> Iterator[StyledLine]:
+    alarms, count = len(in_alarm(frame)), len(frame.gpus)
+    gpus = f"{count} GPU{'s' * (count != 1)}"
+    silent = sum(gpu.stale_for is not None for gpu in frame.gpus)
+    if alarms:
+        words = f"{alarms} of {gpus} need{'s' * (alarms == 1)} attention."
+        yield from page.wrapped(words, 2, "alarm")
+    elif any_found:
+        yield from page.wrapped("Nothing is broken; some things are worth knowing.")
+    elif silent:
+        words = f"Nothing was found, but {silent} of {gpus} do{'es' * (silent == 1)} not answer."
+        yield from page.wrapped(words, 2, "notice")
+    else:
+        yield from page.wrapped(f"All is well: nothing was found on {gpus}.", 2, "good")
+
+
+def _of_gpu(page: Page, gpu: Gpu, on_gpu: tuple[Finding, ...]) -> Iterator[StyledLine]:
+    yield []
+    heading = f" GPU {gpu.index}  {short_name(gpu.name)}  {gpu.pci_bus_id or ''}"
+    yield [(heading.rstrip(), "heading")]
+    if gpu.stale_for is not None and not is_hung(gpu):
+        old = f"It has not answered for {duration(gpu.stale_for)}."
+        yield from page.wrapped(old, 4, "alarm")
+    for finding in on_gpu:
+        yield from page.marked(f"{finding.level}: {finding.text}", finding.level)
+        yield from page.wrapped(finding.advice, 6, "quiet")

@@ -1,0 +1,172 @@
+"""Help: the keys by task on one screen, then every word of the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from gputop.tui.glyphs import GlyphSet
+from gputop.tui.pages import glossary
+from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.panes.columns import sized
+from gputop.tui.panes.lines import StyledLine
+from gputop.tui.panes.page import Page, title
+
+_TWO = 76
+"""Cells from which on there is room for two columns."""
+_KEY, _WORD = 10, 20
+"""Cells of the keys of a binding, and of a word of the glossary."""
+_NAMES = {
+    "slash": "/", "question_mark": "?", "plus": "+", "minus": "-", "equals_sign": "=",
+    "backslash": "\\", "less_than_sign": "<", "greater_than_sign": ">", "comma": ",",
+    "full_stop": ".", "circumflex_accent": "^", "dollar_sign": "$", "escape": "Esc",
+    "space": "Space", "enter": "Enter", "backspace": "BS", "pageup": "PgUp", "pagedown": "PgDn",
+}  # fmt: skip
+_ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
+_DIGITS = "0123456789"
+Entry = tuple[str, str]
+"""Keys, and what they do."""
+Group = tuple[str, list[Entry]]
+"""A task, and its keys."""
+_TASKS = ("Look", "Mapping", "Move", "Processes", "Screen")
+
+
+class HelpScreen(PageScreen[None]):
+    """The keys, made of the bindings themselves so that it is true, and how to read the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,f1,h", "leave", "Back", id="help.leave", key_display="Esc"),
+        Binding("space,f", "page(1)", "Page down", id="help.page-down", show=False),
+        Binding("b", "page(-1)", "Page up", id="help.page-up", show=False),
+        Binding("g,less_than_sign", "end(0)", "Begin", id="help.first", show=False),
+        Binding("G,greater_than_sign", "end(1)", "End", id="help.last", show=False),
+    ]
+    MORE_KEYS = (("Space", "on"), ("b", "back"), ("g G", "begin, end"))
+
+    def __init__(
+        self,
+        bindings: Iterable[Binding],
+        of_pages: Iterable[Binding],
+        of_problem: Iterable[Binding],
+        glyphs: GlyphSet,
+    ) -> None:
+        super().__init__()
+        self._of_main = list(bindings)
+        self._of_pages, self._of_problem = list(of_pages), list(of_problem)
+        self._glyphs = glyphs
+
+    def draw(self) -> None:
+        if self.is_mounted:
+            page = self.query_one(Page)
+            page.show_lines(list(self._lines(page)))
+
+    def show_frame(self, shown: ShownFrame) -> None:
+        """Keep it: nothing here depends on it."""
+        self.shown = shown
+
+    def action_page(self, step: int) -> None:
+        self.query_one(Page).action_page(step)
+
+    def action_end(self, last: int) -> None:
+        self.query_one(Page).action_end(last)
+
+    def _lines(self, page: Page) -> Iterator[StyledLine]:
+        yield [(" Keys", "heading"), ("; below them every word of the screen", "quiet")]
+        width = page.size.width
+        groups = self._groups()
+        if width < _TWO:
+            yield from (line for group in groups for line in self._group(group, width))
+        else:
+            yield from self._beside(groups, width // 2)
+        for heading, bindings in (("On pages", self._of_pages),
+                                  ("Without a driver", self._of_problem)):  # fmt: skip
+            yield from title(heading)
+            for keys, text in _entries(bindings, self._glyphs):
+                yield from _explained(page, keys, text, _WORD)
+        for heading, words in glossary.sections(self._glyphs):
+            yield from title(heading)
+            for word, text in words:
+                yield from _explained(page, word, text, _WORD)
+
+    def _groups(self) -> list[Group]:
+        """Return the tasks, each with its keys."""
+        groups: dict[str, list[Entry]] = {}
+        for name in _TASKS:
+            here = (b for b in self._of_main if b.group and b.group.description == name)
+            groups[name] = _entries(here, self._glyphs)
+        groups["Move"] = _moving(self._glyphs)
+        return list(groups.items())
+
+    def _group(self, group: Group, width: int) -> Iterator[StyledLine]:
+        name, entries = group
+        yield [(f" {name}", "heading")]
+        for keys, text in entries:
+            pieces = [(f" {keys:<{_KEY}}", "key"), (text, "text")]
+            yield sized(pieces, width, self._glyphs.ellipsis, left=True)
+
+    def _beside(self, groups: Sequence[Group], width: int) -> Iterator[StyledLine]:
+        """Return two columns, as even as they can be without a task being divided."""
+        columns = [[list(self._group(group, width)) for group in part]
+                   for part in min(_splits(groups), key=_height)]  # fmt: skip
+        left, right = ([line for group in column for line in group] for column in columns)
+        for number in range(max(len(left), len(right))):
+            here = left[number] if number < len(left) else []
+            there = right[number] if number < len(right) else []
+            yield [*sized(here, width, "", left=True), *there]
+
+
+def _splits(groups: Sequence[Group]) -> list[list[list[Group]]]:
+    return [[list(groups[:n]), list(groups[n:])] for n in range(1, len(groups) + 1)]
+
+
+def _height(columns: Sequence[Sequence[Group]]) -> int:
+    return max(sum(1 + len(entries) for _, entries in column) for column in columns)
+
+
+def _moving(glyphs: GlyphSet) -> list[Entry]:
+    arrows = "j k" if glyphs.name == "ascii" else "j k ↓ ↑"
+    return [
+        (arrows, "Select a row; it stays on it"),
+        ("PgDn ^F", "By screenfuls; PgUp, ^B back"),
+        ("Home End", "To the first row, to the last"),
+        ("Tab", "To the other pane"),
+        ("^P", "Every action by name"),
+    ]
+
+
+def _entries(bindings: Iterable[Binding], glyphs: GlyphSet) -> list[Entry]:
+    """Return a line for all keys that do the same; what there is no room for is left out."""
+    keys: dict[str, list[str]] = {}
+    for binding in bindings:
+        text = binding.tooltip or binding.description
+        keys.setdefault(text, []).extend(binding.key.split(","))
+    return [(names_of(names, glyphs, _KEY - 1), text) for text, names in keys.items()]
+
+
+def names_of(keys: Sequence[str], glyphs: GlyphSet, room: int) -> str:
+    """Name keys as people do, as many as there is room for."""
+    if set(_DIGITS) <= set(keys):
+        keys = ["0-9", *(key for key in keys if key not in _DIGITS)]
+    arrows = {} if glyphs.name == "ascii" else _ARROWS
+    named = [_name(key, arrows) for key in keys]
+    while len(named) > 1 and len(" ".join(named)) > room:
+        named.pop()
+    return " ".join(named)
+
+
+def _name(key: str, arrows: dict[str, str]) -> str:
+    modifier, _, plain = key.rpartition("+")
+    name = arrows.get(plain) or _NAMES.get(plain, plain)
+    if name[:1] == "f" and name[1:].isdecimal():
+        name = name.upper()
+    return f"^{name.upper()}" if modifier == "ctrl" else f"{modifier} {name}".strip()
+
+
+def _explained(page: Page, word: str, text: str, width: int) -> Iterator[StyledLine]:
+    """Break what is said of a word into lines beside it."""
+    lead = f"  {word:<{width}} "
+    for line in page.wrapped(text, len(lead)):
+        yield [(lead, "key"), *line[1:]]
+        lead = " " * len(lead)

@@ -1,0 +1,268 @@
+"""The mapping on the whole screen: both directions, and what a program selects on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal
+from textual.screen import Screen
+from textual.widgets import Input
+
+from gputop.errors import UsageError
+from gputop.model.cuda.framework_selection import Layers, read_layers
+from gputop.model.machine.text import printable
+from gputop.protocol.messages import Probe
+from gputop.tui.pages.base import ShownFrame
+from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
+from gputop.tui.panes.bars import Heading, KeyLine, key_words
+from gputop.tui.panes.editor import Editor, ValueInput, harmless
+from gputop.tui.panes.lines import Lines
+from gputop.tui.panes.mapping import Label
+from gputop.tui.panes.mapping_control import MappingControl
+from gputop.tui.panes.mapping_result import MappingResultView
+from gputop.tui.panes.mapping_state import MappingState
+from gputop.tui.panes.table import Table
+
+
+class _Field(NamedTuple):
+    """A line to type into, besides the value."""
+
+    name: str
+    label: str
+    example: str
+    hint: str = ""
+    """What to write, where the reader of the field does not say it as well."""
+
+
+_FIELDS = (
+    _Field("order", "CUDA_DEVICE_ORDER", "unset; PCI_BUS_ID"),
+    _Field("tf-visible", "TF visible devices", "list 1,0; [0,1]: set_visible_devices"),
+    _Field("tf-logical", "TF logical devices", "as 0:2048,2048; 1:1024 (MiB)",
+           "write it as 0:2048,2048; 1:1024"),
+    _Field("jax-visible", "JAX visible devices", "all, or as 0,1; takes 75 % of each"),
+    _Field("fraction", "memory fraction", "as 0.4", "a number above 0 and at most 1"),
+    _Field("local-rank", "torchrun LOCAL_RANK", "as 1", "a number from 0"),
+    _Field("request", "requested device", "as cuda:2", "write cuda:2 or /device:GPU:2"),
+)  # fmt: skip
+_EDITING = (("Enter", "done"), ("Tab", "next field"), ("Esc", "to the tables"))
+_HINTS = {field.name: field.hint for field in _FIELDS if field.hint}
+_MORE = 4
+"""Lines for remarks, at the least."""
+_LEAST = 3
+"""Lines of a table that shows a row."""
+_BESIDE = 140
+"""Cells from which the tables may stand side by side."""
+
+
+def _key(keys: str, action: str, description: str, tooltip: str) -> Binding:
+    return Binding(keys, action, description, tooltip=tooltip, id=f"whole.{action}",
+                   key_display=keys if len(keys) == 1 else "Esc",
+                   group=Binding.Group("Mapping"))  # fmt: skip
+
+
+class MappingTextView(MappingResultView, can_focus=True):
+    """The remarks on a mapping without its devices, which stand in tables."""
+
+    with_devices = False
+
+
+class MappingScreen(Screen[None]):
+    """Fields, two tables, and remarks."""
+
+    AUTO_FOCUS = "LogicalTable"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        _key("escape,q,M", "back", "Back", "From a field to the tables; to the main screen"),
+        _key("m", "edit", "Edit", "Edit CUDA_VISIBLE_DEVICES, and what a program sets besides"),
+        _key("o", "order", "Order", "Go round CUDA_DEVICE_ORDER"),
+        _key("U", "unset", "Unset", "Unset CUDA_VISIBLE_DEVICES"),
+        _key("v", "verify", "Verify", "Ask the CUDA driver what the value means"),
+        _key("y", "copy", "Copy", "Copy the export line (OSC 52)"),
+    ]
+
+    def __init__(
+        self, state: MappingState, request: Callable[[Probe], None], shown: ShownFrame | None
+    ) -> None:
+        super().__init__()
+        self._state, self._shown = state, shown
+        self._mapping = MappingControl(self, state, request, self.show_answer)
+
+    def compose(self) -> ComposeResult:
+        yield Heading(id="whole-heading")
+        with Horizontal(classes="field"):
+            yield Label(id="whole-name")
+            yield ValueInput(self._state, self.show_answer, id="value")
+        for field in _FIELDS:
+            with Horizontal(classes="field"):
+                yield KeyLine([("", field.label)], id=f"{field.name}-label")
+                editor = Editor(harmless(self._typed(field.name)), max_length=1024, id=field.name)
+                editor.placeholder = field.example
+                yield editor
+                yield Label(id=f"{field.name}-error")
+        with Container(id="tables"):
+            yield LogicalTable(self._state, id="logical")
+            yield PhysicalTable(self._state, id="physical")
+        yield MappingTextView(self._state, id="sentences")
+        yield KeyLine(self._words, id="whole-keys")
+
+    @property
+    def _words(self) -> list[tuple[str, str]]:
+        return [*key_words(self.BINDINGS), ("Tab", "next table")]
+
+    def show_frame(self, shown: ShownFrame) -> None:
+        """Show another frame, which the state has taken in already."""
+        self._shown = shown
+        if self.is_mounted:
+            self.query_one(Heading).show_frame(shown.frame, shown.interval)
+            self.show_answer()
+
+    def show_reply(self) -> None:
+        """The driver has answered; the inquiry knows it already."""
+        if self.is_mounted:
+            self.show_answer()
+
+    def on_mount(self) -> None:
+        self._open_fields(False)
+        if self._shown is not None:
+            shown = self._shown
+            self.query_one(Heading).show_frame(shown.frame, shown.interval)
+        self.call_after_refresh(self.show_answer)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.show_answer)
+
+    def on_descendant_focus(self) -> None:
+        is_editing = isinstance(self.focused, Editor)
+        self._open_fields(is_editing)
+        self.query_one("#whole-keys", KeyLine).show(_EDITING if is_editing else self._words)
+        self.show_answer()  # an offer can be accepted now
+
+    def show_answer(self) -> None:
+        """Show the answer of now."""
+        question, editor = self._state.question, self.query_one(ValueInput)
+        editor.show_state()
+        order = self.query_one("#order", Editor)
+        if order.value != harmless(question.order or ""):
+            with self.prevent(Input.Changed):
+                order.value = harmless(question.order or "")
+        name = "Shell line" if self._state.answer.is_line else "CUDA_VISIBLE_DEVICES"
+        name = "CUDA_VISIBLE_DEVICES is unset" if question.text is None else name
+        self.query_one("#whole-name", Label).show([(f" {name:<27} ", "text")])
+        self.query_one(LogicalTable).show_answer()
+        self.query_one(PhysicalTable).show_answer()
+        self.query_one(MappingTextView).show_answer(editor.offer)
+        self._arrange()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Ask anew with every key, or show what is wrong beside the field."""
+        name, text = event.input.id or "", event.value
+        if name != "order":
+            self._read(name, text)
+        elif text == harmless(self._state.question.order or ""):
+            return
+        else:
+            self._state.ask(order=text or None)
+        self.show_answer()
+
+    def on_input_submitted(self) -> None:
+        self.action_leave()
+
+    def action_edit(self) -> None:
+        """Open the fields: Tab goes through them, and nowhere else."""
+        self._open_fields(True)
+        self.query_one(ValueInput).invite()
+
+    def _open_fields(self, is_open: bool) -> None:
+        for editor in self.query(Editor):
+            editor.is_open = is_open
+        for table in self.query(Table):
+            table.can_focus = not is_open
+
+    def action_leave(self) -> None:
+        """Go from a field back to the tables."""
+        self._open_fields(False)
+        self.set_focus(self.query_one(LogicalTable))
+
+    def action_back(self) -> None:
+        """Go from a field to the tables, from the tables to where this was opened."""
+        if isinstance(self.focused, Editor):
+            self.action_leave()
+        else:
+            self.dismiss(None)
+
+    def action_order(self) -> None:
+        self._mapping.next_order()
+
+    def action_unset(self) -> None:
+        self._mapping.unset()
+
+    def action_verify(self) -> None:
+        self._mapping.verify()
+
+    def action_copy(self) -> None:
+        self._mapping.copy()
+
+    def _read(self, name: str, text: str) -> None:
+        """Ask with what a field says, or show what is wrong with it."""
+        fields = {**self._state.fields, name: text.strip()}
+        try:
+            layers = _layers(fields)
+        except UsageError as error:
+            self._show_error(name, _HINTS.get(name, str(error)))
+            return
+        self._show_error(name, "")
+        self._state.fields = fields
+        self._state.ask(layers=layers)
+
+    def _show_error(self, name: str, message: str) -> None:
+        text = Lines.glyphs.text(printable(message, 200))
+        pieces = [(f" {Lines.glyphs.warning} {text}", "alarm")] if message else []
+        self.query_one(f"#{name}-error", Label).show(pieces)
+
+    def _typed(self, name: str) -> str:
+        state = self._state
+        return state.question.order or "" if name == "order" else state.fields[name]
+
+    def _arrange(self) -> None:
+        """Share the lines: the fields first, then all rows, if they fit."""
+        fields = list(self.query(".field"))
+        room = self.size.height - 2 - len(fields)
+        for number, field in enumerate(fields):
+            field.display = number == 0 or room >= 2 * _MORE
+        if room < 2 * _MORE:
+            room += len(fields) - 1
+        logical, physical = self.query_one(LogicalTable), self.query_one(PhysicalTable)
+        most = max(1, room - max(1, min(_MORE, room // 3)))
+        needs = [logical.needed, physical.needed]
+        beside = sum(needs) > most and self.size.width >= _BESIDE
+        if beside:
+            shares = [min(max(needs), most)] * 2
+        elif sum(needs) > most:
+            first = min(needs[0], max(_LEAST, most // 2, most - needs[1]))
+            shares = [first, most - first] if most - first >= _LEAST else [most, 0]
+        else:
+            shares = needs
+        logical.styles.height, physical.styles.height = shares
+        tables = self.query_one("#tables")
+        tables.set_class(beside, "-beside")
+        tables.styles.height = shares[0] if beside else sum(shares)
+
+
+def _layers(fields: dict[str, str]) -> Layers:
+    """Read the fields; UsageError with what is wrong."""
+    try:
+        fraction = float(fields["fraction"]) if fields["fraction"] else None
+        rank = int(fields["local-rank"]) if fields["local-rank"] else None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return read_layers(
+        fields["tf-visible"] or None,
+        [gpu.strip() for gpu in fields["tf-logical"].split(";") if gpu.strip()],
+        fraction,
+        jax_visible=fields["jax-visible"] or None,
+        local_rank=rank,
+        device=fields["request"] or None,
+    )

@@ -1,0 +1,216 @@
+"""The mapping in both directions, a row a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from gputop.model.cuda.enumeration import CudaDevice
+from gputop.model.cuda.frameworks import device_name
+from gputop.model.cuda.mapping_words import bus_id
+from gputop.model.machine.text import printable, short_name
+from gputop.tui.panes.columns import Column, Fitted, fit, heading, row
+from gputop.tui.panes.lines import Piece, spread
+from gputop.tui.panes.mapping_result import room
+from gputop.tui.panes.mapping_state import MappingState
+from gputop.tui.panes.mapping_text import certainty, without_devices
+from gputop.tui.panes.table import Table
+
+_GAP = 2
+_NAMES = (
+    # framework, heading, cells, rank
+    ("pytorch", "PyTorch, vLLM", 13, 0),
+    ("tensorflow", "TensorFlow", 15, 2),
+    ("jax", "JAX", 18, 5),
+    ("cupy", "CuPy", 21, 8),
+    ("numba", "Numba", 13, 7),
+    ("onnxruntime", "ONNX Runtime", 12, 9),
+    ("llama_cpp", "llama.cpp", 9, 6),
+)
+
+
+class NamedDevice(NamedTuple):
+    """A device of the machine and what a program calls it."""
+
+    device: CudaDevice
+    logical: int | None
+    reason: str = ""
+    """Why it has no name."""
+
+
+class DeviceTable(Table[NamedDevice]):
+    """Devices under a rule with a title."""
+
+    head_lines = 2
+    title = ""
+
+    def __init__(self, state: MappingState, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._state = state
+        self._columns: Fitted[NamedDevice] = []
+
+    def devices(self) -> list[NamedDevice]:
+        """Return the rows."""
+        raise NotImplementedError
+
+    def columns(self) -> list[Column[NamedDevice]]:
+        """Return every column there may be."""
+        raise NotImplementedError
+
+    def show_answer(self) -> None:
+        """Show the answer of now."""
+        self._rows = self.devices()
+        self._fit()
+        self.show(self._rows, [_key(row.device) for row in self._rows])
+
+    @property
+    def needed(self) -> int:
+        """Lines for all rows."""
+        return max(1, len(self._rows)) + self.head_lines
+
+    def on_resize(self) -> None:
+        self._fit()
+        super().on_resize()
+
+    def head(self, y: int) -> Iterable[Piece]:
+        if y == 1:
+            return [(" ", "quiet"), *heading(self._columns, _GAP)]
+        line = self.glyphs.rule
+        first, last, count = self.span
+        span = f"{first}-{last} of {count}" if last - first + 1 < count else f"{count}"
+        left = [(f"{line} ", "track"), (f"{self.title} ", "heading" if self.is_active else "quiet")]
+        right = [*self.rule_words(), (f" {span} ", "quiet"), (line, "track")]
+        return spread(left, right, self.size.width, line)
+
+    def rule_words(self) -> list[Piece]:
+        """Return what the rule says besides."""
+        return []
+
+    def row_pieces(self, named: NamedDevice, selected: bool) -> Iterable[Piece]:
+        lead, role = self.cursor_of(selected)
+        pieces = row(self._columns, named, _GAP, self.glyphs.ellipsis, role or None)
+        return [(lead, role or "text"), *pieces]
+
+    def _fit(self) -> None:
+        self._columns = fit(self.columns(), max(1, self.size.width - 1), _GAP)
+
+    def _text(
+        self,
+        id_: str,
+        label: str,
+        least: int,
+        most: int,
+        rank: int,
+        text: Callable[[NamedDevice], str],
+    ) -> Column[NamedDevice]:
+        def draw(named: NamedDevice, width: int) -> Sequence[Piece]:
+            return [(self.glyphs.text(printable(text(named), 400)), "text")]
+
+        return Column(id_, label, least, most, rank, draw, left=True)
+
+    def _device(self, rank: int) -> Column[NamedDevice]:
+        wanted = max((len(_device(named)) for named in self._rows), default=0)
+        width = max(6, min(wanted, 34 if self.size.width >= 120 else 28))
+        return self._text("device", "DEVICE", width, width, rank, _device)
+
+    def _room(self, rank: int) -> list[Column[NamedDevice]]:
+        def unused(named: NamedDevice, width: int) -> Sequence[Piece]:
+            (text, role), _ = room(self._state, named.device, self.glyphs)
+            return [(text or self.glyphs.not_available, role)]
+
+        def who(named: NamedDevice, width: int) -> Sequence[Piece]:
+            return [room(self._state, named.device, self.glyphs, "")[1]]
+
+        return [
+            Column("unused", "MEMORY", 15, 15, rank, unused),
+            Column("who", "WHO", 8, 24, rank, who, left=True),
+        ]
+
+
+class LogicalTable(DeviceTable):
+    """Logical to physical: what every framework calls the k-th visible device, and what it is."""
+
+    title = "Logical to physical"
+
+    def devices(self) -> list[NamedDevice]:
+        """The visible devices, in their order."""
+        return [
+            NamedDevice(device, k) for k, device in enumerate(self._state.mapping.visible or ())
+        ]
+
+    def columns(self) -> list[Column[NamedDevice]]:
+        return [
+            *(self._named(*name) for name in _NAMES),
+            self._device(1),
+            self._text("bus", "BUS ID", 12, 12, 4, lambda named: bus_id(named.device)),
+            *self._room(3),
+        ]
+
+    def empty(self) -> Iterable[Piece]:
+        return without_devices(self._state.mapping)
+
+    def rule_words(self) -> list[Piece]:
+        line = self.glyphs.rule
+        return [(" ", "text"), certainty(self._state), (f" {line * 2}", "track")]
+
+    def _named(self, framework: str, label: str, width: int, rank: int) -> Column[NamedDevice]:
+        def draw(named: NamedDevice, _: int) -> Sequence[Piece]:
+            return [(device_name(framework, named.logical or 0), "heading")]
+
+        return Column(framework, label, width, width, rank, draw, left=True)
+
+
+class PhysicalTable(DeviceTable):
+    """Physical to logical: every GPU and MIG device, and its name or why it is hidden."""
+
+    title = "Physical to logical"
+
+    def devices(self) -> list[NamedDevice]:
+        """Every GPU, each followed by its MIG devices."""
+        mapping = self._state.mapping
+        logical = {_key(device): k for k, device in enumerate(mapping.visible or ())}
+        why = {_key(hidden.device): hidden.reason for hidden in mapping.hidden}
+        if mapping.visible is None:
+            which = "visible, which of them cannot be told"
+            why = {_key(device): which for device in mapping.visible_set or ()}
+        unknown = "cannot be told" if mapping.visible is None else ""
+        rows = []
+        for gpu in self._state.inventory.devices:
+            parts = gpu.parts()
+            if parts[0].instance:
+                rows.append(NamedDevice(gpu, None, "MIG mode: see its MIG devices"))
+            for part in parts:
+                key = _key(part)
+                rows.append(NamedDevice(part, logical.get(key), why.get(key, unknown)))
+        return rows
+
+    def columns(self) -> list[Column[NamedDevice]]:
+        return [
+            self._device(0),
+            Column("logical", "CUDA", 7, 7, 0, self._logical, left=True),
+            self._text("bus", "BUS ID", 12, 12, 2, lambda named: bus_id(named.device)),
+            *self._room(5),
+            self._text("uuid", "UUID", 40, 40, 6, _uuid),
+            self._text("why", "HIDDEN BECAUSE", 24, 60, 1, lambda named: named.reason),
+        ]
+
+    def _logical(self, named: NamedDevice, width: int) -> Sequence[Piece]:
+        if named.logical is not None:
+            return [(device_name("pytorch", named.logical), "heading")]
+        return [(self.glyphs.not_available, "quiet")]
+
+
+def _key(device: CudaDevice) -> tuple[object, ...]:
+    return device.index, device.instance
+
+
+def _device(named: NamedDevice) -> str:
+    device = named.device
+    if device.instance is None:
+        return f"{device.label:<6} {short_name(device.name)}"
+    mig = device.instance
+    return f"GPU {device.index} MIG {mig.gi}/{mig.ci} {mig.profile or ''}"
+
+
+def _uuid(named: NamedDevice) -> str:
+    return (named.device.mig_uuid if named.device.instance else named.device.uuid) or ""

@@ -1,0 +1,55 @@
+"""What is shown where there are no GPUs to see: the problem, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from gputop.model.machine.frame import Problem
+from gputop.tui.panes.bars import KeyLine
+
+
+class ProblemScreen(Screen[None]):
+    """A driver that cannot be read, or an agent that ended."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "app.retry", "Try again", tooltip="Start over", id="problem.retry"),
+        Binding("d", "app.demo", "Demo", tooltip="Show an invented machine", id="problem.demo"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._content = Content()
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._content, id="problem")
+        yield KeyLine([("r", "try again"), ("d", "demo"), ("?", "help"), ("q", "quit")])
+
+    def show_problem(self, host: str, problem: Problem) -> None:
+        """Show a problem; a screen that is not made yet shows it later."""
+        content = Content.assemble(*_parts(host, problem))
+        if content != self._content:
+            self._content = content
+            for text in self.query("#problem").results(Static):
+                text.update(content)
+
+
+def _parts(host: str, problem: Problem) -> Iterator[tuple[str, str] | str]:
+    yield ("gputop", "bold")
+    yield f"  {host}\n\n"
+    yield (problem.message[:1].upper() + problem.message[1:] + ".", "bold $gp-alarm")
+    yield f"\n\n{problem.advice[:1].upper() + problem.advice[1:]}.\n"
+    if problem.cards:
+        yield "\nNVIDIA cards on the PCI bus:\n"
+        for card in problem.cards:
+            yield f"  {card}\n"
+    if problem.kind != "agent_ended":
+        yield "\ngputop tries again every few seconds."

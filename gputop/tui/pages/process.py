@@ -1,0 +1,125 @@
+"""One process: what it is, where it runs, and what it calls its GPUs, with the reasoning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.processes import process_rows
+from gputop.protocol.messages import Detail, Reply, Request, Stack
+from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.process_details import ENVIRONMENT, STACK, detail_lines
+from gputop.tui.pages.process_lines import ProcessSubject, process_lines
+from gputop.tui.panes.lines import StyledLine
+from gputop.tui.panes.page import Page
+
+_EVERY = 5.0
+"""Seconds of the frames' time between two requests, at least: none are sent in a pause."""
+_GROUP = Binding.Group("Details")
+
+
+class ProcessScreen(PageScreen[None]):
+    """The page of a process; it stays, with its last figures, when the process ends."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,backspace", "leave", "Back", tooltip="From the details to the table",
+                id="process.leave", key_display="Esc", group=_GROUP),
+        Binding("e", "values", "Values", tooltip="In the details: values of all variables, or not",
+                id="process.values", key_display="e", group=_GROUP),
+        Binding("t", "stack", "Stack", tooltip="In the details: where it is, asked of py-spy",
+                id="process.stack", key_display="t", group=_GROUP),
+        Binding("f9,K", "signal", "Signal", tooltip="In the details: signal this process",
+                id="process.signal", key_display="F9", group=_GROUP),
+    ]  # fmt: skip
+
+    def __init__(
+        self,
+        key: ProcessKey,
+        request: Callable[[Request], None],
+        signal: Callable[[Frame, list[ProcessKey]], None] | None,
+        at_environment: bool = False,
+    ) -> None:
+        """`signal` opens the dialog for processes of a frame; None where it is read only."""
+        super().__init__()
+        self._request, self._signal = request, signal
+        self._subject = ProcessSubject(key)
+        self._subject.with_values = self._at_environment = at_environment
+        self._asked: float | None = None
+        """Time of the frame at which details were asked for."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "signal" or self._signal is not None
+
+    def action_signal(self) -> None:
+        subject = self._subject
+        if subject.frame is not None and self._signal is not None:
+            self._signal(subject.frame, [] if subject.ended else [subject.key])
+
+    def action_values(self) -> None:
+        """Show the values of the variables that are not about GPUs, or their names only."""
+        self._subject.with_values = not self._subject.with_values
+        self._ask()
+        self.draw()
+
+    def action_stack(self) -> None:
+        """Have py-spy asked, and go to where the answer will be."""
+        subject = self._subject
+        if self._can_ask and not subject.stack_wanted:
+            subject.stack_wanted = True
+            self._request(Stack(*self._identity))
+        self._go_to_stack()
+
+    def show_frame(self, shown: ShownFrame) -> None:
+        subject, frame = self._subject, shown.frame
+        rows = process_rows.rows(frame, shown.names)
+        rows = [row for row in rows if frame.key(row.process) == subject.key]
+        subject.ended = not rows
+        if rows:
+            subject.frame, subject.rows = frame, rows
+            subject.pasts = [shown.history.of_process(row.process) for row in rows]
+            subject.mapping = shown.names.mapping(rows[0].process)
+        if self._asked is None or abs(frame.time - self._asked) >= _EVERY:
+            self._ask()
+        super().show_frame(shown)
+
+    def reply(self, reply: Reply) -> None:
+        """Show an answer, if it is about this process."""
+        subject, detail, stack = self._subject, reply.detail, reply.stack
+        if detail is not None and (detail.pid, detail.start_time) == self._identity:
+            subject.gone = detail.gone
+            if not detail.gone:
+                subject.detail = detail
+            self.draw()
+            if self._at_environment:
+                self.query_one(Page).go_to_section(ENVIRONMENT)
+                self._at_environment = False
+        if stack is not None and (stack.pid, stack.start_time) == self._identity:
+            subject.stack, subject.stack_wanted = stack, False
+            self._go_to_stack()
+
+    def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
+        if self._subject.rows:
+            yield from process_lines(page, self._subject)
+            yield from detail_lines(page, self._subject)
+
+    @property
+    def _identity(self) -> tuple[int, float]:
+        return self._subject.key.pid, self._subject.key.start_time or 0.0
+
+    @property
+    def _can_ask(self) -> bool:
+        """Whether there is a process to ask about."""
+        return self._subject.key.start_time is not None and not self._subject.ended
+
+    def _ask(self) -> None:
+        """Ask for the details."""
+        if self._can_ask and self._subject.frame is not None:
+            self._asked = self._subject.frame.time
+            self._request(Detail(*self._identity, self._subject.with_values))
+
+    def _go_to_stack(self) -> None:
+        self.draw()
+        self.query_one(Page).go_to_section(STACK)

@@ -1,0 +1,228 @@
+"""The page of a process: what it is, where it came from, where it runs, what it calls its GPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gputop.model.cuda.frameworks import FRAMEWORKS, MAIN, device_name
+from gputop.model.cuda.process_mapping import ProcessMapping
+from gputop.model.machine.detail import ProcessDetail, ProcessStack
+from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.origin import Container, Origin
+from gputop.model.machine.text import GIB, duration, size
+from gputop.model.metrics.history import ProcessHistory
+from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
+from gputop.tui import glyphs
+from gputop.tui.panes.lines import StyledLine
+from gputop.tui.panes.mapping_text import SEVERITY_ROLES
+from gputop.tui.panes.page import LABEL, Page, title
+
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "waiting in the kernel (D), which signals do not interrupt",
+    "Z": "zombie: it has ended, and its parent has not reaped it",
+    "T": "stopped (kill -CONT goes on)",
+    "t": "stopped by a debugger",
+    "I": "idle in the kernel",
+}
+_TYPES = {"C": "compute", "G": "graphics", "M": "compute through MPS"}
+_SHARES = {"SM%": PROCESS["sm_utilization"]} | {
+    MORE[id_].label: MORE[id_]
+    for id_ in ("memory_utilization", "encoder_utilization", "decoder_utilization")
+}
+_LABELS = {framework.id: framework.label for framework in FRAMEWORKS}
+_CONTEXT = GIB
+"""Bytes under which a process that has more elsewhere does not compute on a GPU."""
+_COMMAND = 5
+"""Lines of a command that may stand before everything else."""
+_IDLE = 10.0
+"""Seconds without work that are worth mentioning."""
+_MOST_SAMPLES = 60
+
+
+@dataclass
+class ProcessSubject:
+    """All that is known of the process of a page; of one that has ended, what was known last."""
+
+    key: ProcessKey
+    rows: list[ProcessRow] = field(default_factory=list)
+    """One for each GPU or MIG device that it is on."""
+    pasts: list[ProcessHistory] = field(default_factory=list)
+    mapping: ProcessMapping | None = None
+    frame: Frame | None = None
+    ended: bool = False
+    detail: ProcessDetail | None = None
+    gone: bool = False
+    """It had ended when its details were read."""
+    stack: ProcessStack | None = None
+    stack_wanted: bool = False
+    """py-spy was asked and has not answered."""
+    with_values: bool = False
+    """Of the variables that are not about GPUs."""
+
+
+def process_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+    """Return what frames say of the process."""
+    process = subject.rows[0].process
+    yield []
+    command = list(page.wrapped(process.command or "not in this /proc", 1, "heading"))
+    yield from command[:_COMMAND]
+    if len(command) > _COMMAND:
+        yield [(f" {page.glyphs.ellipsis} all of it is below", "quiet")]
+    if subject.ended:
+        yield [(" it has ended, or left the GPUs; these are its last figures", "alarm")]
+    separator = f" {page.glyphs.separator} " if page.glyphs.name != "ascii" else ", "
+    yield from page.wrapped(separator.join(_facts(subject.rows[0])), 1)
+    yield from title("Origin")
+    if process.elsewhere:
+        yield from page.quiet("The PID may be the host's: no process here is known to be it.")
+    elif process.place is None:
+        yield from page.quiet("Not read yet.")
+    else:
+        yield from _origin(page, process.place, process.parent)
+    yield from title("On the GPUs")
+    for row, past in zip(subject.rows, subject.pasts, strict=True):
+        yield from _on_gpu(page, row, past, subject)
+    yield from title("Its names for them")
+    yield from _named(page, subject)
+    if len(command) > _COMMAND:
+        yield from title("Command line")
+        yield from page.wrapped(process.command or "")
+
+
+def _facts(row: ProcessRow) -> Iterator[str]:
+    process = row.process
+    yield f"PID {process.pid}"
+    yield f"user {PROCESS['user'].text(row)}"
+    yield _STATES.get(process.state or "", f"state {PROCESS['state'].text(row)}")
+    yield f"CPU {PROCESS['cpu'].text(row)} %"
+    yield f"RSS {PROCESS['rss'].text(row)}"
+    yield f"{MORE['threads'].text(row)} thread{'s' * (process.threads != 1)}"
+    yield f"reads {MORE['io_read'].text(row)} B/s"
+    yield f"writes {MORE['io_write'].text(row)} B/s"
+    if process.start_time is not None:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.start_time))
+        yield f"started {since}, {PROCESS['age'].text(row)} ago"
+
+
+def _origin(page: Page, origin: Origin, parent: int | None) -> Iterator[StyledLine]:
+    job = origin.slurm_job
+    facts = {
+        "directory": origin.cwd,
+        "environment": origin.venv,
+        "started by": _ancestors(origin) or (f"process {parent}" if parent else None),
+        "terminal": origin.session,
+        "ssh from": origin.ssh_from,
+        "container": _container(origin.container),
+        "pod": origin.pod,
+        "Slurm": job and f"job {job}, step {origin.slurm_step or '-'}",
+        "unit": origin.unit,
+    }
+    for label, text in facts.items():
+        if text:
+            yield from page.labelled(label, text)
+    missing = [label for label, text in facts.items() if not text]
+    if missing:
+        yield from page.quiet(f"none or unknown: {', '.join(missing)}")
+
+
+def _ancestors(origin: Origin) -> str:
+    """Return the ancestors from the terminal down, as pstree has them."""
+    return " > ".join(f"{process.name} {process.pid}" for process in reversed(origin.ancestors))
+
+
+def _container(container: Container | None) -> str | None:
+    if container is None:
+        return None
+    facts = [container.runtime, container.image and f"image {container.image}"]
+    if container.name is not None:
+        facts.append(container.id[:12])
+    return f"{container.label} ({', '.join(filter(None, facts)) or 'runtime not known'})"
+
+
+def _on_gpu(
+    page: Page, row: ProcessRow, past: ProcessHistory, subject: ProcessSubject
+) -> Iterator[StyledLine]:
+    facts = [f"GPU-MEM {PROCESS['gpu_memory'].text(row)}"]
+    facts += [f"{label} {metric.text(row)}" for label, metric in _SHARES.items()]
+    name, place = row.cuda or "", f"GPU {PROCESS['gpu'].text(row)}"
+    yield [(f"  {place:<{LABEL - 4}}", "text"), (f"{name:<9}", "key"), ("  ".join(facts), "text")]
+    for words in _words(row, subject):
+        yield from page.wrapped(words, 2 + LABEL, "quiet")
+    if len(past.memory) > 1:
+        yield _graphs(page, past)
+
+
+def _words(row: ProcessRow, subject: ProcessSubject) -> Iterator[str]:
+    process, gpu = row.process, row.gpu
+    used = ", ".join(_TYPES.get(kind, kind) for kind in process.type.split("+"))
+    if gpu is not None:
+        used = f"{gpu.name or 'a GPU'}, {used}"
+    if process.gpu_instance is not None:
+        gi, ci = process.gpu_instance, process.compute_instance
+        devices = (gpu and gpu.mig) or ()
+        profile = next((mig.profile for mig in devices if (mig.gi, mig.ci) == (gi, ci)), None)
+        used += f"; GPU instance {gi}" + ("" if ci is None else f", compute instance {ci}")
+        used += f" ({profile})" if profile else ""
+    yield used
+    idle, now = process.idle_for, subject.frame.time if subject.frame else None
+    if idle is not None and idle >= _IDLE and now is not None:
+        since = time.strftime("%H:%M:%S", time.localtime(now - idle))
+        yield f"no work seen in its samples for {duration(idle)}, since {since}"
+    held = max(row.process.gpu_memory or 0 for row in subject.rows)
+    if process.gpu_memory is not None and process.gpu_memory < _CONTEXT <= held:
+        yield "a context only: ranks open one on cuda:0 too"
+
+
+def _graphs(page: Page, past: ProcessHistory) -> StyledLine:
+    """Draw memory as a part of its peak, and the share of the SMs, one sample a cell."""
+    peak = max((value for value in past.memory if value is not None), default=0.0)
+    end = f"  peak {size(int(peak))}   SM "
+    room = (page.size.width - 2 - LABEL - len("memory ") - len(end) - 1) // 2
+    width = min(max(4, room), _MOST_SAMPLES, len(past.memory))
+    memory = [value if value is None else value / (peak or 1.0) for value in past.memory]
+    return [
+        (" " * (2 + LABEL) + "memory ", "quiet"),
+        (glyphs.spark(memory, width, page.glyphs), "memory"),
+        (end, "quiet"),
+        (glyphs.spark(past.sm, width, page.glyphs), "load"),
+    ]
+
+
+def _named(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+    mapping, around = subject.mapping, subject.rows[0].process.surroundings
+    if mapping is None or around is None:
+        yield from page.quiet("Its variables have not been read.")
+        return
+    for sentence in mapping.reasoning():
+        yield from page.wrapped(sentence)
+    if around.frameworks:
+        loaded = ", ".join(_LABELS[id_] for id_ in around.frameworks if id_ in _LABELS)
+        yield from page.wrapped(f"It has loaded {loaded}.")
+    yield []
+    yield from _devices(mapping, page.glyphs.to)
+    for hint in mapping.advice:
+        yield from page.marked(hint.message, SEVERITY_ROLES[hint.severity])
+
+
+def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:
+    used = {place for place, _ in mapping.evidence.names}
+    for k, device in enumerate(mapping.mapping.visible or ()):
+        names = "".join(f"{device_name(framework, k):<16}" for framework in MAIN)
+        line: StyledLine = [(f"  {names}", "heading"), (f"{to}  {device.label}", "text")]
+        yield [*line, ("  in use", "good")] if device.place in used else line
+
+
+def gpus_of(frame: Frame | None) -> Mapping[tuple[int, float | None], list[int]]:
+    """Return NVML's indices of the GPUs of each process of a frame, by pid and start time."""
+    gpus: dict[tuple[int, float | None], list[int]] = {}
+    if frame is not None:
+        indices = {gpu.uuid: gpu.index for gpu in frame.gpus}
+        for process in frame.processes:
+            if process.gpu_uuid in indices:
+                key = process.pid, process.start_time
+                gpus.setdefault(key, []).append(indices[process.gpu_uuid])
+    return gpus

@@ -1,0 +1,77 @@
+"""Everything that can be done, by name: for the command palette, the help and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from gputop.settings import Session
+from gputop.tui import themes
+from gputop.tui.main import MainScreen
+from gputop.tui.pages.base import PageScreen
+from gputop.tui.pages.gpu import GpuScreen
+from gputop.tui.pages.graph import GraphScreen
+from gputop.tui.pages.help import names_of
+from gputop.tui.pages.mapping import MappingScreen
+from gputop.tui.pages.problem import ProblemScreen
+from gputop.tui.pages.process import ProcessScreen
+from gputop.tui.panes.lines import Lines
+from gputop.tui.terminal.key_queue import keyed
+
+_ALSO = {"signal": "signal, kill, terminate"}
+"""Words that people look for."""
+_KEYS = 12
+"""Cells for the keys of an action."""
+PAGES = (PageScreen, ProcessScreen, GpuScreen, GraphScreen, MappingScreen)
+"""The pages whose keys stand in the help."""
+_SCREENS = (MainScreen, ProblemScreen, *PAGES)
+
+
+def described(settings: Session, *groups: Iterable[BindingType]) -> list[Binding]:
+    """Return bindings with the user's keys, without those that do nothing where it is read only."""
+    bindings = keyed(settings.keys, *groups)
+    return [b for b in bindings if not (settings.readonly and b.action == "signal")]
+
+
+def system_commands(
+    app: App[None],
+    main: MainScreen,
+    screen: Screen[Any],
+    choose_theme: Callable[[str], None],
+) -> Iterator[SystemCommand]:
+    """Return the actions of all keys of a screen, each once, and the themes by name."""
+    of_screen = screen.BINDINGS if isinstance(screen, _SCREENS) else ()
+    actions: dict[str, list[Binding]] = {}
+    for binding in described(main.settings, of_screen, app.BINDINGS):
+        if (binding.id or "").startswith("pid."):
+            continue  # a digit is typed
+        if not screen.check_action(binding.action, ()):
+            continue  # as on the line of keys
+        words = _ALSO.get(binding.action, binding.description.lower())
+        actions.setdefault(words, []).append(binding)
+    for words, bindings in actions.items():
+        keys = [key for binding in bindings for key in binding.key.split(",")]
+        title = f"{words}  {names_of(keys, Lines.glyphs, _KEYS)}"
+        run = partial(app.call_later, _run, app, main, bindings[0].action)
+        yield SystemCommand(title, bindings[0].tooltip or "", run)
+    for theme in themes.THEMES:
+        choose = partial(choose_theme, theme.name)
+        yield SystemCommand(f"theme: {theme.name}", "Colours", choose)
+
+
+async def _run(app: App[None], main: MainScreen, action: str) -> None:
+    """Do what a key would: an action of the app, else of the screen, else of the main screen."""
+    name = f"action_{action.partition('(')[0]}"
+    owner = next(node for node in (app, app.screen, main) if hasattr(node, name))
+    await app.run_action(action, owner)
+
+
+def binding_ids(app: type[App[Any]]) -> set[str]:
+    """Return the ids of everything that `[keys]` of the settings can give another key."""
+    bindings = [binding for owner in (app, *_SCREENS) for binding in owner.BINDINGS]
+    return {b.id for b in bindings if isinstance(b, Binding) and b.id}

@@ -1,0 +1,1 @@
+"""Parts of a screen: line widgets that draw with render_line and know no neighbours."""

@@ -1,0 +1,190 @@
+"""The heading, and the line of keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+
+from textual.binding import Binding, BindingType
+
+from gputop.model.health.findings import in_alarm
+from gputop.model.health.free import count_of_free
+from gputop.model.machine import summary
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import GIB, MISSING, duration, percent
+from gputop.settings import Thresholds
+from gputop.tui.panes.columns import cut
+from gputop.tui.panes.gpu_cells import bar, load_role
+from gputop.tui.panes.lines import Lines, Piece, spread, width_of
+
+_NARROW, _WIDE = 60, 110
+"""Cells under which words are few, and from which on loads of the host have bars."""
+_BAR = 8
+
+
+class Heading(Lines):
+    """The machine in one line: name, how many GPUs are free, the host's loads, the time."""
+
+    def __init__(
+        self,
+        note: str = "",
+        thresholds: Thresholds = Thresholds(),  # noqa: B008 - immutable
+        *,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        """`note` is shown first."""
+        super().__init__(id=id)
+        self._thresholds = thresholds
+        self.note = note
+        self._frame: Frame | None = None
+        self._interval = 1.0
+
+    def on_mount(self) -> None:
+        watch_state(self)
+
+    def show_frame(self, frame: Frame | None, interval: float) -> None:
+        """Show another frame or interval."""
+        self._frame, self._interval = frame, interval
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        """Return what fits: facts go from the right as the line gets short."""
+        frame = self._frame
+        right: list[Piece] = []
+        if frame is not None and self.size.width >= _NARROW:
+            right.append((time.strftime(" %H:%M:%S", time.localtime(frame.time)), "text"))
+        right.append((f"  {self._interval:g}s ", "quiet"))
+        left: list[Piece] = [(" gputop  ", "heading"), *state(self)]
+        if self.note:
+            left.append((f"{self.note}  ", "notice"))
+        if frame is None:
+            return spread([*left, ("waiting for the driver", "quiet")], right, self.size.width)
+        if frame.demo:
+            wide = self.size.width >= 110
+            left.append(("DEMO, an invented machine" if wide else "DEMO", "notice"))
+        else:
+            host = self.glyphs.text(frame.host.name)
+            left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
+        room = self.size.width - width_of([*left, *right]) - 1
+        for fact in self._facts(frame):
+            if width_of(fact) > room:
+                break
+            left += fact
+            room -= width_of(fact)
+        else:
+            versions = f"driver {frame.driver_version or MISSING}"
+            versions += f" {self.glyphs.separator} CUDA {frame.cuda_version or MISSING}  "
+            if len(versions) <= room:
+                right.insert(0, (versions, "quiet"))
+        return spread(left, right, self.size.width)
+
+    def _facts(self, frame: Frame) -> Iterable[list[Piece]]:
+        """Return what is known of the machine, in the order of its weight."""
+        between: Piece = (f" {self.glyphs.separator} ", "quiet")
+        if alarms := len(in_alarm(frame)):
+            yield [between, (f"{alarms} alarm{'s' * (alarms != 1)} (H)", "alarm")]
+        total, free = len(frame.gpus), count_of_free(frame)
+        role, plural = "good" if free else "text", "s" * (total != 1)
+        if free is None:
+            yield [between, (f"{total} GPU{plural}", "text")]
+        elif self.size.width < _NARROW:
+            yield [between, (f"{free} of {total} free", role)]
+        else:
+            yield [between, (f"{total} GPU{plural}, ", "text"), (f"{free} free", role)]
+        users = len(summary.users(frame))
+        yield [between, (f"{users} user{'s' * (users != 1)}", "text")]
+        host = frame.host
+        if host.cpu is not None:
+            yield [between, *self._load("CPU", f"{percent(host.cpu)}%", host.cpu)]
+        if host.memory_used is not None and host.memory_total:
+            share = host.memory_used / host.memory_total
+            words = f"{_gibibytes(host.memory_used)}/{_gibibytes(host.memory_total)}G"
+            yield [("  ", "text"), *self._load("RAM", words, share)]
+
+    def _load(self, label: str, words: str, share: float) -> list[Piece]:
+        """Return a load of the host, with a bar where there is room for one."""
+        role = load_role(share, self._thresholds)
+        pieces: list[Piece] = [(f"{label} ", "quiet"), (words, role)]
+        if self.size.width < _WIDE:
+            return pieces
+        return [*pieces, (" ", "text"), *bar(min(share, 1.0), _BAR, role, self.glyphs)]
+
+
+def _gibibytes(count: int) -> str:
+    return f"{count / GIB:.1f}" if count < 100 * GIB else f"{count / GIB:.0f}"
+
+
+def state(line: Lines) -> list[Piece]:
+    """Return what is said of a picture that is old, and of an agent that does not answer."""
+    age, silence = getattr(line.app, "age", None), getattr(line.app, "silence", 0)
+    paused = "PAUSED  " if not age else f"PAUSED, {duration(age)} old  "
+    pieces: list[Piece] = [] if age is None else [(paused, "notice")]
+    return [*pieces, (f"no answer for {silence} s  ", "alarm")] if silence else pieces
+
+
+def watch_state(line: Lines) -> None:
+    """Draw a line anew when there is something else to say of the state."""
+    for name in ("age", "silence"):
+        if hasattr(line.app, name):
+            line.watch(line.app, name, lambda: line.sync())
+
+
+def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
+    """Return key and word of every binding that is to be shown."""
+    return [
+        (binding.key_display or binding.key.partition(",")[0], binding.description.lower())
+        for binding in bindings
+        if isinstance(binding, Binding) and binding.show
+    ]
+
+
+class KeyLine(Lines):
+    """What the keys do: as many as fit, and some in any case."""
+
+    def __init__(
+        self,
+        keys: Iterable[tuple[str, str]],
+        needed: Collection[str] = (),
+        *,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        """`needed` are words that stay on a narrow screen, where others give way."""
+        super().__init__(id=id)
+        self._keys, self._needed = list(keys), needed
+
+    def show(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Show other keys."""
+        self._keys = list(keys)
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        pieces = self._state()
+        room = self.size.width - width_of(pieces)
+        for key, word in self._fitting(room):
+            pieces += [(key, "key"), (f" {word}  ", "quiet")]
+        return pieces
+
+    def _fitting(self, room: int) -> list[tuple[str, str]]:
+        """Return the keys that fit, in their order; the last needs no blanks after it."""
+        fitting: list[int] = []
+        by_need = sorted(range(len(self._keys)), key=lambda n: self._keys[n][1] not in self._needed)
+        for number in by_need:
+            room -= sum(map(len, self._keys[number])) + 3
+            if room < -2:
+                break
+            fitting.append(number)
+        return [self._keys[number] for number in sorted(fitting)]
+
+    def _state(self) -> list[Piece]:
+        """Return what stands before the keys."""
+        return [(" ", "text")]
+
+
+class PageKeys(KeyLine):
+    """The keys of a page, which has no heading to say that it is paused."""
+
+    def on_mount(self) -> None:
+        watch_state(self)
+
+    def _state(self) -> list[Piece]:
+        return [*super()._state(), *state(self)]

@@ -1,0 +1,134 @@
+"""Which columns fit a width, and how wide each becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from rich.cells import cell_len, set_cell_size
+
+from gputop.tui.panes.lines import Piece, width_of
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[R]):
+    """A column of a table of R."""
+
+    id: str
+    label: str
+    least: int
+    """Cells without which it is left out."""
+    most: int
+    """Cells up to which it grows."""
+    rank: int
+    """Columns of a higher rank are left out first; those of a lower rank grow first."""
+    draw: Callable[[R, int], Sequence[Piece]]
+    """The pieces of a row in so many cells; cut or padded to them afterwards."""
+    left: bool = False
+
+
+Fitted = list[tuple[Column[R], int]]
+
+
+def fit(columns: Sequence[Column[R]], width: int, gap: int) -> Fitted[R]:
+    """Return the columns that fit into `width` cells, in their order, with their widths.
+
+    What is left when all have grown goes to the last, if it is text. Never empty: the column of
+    the lowest rank stays, however narrow.
+    """
+    chosen = list(columns)
+    while len(chosen) > 1 and _needed(chosen, gap) > width:
+        chosen.remove(max(chosen, key=lambda column: column.rank))
+    widths = {column.id: column.least for column in chosen}
+    spare = max(0, width - _needed(chosen, gap))
+    for rank in sorted({column.rank for column in chosen}):
+        spare = _grow([column for column in chosen if column.rank == rank], widths, spare)
+    if chosen[-1].left:
+        widths[chosen[-1].id] += spare
+    if _needed(chosen, gap) > width:
+        widths[chosen[0].id] = width
+    return [(column, widths[column.id]) for column in chosen]
+
+
+def _grow(columns: Sequence[Column[R]], widths: dict[str, int], spare: int) -> int:
+    """Share the spare cells among columns of one rank, as evenly as their limits allow."""
+    while spare > 0:
+        growing = [column for column in columns if widths[column.id] < column.most]
+        if not growing:
+            break
+        for column in growing[:spare]:
+            widths[column.id] += 1
+            spare -= 1
+    return spare
+
+
+def _needed(columns: Sequence[Column[R]], gap: int) -> int:
+    return sum(column.least for column in columns) + gap * (len(columns) - 1)
+
+
+def row(
+    fitted: Fitted[R], subject: R, gap: int, ellipsis: str, role: str | None = None
+) -> list[Piece]:
+    """Return the pieces of a row; `role` replaces every role, for the cursor."""
+    pieces: list[Piece] = []
+    between = (" " * gap, "text")
+    for column, width in fitted:
+        if pieces:
+            pieces.append(between)
+        pieces += _cell(tuple(column.draw(subject, width)), width, ellipsis, column.left)
+    return pieces if role is None else [(text, role) for text, _ in pieces]
+
+
+@lru_cache(maxsize=1024)
+def _cell(pieces: tuple[Piece, ...], width: int, ellipsis: str, left: bool) -> tuple[Piece, ...]:
+    """Cache `sized`: most cells are what they were a second ago, or what another row has."""
+    return tuple(sized(pieces, width, ellipsis, left))
+
+
+def heading(fitted: Fitted[R], gap: int, marked: str | None = None, mark: str = "") -> list[Piece]:
+    """Return the labels of the columns, with a mark on the one that rows are sorted by."""
+    pieces: list[Piece] = []
+    for column, width in fitted:
+        if pieces:
+            pieces.append((" " * gap, "quiet"))
+        sorting = column.id == marked
+        label = f"{column.label}{mark}" if sorting else column.label
+        pieces.extend(sized([(label, "heading" if sorting else "quiet")], width, "", column.left))
+    return pieces
+
+
+def column_at(fitted: Fitted[R], x: int, gap: int) -> str | None:
+    """Return the id of the column at a cell of the row; the gap after a column belongs to it."""
+    for column, width in fitted:
+        x -= width + gap
+        if x < 0:
+            return column.id
+    return None
+
+
+def cut(text: str, width: int, ellipsis: str) -> str:
+    """Cut a text to `width` cells; what is cut ends in an ellipsis."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - cell_len(ellipsis))) + ellipsis
+
+
+def sized(pieces: Sequence[Piece], width: int, ellipsis: str, left: bool) -> list[Piece]:
+    """Cut or pad to `width` cells; what is cut ends in an ellipsis."""
+    length = width_of(pieces)
+    if length <= width:
+        padding = (" " * (width - length), "text")
+        return [*pieces, padding] if left else [padding, *pieces]
+    kept: list[Piece] = []
+    room = width - cell_len(ellipsis)
+    for text, role in pieces:
+        cells = cell_len(text)
+        if cells >= room:
+            return [*kept, (set_cell_size(text, max(0, room)) + ellipsis, role)]
+        kept.append((text, role))
+        room -= cells
+    return kept

@@ -1,0 +1,162 @@
+"""Lines to type into, for text that may come from anywhere: the environment, the clipboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.actions import SkipAction
+from textual.binding import Binding, BindingType
+from textual.events import Blur, Paste
+from textual.suggester import SuggestionReady
+from textual.widgets import Input
+
+from gputop.model.cuda.pasted.cleaning import CUT, NEWLINE
+from gputop.model.machine.text import printable
+from gputop.tui.panes.mapping_state import MappingState
+
+_MAX_LENGTH = 4096
+
+
+def harmless(value: str) -> str:
+    """Return a value as it is shown: a blank for a tab, a sign for a control character."""
+    return printable(value.replace("\t", " "), max(len(value), 1))
+
+
+def _no_blank(character: str) -> str:
+    """Replace a blank that a shell does not take for one by a sign."""
+    odd = not character.isascii() and character.isspace()
+    return "\ufffd" if odd else character
+
+
+class Editor(Input):
+    """Textual's input, which holds only what is harmless to print.
+
+    Its cursor does not blink: that would cost more than all the rest of an idle screen.
+    """
+
+    is_open = True
+    """Whether it can have the focus; one that is closed is no stop of Tab."""
+
+    def __init__(self, value: str, *, max_length: int, id: str) -> None:  # noqa: A002
+        super().__init__(value, compact=True, select_on_focus=False, max_length=max_length, id=id)
+
+    def on_mount(self) -> None:
+        self.cursor_blink = False
+
+    def allow_focus(self) -> bool:
+        return self.is_open and super().allow_focus()
+
+    def validate_value(self, value: str) -> str:
+        return harmless(value)
+
+
+class ValueInput(Editor):
+    """Edits the value of CUDA_VISIBLE_DEVICES, or a pasted line; an empty value hides every GPU.
+
+    It writes into the state of the mapping and shows what others wrote there.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "enter", "Keep the value, and leave", id="value.leave", show=False),
+        Binding("up", "recall(-1)", "Previous value", id="value.older", show=False),
+        Binding("down", "recall(1)", "Next value", id="value.newer", show=False),
+        Binding("tab", "accept", "Accept the suggestion", id="value.accept", show=False),
+    ]  # fmt: skip
+
+    def __init__(
+        self, state: MappingState, changed: Callable[[], None], *, id: str  # noqa: A002
+    ) -> None:  # fmt: skip
+        """`changed` is called when a key changed the question."""
+        super().__init__(state.question.text or "", max_length=_MAX_LENGTH, id=id)
+        self._state, self._changed = state, changed
+        self._invited = False
+        """Whether the user means to type here; Tab may only pass by, and then accepts nothing."""
+        self._offer: str | None = None
+        self._offered_for = ""
+        self._drawn: object = None
+
+    @property
+    def offer(self) -> str | None:
+        """The suggested completion of the text of now, shown dimly behind it."""
+        here = self.has_focus and self.cursor_at_end and self._offered_for == self.value
+        return self._offer if here else None
+
+    def invite(self) -> None:
+        """Put the cursor at the end, for a user who means to type."""
+        self.is_open = self._invited = True
+        self.focus()
+        self.cursor_position = len(self.value)
+
+    def show_state(self) -> None:
+        """Show the text of the question, which other screens may have changed, and the offer."""
+        text = self._state.question.text or ""
+        if self.value != harmless(text):
+            with self.prevent(Input.Changed):
+                self.value = text
+            self.cursor_position = len(self.value)
+        self._show_offer(self._state.complete(self.value) if self._invited else None)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Ask what the text means. The first event is no key: it tells of the value at the start,
+        which may hold what the editor does not."""
+        event.stop()
+        if event.value != harmless(self._state.question.text or ""):
+            self._state.ask(text=event.value)
+            self._invited = True
+            self._changed()
+
+    def on_blur(self, event: Blur) -> None:
+        self._invited = self._invited and not self.app.app_focus
+        self.placeholder = ""  # an empty value is empty
+
+    def on_paste(self, event: Paste) -> None:
+        """Take all lines, where Textual would take the first; a sign stands for a line's end.
+
+        A text that is cut ends with `…`, and blanks that are none for a shell become no blanks:
+        neither may be read as another text.
+        """
+        text = event.text.strip("\r\n")
+        lines = "".join(_no_blank(c) for c in NEWLINE.join(text.splitlines()))
+        room = _MAX_LENGTH - len(self.value) + len(self.selected_text)
+        if lines != event.text or len(lines) > room:
+            event.stop()
+            event.prevent_default()
+            cut = lines if len(lines) <= room else f"{lines[: max(0, room - 1)]}{CUT}"
+            self.replace(cut, *self.selection)
+
+    def action_cursor_right(self, select: bool = False) -> None:
+        """Accept the suggestion, at the end."""
+        if select or self.offer is None:
+            super().action_cursor_right(select)
+        else:
+            self._accept()
+
+    def action_accept(self) -> None:
+        """Accept the suggestion; without one Tab is for the screen."""
+        if self.offer is None:
+            raise SkipAction
+        self._accept()
+
+    def action_recall(self, step: int) -> None:
+        """Go to another line of this session."""
+        self.value = self._state.history.move(step, self.value)
+        self.cursor_position = len(self.value)
+
+    async def action_enter(self) -> None:
+        self._state.history.enter(self.value)
+        await self.run_action("screen.leave")
+
+    def _show_offer(self, offer: str | None) -> None:
+        """Have Textual draw it as a suggestion; behind no text at all as a placeholder."""
+        facts = (offer, self.value, self.has_focus)
+        if facts != self._drawn:
+            self._offer, self._offered_for = offer, self.value
+            self._drawn = facts
+            shown = offer if offer and self.has_focus else ""
+            self.placeholder = "" if self.value else shown
+            self.post_message(SuggestionReady(self.value, shown))
+
+    def _accept(self) -> None:
+        self.value = self.offer or self.value
+        self.cursor_position = len(self.value)

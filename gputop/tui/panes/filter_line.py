@@ -1,0 +1,99 @@
+"""The filter, edited in the bottom line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Input
+
+from gputop.model.processes.filter import FilterError
+from gputop.tui.panes.bars import KeyLine
+from gputop.tui.panes.editor import Editor
+from gputop.tui.panes.lines import Lines, Piece
+
+
+class FilterInput(Editor):
+    """The text of the filter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "drop", "Drop the filter", id="filter.drop", show=False),
+    ]
+
+    def action_drop(self) -> None:
+        """Clear the filter, and go back to the processes."""
+        self.value = ""
+        self.post_message(self.Submitted(self, ""))
+
+
+_KEYS: list[Piece] = [("Enter", "key"), (" keep  ", "quiet"), ("Esc", "key"), (" drop", "quiet")]
+
+
+class FilterNote(Lines):
+    """What is wrong with the filter, and where; else the keys of the editor."""
+
+    error: FilterError | None = None
+
+    def show_error(self, error: FilterError | None) -> None:
+        """Show another error, or none."""
+        self.error = error
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        if self.error is None:
+            return [(" ", "text"), *_KEYS]
+        return [(f" column {self.error.position + 1}: {self.error.reason}", "notice")]
+
+
+class FilterLine(Horizontal):
+    """Edits the filter; hidden until `edit`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab,shift+tab", "stay", "Nothing", id="filter.stay", show=False),
+    ]
+
+    def __init__(
+        self, apply: Callable[[str], FilterError | None], closed: Callable[[], None], *, id: str  # noqa: A002
+    ) -> None:  # fmt: skip
+        """`apply` filters with every key; `closed` is called when the line is left."""
+        super().__init__(id=id)
+        self._apply, self._on_close = apply, closed
+
+    def compose(self) -> ComposeResult:
+        yield KeyLine([("/", "filter")], id="filter-label")
+        yield FilterInput("", max_length=1024, id="filter")
+        yield FilterNote()
+
+    def edit(self) -> None:
+        """Show the line, and put the cursor into it."""
+        self.display = True
+        self.query_one(FilterInput).focus()
+
+    def action_stay(self) -> None:
+        """Stay in the editor: Tab is no way out of it."""
+
+    def clear(self) -> None:
+        """Clear the filter."""
+        self.query_one(FilterInput).value = ""
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.query_one(FilterNote).show_error(self._apply(event.value))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Close the line; a filter that is wrong has to be corrected first."""
+        event.stop()
+        if self.query_one(FilterNote).error is None:
+            self._close()
+
+    def on_descendant_blur(self) -> None:
+        """Close the line when a click goes elsewhere; the filter stays."""
+        if self.display and self.app.app_focus and not self.query_one(FilterInput).has_focus:
+            self._close()
+
+    def _close(self) -> None:
+        self.display = False
+        self._on_close()

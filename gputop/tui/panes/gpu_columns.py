@@ -1,0 +1,335 @@
+"""The columns of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from gputop.model.health.activity import BY_UTILIZATION
+from gputop.model.health.throttle import THROTTLE_REASONS
+from gputop.model.machine import summary
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.limits import is_unified
+from gputop.model.machine.text import MISSING, short_name
+from gputop.model.metrics import graph
+from gputop.model.metrics.gpu import GPU
+from gputop.model.metrics.history import History
+from gputop.settings import Session
+from gputop.tui.glyphs import GlyphSet
+from gputop.tui.panes import gpu_cells
+from gputop.tui.panes.columns import Column, Fitted, fit, heading, row, sized
+from gputop.tui.panes.gpu_cells import GpuLine, load, load_role, metered, ratio, used_share, value
+from gputop.tui.panes.gpu_who import Occupants, silence
+from gputop.tui.panes.lines import Piece
+from gputop.tui.panes.plot import peak
+
+_Draw = Callable[[GpuLine, int], Sequence[Piece]]
+
+_HISTORY_WORDS = {
+    "utilization": "utilization",
+    "memory_used": "memory",
+    "power": "power",
+    "temperature": "temperature",
+    "sm_clock": "SM clock",
+    "activity.sm": "SM activity",
+    "activity.tensor": "tensor cores",
+    "activity.dram": "DRAM bandwidth",
+    "pcie.rx": "PCIe received",
+    "nvlink.rx": "NVLink received",
+}
+HISTORIES = tuple(_HISTORY_WORDS)
+"""What the short history can show."""
+_SPANS = {
+    15.0: ("15 seconds", "15 s"),
+    30.0: ("30 seconds", "30 s"),
+    60.0: ("minute", "1 min"),
+    180.0: ("3 minutes", "3 min"),
+    900.0: ("15 minutes", "15 min"),
+    3600.0: ("hour", "1 h"),
+}
+"""Seconds that the short history shows: as long as the past is, up to 3 minutes, or to as many
+frames as come in that time at every 2 seconds."""
+_MAX_NAME = 24
+_MAX_PROFILE = 12
+_NARROW, _WIDE, _WIDER, _WIDEST = 60, 150, 180, 220
+"""Cells under which there are no bars, and from which on there is room for more numbers."""
+_MEMORY, _LOAD = 10, 4
+"""Cells of the numbers beside the bars: `140.6/141G`, `100%`."""
+_DOING = "waiting for input"
+_PLAIN_ROLES = frozenset({"text", "light", "moderate", "heavy"})
+
+
+class GpuColumns:
+    """The cells of the GPUs of a frame, and of their MIG devices."""
+
+    def __init__(self, settings: Session) -> None:
+        self._thresholds = settings.thresholds
+        self._idle_after = settings.processes.idle_after
+        self._columns: Fitted[GpuLine] = []
+        self._history = History()
+        self._settled: dict[str, _Settled] = {}
+        """By the key of the GPU."""
+        self.history_id = HISTORIES[0]
+        """The metric that the short history shows."""
+        self.history_wanted = False
+        """Whether others give way to the short history."""
+
+    @property
+    def history_words(self) -> str:
+        """What the short history shows."""
+        return _HISTORY_WORDS[self.history_id]
+
+    def show(self, frame: Frame, history: History, glyphs: GlyphSet) -> None:
+        """Take another frame."""
+        if history is not self._history:
+            self._settled.clear()
+        self._frame, self._history, self._glyphs = frame, history, glyphs
+        self._occupants = Occupants(frame, self._idle_after, glyphs)
+        self._times = history.times
+        past = self._times[-1] - self._times[0] if self._times else 0.0
+        enough = min(past, max(180.0, 90 * (frame.interval or 1.0)))
+        self._span = next((span for span in _SPANS if span >= enough), 3600.0)
+
+    def fit(self, width: int, gap: int) -> Fitted[GpuLine]:
+        """Choose the columns that fit a width, and return them."""
+        self._width, self._gap = width, gap
+        gpus = self._frame.gpus
+        columns = [*self._identity(gpus), *self._numbers(gpus), *self._activity(gpus)]
+        rank = 2 if self.history_wanted else 8
+        columns.append(Column("history", "", 12, 12, rank, self._gpu_only(self._past), left=True))
+        self._columns = fit(columns, max(1, width - 1), gap)
+        self._slots: Sequence[tuple[int, int]] = ()
+        column, cells = self._columns[-1]
+        if column.id == "history":
+            self._columns[-1] = replace(column, label=self._history_label(cells)), cells
+            self._slots = self._slots_of(cells)
+        return self._columns
+
+    def heading(self) -> list[Piece]:
+        """Return the labels."""
+        return heading(self._columns, self._gap)
+
+    def row(self, line: GpuLine) -> Sequence[Piece]:
+        """Return the pieces of a row; colours are for GPUs that somebody uses."""
+        if line.device is None and silence(line.gpu):
+            pieces = self._silent(line)
+        else:
+            pieces = row(self._columns, line, self._gap, self._glyphs.ellipsis)
+        if line.gpu.stale_for is not None or line.gpu.error or self._occupants.is_free(line):
+            pieces = [(text, "quiet" if role in _PLAIN_ROLES else role) for text, role in pieces]
+        return pieces
+
+    def _silent(self, line: GpuLine) -> list[Piece]:
+        """Return the row of a GPU without values of now: who is on it, the memory if it is known,
+        and a sentence instead of numbers."""
+        kept = ["index", "name", "who"]
+        if used_share(line.gpu) is not None:
+            kept.append("memory")
+        ends = [*kept, "history"]
+        first = [column for column in self._columns if column[0].id in kept]
+        last = [column for column in self._columns if column[0].id == "history"]
+        widths = [cells for column, cells in self._columns if column.id not in ends]
+        between: Piece = (" " * self._gap, "text")
+        pieces = row(first, line, self._gap, self._glyphs.ellipsis)
+        if widths:
+            room = sum(widths) + self._gap * (len(widths) - 1)
+            sentence = self._occupants.sentence(line.gpu, room)
+            pieces += [between, *sized(sentence, room, self._glyphs.ellipsis, left=True)]
+        if last:
+            pieces += [between, *row(last, line, self._gap, self._glyphs.ellipsis)]
+        return pieces
+
+    # Which columns there are.
+
+    def _identity(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
+        divided = any(gpu.mig for gpu in gpus)
+        index = 5 if divided else 3
+        longest = max((cell_len(short_name(gpu.name)) for gpu in gpus), default=4)
+        name = min(_MAX_NAME, max(_MAX_PROFILE if divided else 4, longest))
+        frame = self._frame
+        shared = any(
+            len(summary.users(frame, gpu)) + (summary.strangers(frame, gpu) > 0) > 1 for gpu in gpus
+        )
+        who = 24 if shared and self._width >= _WIDER else 16
+        yield Column("index", "GPU", index, index, 0, self._index)
+        yield Column("name", "NAME", min(name, 14), name, 6, self._name, left=True)
+        yield Column("who", "WHO", 12, who, 1, self._who, left=True)
+
+    def _numbers(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
+        bars = self._width >= _NARROW
+        memory, load_ = (_MEMORY + 7, _LOAD + 6) if bars else (_MEMORY, _LOAD)
+        longest_memory, longest_load = (_MEMORY + 16, _LOAD + 12) if bars else (_MEMORY, _LOAD)
+        limit = max((gpu.power_limit or 0.0 for gpu in gpus), default=0.0)
+        last, first = (4, 3) if bars else (1, 1)
+        yield Column("memory", "MEM", memory, longest_memory, last, self._memory, left=bars)
+        yield Column("utilization", "UTIL", load_, longest_load, first, self._load, left=bars)
+        yield self._plain("temperature", 5, 2, self._temperature)
+        yield self._plain("power", 5, 3, self._power, most=2 + 2 * len(f"{limit:.0f}"))
+        if any(gpu.fan is not None for gpu in gpus):
+            yield self._plain("fan", 4, 9, self._fan)
+        if self._width >= _WIDER:
+            yield self._plain("sm_clock", 5, 9)
+        if self._width >= _WIDE and len({gpu.pstate for gpu in gpus}) > 1:
+            yield self._plain("pstate", 4, 10)
+        if self._width >= _WIDEST:
+            for id_ in ("thermal.margin", "thermal.memory"):
+                if any(GPU[id_].read(gpu) is not None for gpu in gpus):
+                    yield self._plain(id_, 8, 12)
+
+    def _activity(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
+        """Return what it is doing, what holds its clocks back, and how much of the chip is active
+        where GPM says so."""
+        activities = [gpu.activity for gpu in gpus]
+        activities += [device.activity for gpu in gpus for device in gpu.mig or ()]
+        verdicts = [found.verdict for found in activities if found and found.verdict]
+        by_utilization = verdicts and all(text.endswith(BY_UTILIZATION) for text in verdicts)
+        label = GPU["activity.verdict"].label + (BY_UTILIZATION if by_utilization else "")
+        yield Column("doing", label, len(_DOING), len(_DOING), 7, self._doing, left=True)
+        if self._width < _WIDER:
+            return
+        if any(gpu.throttle and gpu.throttle.reasons for gpu in gpus):
+            draw = self._gpu_only(self._throttled)
+            yield Column("throttle", GPU["throttle.reasons"].label, 14, 14, 10, draw, left=True)
+        if any(found is not None and found.sm is not None for found in activities):
+            for name in ("sm", "tensor", "dram"):
+                share = partial(_active, name)
+                yield Column(name, GPU[f"activity.{name}"].label, 6, 6, 11, self._ratio(share))
+
+    def _plain(
+        self, id_: str, width: int, rank: int,
+        draw: Callable[[Gpu, int], Sequence[Piece]] | None = None, most: int = 0,
+    ) -> Column[GpuLine]:  # fmt: skip
+        """Return the column of a metric of the GPU itself."""
+        metric = GPU[id_]
+        draw = draw or (lambda gpu, _: [value(metric.text(gpu), self._glyphs)])
+        return Column(id_, metric.label, width, max(width, most), rank, self._gpu_only(draw))
+
+    # What their cells say.
+
+    def _gpu_only(self, draw: Callable[[Gpu, int], Sequence[Piece]]) -> _Draw:
+        """Leave the cell of a MIG device blank: power and the like are the whole GPU's."""
+        return lambda line, width: () if line.device else draw(line.gpu, width)
+
+    def _ratio(self, share: Callable[[Gpu | MigDevice], float | None]) -> _Draw:
+        return lambda line, _: [ratio(share(line.subject), self._glyphs)]
+
+    def _index(self, line: GpuLine, width: int) -> Sequence[Piece]:
+        if line.device is not None:
+            return [(f"{line.device.gi}/{line.device.ci}", "quiet")]
+        return [(f"{line.gpu.index}", "good" if self._occupants.is_free(line) else "text")]
+
+    def _name(self, line: GpuLine, width: int) -> Sequence[Piece]:
+        if line.device is None:
+            return [value(self._glyphs.text(short_name(line.gpu.name)), self._glyphs)]
+        branch = self._glyphs.last_branch if line.last else self._glyphs.branch
+        return [(branch, "track"), (self._glyphs.text(line.device.profile or "MIG"), "text")]
+
+    def _who(self, line: GpuLine, width: int) -> Sequence[Piece]:
+        return self._occupants.who(line, width)
+
+    def _memory(self, line: GpuLine, width: int) -> Sequence[Piece]:
+        share, role = used_share(line.subject), "text"
+        if share is not None:
+            role = load_role(share, self._thresholds)
+        number = gpu_cells.memory(line.subject, role, self._glyphs)
+        if line.device is None and is_unified(line.gpu) and line.gpu.memory_total is None:
+            number = [("unified", "quiet")]
+        if share is not None and share >= self._thresholds.full:
+            number = [(number[0][0], "notice"), *number[1:]]
+        return metered(share, role, number, width, _MEMORY, self._glyphs)
+
+    def _load(self, line: GpuLine, width: int) -> Sequence[Piece]:
+        share = load(line.subject)
+        role = "quiet" if share is None else load_role(share, self._thresholds)
+        number = [ratio(share, self._glyphs, role)]
+        return metered(share, role, number, width, _LOAD, self._glyphs)
+
+    def _doing(self, line: GpuLine, width: int) -> Sequence[Piece]:
+        text, role = gpu_cells.doing(line.subject, self._glyphs)
+        # Without GPM a display's few percent look like work.
+        is_idle = text.isascii() and self._occupants.is_free(line)
+        return [("idle", "quiet") if is_idle else (text, role)]
+
+    def _throttled(self, gpu: Gpu, width: int) -> Sequence[Piece]:
+        """Return what costs most, and how many there are besides."""
+        reasons = gpu.throttle.reasons if gpu.throttle else ()
+        if not reasons:
+            return ()
+        word = THROTTLE_REASONS[reasons[0]].word
+        others = f" +{len(reasons) - 1}" if len(reasons) > 1 else ""
+        role = "alarm" if reasons[0].startswith("hw_") else "text"
+        return [(word, role), (others, "quiet")]
+
+    def _temperature(self, gpu: Gpu, width: int) -> Sequence[Piece]:
+        if gpu.temperature is None:
+            return [value(MISSING, self._glyphs)]
+        role = "alarm" if gpu.temperature >= self._thresholds.hot else "text"
+        return [(f"{gpu.temperature:.0f}", role), (f"{self._glyphs.degree}C".strip(), "quiet")]
+
+    def _power(self, gpu: Gpu, width: int) -> Sequence[Piece]:
+        if gpu.power is None:
+            return [value(MISSING, self._glyphs)]
+        watts = f"{gpu.power:.0f}"
+        limit = "W" if gpu.power_limit is None else f"/{gpu.power_limit:.0f}W"
+        has_room = width >= 2 * len(limit) - 2  # whatever is drawn, up to the limit
+        return [(watts, "text"), (limit if has_room else "W", "quiet")]
+
+    def _fan(self, gpu: Gpu, width: int) -> Sequence[Piece]:
+        return [ratio(gpu.fan, self._glyphs)]
+
+    # The short history.
+
+    def _history_label(self, cells: int) -> str:
+        """Return the longest words that fit."""
+        words, (span, short) = self.history_words, _SPANS[self._span]
+        fitting = [f"the last {span} of {words}", f"{words}, {span}", f"{words} {short}", words]
+        if self.history_id == HISTORIES[0]:  # of which there is a column besides
+            fitting[1:] = [f"the last {span}", short]
+        return next(text for text in (*fitting, "") if len(text) <= cells)
+
+    def _slots_of(self, cells: int) -> Sequence[tuple[int, int]]:
+        """Return which slots of the history each cell tells of, the same for all GPUs."""
+        if not self._times:
+            return ()
+        self._begin = graph.begin_of(self._times[-1], self._span, cells)
+        return graph.dots(self._times, self._begin, self._span / cells, cells)
+
+    def _past(self, gpu: Gpu, width: int) -> Sequence[Piece]:
+        """Return the short history. What is in its cells but the last is settled, and drawn anew
+        only when it moves or its scale changes."""
+        id_, total = self.history_id, len(self._times)
+        values = self._history.values(gpu.key, id_)
+        if not values or not self._slots:
+            return ()
+        settled = self._settled.get(gpu.key)
+        if settled is None or settled.of != (id_, self._begin, width):
+            numbers = graph.line(values, self._slots[:-1], total)
+            settled = _Settled((id_, self._begin, width), numbers, 0.0, [])
+        newest = graph.line(values, self._slots[-1:], total)
+        top = graph.ceiling([gpu], id_, peak([*settled.numbers, *newest]) or 0.0) or 1.0
+        if top != settled.top:
+            pieces = gpu_cells.levels(settled.numbers, top, self._thresholds, self._glyphs)
+            settled = settled._replace(top=top, pieces=list(pieces))
+        self._settled[gpu.key] = settled
+        last = gpu_cells.levels(newest, top, self._thresholds, self._glyphs)
+        return [*settled.pieces, *last]
+
+
+class _Settled(NamedTuple):
+    """Of a short history, all cells but the last."""
+
+    of: tuple[str, float, int]
+    """Metric, begin and width."""
+    numbers: Sequence[float]
+    top: float
+    pieces: Sequence[Piece]
+
+
+def _active(name: str, subject: Gpu | MigDevice) -> float | None:
+    share: float | None = getattr(subject.activity, name, None)
+    return share

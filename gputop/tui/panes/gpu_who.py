@@ -1,0 +1,159 @@
+"""Who is on a GPU, and what is said of one that has no values of now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputop.model.health.findings import HUNG, findings, is_hung
+from gputop.model.health.free import is_free
+from gputop.model.health.unaccounted import is_notable
+from gputop.model.machine import summary
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.limits import is_unified
+from gputop.model.machine.text import coarse_duration, duration
+from gputop.tui.glyphs import GlyphSet
+from gputop.tui.panes.columns import cut
+from gputop.tui.panes.gpu_cells import GpuLine
+from gputop.tui.panes.lines import Piece, width_of
+from gputop.tui.themes import user_role
+
+_LEAST_NAME = 6
+"""Cells of a name that are not given up for how long a GPU has been idle."""
+_SHORT_NAME = 4
+"""Nor for how many there are besides."""
+
+
+class Occupants:
+    """Who is on the GPUs of one frame, and which of them are free."""
+
+    def __init__(self, frame: Frame, idle_after: float, glyphs: GlyphSet) -> None:
+        self._frame, self._idle_after, self._glyphs = frame, idle_after, glyphs
+        self._free: dict[object, bool] = {}
+        divided = any(gpu.mig for gpu in frame.gpus)
+        self._by_instance = summary.by_instance(frame) if divided else {}
+
+    def is_free(self, line: GpuLine) -> bool:
+        """Whether a GPU or MIG device is free, which is found out once."""
+        if line.key not in self._free:
+            self._free[line.key] = is_free(self._frame, line.gpu, line.device)
+        return self._free[line.key]
+
+    def who(self, line: GpuLine, width: int) -> Sequence[Piece]:
+        """Return who is on a GPU or a MIG device, for how long without working, and what is wrong:
+        an alarm always has its room."""
+        gpu = line.gpu
+        mark = self._mark(gpu) if line.device is None and not silence(gpu) else None
+        room = width
+        if mark is not None and mark[1] == "alarm":
+            room -= width_of([mark]) + 1
+        since = self._since(line)
+        if room - width_of(since) < _LEAST_NAME:
+            since = []
+        pieces = self._names(line, room - width_of(since))
+        if pieces:
+            pieces += since
+        elif mark is None or mark[1] != "alarm":
+            pieces = [self._nobody(line)]
+            if not self.is_free(line) and width_of([*pieces, *since]) <= room:
+                pieces += since
+        if mark is not None and width_of(pieces) + width_of([mark]) < width:
+            pieces += [(" " if pieces else "", "text"), mark]
+        return pieces
+
+    def sentence(self, gpu: Gpu, width: int) -> Sequence[Piece]:
+        """Return why a GPU has no values of now, as long as there is room for; empty where it has
+        some."""
+        sentences = silence(gpu)
+        if not sentences:
+            return ()
+        mark = self._mark(gpu) if gpu.error is not None else None
+        if mark is not None:
+            return [(f"{mark[0]} {sentences[0]}", "alarm")]
+        sign = "" if gpu.stale_for is None else f"{self._glyphs.stale} "
+        fitting = [text for text in sentences if len(sign) + len(text) <= width]
+        return [(f"{sign}{[*fitting, sentences[-1]][0]}", "alarm")]
+
+    def _mark(self, gpu: Gpu) -> Piece | None:
+        """Return the worst finding."""
+        for finding in findings(self._frame, gpu):
+            if finding.code != HUNG:  # which is a sentence
+                return f"{self._glyphs.warning} {finding.code}", finding.level
+        return None
+
+    def _since(self, line: GpuLine) -> list[Piece]:
+        """Return for how long it has been idle, or how old its values are."""
+        gpu = line.gpu
+        if line.device is not None or silence(gpu):
+            return []
+        if gpu.stale_for is not None:
+            return [(f" {self._glyphs.stale} {duration(gpu.stale_for)}", "notice")]
+        is_idle = gpu.idle_for is not None and gpu.idle_for >= self._idle_after
+        return [(f" idle {coarse_duration(gpu.idle_for or 0.0)}", "notice")] if is_idle else []
+
+    def _names(self, line: GpuLine, room: int) -> list[Piece]:
+        """Return the users, as many as there is room for, and how many there are besides."""
+        people = list(self._people(line))
+        pieces: list[Piece] = []
+        for n, (text, role, count) in enumerate(people):
+            others = sum(count for _, _, count in people[n + 1 :])
+            more = f" +{others}" if others else ""
+            if not pieces:
+                is_short = room - len(more) < _SHORT_NAME
+                text = cut(text, room if is_short else room - len(more), self._glyphs.ellipsis)
+            else:
+                text = f" {text}"
+                if width_of([(text, role)]) + len(more) > room:
+                    more = f" +{others + count}"
+                    return [*pieces, (more, "quiet")] if len(more) <= room else pieces
+            pieces.append((text, role))
+            room -= width_of(pieces[-1:])
+        return pieces
+
+    def _people(self, line: GpuLine) -> Sequence[tuple[str, str, int]]:
+        """Return text, role and count of each user, those with most memory first."""
+        gpu, device = line.gpu, line.device
+        if device is None:
+            users, strangers = summary.users(self._frame, gpu), summary.strangers(self._frame, gpu)
+        else:
+            here = self._by_instance.get((gpu.uuid, *device.place), ())
+            users, strangers = summary.users_of(here), sum(p.user is None for p in here)
+        people = [(self._glyphs.text(user), user_role(user), 1) for user in users]
+        if strangers:
+            people.append((f"{strangers} not in /proc", "notice", strangers))
+        return people
+
+    def _nobody(self, line: GpuLine) -> Piece:
+        """Return what there is to say of a GPU on which nobody is seen."""
+        gpu, device = line.gpu, line.device
+        unknown = (self._glyphs.not_available, "quiet")
+        if gpu.asleep:
+            return "asleep", "quiet"
+        if gpu.own_namespace_only:
+            return ("none seen", "quiet") if device is None else unknown
+        if gpu.processes_known is False:
+            return ("not listed", "notice") if device is None else unknown
+        if self.is_free(line):
+            return "free", "good"
+        if device is None and gpu.mig_mode and gpu.mig is not None:
+            return f"{len(gpu.mig)} MIG" if gpu.mig else "no MIG device", "quiet"
+        is_told = line.subject.memory_used is not None or (device is None and is_unified(gpu))
+        if not is_told or gpu.stale_for is not None:
+            return unknown
+        if device is None and is_notable(gpu.memory_unaccounted):
+            return "unaccounted", "notice"
+        shown = summary.only_display(self._frame, gpu) if device is None else None
+        return shown or "no process", "quiet"
+
+
+def silence(gpu: Gpu) -> Sequence[str]:
+    """Return sentences of different lengths on why a GPU has no values that count; none where it
+    has, if only of some seconds ago."""
+    if gpu.error is not None:
+        return (gpu.error,)
+    if gpu.stale_for is not None and (is_hung(gpu) or not gpu.has_answered):
+        age = duration(gpu.stale_for)
+        return f"no answer for {age}", f"hung {age}", age
+    if not gpu.has_answered:
+        return "has not answered yet", "no answer"
+    return ()

@@ -1,0 +1,107 @@
+"""The GPU rows: one line a GPU, and one for each of its MIG devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from gputop.model.machine.frame import Frame
+from gputop.model.metrics.history import History
+from gputop.settings import Session
+from gputop.tui.panes.gpu_cells import GpuLine, lines_of
+from gputop.tui.panes.gpu_columns import HISTORIES, GpuColumns
+from gputop.tui.panes.lines import Piece
+from gputop.tui.panes.table import Table
+
+
+class GpuPane(Table[GpuLine]):
+    """All GPUs with their MIG devices; `head_lines` is 0 where lines are scarce."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "This GPU", id="gpus.choose", show=False),
+    ]
+
+    @dataclass
+    class Chosen(Message):
+        """The page of a GPU is wanted."""
+
+        key: str
+
+    def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._frame: Frame | None = None
+        self._history = History()
+        self._cells = GpuColumns(settings)
+
+    def show_frame(self, frame: Frame, history: History) -> None:
+        """Show another frame."""
+        self._frame, self._history = frame, history
+        self._cells.show(frame, history, self.glyphs)
+        self._fit()
+        lines = lines_of(frame)
+        self.show(lines, [line.key for line in lines])
+
+    def on_resize(self) -> None:
+        self._fit()
+        super().on_resize()
+
+    def action_choose(self) -> None:
+        """Open the page of the selected GPU; of none, select the first in sight."""
+        if self.current is None:
+            self.action_move(0)
+        else:
+            self.post_message(self.Chosen(self.current.gpu.key))
+
+    def open_row(self) -> None:
+        self.action_choose()
+
+    @property
+    def history_id(self) -> str:
+        """The metric that the short history shows."""
+        return self._cells.history_id
+
+    def next_history(self) -> None:
+        """Show the next metric that some GPU has in the short history."""
+        gpus = self._frame.gpus if self._frame else ()
+        ids = [id_ for id_ in HISTORIES
+               if any(self._history.knows(gpu.key, id_) for gpu in gpus)]  # fmt: skip
+        if ids:
+            self._cells.history_wanted = True
+            at = ids.index(self.history_id) if self.history_id in ids else -1
+            self._cells.history_id = ids[(at + 1) % len(ids)]
+        self._fit()
+        self.sync()
+
+    @property
+    def unsaid(self) -> str:
+        """What there is no room for: which GPUs are in sight, where not all are; what the short
+        history shows, where there are no labels."""
+        first, last, total = self.span
+        words = []
+        if last - first + 1 < total:
+            if any(line.device for line in self._rows):
+                words.append(f"GPU rows {first}-{last} of {total}")
+            else:
+                indices = [self._rows[n - 1].gpu.index for n in (first, last)]
+                words.append(f"GPU {indices[0]}-{indices[1]} of {total}")
+        if not self.head_lines and self.history_id != HISTORIES[0]:
+            words.append(f"history: {self._cells.history_words}")
+        return ", ".join(words)
+
+    def head(self, y: int) -> Iterable[Piece]:
+        role = "heading" if self.is_active else "quiet"
+        labels = self._cells.heading() if self._frame is not None else ()
+        return [(text, role) for text, _ in ((" ", ""), *labels)]
+
+    def row_pieces(self, line: GpuLine, selected: bool) -> Iterable[Piece]:
+        lead, cursor = self.cursor_of(selected)
+        pieces = [(lead, "text"), *self._cells.row(line)]
+        return [(text, cursor) for text, _ in pieces] if cursor else pieces
+
+    def _fit(self) -> None:
+        if self._frame is not None:
+            self._cells.fit(self.size.width, self.gap)

@@ -1,0 +1,349 @@
+"""Curves over time: several GPUs in one plot, or a strip each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from textual.events import Click
+
+from gputop.model.machine.frame import Frame
+from gputop.model.metrics import graph
+from gputop.model.metrics.gpu import GPU
+from gputop.model.metrics.history import History
+from gputop.tui.panes.columns import sized
+from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
+from gputop.tui.panes.plot import Canvas, dots_across, peak
+
+_MARGIN = 11
+"""Cells of the scale at the left of a plot."""
+_MARKS = 12
+"""Cells at its right, which tell whose the curves are."""
+_COLOURS = {
+    "": "#56b4e9 #e69f00 #009e73 #cc79a7 #f0e442 #d55e00 #a58cff $foreground",
+    ":light": "#0072b2 #d55e00 #009e73 #cc79a7 #8f7a00 #56b4e9 #7a3e9d $foreground",
+    ":ansi": "ansi_cyan ansi_magenta ansi_bright_blue ansi_green ansi_yellow ansi_default"
+    " ansi_bright_magenta ansi_bright_cyan",
+    ":ansi:light": "ansi_blue ansi_magenta ansi_cyan ansi_green ansi_red ansi_default"
+    " ansi_bright_magenta ansi_bright_blue",
+}
+"""Of curves in one plot, by kind of theme: eight, as most machines have eight GPUs at most. Those
+in RGB are Okabe and Ito's, or near them where the background asks for it."""
+_CURVES = 8
+_STRIP = (20, 30)
+"""Cells at the left of a strip, at least and at most."""
+_LEGEND = 29
+"""Cells of a curve's words under a plot."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric of a GPU."""
+
+    index: int
+    """Of the GPU, or of the metric where there are several of one."""
+    gpu: str
+    """Its key."""
+    id: str
+    label: str
+
+    @property
+    def mark(self) -> str:
+        """One sign, in ASCII."""
+        return "0123456789abcdef"[self.index % 16]
+
+    @property
+    def role(self) -> str:
+        """Its colour."""
+        return f"curve{self.index % _CURVES}"
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """A curve as far as it is in sight."""
+
+    curve: Curve
+    values: list[float]
+    now: float | None
+    """Under the cursor, or newest."""
+    top: float
+
+
+class Graph(Lines):
+    """A heading, the curves, their time axis and what they are."""
+
+    COMPONENT_CLASSES = {f"lines--curve{number}" for number in range(_CURVES)}
+    DEFAULT_CSS = "\n".join(
+        f"Graph{kind} .lines--curve{number} {{ color: {colour}; }}"
+        for kind, colours in _COLOURS.items()
+        for number, colour in enumerate(colours.split())
+    )
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.heading: list[Piece] = []
+        self.stacked = True
+        """Whether each curve has a strip of its own."""
+        self.front: int | None = None
+        """The place of the curve that the others stand behind."""
+        self._wanted: float | None = None
+        """Seconds; None: as long as the past is."""
+        self._span = graph.SPANS[0]
+        self._cursor: float | None = None
+        """The time under it, which moves with the curves."""
+        self._curves: Sequence[Curve] = ()
+        self._frame: Frame | None = None
+        self._history = History()
+        self._times: Sequence[float] = ()
+        self._lines: list[list[Piece]] = []
+        self._begin = 0.0
+
+    def show_curves(self, curves: Sequence[Curve], frame: Frame, history: History) -> None:
+        """Show other curves, or the same with more values."""
+        self._curves, self._frame, self._history = curves, frame, history
+        self.draw()
+
+    def on_resize(self) -> None:
+        super().on_resize()
+        self.draw()
+
+    def zoom(self, step: int) -> None:
+        """Show a longer or a shorter time."""
+        at = graph.SPANS.index(self._span) + step
+        self._wanted = graph.SPANS[min(max(0, at), len(graph.SPANS) - 1)]
+        self.draw()
+
+    def move(self, step: int) -> None:
+        """Move the cursor by cells; the first key puts it on the newest."""
+        if not self._times:
+            return
+        self._wanted = self._span  # what is looked at stays where it is
+        cell = self._span / self._width
+        at = self._times[-1] if self._cursor is None else self._cursor + step * cell
+        self._cursor = min(max(at, self._begin), self._times[-1])
+        self.draw()
+
+    def put_away(self) -> bool:
+        """Remove the cursor and the front; whether there was one."""
+        any_shown = self._cursor is not None or self.front is not None
+        self._cursor = self.front = None
+        self.draw()
+        return any_shown
+
+    def bring_forward(self, step: int) -> None:
+        """Bring the next curve to the front."""
+        if self._curves:
+            at = (-1 if step > 0 else 0) if self.front is None else self.front
+            self.front = (at + step) % len(self._curves)
+            self.draw()
+
+    def on_click(self, event: Click) -> None:
+        """Put the cursor under the mouse."""
+        event.stop()
+        column = event.x - self._left
+        if self._times and 0 <= column < self._width:
+            self._wanted = self._span
+            self._cursor = min(self._begin + (column + 0.5) * self._span / self._width,
+                               self._times[-1])  # fmt: skip
+            self.draw()
+
+    def on_mouse_scroll_down(self) -> None:
+        self.bring_forward(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.bring_forward(-1)
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        return self._lines[y] if y < len(self._lines) else ()
+
+    def draw(self) -> None:
+        """Work out all lines, of which those that changed are painted."""
+        if self._frame is None or not self.size.width:
+            return
+        self._times = self._history.times
+        self._span = self._wanted or graph.fitting(self._times)
+        traces = self._traces() if self._times else []
+        if not traces:
+            none = [[(" No values yet, or this card does not report them.", "quiet")]]
+            self._lines = [self.heading, [], *none]
+        else:
+            body = self._strips(traces) if self.stacked else self._plot(traces)
+            self._lines = [self._title(), *body]
+        self.sync()
+
+    @property
+    def _width(self) -> int:
+        """Cells of the curves."""
+        taken = self._left if self.stacked else _MARGIN + _MARKS
+        return max(4, self.size.width - taken - 1)
+
+    @property
+    def _left(self) -> int:
+        """Cells before the curves."""
+        least, most = _STRIP
+        return min(most, max(least, self.size.width * 3 // 8)) if self.stacked else _MARGIN
+
+    @property
+    def _column(self) -> int | None:
+        """The column of the cursor."""
+        if self._cursor is None:
+            return None
+        return int((self._cursor - self._begin) / self._span * self._width)
+
+    def _traces(self) -> list[_Trace]:
+        across = dots_across(self.glyphs)
+        count, span = self._width * across, self._span
+        self._begin = graph.begin_of(self._times[-1], span, self._width)
+        if self._cursor is not None:
+            self._cursor = max(self._cursor, self._begin)
+        slots = graph.dots(self._times, self._begin, span / count, count)
+        column, total = self._column, len(self._times)
+        traces = []
+        for curve_ in self._curves:
+            values = self._history.values(curve_.gpu, curve_.id)
+            if values:
+                line = graph.line(values, slots, total)
+                if column is None:
+                    here: Sequence[float] = values[-1:]
+                else:
+                    here = line[column * across : (column + 1) * across]
+                traces.append(_Trace(curve_, line, peak(here), 0.0))
+        return self._scaled(traces)
+
+    def _scaled(self, traces: list[_Trace]) -> list[_Trace]:
+        """Give curves of one metric one scale."""
+        gpus = self._frame.gpus if self._frame else ()
+        shown = {trace.curve.gpu for trace in traces}
+        tops = {
+            id_: graph.ceiling(
+                [gpu for gpu in gpus if gpu.key in shown],
+                id_,
+                max(peak(trace.values) or 0.0 for trace in traces if trace.curve.id == id_),
+            )
+            for id_ in {trace.curve.id for trace in traces}
+        }
+        return [replace(trace, top=tops[trace.curve.id] or 1.0) for trace in traces]
+
+    def _title(self) -> list[Piece]:
+        span = f"{self._span / 60:.0f} min "
+        if self._cursor is not None:
+            span = f"at {_clock(self._cursor)}  {span}"
+        return spread(self.heading, [(span, "text")], self.size.width)
+
+    def _plot(self, traces: list[_Trace]) -> Iterable[list[Piece]]:
+        """Draw all curves in one plot, its scale at the left, and what they are under it."""
+        legend = list(self._legend(traces))
+        height = max(2, self.size.height - 2 - len(legend))
+        canvas = Canvas(self._width, height, self.glyphs)
+        front = self._in_front(traces)
+        ends: list[list[tuple[int, str]]] = [[] for _ in range(height)]
+        for trace in [trace for trace in traces if trace is not front] + ([front] if front else []):
+            role = trace.curve.role if front in (None, trace) else "quiet"
+            canvas.draw(trace.values, trace.top, role, trace.curve.mark)
+            if (last := peak(trace.values[-1:])) is not None:
+                ends[canvas.level(last, trace.top)].append((trace.curve.index, role))
+        first = traces[0]
+        for n, row in enumerate(canvas.rows(self._column)):
+            words = self._scale(first, n, height)
+            names = sized(_named(ends[height - 1 - n]), _MARKS + 1, self.glyphs.ellipsis, left=True)
+            yield [(f"{words:>{_MARGIN - 1}} ", "quiet"), *row, *names]
+        yield self._axis()
+        yield from legend
+
+    def _in_front(self, traces: list[_Trace]) -> _Trace | None:
+        if self.front is None or self.front >= len(self._curves):
+            return None
+        wanted = self._curves[self.front]
+        return next((trace for trace in traces if trace.curve == wanted), None)
+
+    def _scale(self, trace: _Trace, n: int, height: int) -> str:
+        """Return the words beside a line of a plot: top, middle, bottom."""
+        if n not in (0, height - 1, (height - 1) // 2) or (height < 4 and 0 < n < height - 1):
+            return ""
+        return self._text(trace, trace.top * (1 - n / (height - 1)))
+
+    def _axis(self) -> list[Piece]:
+        """Return the times at both ends and under the cursor, as far as there is room."""
+        width, margin = self._width, self._left
+        words = {max(0, width - 8): _clock(self._times[-1])}
+        if width > 17:
+            words[0] = _clock(self._begin)
+        if (column := self._column) is not None and self._cursor is not None:
+            at = max(0, min(column - 4, width - 8))
+            words = {x: text for x, text in words.items() if abs(x - at) > 9}
+            words[at] = _clock(self._cursor)
+        pieces: list[Piece] = [(" " * margin, "text")]
+        for x, text in sorted(words.items()):
+            role = "text" if self._cursor is not None and text == _clock(self._cursor) else "quiet"
+            pieces.append((" " * (x + margin - width_of(pieces)), "text"))
+            pieces.append((text, role))
+        return pieces
+
+    def _words(self, trace: _Trace) -> tuple[str, str]:
+        """Return the value under the cursor or the newest, and the greatest in sight."""
+        return self._text(trace, trace.now), self._text(trace, peak(trace.values))
+
+    def _text(self, trace: _Trace, value: float | None) -> str:
+        if value is None:
+            return self.glyphs.not_available
+        return graph.with_unit(GPU[trace.curve.id], value, self.glyphs.degree)
+
+    def _legend(self, traces: list[_Trace]) -> Iterable[list[Piece]]:
+        front = self._in_front(traces)
+        per = max(1, (self.size.width - 1) // _LEGEND)
+        for n in range(0, len(traces), per):
+            line: list[Piece] = [(" ", "text")]
+            for trace in traces[n : n + per]:
+                now, highest = self._words(trace)
+                role = "heading" if trace is front else "text"
+                words: list[Piece] = [(f"{trace.curve.label:<6} ", trace.curve.role), (now, role)]
+                line += sized([*words, (f"  peak {highest}", "quiet")], _LEGEND,
+                              self.glyphs.ellipsis, left=True)  # fmt: skip
+            yield line
+
+    def _strips(self, traces: list[_Trace]) -> Iterable[list[Piece]]:
+        """Draw a filled curve each, with its words at the left; as many as there is room for, from
+        the one in front on."""
+        room = max(1, self.size.height - 2)
+        front = self._in_front(traces)
+        first = traces.index(front) if front else 0
+        first = max(0, min(first, len(traces) - room))
+        shown = traces[first : first + room]
+        for k, trace in enumerate(shown):
+            height = room // len(shown) + (k < room % len(shown))
+            canvas = Canvas(self._width, height, self.glyphs)
+            role = "memory" if trace.curve.id.startswith("memory_u") else "load"
+            canvas.draw(trace.values, trace.top, role, trace.curve.mark, filled=True)
+            words = self._strip_words(trace, height, trace is front)
+            for n, row in enumerate(canvas.rows(self._column)):
+                label = words[n] if n < len(words) else []
+                yield [*sized(label, self._left, self.glyphs.ellipsis, left=True), *row]
+        yield self._axis()
+
+    def _strip_words(self, trace: _Trace, height: int, front: bool) -> list[list[Piece]]:
+        now, highest = self._words(trace)
+        label = (f" {trace.curve.label:<10} ", "heading" if front else "text")
+        value: StyledLine = [label, (now, "text")]
+        scale: Piece = (f" of {self._text(trace, trace.top)}", "quiet")
+        peak_: StyledLine = [(f"  peak {highest}", "quiet")]
+        fits = trace.now is not None and width_of([*value, scale]) < self._left
+        (value if fits else peak_).append(scale)
+        return [value, peak_]
+
+
+def _named(curves: Sequence[tuple[int, str]]) -> StyledLine:
+    """Name the GPUs whose curves end in a line, by index and role: ` GPU 0-3,5`."""
+    pieces: StyledLine = []
+    for _, run in groupby(enumerate(sorted(curves)), lambda place: place[1][0] - place[0]):
+        (first, role), *rest = (curve_ for _, curve_ in run)
+        pieces.append((",", "quiet") if pieces else (" GPU ", "quiet"))
+        pieces.append((str(first), role))
+        if rest:
+            pieces += [("-" if len(rest) > 1 else ",", "quiet"), (str(rest[-1][0]), rest[-1][1])]
+    return pieces
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(seconds))

@@ -1,0 +1,188 @@
+"""The last minutes of every GPU, in the lines that no row needs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import zip_longest
+from math import log
+from typing import NamedTuple
+
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import MISSING, percent, size
+from gputop.model.metrics import graph
+from gputop.model.metrics.history import History
+from gputop.settings import Thresholds
+from gputop.tui.panes.columns import sized
+from gputop.tui.panes.gpu_cells import load_role
+from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread
+from gputop.tui.panes.plot import Canvas, dots_across
+
+_FEW = 4
+"""GPUs beside whose utilization there is room for their memory."""
+_LONGEST = 300.0
+"""Seconds that are shown at most; G shows more."""
+_NARROW = 12
+"""Cells of a graph and the gap after it, at the least."""
+_LOW = 3
+"""Lines of a graph and its label, at the least."""
+_GAP = 2
+_SHAPE = 8.0
+"""How many times as many cells as lines look best."""
+
+
+_TITLES = _LOAD, _MEMORY = "Utilization", "memory"
+
+
+class _Graph(NamedTuple):
+    title: str
+    label: str
+    now: str
+    values: Sequence[float]
+    top: float
+
+
+class HistoryPane(Lines):
+    """A rule, then a small graph for each GPU and for the CPUs of the host; where there are few
+    GPUs, of their memory as well."""
+
+    def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._thresholds = thresholds
+        self._history = History()
+        self._graphs: list[_Graph] = []
+        self._lines: list[StyledLine] = []
+        self._plots: list[list[StyledLine]] = []
+        self._drawn: object = None
+        """What the plots are of, and at which time."""
+
+    def show_frame(self, frame: Frame, history: History) -> None:
+        """Show another frame."""
+        self._history = history
+        self._graphs = list(_graphs(frame, history))
+        if self.display:
+            self._draw()
+            self.sync()
+
+    def on_resize(self) -> None:
+        self._draw()
+        super().on_resize()
+
+    def least(self, width: int) -> int:
+        """Return how many lines it takes at the least; 0 where there is nothing to show."""
+        count = len(self._graphs)
+        return 1 + _LOW * -(-count // max(1, width // _NARROW)) if count else 0
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        return self._lines[y] if y < len(self._lines) else ()
+
+    def _draw(self) -> None:
+        graphs, (width, height) = self._graphs, self.size
+        self._lines = []
+        if not graphs or height < 2:
+            return
+        across = _columns(len(graphs), width, height - 1)
+        rows = -(-len(graphs) // across)
+        lines = [(height - 1) // rows + (k < (height - 1) % rows) for k in range(rows)]
+        cells = max(1, (width - 1 + _GAP) // across - _GAP)
+        span = graph.fitting(self._history.times, _LONGEST)
+        self._plot(span, cells, [lines[k // across] - 1 for k in range(len(graphs))])
+        self._lines = [self._rule({shown.title for shown in graphs}, span)]
+        labelled = [
+            [self._label(shown, cells), *plot]
+            for shown, plot in zip(graphs, self._plots, strict=True)
+        ]
+        for first in range(0, len(graphs), across):
+            beside = zip_longest(*labelled[first : first + across], fillvalue=[])
+            self._lines += map(_side_by_side, beside)
+
+    def _plot(self, span: float, cells: int, heights: list[int]) -> None:
+        """Draw the plots anew, where a dot has been completed since: there may be many seconds in
+        one, and what does not change is not sent."""
+        times, dots = self._history.times, cells * dots_across(self.glyphs)
+        labels = [shown.label for shown in self._graphs]
+        drawn = (labels, span, cells, heights, times[-1] // (span / dots))
+        if drawn == self._drawn:
+            return
+        self._drawn, self._plots = drawn, []
+        slots = graph.dots(times, graph.begin_of(times[-1], span, cells), span / dots, dots)
+        for shown, height in zip(self._graphs, heights, strict=True):
+            plot = Canvas(cells, height, self.glyphs)
+            values = graph.line(shown.values, slots, len(times))
+            plot.draw(values, shown.top, "load", "", filled=True)
+            self._plots.append([self._coloured(row, height - k, height)
+                                for k, row in enumerate(plot.rows())])  # fmt: skip
+
+    def _coloured(self, row: StyledLine, line: int, height: int) -> StyledLine:
+        """Give a line, counted from below, the colour of the loads that end in it; the lowest is
+        where an idle GPU is."""
+        role = load_role((line - 0.5) / height if line > 1 else 0.01, self._thresholds)
+        return [(text, role if own == "load" else own) for text, own in row]
+
+    def _rule(self, titles: Collection[str], span: float) -> StyledLine:
+        line = self.glyphs.rule
+        title = " and ".join(title for title in _TITLES if title in titles)
+        title = title[:1].upper() + title[1:]
+        left = [(f"{line} ", "track"), (f"{title} ", "quiet")]
+        right = [(f" last {span / 60:.0f} min ", "quiet"), (f"{line * 2} ", "track"), ("G", "key"),
+                 (" shows more ", "quiet"), (line, "track")]  # fmt: skip
+        pieces = spread(left, right, self.size.width, line)
+        return [(text, "track" if text.strip(line) == "" else role) for text, role in pieces]
+
+    def _label(self, shown: _Graph, cells: int) -> StyledLine:
+        is_known = shown.now != MISSING
+        now = (shown.now, "text") if is_known else (self.glyphs.not_available, "quiet")
+        pieces = [(f"{shown.label} ", "quiet"), now]
+        return sized(pieces, cells, self.glyphs.ellipsis, left=True)
+
+
+def _graphs(frame: Frame, history: History) -> Iterator[_Graph]:
+    """Yield a graph of all that has a past."""
+    loads = [
+        _Graph(_LOAD, f"GPU {gpu.index}", _share(gpu.utilization, gpu), values, 1.0)
+        for gpu in frame.gpus
+        if (values := history.values(gpu.key, "utilization"))
+    ]
+    memory = [
+        _Graph(_MEMORY, f"MEM {gpu.index}", _memory(gpu), values, gpu.memory_total)
+        for gpu in frame.gpus
+        if gpu.memory_total and (values := history.values(gpu.key, "memory_used"))
+    ]
+    yield from loads
+    yield from memory if len(loads) <= _FEW else ()  # there are none in MIG mode
+    if (loads or memory) and history.cpu:
+        yield _Graph("", "CPU", _share(frame.host.cpu), history.cpu, 1.0)
+
+
+def _share(ratio: float | None, gpu: Gpu | None = None) -> str:
+    return MISSING if ratio is None or (gpu and _is_silent(gpu)) else f"{percent(ratio)}%"
+
+
+def _is_silent(gpu: Gpu) -> bool:
+    return gpu.stale_for is not None or gpu.error is not None
+
+
+def _memory(gpu: Gpu) -> str:
+    if gpu.memory_used is None or _is_silent(gpu):
+        return MISSING
+    return f"{size(gpu.memory_used)}/{size(gpu.memory_total)}"
+
+
+def _side_by_side(parts: Sequence[StyledLine]) -> StyledLine:
+    """Join a line of each graph."""
+    line: StyledLine = []
+    for part in parts:
+        line += [(" " * (_GAP if line else 1), "text"), *part]
+    return line
+
+
+def _columns(count: int, width: int, height: int) -> int:
+    """Return how many graphs stand side by side, so that they look well."""
+
+    def ugliness(across: int) -> tuple[bool, float]:
+        rows = -(-count // across)
+        lines, empty = height // rows, across * rows - count
+        shape = width / across / max(1, lines)
+        return lines < _LOW, abs(log(shape / _SHAPE)) + 0.2 * empty
+
+    return min(range(1, max(2, min(count, width // _NARROW) + 1)), key=ugliness)

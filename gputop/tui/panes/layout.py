@@ -1,0 +1,91 @@
+"""Which panes the main screen shows, and how they share its lines."""
+
+from __future__ import annotations
+
+from textual.screen import Screen
+
+from gputop.model.machine.frame import Frame
+from gputop.settings import PANES, Pane
+from gputop.tui.panes.gpu_cells import lines_of
+from gputop.tui.panes.gpus import GpuPane
+from gputop.tui.panes.history import HistoryPane
+from gputop.tui.panes.mapping import MappingPane
+from gputop.tui.panes.processes import ProcessTable
+
+_TINY = 14
+"""Lines under which the mapping is not shown until it is wanted."""
+_SOME = 8
+"""Processes that are in sight before GPUs have a heading, and devices of a mapping."""
+_REMARKS = 3
+"""Lines for what is said of a mapping."""
+_SLACK = 4
+"""Lines that processes keep when there are fewer: what is below does not move for each."""
+
+
+class PaneLayout:
+    """Controls the panes of a screen: GPUs first, then processes, and history in what is left."""
+
+    def __init__(self, screen: Screen[None], panes: tuple[Pane, ...]) -> None:
+        self._screen = screen
+        self._gpus, self._rows = 1, 1
+        """GPUs, and rows of them and their MIG devices."""
+        self._processes = 0
+        """Rows of processes, or a few more."""
+        self._history = 0
+        """Lines that the history takes at the least; 0 where there is none."""
+        self.shown = panes or PANES
+        self.mapping_open = False
+        """Whether the mapping is more than a line."""
+
+    def show(self, panes: tuple[Pane, ...]) -> None:
+        """Show these panes alone."""
+        self.shown = panes
+        self.arrange()
+
+    def open_mapping(self, is_open: bool) -> None:
+        """Show the whole mapping, or a line of it."""
+        self.mapping_open = is_open
+        self.arrange()
+
+    def fit(self, frame: Frame) -> None:
+        """Share the lines anew where there are more or fewer rows than before."""
+        find = self._screen.query_one
+        least = find(HistoryPane).least(self._screen.size.width)
+        counts = len(frame.gpus), len(lines_of(frame)), least
+        if counts != (self._gpus, self._rows, self._history):
+            self._gpus, self._rows, self._history = counts
+            self.arrange()
+
+    def fit_processes(self, count: int) -> None:
+        """Share the lines anew where there are more processes, or clearly fewer."""
+        if not self._processes - _SLACK < count <= self._processes:
+            self._processes = count
+            self.arrange()
+
+    def arrange(self) -> None:
+        """Share the lines, but never so that no process is left to see."""
+        find = self._screen.query_one
+        gpus, processes, history = find(GpuPane), find(ProcessTable), find(HistoryPane)
+        gpus.display, processes.display = "gpus" in self.shown, "processes" in self.shown
+        room = self._screen.size.height - 2 - self._arrange_mapping(find(MappingPane))
+        wanted = processes.head_lines + max(1, self._processes) if processes.display else 0
+        some = min(wanted, processes.head_lines + _SOME)
+        gpus.head_lines = 1 if self._rows + 1 + some <= room else 0
+        some = min(some, processes.head_lines + max(1, self._screen.size.height // 3))
+        lines = min(self._rows + gpus.head_lines, max(1, room - some)) if gpus.display else 0
+        left = room - lines - wanted
+        history.display = "history" in self.shown and 0 < self._history <= left
+        history.styles.height = max(1, left)
+        if not processes.display and not history.display:
+            lines = max(1, room)
+        gpus.styles.height = lines
+
+    def _arrange_mapping(self, mapping: MappingPane) -> int:
+        """Lay out the mapping; how many lines it takes."""
+        height, lines = self._screen.size.height, 1
+        mapping.set_class(not self.mapping_open, "-line")
+        mapping.display = "mapping" in self.shown and (self.mapping_open or height >= _TINY)
+        if self.mapping_open:  # as many whatever is typed: the editor must not move
+            lines = min(min(self._gpus, _SOME) + 3 + _REMARKS, max(4, height // 3))
+        mapping.query_one("#mapping-result").styles.height = max(1, lines - 1)
+        return lines if mapping.display else 0

@@ -1,0 +1,171 @@
+"""The base of what is drawn: lines of (text, role) pieces, redrawn only where they changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region, Size
+from textual.strip import Strip
+
+from gputop.tui.glyphs import UNICODE, GlyphSet
+from gputop.tui.terminal import drawing
+from gputop.tui.terminal.key_queue import OnlyBindings
+from gputop.tui.themes import MORE_USERS, ROLES
+
+Piece = tuple[str, str]
+"""Text that is harmless to print, and its role: one of `themes.ROLES`, `text` or `cursor`."""
+StyledLine = list[Piece]
+
+
+class Lines(OnlyBindings):
+    """A widget that is asked for pieces and paints lines.
+
+    A subclass gives `pieces(y)`; `sync()` compares every visible line with what was painted and
+    repaints those that differ.
+    """
+
+    COMPONENT_CLASSES = {f"lines--{role}" for role in (*ROLES, "text", "cursor")}
+
+    DEFAULT_CSS = (
+        """
+    Lines { height: 1; background: $background; }
+    Lines .lines--text { color: $foreground; }
+    Lines .lines--cursor { color: $foreground; text-style: reverse; }
+    """
+        + "\n".join(f"Lines .lines--{role} {{ color: $gp-{role}; }}" for role in ROLES)
+        + "\n".join(
+            f"Lines .lines--{role} {{ text-style: $gp-more-users; }}"
+            f" Lines:nocolor .lines--{role} {{ text-style: none; }}"
+            for role in MORE_USERS
+        )
+        + """
+    Lines .lines--heading { text-style: bold; }
+    Lines .lines--good { text-style: bold; }
+    Lines .lines--notice { text-style: bold; }
+    Lines .lines--alarm { text-style: bold; }
+    Lines:ansi .lines--quiet { text-style: dim; }
+    Lines:nocolor .lines--alarm { text-style: bold underline; }
+    """
+    )
+
+    glyphs: GlyphSet = UNICODE
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._painted: dict[int, list[Piece]] = {}
+        self._ready: dict[int, Strip] = {}
+        self._role_styles: dict[str, Style] = {}
+        self._size_of_now: Size | None = None
+        """While lines are compared: to find out takes longer than to draw a cell."""
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        """Return the content of line `y` of the widget."""
+        raise NotImplementedError
+
+    def role_style(self, role: str) -> Style:
+        """Return the style of a role in the current theme; of no role, of the rest of a line."""
+        style = self._role_styles.get(role)
+        if style is None:
+            style = self.get_component_rich_style(f"lines--{role}") if role else self.rich_style
+            self._role_styles[role] = style
+        return style
+
+    @property
+    def size(self) -> Size:
+        """The size of the widget, which has neither border nor padding."""
+        return self._size_of_now or self.region.size
+
+    def sync(self, lines: Iterable[int] | None = None) -> None:
+        """Repaint the lines whose content changed, of all or of these."""
+        width, height = self.size
+        if not self.is_attached or not width:
+            return
+        self._size_of_now = self.size
+        try:
+            changed = [y for y in (range(height) if lines is None else lines) if self._differs(y)]
+        finally:
+            self._size_of_now = None
+        if changed:
+            drawing.repaint(self, [Region(0, y, width, 1) for y in changed])
+
+    def render_line(self, y: int) -> Strip:
+        return self._strip(y, self.size.width)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return strips as Textual would, but for borders, padding and opacity: there are none."""
+        width = self.size.width
+        strips = [self._strip(y, width) for y in crop.line_range]
+        for line_filter in self.app.get_line_filters():
+            background = self.background_colors[1]
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        if crop.column_span != (0, width):
+            strips = [strip.crop(*crop.column_span) for strip in strips]
+        return strips
+
+    def notify_style_update(self) -> None:
+        self.reset()
+        super().notify_style_update()
+
+    def reset(self) -> None:
+        """Forget what was drawn."""
+        for drawn in (self._painted, self._ready, self._role_styles):
+            drawn.clear()
+
+    def on_resize(self) -> None:
+        self.reset()
+        self.refresh()
+
+    def _differs(self, y: int) -> bool:
+        """Take in a line as it is now; whether it has changed."""
+        pieces = self._merged(y)
+        if self._painted.get(y) == pieces:
+            return False
+        self._painted[y] = pieces
+        self._ready.pop(y, None)
+        return True
+
+    def _strip(self, y: int, width: int) -> Strip:
+        """Return a line, which after a layout may be asked for before its new width is told."""
+        strip = self._ready.get(y)
+        if strip is None or strip.cell_length != width:
+            pieces = self._content(y)
+            segments = [Segment(text, self.role_style(role)) for text, role in pieces]
+            strip = Strip(segments, width_of(pieces))
+            strip = self._ready[y] = strip.adjust_cell_length(width, self.role_style(""))
+        return strip
+
+    def _content(self, y: int) -> list[Piece]:
+        """Return what was painted, or will be."""
+        if y not in self._painted:
+            self._painted[y] = self._merged(y)
+        return self._painted[y]
+
+    def _merged(self, y: int) -> list[Piece]:
+        """Merge neighbours of one role: fewer pieces to send and to compare."""
+        merged: list[Piece] = []
+        before = ""
+        for text, role in self.pieces(y):
+            if role == before:
+                merged[-1] = (merged[-1][0] + text, role)
+            elif text:
+                merged.append((text, role))
+                before = role
+        return merged
+
+
+def width_of(pieces: Iterable[Piece]) -> int:
+    """Return how many cells pieces take; most are ASCII, where it is their length."""
+    return sum(len(text) if text.isascii() else cell_len(text) for text, _ in pieces)
+
+
+def spread(
+    left: Sequence[Piece], right: Sequence[Piece], width: int, fill: str = " "
+) -> list[Piece]:
+    """Put pieces at both ends of a line; what is at the right gives way if there is no room."""
+    taken, wanted = width_of(left), width_of(right)
+    if taken + wanted > width:
+        return [*left, (fill * max(0, width - taken), "quiet")]
+    return [*left, (fill * (width - taken - wanted), "quiet"), *right]

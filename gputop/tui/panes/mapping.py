@@ -1,0 +1,128 @@
+"""The mapping pane: the editor of the variable, and what its value means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+
+from gputop.tui.panes.columns import sized
+from gputop.tui.panes.editor import ValueInput
+from gputop.tui.panes.lines import Lines, Piece, spread, width_of
+from gputop.tui.panes.mapping_result import MappingLine, MappingResultView
+from gputop.tui.panes.mapping_state import MappingState
+from gputop.tui.panes.mapping_text import certainty, setting, variable
+
+_LEAST_EDITOR = 24
+"""Cells of the editor without which the order is left out."""
+_NARROW_EDITOR = 12
+"""Cells of the editor without which all else is."""
+
+
+class Label(Lines):
+    """Pieces of fixed content, as wide as they are."""
+
+    _pieces: list[Piece] = []
+
+    def show(self, pieces: list[Piece]) -> None:
+        """Show other pieces."""
+        before, self._pieces = width_of(self._pieces), pieces
+        if width_of(pieces) != before:
+            self.styles.width = width_of(pieces)
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        return self._pieces
+
+
+class MappingPane(Vertical):
+    """Value, order, and what they mean; one line where the terminal is short.
+
+    The editor is no stop of Tab: `edit` opens it, and it is closed when the focus leaves it.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab,shift+tab", "stay", "Nothing", id="value.stay", show=False),
+        Binding("pagedown", "page(1)", "Rest of the answer", id="value.page-down", show=False),
+        Binding("pageup", "page(-1)", "Begin of the answer", id="value.page-up", show=False),
+    ]
+
+    def __init__(self, state: MappingState, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._state = state
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="mapping-head"):
+            yield Label(id="mapping-name")
+            yield ValueInput(self._state, self.show_answer, id="mapping-value")
+            yield Label(id="mapping-state")
+        yield MappingResultView(self._state, id="mapping-result")
+        yield MappingLine(self._state, id="mapping-line")
+
+    def on_mount(self) -> None:
+        self.query_one(ValueInput).is_open = False
+        self._show_head()
+
+    def on_resize(self) -> None:
+        self._show_head()
+
+    def on_descendant_focus(self) -> None:
+        self.show_answer()  # an offer can be accepted now
+
+    def on_descendant_blur(self) -> None:
+        editor = self.query_one(ValueInput)
+        if self.app.app_focus and self.screen.focused is not editor:
+            editor.is_open = False
+        self.show_answer()
+
+    def action_stay(self) -> None:
+        """Stay in the editor, where Tab has nothing to accept."""
+
+    def action_page(self, step: int) -> None:
+        self.query_one(MappingResultView).action_page(step)
+
+    def edit(self) -> None:
+        """Put the cursor into the value."""
+        self.query_one(ValueInput).invite()
+
+    def show_answer(self) -> None:
+        """Show the answer of now, to a question that other screens may have changed."""
+        editor = self.query_one(ValueInput)
+        editor.show_state()
+        self._show_head()
+        if self.has_class("-line"):
+            self.query_one(MappingLine).sync()
+        else:
+            self.query_one(MappingResultView).show_answer(editor.offer)
+
+    def _show_head(self) -> None:
+        state, followed, rule = self._state, self._state.followed, Lines.glyphs.rule
+        name = "Shell line: " if state.answer.is_line else "CUDA_VISIBLE_DEVICES="
+        name = "CUDA_VISIBLE_DEVICES is unset " if state.question.text is None else name
+        name = name if followed is None else variable(state)
+        self.query_one(ValueInput).display = followed is None
+        label: list[Piece] = [(f"{rule} ", "track"), ("Mapping ", "heading")]
+        label += [(f"{rule * 2} ", "track"), (Lines.glyphs.text(name), "text")]
+        between = (f" {rule * 2} ", "track")
+        order = Lines.glyphs.text(setting("CUDA_DEVICE_ORDER", state.mapping.order, 64))
+        ordered = [between, (order, "text")]
+        right = [between, certainty(state), (f" {rule}", "track")]
+        is_read = followed is None or not followed.mapping.unread
+        if is_read and width_of([*label, *ordered, *right]) + _LEAST_EDITOR <= self.size.width:
+            right = [*ordered, *right]
+        if followed is not None:  # as one label: what is as wide as before needs no layout
+            label, right = [*self._across(label, right), *right], []
+        elif width_of([*label, *right]) + _NARROW_EDITOR > self.size.width:
+            short = "unset " if state.question.text is None else "value "
+            label, right = [(f"{rule} ", "track"), (short, "heading")], []
+        self.query_one("#mapping-name", Label).show(label)
+        self.query_one("#mapping-state", Label).show(right)
+
+    def _across(self, label: list[Piece], right: list[Piece]) -> list[Piece]:
+        """Extend the label over the place of the editor."""
+        width = max(1, self.size.width - width_of(right))
+        cut = sized(label, min(width, width_of(label)), Lines.glyphs.ellipsis, left=True)
+        return spread([*cut, (" ", "track")], [], width, Lines.glyphs.rule)

@@ -1,0 +1,233 @@
+"""The question about the mapping and its answer, shared by all screens so that they agree."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from gputop.model.cuda.advice import Advice
+from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice
+from gputop.model.cuda.export import export_line, why_no_line
+from gputop.model.cuda.inventory import Inventory, frame_inventory, usage_of, without
+from gputop.model.cuda.mapping import Mapping
+from gputop.model.cuda.mapping_query import (
+    MappingQuery,
+    MappingResult,
+    answer,
+    completion,
+    judge,
+    suggest,
+)
+from gputop.model.cuda.pick import GpuPick
+from gputop.model.cuda.probe import ProbeVerdict, answer_to
+from gputop.model.cuda.process_mapping import ProcessMapping
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.probed import Probed
+from gputop.protocol.messages import Probe
+
+_ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
+_KEPT_FRAMES = 5
+"""Frames over which a GPU has to be idle to be offered."""
+_MAX_PROBED = 16
+FIELDS = ("tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
+
+
+class InputHistory:
+    """Lines that were entered. A line that is not finished keeps its place after them."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._index = 0
+        self._unfinished = ""
+
+    def enter(self, line: str) -> None:
+        """Add a finished line; the same one twice in a row is one."""
+        if self._lines[-1:] != [line]:
+            self._lines.append(line)
+        self._index, self._unfinished = len(self._lines), line
+
+    def move(self, step: int, line: str) -> str:
+        """Return the line so many steps later than `line`; `line` itself where there is none."""
+        if self._at(self._index) != line:
+            self._index, self._unfinished = len(self._lines), line
+        index = self._index + step
+        while 0 <= index < len(self._lines) and self._lines[index] == line:
+            index += step
+        if not 0 <= index <= len(self._lines):
+            return line
+        self._index = index
+        return self._at(index)
+
+    def _at(self, index: int) -> str:
+        return self._lines[index] if index < len(self._lines) else self._unfinished
+
+
+class FollowedProcess(NamedTuple):
+    """A process whose mapping is shown in place of the question's."""
+
+    pid: int
+    label: str
+    mapping: ProcessMapping
+
+
+class MappingState:
+    """A question, the machine it is about, and the answer."""
+
+    def __init__(self, value: str | None, order: str | None) -> None:
+        self.question = self.own = MappingQuery(value, order, inherited=value)
+        """`own`: what gputop itself was started with."""
+        self.inventory = Inventory(())
+        self.history = InputHistory()
+        self.fields = dict.fromkeys(FIELDS, "")
+        """The fields of what the program selects, as they were typed."""
+        self.note = ""
+        """Words to show for a while."""
+        self.frame: Frame | None = None
+        self._advice: tuple[Advice, ...] = ()
+        self.followed: FollowedProcess | None = None
+        self._frames: deque[Frame] = deque(maxlen=_KEPT_FRAMES)
+        self._picks: dict[tuple[int, ...], GpuPick] = {}
+        self.probed: tuple[Probed, ...] = ()
+        """What the CUDA driver has answered about the current GPUs."""
+        self._asked: Probe | None = None
+        self._last: object = None
+        self._others: tuple[object, Frame, Inventory] | None = None
+        self.answer: MappingResult = answer(self.question, self.inventory)
+
+    @property
+    def mapping(self) -> Mapping:
+        """The mapping of the process that is followed, else the answer."""
+        return self.followed.mapping.mapping if self.followed else self.answer.mapping
+
+    @property
+    def verdict(self) -> ProbeVerdict | None:
+        """The driver's verdict on the answer; it is not asked about processes."""
+        return None if self.followed else self.answer.verdict
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """The advice on the mapping."""
+        return self.followed.mapping.advice if self.followed else self._advice
+
+    @property
+    def export(self) -> str:
+        """The line that sets the value; empty where that is not known, or cannot be quoted."""
+        if self.followed is None:
+            return (export_line(self.mapping) or "") if self.answer.here else ""
+        return next(iter(self.followed.mapping.shell_lines), "")
+
+    @property
+    def why_no_export(self) -> str:
+        """Why there is no such line; empty where there is one."""
+        if self.export:
+            return ""
+        if self.followed is None:
+            return why_no_line(self.mapping) or "there is no line to copy: no value is known"
+        what = "variables" if self.followed.mapping.unread else "GPUs"
+        return f"there is no line to copy: the process's {what} are not known"
+
+    @property
+    def other_users(self) -> tuple[Frame | None, Inventory]:
+        """The frame and the usage of its GPUs, without the process that is followed."""
+        if self.followed is None or self.frame is None:
+            return self.frame, self.inventory
+        about = (self.frame.time, self.followed.pid)
+        if self._others is None or self._others[0] != about:
+            rest = without(self.frame, self.followed.pid)
+            taken = msgspec.structs.replace(self.inventory, usage=usage_of(rest))
+            self._others = about, rest, taken
+        return self._others[1:]
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the driver's answer to this question is awaited."""
+        return self._asked is not None and self._asked == self._probe
+
+    @property
+    def pick(self) -> GpuPick | None:
+        """The GPU that `gputop free` would take; None before the first frame."""
+        return self._pick(()) if self._frames else None
+
+    def show_frame(self, frame: Frame) -> None:
+        """Take in a frame: the answer changes only with the GPUs, the advice with their usage."""
+        if frame is not self.frame:
+            self._frames.append(frame)
+        self.frame = frame
+        self._picks.clear()
+        before, self.inventory = self.inventory, frame_inventory(frame)
+        machine = (self.inventory.devices, self.inventory.driver_version)
+        if machine != (before.devices, before.driver_version):
+            self.probed = ()
+        self._work_out()
+
+    def handle_probed(self, probed: Sequence[Probed]) -> None:
+        """Take in what the driver answered: it holds as long as the GPUs are the same."""
+        answers = {(probe.value, probe.order): probe for probe in (*self.probed, *probed)}
+        self.probed = tuple(answers.values())[-_MAX_PROBED:]
+        if self._asked and answer_to(probed, self._asked.value, self._asked.order):
+            self._asked = None
+        self._work_out()
+
+    def ask(self, **changes: object) -> None:
+        """Change the question: `text`, `order`, `layers`."""
+        self.question = msgspec.structs.replace(self.question, **changes)
+        self._work_out()
+
+    def next_order(self) -> None:
+        """Go to the next value of CUDA_DEVICE_ORDER."""
+        order = self.question.order
+        index = _ORDERS.index(order) if order in _ORDERS else -1
+        self.ask(order=_ORDERS[(index + 1) % len(_ORDERS)])
+
+    def probe(self) -> Probe | None:
+        """Return what to ask the driver; None, and a note, where it cannot be asked."""
+        frame, probe = self.frame, self._probe
+        if self.followed:
+            self.note = "the driver can only be asked about a value: press m and type one"
+        elif not self.answer.here:
+            self.note = "the driver can only be asked about a value that is known here"
+        elif frame is None or frame.demo:
+            self.note = "the demo has no driver to ask" if frame else "no GPU has answered yet"
+        elif not f"{probe.value}{probe.order}".isprintable():
+            self.note = "the driver can only be asked about printable text"
+        else:
+            is_known = answer_to(self.probed, probe.value, probe.order)
+            self._asked = None if is_known else probe
+            return probe
+        return None
+
+    def reset(self) -> None:
+        """Forget what was asked of an agent that is gone, and its frames."""
+        self._asked, self.probed = None, ()
+        self._frames.clear()
+
+    def complete(self, text: str) -> str | None:
+        """Return what a text may be completed to."""
+        return completion(text, self.answer, self.inventory, self._free)
+
+    def _free(self, named: Sequence[CudaDevice]) -> Gpu | None:
+        pick = self._pick(named) if self._frames else None
+        return pick.gpus[0] if pick is not None and pick.gpus else None
+
+    def _pick(self, named: Sequence[CudaDevice]) -> GpuPick:
+        """Pick a GPU, once for each frame."""
+        key = tuple(device.index for device in named)
+        if key not in self._picks:
+            self._picks[key] = suggest(self._frames, self.own, named)
+        return self._picks[key]
+
+    @property
+    def _probe(self) -> Probe:
+        return Probe(self.mapping.value, self.mapping.order)
+
+    def _work_out(self) -> None:
+        inventory = self.inventory
+        facts = (self.question, inventory.devices, inventory.driver_version, self.probed)
+        if facts != self._last:
+            self._last = facts
+            self.answer = answer(self.question, inventory, self.probed)
+        self._advice = judge(self.answer, inventory.usage)

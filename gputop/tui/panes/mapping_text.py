@@ -1,0 +1,141 @@
+"""What the screen says of a mapping, in lines of pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.model.cuda.enumeration import CERTAINTY_WORDS
+from gputop.model.cuda.framework_selection import Layers, layer_lines
+from gputop.model.cuda.mapping import Mapping
+from gputop.model.cuda.mapping_query import by_severity, reasons
+from gputop.model.cuda.mapping_words import hidden_by_reason, unnamed
+from gputop.model.cuda.pick import GpuPick, export_for
+from gputop.model.machine.text import printable
+from gputop.tui.glyphs import GlyphSet
+from gputop.tui.panes.lines import Piece, StyledLine
+from gputop.tui.panes.mapping_state import MappingState
+
+_CERTAINTY_ROLES = {"exact": "good", "expected": "text", "predicted": "notice", "unknown": "alarm"}
+_EVIDENCE_ROLES = {"contradicted": "alarm", "ambiguous": "notice", "inferred": "notice",
+                   "unread": "quiet"}  # fmt: skip
+SEVERITY_ROLES = {"error": "alarm", "warning": "notice", "info": "quiet"}
+
+
+def certainty(state: MappingState) -> Piece:
+    """How far the answer can be trusted, and what the driver says of it."""
+    mapping, verdict = state.mapping, state.verdict
+    if state.followed is not None:
+        kind = state.followed.mapping.evidence.kind
+        if kind in _EVIDENCE_ROLES:
+            return kind, _EVIDENCE_ROLES[kind]
+    elif state.is_asking:
+        return "asking the driver...", "notice"
+    elif verdict is not None and verdict.ok is not None:
+        return (verdict.reason, "good") if verdict.ok else ("the driver disagrees", "alarm")
+    if not mapping.documented:
+        return "not documented", "notice"
+    return CERTAINTY_WORDS[mapping.certainty], _CERTAINTY_ROLES[mapping.certainty]
+
+
+def variable(state: MappingState) -> str:
+    """The variable as it is set, harmless to print; of a process, whose it is."""
+    followed = state.followed
+    value = setting("CUDA_VISIBLE_DEVICES", state.mapping.value, 256)
+    if followed is not None:
+        return f"{followed.label} {followed.mapping.unread or value}"
+    return value if state.answer.unknown is None else "Pasted text"
+
+
+def setting(name: str, value: str | None, max_length: int) -> str:
+    """A variable as it is set, harmless to print."""
+    return f"{name} is unset" if value is None else f"{name}={printable(value, max_length)}"
+
+
+def without_devices(mapping: Mapping) -> StyledLine:
+    """What stands where no device has a name; nothing where one has."""
+    text = unnamed(mapping)
+    role = "notice" if mapping.visible is None else "alarm"
+    return [("  ", "text"), (text, role)] if text else []
+
+
+def remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[StyledLine]:
+    """What is said besides the devices, a mark and a sentence a line, what matters most first."""
+    for mark, mark_role, text, role in _remarks(state, glyphs):
+        yield [(f"  {mark}", mark_role), (glyphs.text(printable(text, 400)), role)]
+
+
+def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, str, str]]:
+    answer, followed, advice = state.answer, state.followed, by_severity(state.advice)
+    verdict = state.verdict and (answer.surprise or state.verdict)
+    if verdict is not None and not verdict.ok:
+        role = "notice" if verdict.ok is None else "alarm"
+        yield f"{glyphs.warning} ", role, verdict.reason, role
+    if followed is not None:
+        for sentence in (followed.mapping.evidence.because, followed.mapping.reach):
+            if sentence:
+                yield "", "text", sentence, "text"
+    else:
+        for reason in reasons(answer, advice):
+            yield f"{glyphs.warning} ", "alarm", reason, "text"
+    for hint in advice:
+        mark = glyphs.separator if hint.severity == "info" else glyphs.warning
+        yield f"{mark} {hint.severity}: ", SEVERITY_ROLES[hint.severity], hint.message, "text"
+    if not _is_explained(state):
+        yield "", "text", state.mapping.because, "quiet"
+    layers = Layers() if followed else state.question.layers
+    for text in layer_lines(state.mapping, state.inventory, layers):
+        if not any(missed.message in text for missed in answer.missed):
+            yield "", "text", text, "text"
+
+
+def _is_explained(state: MappingState) -> bool:
+    """Whether the certainty needs no reason, or one is given elsewhere."""
+    mapping, followed = state.mapping, state.followed
+    if mapping.visible is not None and mapping.certainty != "expected":
+        return True
+    if followed is not None and followed.mapping.explained:
+        return True
+    return any(entry.message == mapping.because for entry in mapping.entries)
+
+
+def hidden(mapping: Mapping, glyphs: GlyphSet) -> Iterator[StyledLine]:
+    """The hidden devices, a line for each reason."""
+    for reason, devices in hidden_by_reason(mapping).items():
+        gpus = ", ".join(str(device.index) for device in devices if not device.instance)
+        labels = [f"GPU {gpus}"] if gpus else []
+        labels += [device.label for device in devices if device.instance]
+        names = glyphs.text(", ".join(labels))
+        text = glyphs.text(printable(reason, 300))
+        yield [(f"  hidden: {names}", "text"), (f" ({text})", "quiet")]
+
+
+def suggestion(state: MappingState, offer: str | None, glyphs: GlyphSet) -> StyledLine:
+    """The GPU that `gputop free` would take, or why there is none."""
+    pick = state.pick
+    if pick is None:
+        return []
+    if not pick.gpus:
+        return _why_none(pick, glyphs)
+    gpu, offered = pick.gpus[0], (offer or "").rpartition(",")[2]
+    line = export_for(state.frame, gpu, state.own.order) if state.frame else ""
+    tail = ""
+    if offered and offered == gpu.uuid:
+        tail = "  (Tab takes its UUID)"
+    elif offered and offered == state.answer.ranks.get(gpu.index):
+        tail = f"  (Tab takes {offered})"
+    shell = glyphs.text(printable(line))
+    return [("  free: ", "good"), (f"GPU {gpu.index}  {shell}", "text"), (tail, "quiet")]
+
+
+def _why_none(pick: GpuPick, glyphs: GlyphSet) -> StyledLine:
+    reasons: dict[str, list[str]] = {}
+    for index, reason in pick.reasons.items():
+        reasons.setdefault(printable(reason, 120), []).append(str(index))
+    words = [f"GPU {', '.join(gpus)}: {reason}" for reason, gpus in reasons.items()]
+    because = f" ({glyphs.text('; '.join(words))})" if words else ""
+    text = "no GPU is free"
+    if pick.free is None:
+        text = "no GPU is known to be free"
+    elif pick.free:
+        text = f"none of the {pick.free} free GPUs can be taken"
+    return [(f"  {text}", "notice"), (because, "quiet")]

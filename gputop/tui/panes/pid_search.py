@@ -1,0 +1,59 @@
+"""Digits search a PID, as in htop: the cursor goes to the process that has all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.screen import Screen
+from textual.timer import Timer
+
+from gputop.tui.panes.processes import ProcessTable
+
+_PAUSE = 3.0
+"""Seconds without a digit after which the next one starts another PID."""
+_MOST_DIGITS = 10
+
+
+class PidSearch:
+    """Collects digits, and selects the process with exactly that PID.
+
+    While there is none, none is selected: a signal must not reach a process that nobody named.
+    """
+
+    def __init__(
+        self, screen: Screen[None], table: Callable[[], ProcessTable], say: Callable[[], None]
+    ) -> None:
+        """`say` is called when `words` are others."""
+        self._screen, self._table, self._say = screen, table, say
+        self._digits, self.words = "", ""
+        self._searching = False
+        self._timer: Timer | None = None
+
+    def add(self, digits: str) -> None:
+        """Take what was typed or pasted."""
+        self._search((self._digits + digits)[:_MOST_DIGITS])
+
+    def remove(self) -> None:
+        """Take the last digit back."""
+        if self._digits:
+            self._search(self._digits[:-1])
+
+    def stop(self) -> bool:
+        """End the search, as another key does; whether there was one."""
+        if self._searching or not self._digits:
+            return False
+        self._digits, self.words = "", ""
+        self._say()
+        return True
+
+    def _search(self, digits: str) -> None:
+        self._digits = digits
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self._screen.set_timer(_PAUSE, self.stop)
+        self._searching = True
+        try:
+            self.words = self._table().find_pid(digits) if digits else ""
+        finally:
+            self._searching = False
+        self._say()

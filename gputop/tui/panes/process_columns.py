@@ -1,0 +1,199 @@
+"""The columns of the process table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
+
+from gputop.model.machine.text import GIB, MISSING, duration, three_digits
+from gputop.model.metrics.metric import Metric
+from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
+from gputop.model.processes.views import ViewRow
+from gputop.tui.glyphs import GlyphSet
+from gputop.tui.panes.columns import Column, Fitted, fit, sized
+from gputop.tui.panes.lines import Piece
+from gputop.tui.themes import user_role
+
+_RANKS = {
+    "gpu": 1, "cuda": 2, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3,
+    "idle_for": 3, "idle_memory": 2, "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
+}  # fmt: skip
+_OF_USERS = ("user", "gpu_memory", "idle_memory", "sm_utilization", "cpu", "rss", "age")
+_LEAST_COMMAND = 16
+_WIDE = 100
+"""Cells from which there is room for the columns that say least."""
+_WIDE_ONLY = ("type", "rss", "state")
+_LONGEST = 16
+_ORDINARY = {"R", "S", "I", None}
+"""States of processes that nothing is wrong with."""
+_LEAST_IDLE = 60.0
+"""Seconds; who has done nothing for less is not called idle."""
+_TELLING = 60.0
+"""Seconds for which a column stays that has told something: it comes and goes seldom."""
+
+
+class ProcessColumns:
+    """The cells of the process table; commands are scrolled by `shift`, and short or whole."""
+
+    def __init__(self, chosen: tuple[str, ...]) -> None:
+        self.chosen = chosen
+        """Ids in the order of the columns; empty: those that are usual."""
+        self._told = {"type": -inf, "state": -inf, "idle_for": -inf}
+        """When a column of those that tell something at times has last done so."""
+        self._time = 0.0
+        self._with_idle = False
+        self.by_user = False
+        """Whether the rows are users."""
+        self.shift = 0
+        self.full_command = False
+
+    def show_rows(self, rows: Sequence[ProcessRow], time: float) -> None:
+        """Take in what there is to tell of the rows of a time."""
+        self._time = time
+        types = {row.process.type for row in rows}
+        tells = {
+            "type": len(types) > 1,
+            "state": not _ORDINARY.issuperset(row.process.state for row in rows),
+            "idle_for": any(row.idle_memory for row in rows),
+        }
+        self._told.update({metric_id: time for metric_id in tells if tells[metric_id]})
+
+    def fitted(
+        self, width: int, gap: int, longest: Mapping[str, int], marked: str, glyphs: GlyphSet
+    ) -> Fitted[ViewRow]:
+        """Return the columns that fit a width, some as wide as the `longest` text in them,
+        and one wide enough for the mark of what rows are sorted by."""
+        self._glyphs = glyphs
+        fitted = self._fitted(width, gap, longest, marked)
+        self._with_idle = any(column.id == "idle_for" for column, _ in fitted)
+        return fitted
+
+    def _fitted(
+        self, width: int, gap: int, longest: Mapping[str, int], marked: str
+    ) -> Fitted[ViewRow]:
+        columns = [
+            self._column(
+                metric_id, max(metric.width, min(_LONGEST, longest.get(metric_id, 0))), marked
+            )
+            for metric_id, metric in self._wanted(width)
+        ]
+        return fit(columns, max(1, width - 1), gap)
+
+    def _wanted(self, width: int) -> Iterator[tuple[str, Metric[ProcessRow]]]:
+        """Return the chosen columns, however narrow it is; of the usual ones those that tell
+        something. The command is always the last."""
+        since = {metric_id: self._time - told for metric_id, told in self._told.items()}
+        usual = [
+            metric_id
+            for metric_id in PROCESS
+            if (width >= _WIDE or metric_id not in _WIDE_ONLY)
+            and 0 <= since.get(metric_id, 0) <= _TELLING
+        ]
+        for metric_id in _OF_USERS if self.by_user else self.chosen or usual:
+            if metric_id != "command":
+                yield metric_id, COLUMNS[metric_id]
+        yield "command", COLUMNS["command"]
+
+    def _rank(self, metric_id: str) -> int:
+        """Return the rank of a column: of the chosen ones the last is left out first."""
+        if self.by_user or not self.chosen:
+            return _RANKS[metric_id]
+        return 1 if metric_id == "command" else self.chosen.index(metric_id)
+
+    def command(self, view_row: ViewRow) -> str:
+        """Return all of the command that can be scrolled to."""
+        if self.full_command:
+            return view_row.row.process.command or ""
+        return PROCESS["command"].text(view_row.row)
+
+    def across(self, view_row: ViewRow, width: int, role: str) -> list[Piece]:
+        """Return the line of a row that says more than columns hold, as a sentence."""
+        process, gpu = view_row.row.process, PROCESS["gpu"].text(view_row.row)
+        held = process.gpu_memory
+        amount = "memory" if held is None else f"{three_digits(held / GIB)} GiB"
+        if process.pid:
+            who = f"PID {process.pid} {process.user or ''}".rstrip()
+            amount = f"{view_row.note} {amount}: {who}:"
+        text = f"GPU {gpu}: {amount} {process.command or ''}"
+        shown = self._glyphs.text(text[self.shift :])
+        return sized([(shown, role)], width, self._glyphs.ellipsis, left=True)
+
+    def _column(self, metric_id: str, width: int, marked: str) -> Column[ViewRow]:
+        metric = COLUMNS[metric_id]
+        draw: Callable[[ViewRow, int], Sequence[Piece]]
+        label = metric.label
+        if metric_id == "command":
+            least, most, draw = _LEAST_COMMAND, _LEAST_COMMAND, self._command
+            label = "PROCESSES" if self.by_user else label
+            label += f" from {self.shift}" if self.shift else ""
+        else:
+            least = most = max(width, len(metric.label) + (metric_id == marked))
+            draw = {"user": self._user, "idle_for": self._idle_for}.get(metric_id) or self._plain(
+                metric_id
+            )
+        return Column(metric_id, label, least, most, self._rank(metric_id), draw, metric.left)
+
+    def _plain(self, metric_id: str) -> Callable[[ViewRow, int], Sequence[Piece]]:
+        metric = COLUMNS[metric_id]
+
+        def draw(view_row: ViewRow, width: int) -> Sequence[Piece]:
+            text = metric.text(view_row.row)
+            if text == MISSING or (metric_id == "pid" and not view_row.row.process.pid):
+                return [(self._glyphs.not_available, "quiet")]
+            is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
+            return [(text, "quiet" if is_why_not else "text")]
+
+        return draw
+
+    def _user(self, view_row: ViewRow, width: int) -> Sequence[Piece]:
+        user = view_row.row.process.user
+        if user is None:
+            return [(self._glyphs.not_available, "quiet")]
+        return [(self._glyphs.text(user), user_role(user))]
+
+    def _command(self, view_row: ViewRow, width: int) -> Sequence[Piece]:
+        row, glyphs = view_row.row, self._glyphs
+        pieces: list[Piece] = []
+        if view_row.depth:
+            branch = glyphs.last_branch if view_row.last else glyphs.branch
+            pieces.append(("  " * (view_row.depth - 1) + f"{branch} ", "track"))
+        if view_row.note:
+            pieces.append((f"{view_row.note} ", "notice"))
+        if view_row.row.idle_memory and view_row.kind == "process" and not self._with_idle:
+            pieces.append((f"idle {duration(view_row.row.process.idle_for)} ", "notice"))
+        if row.misspelt is not None:
+            pieces.append((f"{glyphs.warning} {glyphs.text(row.misspelt)} ", "notice"))
+        if row.process.command is None:
+            why = "not in this /proc: another PID namespace, or it just ended"
+            if row.process.elsewhere:
+                why = "may be a host PID"
+            return [*pieces, (why, "quiet")]
+        return [*pieces, (glyphs.text(self.command(view_row)[self.shift :]), "text")]
+
+    def _idle_for(self, view_row: ViewRow, width: int) -> Sequence[Piece]:
+        """Say for how long it has done nothing; what works is blank, as others do at times."""
+        idle = view_row.row.process.idle_for
+        if idle is None:
+            return [] if view_row.members else [(self._glyphs.not_available, "quiet")]
+        if view_row.row.idle_memory:
+            return [(duration(idle), "notice")]
+        return [(duration(idle), "quiet")] if idle >= _LEAST_IDLE else []
+
+
+def longest(rows: Iterable[ProcessRow]) -> dict[str, int]:
+    """Return the length of the longest text of the columns that are as wide as their texts."""
+    gpu, users, gpus = COLUMNS["gpu"].text, [0], [0]
+    for row in rows:
+        users.append(len(row.process.user or ""))
+        if row.process.gpu_instance is not None:
+            gpus.append(len(gpu(row)))
+    return {"user": max(users), "gpu": max(gpus)}
+
+
+def longest_sums(lines: Iterable[ViewRow]) -> dict[str, int]:
+    """Return the length of the longest sum in the columns of what groups add up."""
+    groups = [line.row for line in lines if line.members]
+    return {
+        metric_id: max((len(COLUMNS[metric_id].text(row)) for row in groups), default=0)
+        for metric_id in ("sm_utilization", "cpu")
+    }

@@ -1,0 +1,217 @@
+"""A table whose cursor is bound to a row's identity and moves with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from textual.binding import Binding, BindingType
+from textual.events import Click, MouseScrollDown, MouseScrollUp
+
+from gputop.tui.panes.lines import Lines, Piece
+
+R = TypeVar("R")
+_NOTCH = 3
+"""Rows by which a notch of the wheel scrolls."""
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+class Table(Lines, Generic[R], can_focus=True):
+    """Rows under fixed head lines. Nothing is selected until a key or a click selects.
+
+    A subclass gives `head_lines`, `head(y)` and `row_pieces(row, selected)`.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", "Down", id="table.down", show=False),
+        Binding("up,k", "move(-1)", "Up", id="table.up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", id="table.page-down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", id="table.page-up", show=False),
+        Binding("home", "end(0)", "First", id="table.first", show=False),
+        Binding("end", "end(1)", "Last", id="table.last", show=False),
+    ]
+
+    head_lines = 1
+    selects = True
+    """Whether a click selects a row."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.on_scrolled: Callable[[], None] = _nothing
+        """Called when other rows are in sight."""
+        self.on_moved: Callable[[], None] = _nothing
+        """Called when a key or a click took the cursor to another row, or away."""
+        self._rows: Sequence[R] = ()
+        self._keys: list[Hashable] = []
+        self._cursor: Hashable | None = None
+        """The key of the selected row, which may not be among the rows of now."""
+        self.is_active = False
+        """Whether the keys come here; it stays so while the terminal itself has no focus."""
+        self._in_sight = False
+        self._index = 0
+        self._top = 0
+        self._wheeled = False
+        """Whether the wheel has left the cursor behind; the next key goes on from there."""
+
+    def head(self, y: int) -> Iterable[Piece]:
+        """Return the content of head line `y`."""
+        return ()
+
+    def row_pieces(self, row: R, selected: bool) -> Iterable[Piece]:
+        """Return the content of a row."""
+        raise NotImplementedError
+
+    def empty(self) -> Iterable[Piece]:
+        """Return the content of the first line where there is no row."""
+        return ()
+
+    def open_row(self) -> None:
+        """Do what Enter does on the selected row."""
+
+    def click_head(self, x: int, y: int) -> None:
+        """Do what a click on a head line is for."""
+
+    @property
+    def current(self) -> R | None:
+        """The row under the cursor."""
+        return self._rows[self._index] if self._in_sight else None
+
+    @property
+    def gap(self) -> int:
+        """Cells between two columns."""
+        return 2 if self.size.width >= 110 else 1
+
+    @property
+    def room(self) -> int:
+        """How many rows fit."""
+        return max(0, self.size.height - self.head_lines)
+
+    @property
+    def span(self) -> tuple[int, int, int]:
+        """First and last visible row, counted from 1, and how many there are."""
+        total = len(self._rows)
+        return min(self._top + 1, total), min(self._top + self.room, total), total
+
+    def show(self, rows: Sequence[R], keys: list[Hashable]) -> None:
+        """Show other rows. The cursor stays on its row and never goes to another by itself: while
+        its row is gone nothing is selected, and the next key goes on from where it was."""
+        self._rows, self._keys = rows, keys
+        if self._cursor is not None:
+            self._in_sight = self._cursor in keys
+            if self._in_sight and self._wheeled:
+                self._index = keys.index(self._cursor)
+            elif self._in_sight:
+                self._select(keys.index(self._cursor))
+        self._go_to(self._top)
+        self.sync()
+
+    def on_focus(self) -> None:
+        self._activate(True)
+
+    def on_blur(self) -> None:
+        if self.app.app_focus and self.screen.focused is not self:
+            self._activate(False)
+
+    def cursor_of(self, selected: bool) -> Piece:
+        """Return the sign before a row, and the role of all of it where the cursor is: bright in
+        the table that the keys go to, in the others a dot; no role where it is not."""
+        if not selected:
+            return " ", ""
+        return (self.glyphs.cursor, "cursor") if self.is_active else (self.glyphs.separator, "")
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        if y < self.head_lines:
+            return self.head(y)
+        index = self._top + y - self.head_lines
+        if index >= len(self._rows):
+            return self.empty() if index == 0 else ()
+        return self.row_pieces(self._rows[index], self._in_sight and index == self._index)
+
+    def on_resize(self) -> None:
+        super().on_resize()
+        if self._in_sight:
+            self._select(self._index)
+        self._go_to(self._top)
+        self.on_scrolled()
+
+    def action_move(self, step: int) -> None:
+        """Select a neighbour; the first key selects the first visible row."""
+        if self._rows:
+            self._choose(self._start + step if self._in_sight else self._start)
+
+    def action_page(self, step: int) -> None:
+        if self._rows:
+            self._choose(self._start + step * max(1, self.room - 1))
+
+    def action_end(self, last: int) -> None:
+        if self._rows:
+            self._choose(len(self._rows) - 1 if last else 0)
+
+    def on_click(self, event: Click) -> None:
+        """Select the row under the mouse. A double click opens the one that its first click
+        selected, even if another row is there by now."""
+        event.stop()
+        index = self._top + event.y - self.head_lines
+        if event.y < self.head_lines:
+            self.click_head(event.x, event.y)
+        elif self.selects and index < len(self._rows):
+            if event.chain == 1:
+                self._choose(index)
+            elif event.chain == 2 and self._in_sight:
+                self.open_row()
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        self._wheel(_NOTCH)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        self._wheel(-_NOTCH)
+
+    def _wheel(self, step: int) -> None:
+        """Show other rows; the cursor stays on its own."""
+        self._go_to(self._top + step)
+        self._wheeled = not self._top <= self._index < self._top + self.room
+        self.sync()
+
+    def deselect(self) -> bool:
+        """Remove the cursor; whether it was in sight."""
+        was_in_sight = self._in_sight
+        self._cursor, self._in_sight = None, False
+        self.sync()
+        self.on_moved()
+        return was_in_sight
+
+    def _activate(self, is_active: bool) -> None:
+        self.is_active = is_active
+        self.sync()
+
+    @property
+    def _start(self) -> int:
+        """The row that a key moves from."""
+        return self._top if self._cursor is None else self._index
+
+    def _choose(self, index: int) -> None:
+        """Select a row and draw anew: two lines, where nothing scrolls."""
+        top, before = self._top, self._index
+        self._select(index)
+        lines = {self.head_lines - top + index for index in (before, self._index)}
+        whole = self._top != top or not lines <= set(range(self.size.height))
+        self.sync(None if whole else lines)
+        self.on_moved()
+
+    def _select(self, index: int) -> None:
+        self._index = min(max(0, index), len(self._keys) - 1)
+        self._cursor, self._in_sight, self._wheeled = self._keys[self._index], True, False
+        if self.room and not self._top <= self._index < self._top + self.room:
+            below = self._index >= self._top + self.room
+            self._go_to(self._index - self.room + 1 if below else self._index)
+
+    def _go_to(self, top: int) -> None:
+        before = self._top
+        self._top = min(max(0, top), max(0, len(self._rows) - self.room))
+        if self._top != before:
+            self.on_scrolled()

@@ -1,1 +1,0 @@
-"""The screens: main, mapping, problem (no driver), and the dialogs over them."""

@@ -1,0 +1,1 @@
+"""All that is private to Textual or raw to a terminal."""

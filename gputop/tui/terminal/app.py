@@ -1,0 +1,113 @@
+"""An app that can be trusted with a terminal, and `run`.
+
+    signals     TERM, HUP and INT put the terminal back and end the program with 128 + n
+    crash       one line on the terminal, the traceback in a file
+    NO_COLOR    no colour is sent, in any theme
+
+What a terminal has to be treated with besides is in `driver.py`, for a Textual that `fits`.
+"""
+
+import asyncio
+import os
+import signal
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from textual.app import App, ReturnType
+from textual.filter import LineFilter, NoColor
+
+from gputop.errors import GputopError
+from gputop.model.machine.text import printable
+from gputop.tui.terminal import drawing
+from gputop.tui.terminal.compatibility import fits
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+_NO_COLOR = NoColor()
+
+
+class TerminalApp(App[ReturnType]):
+    """An app that puts the terminal back however it ends. Start it by `run`."""
+
+    encoding: str | None = None
+    """Of what is sent; None: of stderr. Characters that it has not are sent as `?`."""
+    taking_over: Callable[[], None] | None = None
+    """Called before the terminal is drawn on."""
+    crash: str | None = None
+    """What to say of an internal error, once the terminal is back."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        # A screen makes its compositor when it is made, and an app may make screens at once. Of
+        # two kinds of compositor on one terminal, neither would know what the other painted.
+        drawing.install()
+        super().__init__(*arguments, **named)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return Textual's filters, or under NO_COLOR the one that leaves no colour.
+
+        Textual itself decides that once, by the theme that an app is constructed with, and turns
+        an ANSI theme that is set later into black on black.
+        """
+        return [_NO_COLOR] if self.no_color else super().get_line_filters()
+
+    def on_load(self) -> None:
+        """Take the terminal over, and its signals."""
+        if self.taking_over is not None:
+            self.taking_over()
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self.end_by, number)
+
+    def end_by(self, number: signal.Signals) -> None:
+        """End as a shell would report it if the signal had ended the program."""
+        self.exit(return_code=128 + number)
+
+    def on_resize(self) -> None:
+        """Draw every line again, even if the size is the same: a terminal that was small for a
+        moment has lost what did not fit."""
+        drawing.repaint_all(self)
+
+    def action_repaint(self) -> None:
+        drawing.repaint_all(self)
+
+    def _fatal_error(self) -> None:
+        """Answer an exception that nobody caught in a line, where Textual prints pages."""
+        self.crash = report(self._exception or RuntimeError("unknown"))
+        self.panic()
+
+
+def run(app: TerminalApp[Any], mouse: bool = False) -> int:
+    """Run the app on this terminal and return its exit status, 128 + n if signal n ended it.
+
+    `mouse` asks for clicks and the wheel; a Textual that does not fit would ask for movements.
+
+    GputopError for an error of ours, when the terminal is as it was.
+    """
+    if fits():
+        from gputop.tui.terminal.driver import TerminalDriver
+
+        app.driver_class = TerminalDriver
+    app.animation_level = "none"  # an animated page down sends 30 times the bytes
+    app.run(mouse=mouse and fits())
+    if app.crash is not None:
+        raise GputopError(app.crash)
+    return app.return_code or 0
+
+
+def report(error: BaseException) -> str:
+    """Write a traceback to a file and return a line that says where it is.
+
+    Without variables, which are other people's command lines here.
+    """
+    summary = f"internal error ({type(error).__name__}: {printable(str(error), 200)})"
+    try:
+        # The TMPDIR of another user may be root's (sudo -E), and is no place for what root writes.
+        folder = "/tmp" if os.geteuid() == 0 else None
+        descriptor, path = tempfile.mkstemp(".txt", "gputop-crash-", folder)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        return summary
+    return f"{summary}; please report it with {path}"

@@ -1,0 +1,276 @@
+"""What a terminal shows, cell by cell, and the shortest output that turns it into a new picture.
+
+In a line of cells, a character of two cells is followed by an empty string. What pens and spans are
+is told in `sgr.py`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import compress, count
+from operator import and_, ne, or_
+from typing import NamedTuple
+
+from rich.cells import cell_len, get_character_cell_size
+
+from gputop.tui.terminal.sgr import PLAIN, STRING_END, Span
+
+_LINK_END = "\x1b]8;;" + STRING_END
+# A run is not interrupted for so few unchanged cells: the move over them would be as long.
+_MAX_GAP = 4
+# Erasing (and the move after it) takes about eight bytes.
+_MIN_ERASE = 9
+_EMOJI = "\U0001f000"
+
+
+class CellLine(NamedTuple):
+    """One line of the terminal, in the form that is compared and the form that is drawn."""
+
+    spans: list[Span]
+    ends: list[int]
+    """The column after each span; none where a span reaches into another or over the edge."""
+    cells: list[str]
+    pens: list[str]
+
+
+class Painted:
+    """The cells that one terminal shows, as far as they are known."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, CellLine] = {}
+        self._size = (0, 0)
+
+    def reset(self) -> None:
+        """Know nothing any more: the next picture is sent in full."""
+        self._lines.clear()
+
+    def knows(self, size: tuple[int, int]) -> bool:
+        """Whether a terminal of this size (columns, lines) shows what is remembered here."""
+        return self._size == size and bool(self._lines)
+
+    def draw(self, lines: Iterable[tuple[int, list[Span]]], size: tuple[int, int]) -> str:
+        """The output that makes the terminal show these lines, which it is then assumed to do."""
+        brush = _Brush(size[0])
+        if not self.knows(size):
+            self.reset()
+            self._size = size
+            brush.reset()
+        for row, spans in lines:
+            old = self._lines.get(row)
+            if old is None or old.spans != spans:
+                new = self._lines[row] = _next_line(old, spans, size[0])
+                for start, end in _runs(old, new):
+                    brush.paint(row, start, end, new)
+        return brush.finish()
+
+
+class _Brush:
+    """Collects output and tracks where it leaves the terminal's cursor, and with which pen."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._output: list[str] = []
+        self._pen = PLAIN
+        self._row = -1
+        self._column: int | None = None
+
+    def reset(self) -> None:
+        """Take nothing for granted: a shell or another program may have drawn last."""
+        self._output.append(PLAIN)
+
+    def paint(self, row: int, start: int, end: int, line: CellLine) -> None:
+        """Draw the cells from `start` up to `end`."""
+        column = start
+        for stop in _stops(line, start, end):
+            self._move(row, column)
+            self._write(line.cells[column:stop], line.pens[column])
+            column = stop
+
+    def finish(self) -> str:
+        """All output, with the terminal's pen put back."""
+        if self._output:
+            self._pick(PLAIN)
+        return "".join(self._output)
+
+    def _move(self, row: int, column: int) -> None:
+        if row != self._row:
+            self._output.append(f"\x1b[{row + 1};{column + 1}H")
+        elif self._column is None or column < self._column:
+            self._output.append(f"\x1b[{column + 1}G")
+        elif column > self._column:
+            distance = column - self._column
+            self._output.append(f"\x1b[{distance}C" if distance > 1 else "\x1b[C")
+        self._row, self._column = row, column
+
+    def _pick(self, pen: str) -> None:
+        if pen != self._pen:
+            if self._pen.endswith(STRING_END):
+                self._output.append(_LINK_END)
+            self._output.append(pen)
+            self._pen = pen
+
+    def _write(self, cells: list[str], pen: str) -> None:
+        """Draw cells of one pen at the cursor.
+
+        Only plain blanks are erased rather than written: not every terminal erases to the
+        current background.
+        """
+        text = "".join(cells)
+        self._pick(pen)
+        column = (self._column or 0) + len(cells)
+        inked = text.rstrip(" ") if pen == PLAIN else text
+        blanks = len(text) - len(inked)
+        if blanks >= _MIN_ERASE:
+            self._output.append(f"{inked}\x1b[{blanks}X")
+            column -= blanks
+        else:
+            self._output.append(text)
+        # At the right edge the cursor waits or stays, depending on the terminal.
+        known = text.isascii() or not _width_is_disputed(_character(cells, len(cells) - 1))
+        self._column = column if known and column < self._width else None
+
+
+def _next_line(old: CellLine | None, spans: list[Span], width: int) -> CellLine:
+    """The line of spans. Most of them are those of the line before, and most others as long as
+    theirs: then only these cells are other ones."""
+    if old is None or len(old.ends) != len(spans):
+        return _line(spans, width)
+    cells, pens = old.cells.copy(), old.pens
+    start = 0
+    for before, span_, end in zip(old.spans, spans, old.ends, strict=True):
+        if span_ != before:
+            text, pen = span_
+            mark, inside = _clusters(text)
+            if mark or len(inside) != end - start:
+                return _line(spans, width)
+            cells[start:end] = inside
+            if pen != before[1]:
+                pens = pens.copy() if pens is old.pens else pens
+                pens[start:end] = [pen] * (end - start)
+        start = end
+    return CellLine(spans, old.ends, cells, pens)
+
+
+def _line(spans: list[Span], width: int) -> CellLine:
+    """The cells of spans, cut or filled up to `width`."""
+    cells: list[str] = []
+    pens: list[str] = []
+    ends: list[int] = []
+    apart = True
+    for text, pen in spans:
+        mark, inside = _clusters(text)
+        if mark:
+            _attach(mark, cells)
+            apart = False
+        cells.extend(inside)
+        pens.extend([pen] * (len(cells) - len(pens)))
+        ends.append(len(cells))
+    if len(cells) > width and cells[width] == "":
+        cells[width - 1] = " "  # a character of two cells does not fit into the last one
+    if not apart or len(cells) > width:
+        ends = []
+    missing = [" "] * (width - len(cells))
+    return CellLine(spans, ends, cells[:width] + missing, pens[:width] + [PLAIN] * len(missing))
+
+
+def _clusters(text: str) -> tuple[str, Sequence[str]]:
+    """Combining marks that belong to what precedes the text, and then its cells."""
+    return ("", text) if text.isascii() and text.isprintable() else _cells(text)
+
+
+def _attach(mark: str, cells: list[str]) -> None:
+    """Put a combining mark that begins a span on the character before it."""
+    for column in range(len(cells) - 1, -1, -1):
+        if cells[column]:
+            cells[column] += mark
+            return
+
+
+@lru_cache(maxsize=512)
+def _cells(text: str) -> tuple[str, tuple[str, ...]]:
+    """Of a text that may have any character; control characters have no cell, and a terminal must
+    not see them in text."""
+    clusters = [""]
+    for char in text:
+        if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0:
+            continue
+        joined = len(clusters) > 1 and clusters[-1].endswith("\u200d")
+        if joined or get_character_cell_size(char) == 0:
+            clusters[-1] += char
+        else:
+            clusters.append(char)
+    cells: list[str] = []
+    for cluster in clusters[1:]:
+        cells += [cluster, *[""] * (cell_len(cluster) - 1)]
+    return clusters[0], tuple(cells)
+
+
+def _runs(old: CellLine | None, new: CellLine) -> Iterator[tuple[int, int]]:
+    """The ranges of cells that have to be drawn.
+
+    None begins in the middle of a character: its cells change together.
+    """
+    if old is None:
+        yield 0, len(new.cells)
+        return
+    start = end = -1
+    for column in _changed(old, new):
+        if column < end:
+            continue
+        if end < 0 or (column > end and not _bridges(new.pens, end, column)):
+            if end >= 0:
+                yield start, end
+            start = column
+        end = column + 1
+        while end < len(new.cells) and new.cells[end] == "":
+            end += 1
+    if end >= 0:
+        yield start, end
+
+
+def _changed(old: CellLine, new: CellLine) -> Iterator[int]:
+    """The columns that differ; without a loop in Python, for most of them do not."""
+    differs: Iterator[bool] = map(ne, old.cells, new.cells)
+    if old.pens is not new.pens and old.pens != new.pens:
+        differs = map(or_, differs, map(ne, old.pens, new.pens))
+    return compress(count(), differs)
+
+
+def _bridges(pens: list[str], end: int, column: int) -> bool:
+    """Whether to draw the unchanged cells between two changed ones rather than to skip them."""
+    gap = column - end
+    return gap <= _MAX_GAP and pens[end - 1 : column] == pens[end : column + 1]
+
+
+def _stops(line: CellLine, start: int, end: int) -> Iterator[int]:
+    """Where drawing has to pause: at a new pen, and after a character of disputed width."""
+    pens, cells = line.pens[start:end], line.cells[start:end]
+    plain = "".join(cells).isascii()
+    if plain and pens.count(pens[0]) == len(pens):
+        yield end
+        return
+    new_pen = map(ne, pens, pens[1:])
+    if not plain and _has_disputed(cells):
+        disputed = (_width_is_disputed(_character(cells, x)) for x in range(len(cells) - 1))
+        new_pen = map(or_, new_pen, map(and_, disputed, map(bool, cells[1:])))
+    yield from compress(count(start + 1), new_pen)
+    yield end
+
+
+def _character(cells: list[str], column: int) -> str:
+    """The character that a cell is part of."""
+    while column and not cells[column]:
+        column -= 1
+    return cells[column]
+
+
+def _has_disputed(cells: list[str]) -> bool:
+    """Whether any width is disputed, told without a loop in Python."""
+    return max(cells) >= _EMOJI or max(map(len, cells)) > 1
+
+
+def _width_is_disputed(cell: str) -> bool:
+    """Whether terminals may advance differently: clusters and emoji, by the age of their tables.
+
+    The next cell is then addressed by its column, so that a disagreement does not spread.
+    """
+    return len(cell) > 1 or cell >= _EMOJI

@@ -1,0 +1,202 @@
+"""Textual's compositor, made to send only the cells that differ from what the terminal shows.
+
+For a Textual that `fits` (`compatibility.py`); `drawing.py` is the way to it.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from rich.color import ColorSystem
+from rich.console import Console, RenderableType
+from textual._compositor import Compositor, CompositorUpdate
+from textual._context import visible_screen_stack
+from textual.app import App
+from textual.dom import NoScreen
+from textual.driver import Driver
+from textual.drivers._writer_thread import WriterThread
+from textual.geometry import Region, Size
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
+
+from gputop.tui.terminal.cells import Painted
+from gputop.tui.terminal.sgr import PLAIN, Span, span
+
+# A frame is at most three chunks (begin, cells, end): so many wait when the terminal has not even
+# taken the previous frame.
+STALLED = 3
+# Seconds until a picture that was not sent is tried again: soon, since the writer may only have
+# been slow to wake up, then ever less often.
+FIRST_RETRY = 0.005
+LAST_RETRY = 0.1
+
+
+class _Screenful:
+    """What is known of one terminal."""
+
+    def __init__(self) -> None:
+        self.painted = Painted()
+        self.behind = False
+        """A picture was held back and nothing was drawn since."""
+        self.retrying = False
+
+
+# One per terminal and not per screen: a modal is drawn over what the screen below it painted.
+_terminals: WeakKeyDictionary[Driver, _Screenful] = WeakKeyDictionary()
+
+
+def reset() -> None:
+    """Assume nothing about what terminals show: the next update draws every line."""
+    for terminal in _terminals.values():
+        terminal.painted.reset()
+
+
+def mark(widget: Widget, regions: Collection[Region]) -> bool:
+    """Have regions of a widget drawn: by way of its queue and its screen's, it would take four
+    messages and their tasks. False if it has to go that way."""
+    try:
+        screen = widget.screen
+        compositor, dirty, timer = screen._compositor, screen._dirty_widgets, screen._update_timer
+        ours = isinstance(compositor, DiffCompositor) and screen in compositor
+        if not ours or widget._repaint_required or not widget.display:
+            return False
+        widget._repaint_regions.update(regions)
+    except (AttributeError, NoScreen):
+        return False
+    if not dirty:
+        asyncio.get_running_loop().call_soon(_begin, screen, timer)
+    dirty.add(widget)
+    return True
+
+
+def _begin(screen: Screen[Any], timer: Timer) -> None:
+    """Draw what is marked, unless a layout comes first: it takes that along."""
+    if _is_layout_due(screen) or screen.app._batch_count or not screen.is_current:
+        screen.check_idle()
+    else:
+        timer.resume()
+
+
+def _is_layout_due(screen: Screen[Any]) -> bool:
+    """Whether one was asked for, or may be about to be."""
+    waits = screen._layout_required or not screen._message_queue.empty()
+    return waits or any(widget._layout_required for widget in screen.walk_children(Widget))
+
+
+class Changes(CompositorUpdate):
+    """Lines to draw. They are compared when they are sent, and only then taken as painted."""
+
+    def __init__(
+        self, painted: Painted, lines: Mapping[int, Mapping[int, Strip | None]], size: Size
+    ) -> None:
+        self._painted = painted
+        self._lines = lines
+        self._size = size
+
+    def render_segments(self, console: Console) -> str:
+        # Like Textual, which falls back on true colour rather than on none.
+        colors = console._color_system or ColorSystem.TRUECOLOR
+        lines = ((row, _spans(chops, colors)) for row, chops in self._lines.items())
+        return self._painted.draw(lines, self._size)
+
+
+class DiffCompositor(Compositor):
+    """Sends the cells that changed, and nothing at all while the terminal takes nothing."""
+
+    def render_update(
+        self,
+        full: bool = False,
+        screen_stack: list[Screen[Any]] | None = None,
+        simplify: bool = False,
+    ) -> RenderableType | None:
+        """What to send to the terminal now, or None.
+
+        With `full` the picture is not for the terminal but for a screenshot.
+        """
+        if full or self.root is None:
+            return self._screenshot(screen_stack, simplify)
+        app = self.root.app
+        terminal = _terminal(app)
+        if terminal is None:
+            return super().render_update(screen_stack=screen_stack)
+        if backlog(app) >= STALLED:
+            _paint_later(app, terminal)
+            return None
+        terminal.behind = False
+        visible_screen_stack.set([] if screen_stack is None else screen_stack)
+        # Textual draws it by `render_segments`, so it need not be anything that Rich can draw.
+        return self._changes(terminal.painted)  # type: ignore[return-value]
+
+    def _screenshot(
+        self, screen_stack: list[Screen[Any]] | None, simplify: bool
+    ) -> RenderableType | None:
+        """Textual's own picture; what the terminal has yet to be told stays on the list."""
+        pending = self._dirty_regions.copy()
+        try:
+            return super().render_update(True, screen_stack, simplify)
+        finally:
+            self._dirty_regions.update(pending)
+
+    def _changes(self, painted: Painted) -> Changes | None:
+        """The dirty lines, or all of them if it is not known what the terminal shows."""
+        every = range(self.size.height)
+        rows = self._dirty_rows() if painted.knows(self.size) else list(every)
+        self._dirty_regions.clear()
+        if not rows:
+            return None
+        # Whole lines, for cells are compared by their column. Widgets keep the strips of clean
+        # parts, so these cost little.
+        crop = Region(0, rows[0], self.size.width, rows[-1] + 1 - rows[0])
+        chops = self._render_chops(crop, set(rows).__contains__)
+        return Changes(painted, {row: chops[row] for row in rows}, self.size)
+
+    def _dirty_rows(self) -> list[int]:
+        screen = self.size.region
+        regions = (region.intersection(screen) for region in self._dirty_regions)
+        return sorted({row for region in regions for row in region.line_range})
+
+
+def _spans(chops: Mapping[int, Strip | None], colors: ColorSystem) -> list[Span]:
+    """Return the spans of a line from its strips, each of which begins at a column."""
+    spans: list[Span] = []
+    end = 0
+    for start, strip in chops.items():
+        if strip is None:
+            continue
+        if start > end:
+            spans.append((" " * (start - end), PLAIN))
+        spans += [span(text, style, colors) for text, style, control in strip if not control]
+        end = start + strip.cell_length
+    return spans
+
+
+def _terminal(app: App[Any]) -> _Screenful | None:
+    driver = app._driver
+    return None if driver is None else _terminals.setdefault(driver, _Screenful())
+
+
+def backlog(app: App[Any]) -> int:
+    """How many chunks wait for the terminal; a full queue would block the event loop."""
+    writer = getattr(app._driver, "_writer_thread", None)
+    return writer._queue.qsize() if isinstance(writer, WriterThread) else 0
+
+
+def _paint_later(app: App[Any], terminal: _Screenful) -> None:
+    """See to it that the then present picture is drawn once the terminal takes output again."""
+    terminal.behind = True
+    if not terminal.retrying:
+        terminal.retrying = True
+        app.set_timer(FIRST_RETRY, lambda: _retry(app, terminal, FIRST_RETRY))
+
+
+def _retry(app: App[Any], terminal: _Screenful, waited: float) -> None:
+    if app.is_running and terminal.behind and backlog(app) >= STALLED:
+        wait = min(waited * 2, LAST_RETRY)
+        app.set_timer(wait, lambda: _retry(app, terminal, wait))
+        return
+    terminal.retrying = False
+    if app.is_running and terminal.behind:
+        app.screen.refresh()

@@ -1,0 +1,52 @@
+"""How lines get to the terminal: by the compositor that sends only changed cells, if it `fits`."""
+
+from collections.abc import Collection
+from types import ModuleType
+from typing import Any
+
+import textual.screen
+from textual.app import App
+from textual.geometry import Region
+from textual.widget import Widget
+
+from gputop.tui.terminal.compatibility import fits
+
+
+def install() -> None:
+    """Let screens that are made from now on send only the cells that differ."""
+    if compositor := _compositor():
+        textual.screen.Compositor = compositor.DiffCompositor  # type: ignore[attr-defined]
+
+
+def repaint_all(app: App[Any]) -> None:
+    """Draw every line again, for a terminal that others wrote to."""
+    reset()
+    app.screen.refresh()
+
+
+def reset() -> None:
+    """Assume nothing about what the terminal shows: the next update draws every line."""
+    if compositor := _compositor():
+        compositor.reset()
+
+
+def is_taken(app: App[Any]) -> bool:
+    """Return whether the terminal has taken all that was drawn, as far as that can be known."""
+    compositor = _compositor()
+    return compositor is None or not compositor.backlog(app)
+
+
+def repaint(widget: Widget, lines: Collection[Region]) -> None:
+    """Have these regions of a widget drawn, by the shortest way."""
+    compositor = _compositor()
+    if compositor is None or not compositor.mark(widget, lines):
+        widget.refresh(*lines)
+
+
+def _compositor() -> ModuleType | None:
+    """Return the module that imports what is private to Textual; None where that does not fit."""
+    if not fits():
+        return None
+    from gputop.tui.terminal import compositor
+
+    return compositor

@@ -1,0 +1,149 @@
+"""Keys and clicks in turn: each takes effect before the next is looked at, however fast they come.
+
+Textual hands a key to the widget that has the focus when the key arrives, and runs bindings later,
+when the key has come back up to the app. Of what is typed at once, as over a slow line, keys that
+follow `/` would so go to the table instead of the filter, and those that follow `s` would meet a
+dialog that is not made yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from textual import events
+from textual.app import App, ReturnType
+from textual.binding import Binding, BindingType
+from textual.errors import NoWidget
+from textual.message_pump import MessagePump
+from textual.widget import Widget
+
+from gputop.tui.terminal.compatibility import fits
+
+_TIMEOUT = 0.25
+"""Seconds after which a key that got lost in a closing screen no longer holds up the next."""
+_NOT_YET = 0.005
+_TYPED = (events.Key, events.Paste, events.MouseEvent)
+
+
+def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Binding]:
+    """Bindings with the keys that the user has for them, by id."""
+    return [
+        replace(binding, key=key, key_display=None)
+        if (key := keys.get(binding.id or ""))
+        else binding
+        for group in groups
+        for binding in group
+        if isinstance(binding, Binding)
+    ]
+
+
+class OnlyBindings(Widget):
+    """A widget that has bindings and no other way to deal with a key, nor has anything above it:
+    the bindings can be looked at without a round through the queues."""
+
+
+class Hasty:
+    """A screen that some keys are too soon for: they were typed before anybody could read it."""
+
+    def is_too_soon(self, event: events.Event) -> bool:
+        """Whether a key, a paste or a click does nothing."""
+        raise NotImplementedError
+
+
+class KeysInTurn(App[ReturnType]):
+    """An app that takes one key at a time."""
+
+    own_keys: Mapping[str, str] = {}
+    """The keys that the user has given to bindings, by id."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._waiting: deque[events.Event] = deque()
+        self._turn = 0
+        """Counts keys, so that what is said of an old one is not taken for the present one."""
+        self._at_work = False
+        self._clock: asyncio.TimerHandle | None = None
+
+    async def on_event(self, event: events.Event) -> None:
+        """What is typed, pasted or clicked waits for its turn; all else goes its way."""
+        waits = isinstance(event, _TYPED) and not event.is_forwarded
+        if not waits or not fits():
+            await super().on_event(event)
+            return
+        self._waiting.append(event)
+        if not self._at_work:
+            await self._take()
+
+    async def _take(self) -> None:
+        """The next keys, when there is a screen for them."""
+        self._at_work = True
+        while self._waiting:
+            if not self.screen.is_mounted:
+                self.set_timer(_NOT_YET, self._take)
+                return
+            if not await self._took_effect(self._waiting.popleft()):
+                return
+        self._at_work = False
+
+    async def _took_effect(self, event: events.Event) -> bool:
+        """Hand a key on; False if what it makes happen is under way, after which comes `_done`."""
+        self._turn += 1
+        turn = self._turn
+        if isinstance(self.screen, Hasty) and self.screen.is_too_soon(event):
+            return True
+        screen, target = self.screen, self._target(event)
+        if isinstance(event, events.Key) and isinstance(target, OnlyBindings):
+            self.app_focus = True
+            if not await self._check_bindings(event.key, priority=True):
+                await self._check_bindings(event.key)
+            if self.screen is screen and self._is_quiet(target):
+                return True
+        else:
+            await super().on_event(event)
+        loop = asyncio.get_running_loop()
+        self._clock = loop.call_later(_TIMEOUT, self.call_later, self._done, turn)
+        # Bindings are run when a key that nobody used has come up to the app. What they make
+        # happen may come up the same way, as a message of the widget; and a screen that is new
+        # has something to do first, such as to focus an editor.
+        self._climb(target, lambda: self._climb(target, lambda: self._settle(turn)))
+        return False
+
+    def _target(self, event: events.Event) -> Widget:
+        """Return the widget that an event goes to first."""
+        if isinstance(event, events.MouseEvent):
+            with suppress(NoWidget):
+                return self.get_widget_at(event.x, event.y)[0]
+        return self.focused or self.screen
+
+    def _is_quiet(self, target: Widget) -> bool:
+        """Whether nothing is under way that a key has made happen."""
+        pumps = (self, self.screen, *self.screen.walk_children())
+        return self.focused is target and all(pump._message_queue.empty() for pump in pumps)
+
+    def _climb(self, pump: MessagePump | None, then: Callable[[], None]) -> None:
+        """Call `then` when a widget and all above it have dealt with what they have now."""
+        while pump is not None and pump is not self:
+            above = pump._parent
+            if pump.call_later(partial(self._climb, above, then)):
+                return
+            pump = above
+        self.call_later(then)
+
+    def _settle(self, turn: int) -> None:
+        self._climb(self.screen, partial(self._finish, turn))
+
+    def _finish(self, turn: int) -> None:
+        self.call_later(self._done, turn)
+
+    async def _done(self, turn: int) -> None:
+        if turn == self._turn and self._at_work:
+            self._turn += 1
+            if self._clock is not None:
+                self._clock.cancel()
+            await self._take()

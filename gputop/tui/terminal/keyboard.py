@@ -1,0 +1,92 @@
+"""Keys and the mouse, read where they are dealt with.
+
+Textual reads them in a thread that looks up ten times a second, and hands each over by a task of
+its own: at rest that is a sixth of what a screen costs. Here the event loop waits for the terminal,
+and a clock runs only while what came may be the begin of a sequence.
+"""
+
+import asyncio
+import codecs
+import os
+from collections.abc import Callable, Iterable
+
+from textual._xterm_parser import XTermParser
+from textual.constants import ESCAPE_DELAY
+from textual.message import Message
+
+from gputop.tui.terminal.capabilities import reopened
+
+_MOST = 4096
+"""Bytes that are read at once."""
+_LATER = 0.001
+"""Seconds after a deadline in which the clocks agree that it has passed."""
+
+
+class _CellParser(XTermParser):
+    """Textual's, which takes a terminal that reports its size in pixels for one that reports the
+    mouse in pixels as well."""
+
+    @property
+    def mouse_pixels(self) -> bool:
+        """Never."""
+        return False
+
+    @mouse_pixels.setter
+    def mouse_pixels(self, are_reported: bool) -> None:
+        """Nobody asked for them."""
+
+
+class Keyboard:
+    """Reads a terminal until `close`, in the running event loop."""
+
+    def __init__(
+        self, descriptor: int, handle: Callable[[Message], None], hung_up: Callable[[], None]
+    ) -> None:
+        """`take` gets what is typed, `hung_up` is called when the terminal is gone."""
+        self._take, self._hung_up = handle, hung_up
+        self._parser = _CellParser()
+        # Bytes that are no UTF-8, as in a paste, are shown as such.
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+        # A read must not wait, not even where somebody else took what was there.
+        self._own = reopened(descriptor, os.O_RDONLY)
+        self._descriptor = descriptor if self._own is None else self._own
+        self._loop = asyncio.get_running_loop()
+        self._clock: asyncio.TimerHandle | None = None
+        self._loop.add_reader(self._descriptor, self._read)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._stop_clock()
+        self._loop.remove_reader(self._descriptor)
+        if self._own is not None:
+            os.close(self._own)
+            self._own = None
+
+    def _read(self) -> None:
+        try:
+            typed = os.read(self._descriptor, _MOST)
+        except BlockingIOError:
+            return
+        except OSError:
+            typed = b""
+        if typed:
+            self._hand_over(self._parser.feed(self._decode(typed)))
+        else:
+            self._loop.remove_reader(self._descriptor)
+            self._hung_up()
+
+    def _hand_over(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self._take(message)
+        self._stop_clock()
+        if self._parser._timeout_time is not None:
+            self._clock = self._loop.call_later(ESCAPE_DELAY + _LATER, self._late)
+
+    def _late(self) -> None:
+        """What came was no sequence: Escape was pressed."""
+        self._hand_over(self._parser.tick())
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None

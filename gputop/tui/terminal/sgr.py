@@ -1,0 +1,50 @@
+"""The texts that make a terminal draw in a style.
+
+A *pen* does that whatever the terminal drew in before. A *span* is text and its pen.
+"""
+
+from functools import lru_cache
+from typing import TypeAlias
+
+from rich.color import Color, ColorSystem
+from rich.style import Style
+from textual.strip import Strip
+
+Span: TypeAlias = tuple[str, str]
+
+PLAIN = "\x1b[m"
+STRING_END = "\x1b\\"
+
+
+def span(text: str, style: Style | None, colors: ColorSystem) -> Span:
+    """Text with the pen for its style.
+
+    Blanks take the plain pen if nothing of the style can be seen on them: a change of a
+    foreground colour then sends none of them again.
+    """
+    ink, blank = _pens(style, colors)
+    return (text, blank if text.isspace() else ink)
+
+
+@lru_cache(maxsize=1024)
+def _pens(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
+    """The pens of a style for text and for blanks."""
+    if style is None:
+        return (PLAIN, PLAIN)
+    color, bgcolor = _unless_default(style.color), _unless_default(style.bgcolor)
+    bare = style.without_color + Style.from_color(color, bgcolor)
+    codes = Strip.render_ansi(bare, colors)
+    ink = f"\x1b[0;{codes}m" if codes else PLAIN
+    if style.link and style.link.isprintable():
+        ink += f"\x1b]8;id={style.link_id};{style.link}{STRING_END}"
+    return (ink, ink if bgcolor is not None or _marks_blanks(style) else PLAIN)
+
+
+def _unless_default(color: Color | None) -> Color | None:
+    """Every pen starts from the default colours, so they need no code."""
+    return None if color is None or color.is_default else color
+
+
+def _marks_blanks(style: Style) -> bool:
+    lines = style.underline or style.underline2 or style.overline or style.strike
+    return bool(lines or style.reverse or style.frame or style.encircle or style.link)

@@ -1,0 +1,153 @@
+"""The first frame, painted plainly while the screen is still being loaded.
+
+To import Textual and lay a screen out takes longer than the agent needs for its first frame.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NoReturn
+
+from gputop.errors import SourceError
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.summary import users
+from gputop.model.machine.text import GIB, three_digits
+from gputop.model.metrics.gpu import GPU
+from gputop.model.metrics.process import COLUMNS
+from gputop.model.processes.process_rows import ordered, rows
+from gputop.protocol.messages import Preview, Reply
+from gputop.sources.feed import Feed
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
+_HOME, _LINE_END, _REST = "\x1b[H", "\x1b[K\r\n", "\x1b[J"
+_LEAVE = "\r\n\x1b[?1049l\x1b[?25h"
+_TIMEOUT = 0.25
+"""Seconds that a terminal has to take the picture."""
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_COLUMNS = ("gpu", "pid", "user", "gpu_memory", "sm_utilization", "age")
+"""Of a process, before its command."""
+
+
+class Splash:
+    """A source on a terminal that nobody draws on yet.
+
+    `hand_over` leaves the terminal to the screen as it was, but for the picture; `leave` takes that
+    away if no screen came.
+    """
+
+    def __init__(self, feed: Feed, user: str | None = None) -> None:
+        """`user`: whose processes are shown; None for everybody's."""
+        self._feed, self._user = feed, user
+        self._lock = threading.Lock()
+        self._over = self._painted = self._whole = False
+        self._modes = termios.tcgetattr(0)
+        self._handlers: dict[int, Any] = {}
+
+    def start(self) -> None:
+        """Take the terminal, and paint. `leave` is due even where a signal ends this halfway."""
+        quiet = list(self._modes)
+        quiet[3] &= ~(
+            termios.ECHO | termios.ICANON
+        )  # keys are for the screen, which will read them
+        quiet[0] &= ~termios.ICRNL  # Enter stays what it is
+        termios.tcsetattr(0, termios.TCSANOW, quiet)
+        for number in _ENDING:
+            self._handlers[number] = signal.signal(number, _end)
+        self._feed.listen(self._show)
+
+    def hand_over(self) -> None:
+        """Somebody else draws from now on."""
+        self._finish(leave=False)
+
+    def leave(self) -> None:
+        """Back to what was on the terminal before, if nobody took it over."""
+        self._finish(leave=True)
+
+    def _finish(self, leave: bool) -> None:
+        """Once. A terminal that takes no output keeps the painter in a write, and the lock."""
+        if self._over:
+            return
+        locked = self._lock.acquire(timeout=_TIMEOUT)
+        self._over = True
+        if locked:
+            if leave and self._painted:
+                _write(_LEAVE)
+            self._lock.release()
+        self._put_back()
+
+    def _put_back(self) -> None:
+        termios.tcsetattr(0, termios.TCSANOW, self._modes)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _show(self, message: Frame | Reply | SourceError) -> None:
+        """Paint what GPUs say at once, then the first frame."""
+        if isinstance(message, Frame):
+            self._paint(message, whole=not isinstance(message, Preview))
+
+    def _paint(self, frame: Frame, whole: bool) -> None:
+        with self._lock:
+            if self._over or self._whole or frame.problem is not None:
+                return
+            begin = _HOME if self._painted else _ENTER
+            self._painted, self._whole = True, whole
+            shown = picture(frame, *shutil.get_terminal_size(), user=self._user)
+            _write(begin + shown.replace("\r\n", _LINE_END) + _REST)
+
+
+def picture(frame: Frame, width: int, height: int, user: str | None = None) -> str:
+    """A line a GPU in ASCII, then as many processes as there is room for, by GPU; within the size,
+    and lines end as a raw terminal wants it."""
+    lines = [
+        f" gputop  {frame.host.name}  driver {frame.driver_version}  CUDA {frame.cuda_version}"
+    ]
+    lines += [_line(frame, gpu) for gpu in frame.gpus]
+    lines += ["", *_processes(frame, user, max(0, height - 3 - len(lines)))]
+    shown = (line.encode("ascii", "replace").decode()[:width] for line in lines[: height - 1])
+    return "\r\n".join(shown)
+
+
+def _line(frame: Frame, gpu: Gpu) -> str:
+    def text(id_: str) -> str:
+        return GPU[id_].text(gpu)
+
+    who = gpu.error or ("asleep" if gpu.asleep else " ".join(users(frame, gpu)))
+    memory = "-"
+    if gpu.memory_used is not None and gpu.memory_total is not None:
+        memory = f"{gpu.memory_used / GIB:.1f}/{three_digits(gpu.memory_total / GIB)}G"
+    return (
+        f"{gpu.index:>4} {text('name'):<10} {memory:>12} {text('utilization'):>4}%"
+        f" {text('temperature'):>4}C {text('power'):>5}W  {who}"
+    )
+
+
+def _processes(frame: Frame, user: str | None, most: int) -> Iterator[str]:
+    """Their heading, and `most` of them; nothing where there are none."""
+    if not frame.processes:
+        return
+    columns = [COLUMNS[id_] for id_ in _COLUMNS]
+    yield " ".join(f"{column.label:>{column.width}}" for column in columns) + "  COMMAND"
+    found = [row for row in rows(frame) if user is None or row.process.user == user]
+    for row in ordered(found, "gpu", descending=False)[:most]:
+        facts = " ".join(f"{column.text(row):>{column.width}}" for column in columns)
+        yield f"{facts}  {row.process.command or ''}"
+
+
+def _write(text: str) -> None:
+    """Onto the terminal that Textual draws on too; one that is gone is found out later."""
+    try:
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode("ascii"))
+    except OSError:
+        return
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)

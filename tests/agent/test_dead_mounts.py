@@ -1,0 +1,382 @@
+"""What processes name lies on a file system that does not answer, or that would be mounted for it.
+
+The file systems are real: FUSE without a daemon, or with one that stops; autofs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import venv
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputop.agent.process.mounts import Mounts
+from gputop.agent.stall import CallGuard, StalledError, Step
+from tests.agent.driving import Agent, Json, until
+from tests.conftest import MachineFactory
+from tests.driver import Machine, build
+from tests.fuse import Fuse
+
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="mounts file systems")
+LATER = 1.5
+"""Seconds that a look may take longer than without; one that waits takes five in all."""
+LIBC = ctypes.CDLL(None, use_errno=True)
+CAT = "/bin/cat"
+"""What runs, under whatever name: Python itself looks at the folder that it is called from."""
+Start = Callable[..., int]
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    return machine({"gpu": {"uuid": "GPU-0"}})
+
+
+@pytest.fixture
+def start(here: Machine) -> Iterator[Start]:
+    """Start a program on GPU 0 beside those that are there, called as one likes; its pid."""
+    started: list[subprocess.Popen[Any]] = []
+
+    def popen(called: str, prefix: Sequence[str] = (), cwd: Path | None = None, **env: str) -> int:
+        options: Json = {} if prefix else {"executable": CAT}
+        variables = {"PATH": os.environ["PATH"], **build.loading_cuda(), **env}
+        pipe = subprocess.PIPE
+        options.update(stdin=pipe, stdout=pipe, env=variables)
+        if cwd is not None:  # after vfork() the thread that answers for a folder could not run
+            options.update(preexec_fn=lambda: os.chdir(cwd))
+        started.append(subprocess.Popen([*prefix, CAT] if prefix else [called], **options))
+        assert started[-1].stdin
+        assert started[-1].stdout
+        started[-1].stdin.write(b".")
+        started[-1].stdin.flush()
+        assert started[-1].stdout.read(1) == b"."
+        here.change(gpu=0, compute=[{"pid": one.pid, "used": 1} for one in started])
+        return started[-1].pid
+
+    yield popen
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "dead").mkdir()
+    return tmp_path / "dead"
+
+
+@pytest.fixture
+def good(start: Start, tmp_path: Path) -> int:
+    """A process of a virtual environment on a file system that answers."""
+    venv.create(tmp_path / "env", symlinks=True)
+    return start(f"{tmp_path}/env/bin/python")
+
+
+@pytest.fixture
+def usual(here: Machine, good: int) -> float:
+    """Seconds of a look where everything answers, on a machine as busy as this."""
+    return look(here)[1]
+
+
+def look(here: Machine) -> tuple[dict[int, Json], float]:
+    """The processes by pid, and the seconds that it took."""
+    begun = time.monotonic()
+    done = here.run([sys.executable, "-m", "gputop", "--json"])
+    seconds = time.monotonic() - begun
+    assert (done.returncode, done.stderr) == (0, "")
+    return {one["pid"]: one for one in json.loads(done.stdout)["processes"]}, seconds
+
+
+@ROOT
+@pytest.mark.parametrize("serves", [False, True])
+@pytest.mark.parametrize("name", ["path", "relative", "searched", "link"])
+def test_an_environment_that_does_not_answer(
+    name: str,
+    serves: bool,
+    here: Machine,
+    start: Start,
+    good: int,
+    usual: float,
+    folder: Path,
+    tmp_path: Path,
+) -> None:
+    with Fuse(folder) as fuse:
+        if serves:
+            fuse.serve()
+            assert list(folder.iterdir()) == []
+            fuse.stop()
+        (tmp_path / "link").symlink_to(folder / "env")
+        bad = {
+            "path": lambda: start(f"{folder}/env/bin/python"),
+            "relative": lambda: start("dead/env/bin/python", cwd=tmp_path),
+            "searched": lambda: start("python", PATH=f"{folder}/bin:{os.environ['PATH']}"),
+            "link": lambda: start(f"{tmp_path}/link/bin/python"),
+        }[name]()
+        found, seconds = look(here)
+        assert found[good]["place"]["venv"] == f"{tmp_path}/env"
+        assert found[bad]["place"]["cwd"]
+        assert found[bad]["place"].get("venv") is None
+        assert found[bad]["surroundings"] is not None
+        assert seconds < usual + LATER
+        with Agent(here, interval=0.2) as agent:
+            begun = time.monotonic()
+            until(lambda: all(one["place"] for one in agent.line()["processes"]))
+            assert time.monotonic() - begun < LATER
+            fuse.end()  # or the kernel keeps the agent, with the thread that waits for an answer
+
+
+@ROOT
+def test_a_folder_of_devices_that_does_not_answer(
+    here: Machine, start: Start, good: int, usual: float, tmp_path: Path
+) -> None:
+    """In a mount namespace of its own, with the file system's own idea of /dev."""
+    (tmp_path / "dead").mkdir()
+    with Fuse(tmp_path / "dead"):
+        script = f'mount --bind {tmp_path}/dead /dev && exec "$@"'
+        bad = start("", ("unshare", "--mount", "sh", "-c", script, "sh"))
+        found, seconds = look(here)
+    assert found[good]["place"]["venv"] == f"{tmp_path}/env"
+    assert found[bad]["place"]["cwd"]
+    assert found[bad]["surroundings"].get("minors") is None
+    assert seconds < usual + LATER
+
+
+@ROOT
+def test_a_working_directory_that_does_not_answer(
+    here: Machine, start: Start, good: int, usual: float, folder: Path, tmp_path: Path
+) -> None:
+    with Fuse(folder) as fuse:
+        fuse.serve()
+        bad = start("bin/python", cwd=folder)
+        fuse.stop()
+        found, seconds = look(here)
+    assert found[bad]["place"]["cwd"] == str(folder)
+    assert found[good]["place"]["venv"] == f"{tmp_path}/env"
+    assert seconds < usual + LATER
+
+
+@ROOT
+def test_more_of_them_than_threads(
+    here: Machine, start: Start, good: int, usual: float, tmp_path: Path
+) -> None:
+    """Each holds a thread; there is no end of mounts, but of threads."""
+    with ExitStack() as stack:
+        for number in range(12):
+            (tmp_path / f"dead{number}").mkdir()
+            stack.enter_context(Fuse(tmp_path / f"dead{number}"))
+            start(f"{tmp_path}/dead{number}/env/bin/python")
+        found, seconds = look(here)
+        assert seconds < usual + LATER
+        assert found[good]["place"]["venv"] == f"{tmp_path}/env"
+        assert all(one["place"]["cwd"] for one in found.values())
+        with Agent(here, interval=0.2) as agent:
+            known: set[int] = set()
+            for _ in range(40):
+                begun = time.monotonic()
+                frame = agent.line()
+                assert time.monotonic() - begun < 1.0
+                known |= {one["pid"] for one in frame["processes"] if one["place"]}
+                assert len(list(Path(f"/proc/{agent.process.pid}/task").iterdir())) < 40
+            assert len(known) == 13
+            places = {one["pid"]: one["place"] for one in frame["processes"]}
+            assert places[good]["venv"] == f"{tmp_path}/env"
+
+
+AUTOFS = "fd={},pgrp={},minproto=5,maxproto=5,{}"
+
+
+class Automount:
+    """A folder where things would be mounted on demand: by a daemon, which only notes it."""
+
+    def __init__(self, folder: Path, kind: str = "indirect") -> None:
+        self.folder = folder
+        self._daemon = subprocess.Popen(["sleep", "1000"], preexec_fn=os.setpgrp)
+        self._requests, self._pipe = os.pipe()
+        os.set_blocking(self._requests, False)
+        self._asked = self._mounted = False
+        options = AUTOFS.format(self._pipe, self._daemon.pid, kind).encode()
+        if LIBC.mount(b"auto", bytes(folder), b"autofs", 0, options):
+            self.end()
+            pytest.skip(f"autofs cannot be mounted here: {os.strerror(ctypes.get_errno())}")
+        self._mounted = True
+
+    def was_asked(self) -> bool:
+        """Whether anybody came to a place where something would be mounted."""
+        with suppress(BlockingIOError):
+            self._asked |= bool(os.read(self._requests, 4096))
+        return self._asked
+
+    def mount(self, name: str) -> None:
+        """Mount something there, as the daemon does."""
+        command = f"mkdir {self.folder}/{name} && mount -t tmpfs t {self.folder}/{name}"
+        group = self._daemon.pid
+        subprocess.run(["sh", "-c", command], check=True, preexec_fn=lambda: os.setpgid(0, group))
+
+    def end(self) -> None:
+        for end in (self._requests, self._pipe):
+            os.close(end)
+        if self._mounted:
+            LIBC.umount2(bytes(self.folder), 2)
+        self._daemon.kill()
+        self._daemon.wait()
+
+
+@pytest.fixture
+def automount(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Automount]:
+    (tmp_path / "auto").mkdir()
+    automount = Automount(tmp_path / "auto", getattr(request, "param", "indirect"))
+    yield automount
+    automount.end()
+
+
+@ROOT
+@pytest.mark.parametrize("automount", ["indirect", "direct"], indirect=True)
+def test_nothing_is_mounted_for_it(
+    here: Machine, start: Start, good: int, usual: float, tmp_path: Path, automount: Automount
+) -> None:
+    """By whatever way a process names it."""
+    auto = automount.folder
+    (tmp_path / "link").symlink_to(auto / "alice/env")
+    bad = [
+        start(f"{auto}/alice/env/bin/python"),
+        start(f"{auto}/bin/python"),
+        start("auto/alice/env/bin/python", cwd=tmp_path),
+        start("python", PATH=f"{auto}/alice/bin:{os.environ['PATH']}"),
+        start(f"{tmp_path}/link/bin/python"),
+        start("python", VIRTUAL_ENV=f"{auto}/alice/env"),
+        start(f"{tmp_path}/env/../auto/alice/../bob/env/bin/python"),
+    ]
+    found, seconds = look(here)
+    assert not automount.was_asked()
+    assert found[good]["place"]["venv"] == f"{tmp_path}/env"
+    assert set(bad) < found.keys()
+    assert seconds < usual + LATER
+
+
+@ROOT
+def test_a_folder_of_devices_that_would_be_mounted(
+    here: Machine, start: Start, automount: Automount
+) -> None:
+    script = f'mount --rbind {automount.folder} /dev && exec "$@"'
+    start("", ("unshare", "--mount", "sh", "-c", script, "sh"))
+    look(here)
+    assert not automount.was_asked()
+
+
+@ROOT
+def test_the_automounter_of_these_tests_is_asked(
+    automount: Automount,
+) -> None:
+    """Else the tests above would say nothing."""
+    auto = automount.folder
+    asking = subprocess.Popen(["ls", f"{auto}/alice"], stderr=subprocess.DEVNULL)
+    until(automount.was_asked)
+    asking.kill()
+
+
+@ROOT
+def test_a_working_directory_that_was_removed_below_an_automounter(
+    here: Machine, start: Start, tmp_path: Path
+) -> None:
+    """Its name ends in ` (deleted)`, and may be that of another folder: nobody looks."""
+    folder = tmp_path / "late/gone"
+    folder.mkdir(parents=True)
+    pid = start("python", cwd=folder)
+    folder.rmdir()
+    automount = Automount(folder.parent)
+    found, _ = look(here)
+    asked = automount.was_asked()
+    automount.end()
+    assert found[pid]["place"]["cwd"] == f"{folder} (deleted)"
+    assert not asked
+
+
+@ROOT
+def test_what_is_mounted_below_an_automounter_is_looked_at(
+    here: Machine, start: Start, automount: Automount
+) -> None:
+    """As homes are, where there are many: alice's is mounted, bob's would be."""
+    automount.mount("alice")
+    venv.create(automount.folder / "alice/env", symlinks=True)
+    (automount.folder / "alice/bob").symlink_to(automount.folder / "bob/env")
+    alice = start(f"{automount.folder}/alice/env/bin/python")
+    start(f"{automount.folder}/alice/bob/bin/python")
+    found, _ = look(here)
+    assert found[alice]["place"]["venv"] == f"{automount.folder}/alice/env"
+    assert not automount.was_asked()
+
+
+@ROOT
+def test_a_process_that_is_asked_for_by_name(
+    here: Machine, start: Start, folder: Path, tmp_path: Path
+) -> None:
+    """`map --pid` looks itself."""
+    with Fuse(folder):
+        script = f'mount --bind {folder} /dev && exec "$@"'
+        pid = start("", ("unshare", "--mount", "sh", "-c", script, "sh"))
+        begun = time.monotonic()
+        done = here.run([sys.executable, "-m", "gputop", "map", "--pid", str(pid)])
+        assert (done.returncode, done.stderr) == (0, "")
+        assert time.monotonic() - begun < 5
+
+
+def test_a_mount_point_with_a_carriage_return_in_its_name() -> None:
+    """The kernel escapes blanks, newlines and backslashes in it."""
+    mounts = Mounts(b"36 25 0:53 / /mnt/a\rb rw shared:1 - autofs auto rw\n")
+    assert mounts.by_id(36).kind == "autofs"
+    assert mounts.over(mounts.by_id(25), b"/mnt/a\rb") == mounts.by_id(36)
+
+
+# The threads
+
+
+def test_a_call_that_hangs_is_left_alone_until_it_comes_back() -> None:
+    guard, gate, step = CallGuard(), threading.Event(), Step("0:53")
+    with pytest.raises(StalledError):
+        guard.ask(step, gate.wait, timeout=0.05)
+    assert guard.is_stuck("0:53")
+    assert not guard.is_stuck("0:54")
+    assert guard.ask(Step(), lambda: 7) == 7
+    gate.set()
+    until(lambda: not guard.is_stuck("0:53"))
+
+
+def test_a_thread_that_was_given_up_ends_with_its_call() -> None:
+    """On a busy machine many calls take too long; each left a thread for as long as gputop ran."""
+    guard, gate, before = CallGuard(), threading.Event(), set(threading.enumerate())
+    for _ in range(3):
+        with pytest.raises(StalledError):
+            guard.ask(Step(), gate.wait, timeout=0.01)
+    assert len(set(threading.enumerate()) - before) == 3
+    gate.set()
+    until(lambda: set(threading.enumerate()) <= before)
+
+
+def test_as_many_as_may_hang() -> None:
+    guard, gate = CallGuard(), threading.Event()
+    for _ in range(16):
+        with pytest.raises(StalledError):
+            guard.ask(Step(), gate.wait, timeout=0.01)
+    begun, before = time.monotonic(), threading.active_count()
+    for _ in range(100):
+        with pytest.raises(StalledError):
+            guard.ask(Step(), gate.wait, timeout=1.0)
+    assert threading.active_count() == before
+    assert time.monotonic() - begun < 1.0
+    gate.set()
+    until(lambda: not guard.is_full)
+    assert guard.ask(Step(), lambda: 7) == 7
+
+
+def test_an_error_is_raised_where_it_was_asked_for() -> None:
+    with pytest.raises(ZeroDivisionError):
+        CallGuard().ask(Step(), lambda: 1 // 0)

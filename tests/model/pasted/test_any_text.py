@@ -1,0 +1,194 @@
+"""Any text has an answer, in time: never an exception, never a claim without ground."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputop.model.cuda.pasted.reading import read_pasted
+from gputop.model.machine.environment import NAME
+
+PIECES = [
+    *(
+        NAME,
+        f"{NAME}=",
+        f"{NAME}=1 ",
+        f"export {NAME}=2",
+        f"os.environ['{NAME}'] = ",
+        f"- {NAME}=1",
+    ),
+    *(
+        "python t.py",
+        "if ",
+        "then ",
+        "fi",
+        "for i in 0 1; do ",
+        "done",
+        "case x in ",
+        "esac",
+        "f() {",
+    ),
+    *("(", ")", "{", "}", "[[", "]]", "((", "))", "$(", "${", "`", "'", '"', "\\", "\n", "\t", ";"),
+    *(
+        "&",
+        "&&",
+        "||",
+        "|",
+        "<",
+        ">",
+        "<<EOF\n",
+        "EOF\n",
+        "<<<",
+        "$",
+        "#",
+        "~",
+        "*",
+        "?",
+        "!",
+        "=",
+        ",",
+    ),
+    *(
+        "import os\n",
+        "def f():\n ",
+        "name: ",
+        "value: '1'\n",
+        "[env]\n",
+        '{"env": ',
+        "Environment=",
+    ),
+    *(
+        "sudo ",
+        "docker run --gpus all -e ",
+        "ssh a ",
+        "tmux new ",
+        "env -S ",
+        "srun ",
+        "%env ",
+        "$env:",
+    ),
+    *(
+        "é",
+        "\x00",
+        "\x1b[2J",
+        "\u202e",
+        "\ud800",
+        "\ufeff",
+        "\u00a0",
+        "，",
+        "1",
+        "0,1",
+        "-",
+        "set -x ",
+    ),
+]
+
+
+def test_pieces_by_chance() -> None:
+    chance = Random(12)
+    for _ in range(3000):
+        text = "".join(chance.choices(PIECES, k=chance.randrange(1, 14)))
+        pasted = read_pasted(text, {NAME: "3"} if chance.random() < 0.2 else None)
+        assert pasted is None or pasted.unknown is None or pasted.value is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text())
+def test_text_of_any_kind(text: str) -> None:
+    for whole in (text, f"{NAME}={text} python t.py", f"import os\nos.environ['{NAME}'] = {text}"):
+        read_pasted(whole)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 30_000,
+        "(" * 20_000 + "x" + ")" * 20_000,
+        "$(" * 10_000 + ")" * 10_000,
+        "if true; then " * 4_000 + "x" + "; fi" * 4_000,
+        "{ " * 5_000 + "x; " + "} ;" * 5_000,
+        "x && " * 9_000 + "x",
+        "x | " * 9_000 + "x",
+        "x; " * 20_000,
+        "f() { f; f; }; f; " * 100,
+        "f() { g; g; }; g() { h; h; }; h() { f; f; }; f",
+        "for a in 1 2 3 4 5 6 7 8 9; do " * 12 + "x;" + " done;" * 12,
+        "while x; do " * 40 + "y;" + "done;" * 40,
+        "eval " * 3000 + "x",
+        "env " * 12_000 + "x",
+        "bash -c '" + "x " * 20_000 + "'",
+        "[" * 60_000,
+        "-(" * 30_000 + "1" + ")" * 30_000,
+        "{" * 30_000,
+        '{"a":' * 10_000 + "1" + "}" * 10_000,
+        "- " * 30_000,
+        " " * 60_000,
+        "\\\n" * 30_000,
+        "=" * 60_000,
+        "a-" * 30_000,
+        "`" * 60_000,
+        "'" * 60_000,
+        "user@host:" * 6_000 + "$ x",
+        "0 " * 30_000,
+        "set -x " * 8_000,
+    ],
+    ids=lambda text: text[:12].replace("\n", " "),
+)
+# Not a measurement: what is read in quadratic time, or in each round of a loop, takes minutes.
+@pytest.mark.timeout(20)
+def test_very_long_and_very_deep_texts(text: str) -> None:
+    text = text[: 16384 - 100]
+    for whole in (
+        f"{text}\n{NAME}=1 python t.py",
+        f"{NAME}=1 python t.py\n{text}",
+        f"{NAME}={text}",
+    ):
+        pasted = read_pasted(whole)
+        assert pasted is not None
+    read_pasted(f"os.environ['{NAME}'] = {text}")
+
+
+def test_a_comment_between_two_commands() -> None:
+    pasted = read_pasted(f"{NAME}=1 python t.py && # then\npython u.py")
+    assert pasted is not None
+    assert pasted.unknown is not None
+
+
+def test_a_megabyte() -> None:
+    pasted = read_pasted(f"{NAME}=1 python t.py\n" * 40_000)
+    assert pasted is not None
+    assert pasted.unknown == "not understood: it is longer than 16384 characters"
+
+
+def test_without_the_grammar_lines_are_not_understood() -> None:
+    program = (
+        "import sys; sys.modules['tree_sitter'] = None\n"
+        "from gputop.model.cuda.pasted.reading import read_pasted\n"
+        f"print(read_pasted('{NAME}=1 python t.py').unknown)\n"
+        f"print(read_pasted('{NAME}: 1').value)\n"
+        "print(read_pasted('0,1'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    said, config, value = done.stdout.splitlines()
+    assert said == "not understood: to read shell lines install tree-sitter and tree-sitter-bash"
+    assert (config, value) == ("1", "None")
+
+
+def test_the_grammar_is_loaded_for_lines_only() -> None:
+    program = (
+        "import sys, gputop.commands.map, gputop.model.cuda.mapping_query as q\n"
+        "from gputop.model.cuda.inventory import Inventory\n"
+        "q.answer(q.MappingQuery('0,1', None), Inventory(()))\n"
+        "print('tree_sitter' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

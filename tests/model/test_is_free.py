@@ -1,0 +1,124 @@
+"""What free means: the same for every reader."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gputop.model.cuda.pick import PickRequest, choose
+from gputop.model.health.free import WORDS, count_of_free, free_gpus, is_free, not_free, objections
+from gputop.model.machine.frame import Process
+from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.sections import Activity, Health, Pcie
+from tests.builders import GIB, frame, gpu, process
+
+CASES: list[tuple[Gpu, list[Process], str | None]] = [
+    (gpu(), [], None),
+    (gpu(memory_used=600 * 2**20), [], None),
+    (gpu(), [process(1, on=1)], None),
+    (gpu(memory_used=100), [process(1, type="G")], None),
+    (gpu(utilization=0.1), [], None),
+    (gpu(compute_mode="exclusive_process"), [], None),
+    (gpu(persistence_mode=False), [], None),
+    (gpu(error="GPU is lost"), [], "the driver says: GPU is lost"),
+    (gpu(stale_for=3.0), [], "it does not answer"),
+    (gpu(uuid=None), [], "its UUID is not known"),
+    (Gpu(index=0), [], "it has not answered yet"),
+    (gpu(asleep=True), [], "it is asleep"),
+    (gpu(mig_mode=True), [], "it is in MIG mode"),
+    (gpu(compute_mode="prohibited"), [], "its compute mode is prohibited"),
+    (gpu(own_namespace_only=True, processes_known=False), [], "from inside a container"),
+    (gpu(processes_known=False), [], "the driver does not say who is on it"),
+    (gpu(numa_node=1), [], "who is on it has not been seen yet"),
+    (gpu(), [process(1)], "processes of alice"),
+    (gpu(), [process(1, gpu_memory=0)], "processes of alice"),
+    (gpu(), [process(1, user=None)], "processes of 1 of unknown users"),
+    (gpu(), [process(1, type="C+G")], "processes of alice"),
+    (gpu(), [process(1, type="M+C")], "processes of alice"),
+    (gpu(memory_used=GIB), [], "1.00G in use, by nobody who can be seen from here"),
+    (gpu(memory_used=GIB, memory_unaccounted=0), [process(1, type="G")], "by graphics processes"),
+    (gpu(memory_used=None), [], "how much of its memory is in use is not known"),
+    (gpu(utilization=0.97), [], "97 % busy"),
+    (gpu(utilization=None), [], "its utilization is not known"),
+    (gpu(health=Health(recovery_action="gpu_reset")), [], "it needs attention"),
+    (gpu(utilization=0.97, pcie=Pcie(width=8, width_max=16)), [], "8 of 16 lanes"),
+]
+
+
+@pytest.mark.parametrize(("here", "processes", "reason"), CASES)
+def test_free_or_why_not(here: Gpu, processes: list[Process], reason: str | None) -> None:
+    now = frame([here, gpu(1, memory_used=GIB)], processes)
+    objection = not_free(now, here)
+    assert is_free(now, here) is (reason is None) is (objection is None)
+    assert free_gpus(now) == ([] if reason else [here])
+    if reason is not None:
+        assert objection is not None
+        assert reason in objection.text
+
+
+@pytest.mark.parametrize(("here", "processes", "reason"), CASES)
+def test_a_job_is_given_what_is_free_and_nothing_else(
+    here: Gpu, processes: list[Process], reason: str | None
+) -> None:
+    pick = choose([frame([here], processes)], PickRequest())
+    assert pick.gpus == (None if reason else (here,))
+    if reason is not None:
+        assert reason in pick.reasons[0]
+
+
+def test_every_short_reason_is_explained() -> None:
+    explained = {re.sub(r"[\d.]+G?", "#", word) for word, _ in WORDS}
+    shorts = {
+        re.sub(r"[\d.]+G?", "#", objection.short)
+        for here, processes, _ in CASES
+        for objection in objections(frame([here], processes), here)
+    }
+    assert shorts == explained
+
+
+def test_what_cannot_be_found_out_is_not_known_to_be_in_use() -> None:
+    doubts = [gpu(stale_for=3.0), gpu(asleep=True), gpu(processes_known=False),
+              gpu(memory_used=None), gpu(utilization=None)]  # fmt: skip
+    for here in doubts:
+        objection = not_free(frame([here]), here)
+        assert objection is not None
+        assert not objection.known
+    taken = not_free(frame([gpu()], [process(1)]), gpu())
+    assert taken is not None
+    assert taken.known
+
+
+def test_where_nobody_is_seen_nothing_is_counted() -> None:
+    inside = gpu(own_namespace_only=True, processes_known=False)
+    assert count_of_free(frame([inside])) is None
+    assert count_of_free(frame([gpu(processes_known=False), gpu(1, memory_used=GIB)])) is None
+    assert count_of_free(frame([inside, gpu(1)])) == 1
+    assert count_of_free(frame([gpu(memory_used=GIB)])) == 0
+
+
+MIG: list[tuple[dict[str, Any], dict[str, Any], list[Process], bool]] = [
+    ({}, {}, [], True),
+    ({}, {}, [process(1, gpu_instance=1, compute_instance=0)], True),
+    ({}, {}, [process(1, gpu_instance=2, compute_instance=1)], True),
+    ({}, {}, [process(1, gpu_instance=2, compute_instance=0)], False),
+    ({}, {}, [process(1, gpu_instance=2)], False),
+    ({}, {}, [process(1)], False),
+    ({}, {"memory_used": GIB}, [], False),
+    ({}, {"memory_used": None}, [], False),
+    ({}, {"activity": Activity(graphics=0.5)}, [], False),
+    ({"stale_for": 3.0}, {}, [], False),
+    ({"processes_known": False}, {}, [], False),
+    ({"health": Health(recovery_action="gpu_reset")}, {}, [], False),
+]
+
+
+@pytest.mark.parametrize(("of_gpu", "of_device", "processes", "free"), MIG)
+def test_a_mig_device(
+    of_gpu: dict[str, Any], of_device: dict[str, Any], processes: list[Process], free: bool
+) -> None:
+    device = MigDevice(**{"gi": 2, "ci": 0, "memory_used": 13 * 2**20, **of_device})
+    here = gpu(mig_mode=True, mig=(device,), utilization=None, memory_used=30 * GIB, **of_gpu)
+    assert is_free(frame([here], processes), here, device) is free
+    assert not is_free(frame([here], processes), here)

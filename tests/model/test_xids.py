@@ -1,0 +1,113 @@
+"""The table of XIDs against NVIDIA's catalogue, as tests/data/xids.tsv has it."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from gputop.model.health.xids import CATALOG, MEANINGS, meaning
+
+PATH = Path(__file__).parent.parent / "data/xids.tsv"
+CATALOGUE = {
+    int(row["number"]): row
+    for row in csv.DictReader(
+        (line for line in PATH.read_text().splitlines() if not line.startswith("#")),
+        delimiter="\t",
+    )
+}
+SOURCES = {"catalog", "trigger", "dcgm", "smi", "nverror", "unverified"}
+BEYOND = {173, 175, 176}
+"""Of which the catalogue knows nothing."""
+
+WORDS = {
+    "RESET_GPU": "nvidia-smi --gpu-reset -i {index}",
+    "RESTART_APP": "start",
+    "RESTART_BM": "reboot",
+    "RESTART_VM": "restart the virtual machine",
+    "CHECK_MECHANICALS": "power cables and seat",
+    "CONTACT_SUPPORT": "support",
+    "UPDATE_SWFW": "update",
+    "WORKFLOW_XID_48": "--gpu-reset",
+    "WORKFLOW_NVLINK_ERR": "switch, bridge and seat",
+    "WORKFLOW_NVLINK5_ERR": "RECOVERY",
+    "XID_154": "RECOVERY",
+}
+"""What the advice says, by NVIDIA's immediate action."""
+
+
+def test_the_catalogue_is_whole() -> None:
+    assert list(CATALOGUE) == list(range(1, 173))
+    assert set(MEANINGS) == set(CATALOGUE) | BEYOND
+
+
+@pytest.mark.parametrize("number", CATALOGUE)
+def test_each_is_as_grave_as_in_the_catalogue(number: int) -> None:
+    row, known = CATALOGUE[number], meaning(number)
+    assert known.severity == row["severity"]
+    assert WORDS.get(row["immediate"], "") in known.advice
+    if row["immediate"] == "IGNORE":
+        assert known.severity != "attention"
+        assert "--gpu-reset" not in known.advice
+    if row["immediate"] in ("RESET_GPU", "RESTART_BM", "RESTART_VM", "CONTACT_SUPPORT"):
+        assert known.severity == "attention"
+    if row["immediate"] == "RESTART_APP":
+        assert known.severity == ("attention" if number == 94 else "application")
+
+
+@pytest.mark.parametrize("number", [*MEANINGS, 174, 7777])
+def test_each_has_words_and_a_source(number: int) -> None:
+    known = meaning(number)
+    assert known.text
+    assert known.advice
+    assert set(known.source.split()) <= SOURCES
+    assert known.source
+    assert "{" not in (known.text + known.advice).replace("{index}", "")
+
+
+def test_the_table_says_what_was_read_and_what_was_not() -> None:
+    """Within the catalogue nothing is unverified; beyond it nothing is claimed to be read."""
+    unverified = {number for number, known in MEANINGS.items() if known.source == "unverified"}
+    assert unverified == BEYOND
+
+
+@pytest.mark.parametrize("number", [0, 174, 177, 999, 7777, -1])
+def test_what_is_not_known_is_not_harmless(number: int) -> None:
+    known = meaning(number)
+    assert known.severity == "attention"
+    assert CATALOG in known.advice
+    assert "dmesg" in known.advice
+
+
+def test_a_corrected_error_of_the_link_to_the_cpu_needs_no_reset() -> None:
+    corrected, fatal = meaning(121), meaning(173)
+    assert corrected.severity == "notice"
+    assert "corrected" in corrected.text
+    assert "reset" not in corrected.advice
+    assert fatal.severity == "attention"
+
+
+@pytest.mark.parametrize(
+    ("beside", "words"),
+    [
+        ((48,), "stop what runs there and reset it"),
+        ((48, 63), "let what runs there finish, give it no new work, then reset it"),
+        ((48, 63, 64), "could not be replaced"),
+        ((48, 172), "in the chip's own memory"),
+        ((171, 48), "in the card's memory"),
+        ((48, 63, 171), "let what runs there finish"),
+    ],
+)
+def test_an_uncorrected_error_is_told_by_those_beside_it(
+    beside: tuple[int, ...], words: str
+) -> None:
+    assert words in meaning(48, beside).advice
+
+
+def test_work_that_was_cleared_away_alone_on_switches() -> None:
+    alone = meaning(45, (45, 45), fabric=True)
+    assert "systemctl restart nvidia-fabricmanager" in alone.advice
+    assert alone.severity == "notice"  # a kill leads to it as well
+    for other in (meaning(45, (45, 48), fabric=True), meaning(45, (45,), fabric=False)):
+        assert "fabricmanager" not in other.advice

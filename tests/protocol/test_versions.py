@@ -1,0 +1,72 @@
+"""Two neighbours in version talk; two that are not say so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from msgspec.structs import replace
+
+from gputop.errors import SourceError
+from gputop.protocol.assemble import Assembler
+from gputop.protocol.versions import SPOKEN, Versions, parse_versions
+from tests.agent.driving import COMMAND
+from tests.conftest import MachineFactory
+from tests.protocol.streams import FRAME, HELLO, lines_of, stream
+
+ONE, BOTH, TWO = Versions(1, 1), Versions(1, 2), Versions(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("agent", "reader", "shared"),
+    [(ONE, ONE, 1), (ONE, BOTH, 1), (BOTH, ONE, 1), (BOTH, BOTH, 2), (ONE, TWO, None)],
+)
+def test_the_newest_that_both_speak(agent: Versions, reader: Versions, shared: int | None) -> None:
+    assert agent.shared(reader) == reader.shared(agent) == shared
+
+
+@pytest.mark.parametrize("text", ["", "x", "2-1", "0-1", "1-", "-1", "1-2-3", "1.5"])
+def test_a_range_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+        parse_versions(text)
+
+
+def hello_of(machine: MachineFactory, reader: Versions) -> tuple[dict[str, object], list[bytes]]:
+    """What the agent of now tells a reader that speaks these versions, and all of its lines."""
+    done = subprocess.run(
+        [*COMMAND, "--once", "--protocol", str(reader)],
+        env=machine({"gpu": {"uuid": "GPU-{i}"}}).env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines(keepends=True)
+    return json.loads(lines[0])[1], lines
+
+
+def test_an_agent_that_speaks_1_and_a_reader_that_speaks_1_to_2(machine: MachineFactory) -> None:
+    hello, lines = hello_of(machine, BOTH)
+    assert (hello["oldest"], hello["newest"], hello["protocol"]) == (1, 1, 1)
+    assembler = Assembler(BOTH)
+    assert [assembler.read(line) for line in lines][-1] is not None
+
+
+def test_an_agent_that_speaks_1_to_2_and_a_reader_that_speaks_1() -> None:
+    """The reader has said so, and the agent answers in what the reader knows."""
+    assembler = Assembler(ONE)
+    lines = lines_of([replace(HELLO, newest=2, protocol=1), *stream()[1:]])
+    assert FRAME in [assembler.read(line) for line in lines]
+    assert assembler.hello is not None
+    assert assembler.hello.newest == 2
+
+
+@pytest.mark.parametrize("reader", [TWO, Versions(7, 9)])
+def test_strangers_are_told_what_to_do(reader: Versions, machine: MachineFactory) -> None:
+    hello, lines = hello_of(machine, reader)
+    assert hello["protocol"] == SPOKEN.newest
+    with pytest.raises(SourceError) as raised:
+        Assembler(reader).read(lines[0])
+    text = str(raised.value)
+    assert f"speaks protocol {SPOKEN}, this gputop {reader}: install the same version" in text
+    assert text.isprintable()

@@ -1,0 +1,203 @@
+"""gputop leaves no process to others: under a process 1 that reaps nobody, as of many a container,
+a child that is not waited for stays a zombie for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputop.agent.program import run_program
+from tests.agent.driving import gone, until
+from tests.conftest import MachineFactory, needed
+from tests.driver import Machine
+from tests.terminal import Terminal
+from tests.tui.live import agents, running
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a PID namespace")
+GPUTOP = [sys.executable, "-m", "gputop"]
+FIRST = """
+import json, os, subprocess, sys, time
+def others():
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        stat = open(f"/proc/{name}/stat").read().rpartition(")")[2].split()
+        if name != "1":
+            yield name, stat[0]
+told = []
+for command in json.loads(sys.argv[2]):
+    before = list(others())
+    status = subprocess.run(command).returncode
+    end = time.monotonic() + 10
+    while any(state != "Z" for _, state in others()) and time.monotonic() < end:
+        time.sleep(0.01)
+    told.append([status, [one for one in others() if one not in before]])
+with open(sys.argv[1], "w") as file:
+    json.dump(told, file)
+"""
+"""Process 1: waits for those that it starts, and for nobody else; tells whom each one left."""
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    return machine(
+        {
+            "gpu": {"uuid": "GPU-{i}7777777", "memory": {"total": 2**36, "used": 2**30}},
+            "gpus": 2,
+            "processes": {"train": {"command": ["python", "train.py"], "on": {"used": 2**30}}},
+        }
+    )
+
+
+@pytest.fixture
+def under(here: Machine, tmp_path: Path) -> Callable[..., list[str]]:
+    """The command line that runs gputop below such a process 1, once for each of these lines of
+    arguments; it tells in `left.json`."""
+    unshare = needed("unshare", "util-linux")
+
+    def command(*lines: str) -> list[str]:
+        told = str(tmp_path / "left.json")
+        below = json.dumps([[*GPUTOP, *shlex.split(words)] for words in lines])
+        first = [sys.executable, "-c", FIRST, told, below]
+        return [unshare, "--pid", "--fork", "--kill-child", "--mount-proc", *first]
+
+    return command
+
+
+def left(tmp_path: Path) -> list[tuple[int, list[list[str]]]]:
+    """Exit status of each gputop, and whom it left: number and state."""
+    told = json.loads((tmp_path / "left.json").read_text())
+    return [(status, others) for status, others in told]
+
+
+COMMANDS = (
+    "--once", "--json", "map", "map 0", "map --verify 0", "free -n 2", "topo",
+    "free --shared --min-free 1", "kill nobody --yes", "kill train --dry-run", "doctor",
+    "--demo --once", "config", "--json --nonsense", "-u nobody-like-that --once",
+    "kill train --yes",
+)  # fmt: skip
+
+
+@ROOT
+def test_no_command_leaves_anybody(
+    here: Machine, under: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    done = here.run(under(*COMMANDS), timeout=50)
+    for words, (status, others) in zip(COMMANDS, left(tmp_path), strict=True):
+        assert others == [], (words, done.stderr)
+        assert status in (0, 1, 2), (words, done.stderr)
+
+
+WRONG = ("-i wrong", "-u nobody-like-that", "--wrong", "--theme pink", "--glyphs x")
+
+
+@ROOT
+def test_options_that_are_wrong_after_the_agent_was_started(
+    here: Machine, under: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """On a terminal, where it starts before anything else."""
+    with Terminal(under(*WRONG), cols=80, rows=24, env=here.env) as terminal:
+        assert terminal.exit_code() == 0
+    assert left(tmp_path) == [(2, [])] * len(WRONG)
+
+
+@ROOT
+@pytest.mark.parametrize("end", [b"q", b"\x03"], ids=["q", "ctrl-c"])
+def test_a_screen_that_is_left_leaves_nobody(
+    end: bytes, here: Machine, under: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    with Terminal(under(""), cols=80, rows=24, env=here.env) as terminal:
+        terminal.wait_for("? help")
+        terminal.wait_for(lambda: "waiting for the driver" not in terminal.text)
+        terminal.send(end)
+        assert terminal.exit_code() == 0
+    assert left(tmp_path) == [(0, [])]
+
+
+@ROOT
+def test_a_reader_that_has_seen_enough(
+    here: Machine, under: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    script = '"$@" | head -n 1'
+    done = here.run(["sh", "-c", script, "sh", *under("--json --watch -i 0.1")])
+    assert json.loads(done.stdout)["gpus"]
+    until(lambda: (tmp_path / "left.json").exists() and (tmp_path / "left.json").read_text())
+    assert left(tmp_path) == [(0, [])]
+
+
+IGNORING = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    "words", ["kill train --yes", "--once", "map --verify 0", "doctor --python {python}"]
+)
+def test_started_where_nobody_waits_for_children(words: str, here: Machine, tmp_path: Path) -> None:
+    """`trap '' CHLD`, as some supervisors have it: the kernel then reaps, and tells no status."""
+    python = tmp_path / "env/bin/python"
+    venv.create(tmp_path / "env", symlinks=True)
+    command = [*GPUTOP, *words.format(python=python).split()]
+    ignored = here.run([sys.executable, "-c", IGNORING, *command])
+    if words.startswith("kill"):
+        assert (ignored.returncode, ignored.stderr) == (0, "")
+        return
+    expected = here.run(command)
+    assert (ignored.returncode, ignored.stderr) == (expected.returncode, expected.stderr)
+    if not words.startswith("--once"):
+        assert ignored.stdout == expected.stdout
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_no_restart_of_the_agent_costs_a_descriptor(here: Machine) -> None:
+    """While one starts there are more: what is counted is what it comes to."""
+    with running(here, "-i", "0.2") as terminal:
+        restart(terminal)
+        first = settled(lambda: descriptors(terminal.process.pid))
+        for _ in range(8):
+            restart(terminal)
+        assert settled(lambda: descriptors(terminal.process.pid)) == first
+
+
+def restart(terminal: Terminal) -> None:
+    [agent] = agents(terminal)
+    os.kill(agent, signal.SIGKILL)
+    terminal.wait_for("The agent ended")
+    terminal.send(b"r")
+    terminal.wait_for("train.py")
+    until(lambda: len(agents(terminal)) == 1)
+
+
+def settled(count: Callable[[], int]) -> int:
+    """A number that stays the same for a fifth of a second."""
+    last, since = count(), time.monotonic()
+    while time.monotonic() < since + 0.2:
+        time.sleep(0.01)
+        if (now := count()) != last:
+            last, since = now, time.monotonic()
+    return last
+
+
+def zombies() -> list[str]:
+    """Of this process."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [pid for pid in children if gone(int(pid))]
+
+
+def test_a_program_that_had_to_be_killed_is_none() -> None:
+    before = zombies()
+    assert run_program(["sh", "-c", "sleep 99 & sleep 99"], 0.1).status is None
+    assert run_program(["sh", "-c", "yes"], 5).status is None
+    assert zombies() == before

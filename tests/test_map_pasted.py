@@ -1,0 +1,212 @@
+"""`gputop map TEXT` for texts that people paste: the published cases, through the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import redirect_stderr
+from functools import lru_cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputop.cli import main
+from gputop.model.cuda.inventory import frame_inventory
+from gputop.model.cuda.mapping_query import MappingQuery, answer, judge
+from gputop.model.machine.frame import Frame, Host
+from gputop.model.machine.gpu import Gpu
+from tests.conftest import MachineFactory
+from tests.model.test_visibility_vectors import VECTORS_FILE
+from tests.test_map import described
+
+CASES: list[dict[str, Any]] = json.loads(
+    VECTORS_FILE.with_name("pasted.json").read_text(encoding="utf-8")
+)["cases"]
+OPEN = ("not understood: ", "cannot be known from the text: ", "starts no program: ")
+
+
+def ask(folder: Path, text: str, *options: str) -> tuple[int, str, str]:
+    """Answer in this process, on a machine with four equal GPUs: status, output, errors."""
+    output, errors = StringIO(), StringIO()
+    words = ["map", "--inventory", str(described_machine(folder)), *options, "--", argument(text)]
+    with pytest.MonkeyPatch.context() as patch, redirect_stderr(errors):
+        for name in filter(lambda name: name.startswith("CUDA_"), os.environ):
+            patch.delenv(name)
+        patch.setattr("gputop.commands.map.write", output.write)
+        status = main(words)
+    return status, output.getvalue(), errors.getvalue()
+
+
+def described_machine(folder: Path) -> Path:
+    machine = folder / "machine.json"
+    machine.write_text(json.dumps(described("h100x4")))
+    return machine
+
+
+def argument(text: str) -> str:
+    """As people give it: a value of blanks is refused unless it is called one."""
+    return text if text.strip() else f"CUDA_VISIBLE_DEVICES='{text}'"
+
+
+def judged(case: dict[str, Any], devices: list[int] | None) -> str:
+    """Say whether an answer is right, no claim, or wrong."""
+    expected = case["expect"]
+    if devices is None:
+        return "right" if expected is None or expected == "any" else "no claim"
+    return "right" if expected in ("any", devices) else "wrong"
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_a_published_text(case: dict[str, Any], tmp_path: Path) -> None:
+    status, text, errors = ask(tmp_path, case["text"], "--json")
+    assert errors == ""
+    found = json.loads(text)
+    devices = None if found["devices"] is None else [one["gpu"] for one in found["devices"]]
+    assert judged(case, devices) == "right"
+    if devices is None:
+        assert status == 2
+        assert found["unknown"].startswith(OPEN)
+        assert (found["value"], found["set"], found["hidden"]) == (None, None, [])
+    else:
+        assert status in (0, 1)
+        assert "unknown" not in found
+    if case["advice"]:
+        said = " ".join(f"{one['id']} {one['message']}" for one in found["advice"])
+        assert re.search(case["advice"], said, re.IGNORECASE)
+
+
+FORMS = ["ctl-plain", "docker-e", "apptainer-env", "accel-only", "py-int", "uuid-full", "empty-sp"]
+
+
+@pytest.mark.parametrize("id_", FORMS)
+def test_the_real_command_answers_the_same(id_: str, tmp_path: Path) -> None:
+    text = next(case["text"] for case in CASES if case["id"] == id_)
+    options = ["--json", "--", argument(text)]
+    command = [sys.executable, "-m", "gputop", "map", "--inventory"]
+    done = subprocess.run(
+        [*command, str(described_machine(tmp_path)), *options],
+        env={k: v for k, v in os.environ.items() if not k.startswith("CUDA_")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == ask(tmp_path, text, "--json")
+
+
+def test_the_published_texts_are_those_of_the_file() -> None:
+    assert len(CASES) >= 65
+
+
+@lru_cache
+def four() -> Frame:
+    gpus = tuple(
+        Gpu(index=g["index"], uuid=g["uuid"], name=g["name"], pci_bus_id=g["pci_bus_id"])
+        for g in described("h100x4")["gpus"]
+    )
+    return Frame(host=Host(name="node"), time=0.0, gpus=gpus)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_the_editor_answers_the_same(case: dict[str, Any]) -> None:
+    """The mapping pane shows `answer`; it says why in the words of the command."""
+    found = answer(MappingQuery(case["text"], None), frame_inventory(four()))
+    visible = found.mapping.visible
+    devices = None if visible is None else [device.index for device in visible]
+    assert judged(case, devices) == "right"
+    assert (found.unknown is None) == (devices is not None)
+    if found.unknown is not None:
+        assert found.mapping.because == found.unknown
+    judge(found, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "cannot be known from the text: the text does"),
+        ("CUDA_VISIBLE_DEVICES='1 python t.py", "not understood: it is not a complete line"),
+        ("kubectl run x --env=CUDA_VISIBLE_DEVICES=1", "not understood: gputop does not know what"),
+    ],
+)
+def test_what_is_not_known_is_said_in_a_line(text: str, said: str, tmp_path: Path) -> None:
+    status, output, errors = ask(tmp_path, text)
+    assert (status, errors) == (2, "")
+    assert output.startswith(said)
+    assert "unset" not in output
+    assert "export" not in output
+    assert "->" not in output
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        ("CUDA_VISIBLE_DEVICES=2,3 python t.py --device cuda:1", 0, None),
+        ("CUDA_VISIBLE_DEVICES=2,3 python t.py --device 1", 0, None),
+        (
+            "CUDA_VISIBLE_DEVICES=2,3 python t.py --device cuda:2",
+            1,
+            "For physical GPU 2 use cuda:0",
+        ),
+        ("CUDA_VISIBLE_DEVICES=2,3 python t.py --device=2", 1, "For physical GPU 2 use cuda:0"),
+        ("CUDA_VISIBLE_DEVICES=2,3 python t.py --device cpu", 0, None),
+        ("CUDA_VISIBLE_DEVICES=2,3 python t.py --width=512 --run_id 7 --grid 9", 0, None),
+        ("CUDA_VISIBLE_DEVICES=2,3 python t.py --num-workers 8 --video 4 /data/gpu4/x", 0, None),
+        ("CUDA_VISIBLE_DEVICES=2,3 python t.py --gpus 5 --devices 6", 0, None),
+        ("CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node=2 t.py", 0, None),
+        ("CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node=4 t.py", 1, "asks for 4 GPUs"),
+        ("import os\nos.environ['CUDA_VISIBLE_DEVICES']='2,3'\nx.to('cuda:2')", 1, "use cuda:0"),
+        ("import os\nos.environ['CUDA_VISIBLE_DEVICES']='2,3'\nx.to('cuda:1')", 0, None),
+    ],
+)
+def test_what_the_program_asks_for(
+    text: str, status: int, said: str | None, tmp_path: Path
+) -> None:
+    code, output, _ = ask(tmp_path, text)
+    assert code == status
+    assert ("error: " in output) == (said is not None)
+    assert said is None or said in output
+
+
+def test_a_line_inherits_what_the_shell_has(machine: MachineFactory) -> None:
+    simulated = machine("h200x8")
+
+    def gpus(text: str, **own: str) -> Any:
+        command = [sys.executable, "-m", "gputop", "map", "--json", text]
+        env = {**simulated.env, **own}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        return done.returncode, json.loads(done.stdout)
+
+    status, found = gpus("export CUDA_VISIBLE_DEVCIES=1; python t.py", CUDA_VISIBLE_DEVICES="5")
+    assert [one["gpu"] for one in found["devices"]] == [5]
+    assert {"name-typo", "shell-inherited"} <= {one["id"] for one in found["advice"]}
+    _, found = gpus("unset CUDA_VISIBLE_DEVICES; python t.py", CUDA_VISIBLE_DEVICES="5")
+    assert len(found["devices"]) == 8
+    _, found = gpus("CUDA_VISIBLE_DEVICES=2 python t.py", CUDA_VISIBLE_DEVICES="5")
+    assert [one["gpu"] for one in found["devices"]] == [2]
+    assert found["advice"] == []
+    assert status == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0 CUDA_VISIBLE_DEVICE=1 python t.py", "CUDA_VISIBLE_DEVICES=0."),
+        ("export CUDA_VISIBLE_DEVICE=1 CUDA_VISIBLE_DEVICES=2; python t.py", "DEVICES=2."),
+        (
+            "import os\nos.environ['CUDA_VISIBLE_DEVICE'] = '1'\n"
+            "os.environ['CUDA_VISIBLE_DEVICES'] = '3'",
+            "CUDA_VISIBLE_DEVICES=3.",
+        ),
+        ("CUDA_VISIBLE_DEVICES=$G CUDA_VISIBLE_DEVICE=1 python t.py", "no GPU is hidden by it"),
+        ("CUDA_VISIBLE_DEVICE=1 python t.py", "every GPU is visible"),
+    ],
+)
+def test_a_misspelt_name_is_judged_beside_what_counts(text: str, said: str, tmp_path: Path) -> None:
+    _, output, _ = ask(tmp_path, text)
+    assert said in output
+    assert ("every GPU is visible" in output) == (said == "every GPU is visible")

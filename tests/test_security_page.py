@@ -1,0 +1,48 @@
+"""The page about security says what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import gputop
+
+PACKAGE = Path(gputop.__file__).parent
+PAGE = (PACKAGE / "manual" / "security.md").read_text()
+CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.py")}
+
+
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        (r"\bsubprocess\.(?:Popen|run|call|check)", {"agent/program.py", "agent/probe.py"}),
+        (r"\bposix_spawn\(|os\.(?:exec\w+|system|popen|fork)\(", {"sources/agent_process.py"}),
+        (r"ctypes\.CDLL\(",
+         {"agent/probe.py", "agent/doctor/installation.py", "agent/doctor/python_env.py"}),
+        (r"\bshutil\.which|import which", set()),
+        (r"AF_UNIX|\.connect\(|urlopen|http\.client", set()),
+        (r"/proc/\{[\w.]*pid\}/root", {"agent/process/paths.py", "agent/process/mount_cache.py",
+                                      "agent/process/nodes.py"}),
+    ],
+)  # fmt: skip
+def test_where_things_are_run_loaded_and_followed(words: str, places: set[str]) -> None:
+    """A new place has to be thought about: by trust.py's rule, and for the page."""
+    assert {name for name, text in CODE.items() if re.search(words, text)} == places
+
+
+def test_every_program_is_on_the_page() -> None:
+    named = set()
+    for text in CODE.values():
+        named |= set(re.findall(r'find_program\(\s*"([\w-]+)"', text))
+        named |= set(re.findall(r'yield \["([a-z]+)", ', text))
+        for names in re.findall(r"for name in \(((?:\"[\w-]+\"(?:, )?)+)\):\n\s+program", text):
+            named |= set(re.findall(r'"([\w-]+)"', names))
+    assert named == {"py-spy", "nvcc", "ldconfig", "docker", "podman", "nvidia-ctk", "crictl",
+                     "nerdctl"}  # fmt: skip
+    assert all(f"`{name} " in PAGE for name in named)
+
+
+def test_the_readme_leads_to_it() -> None:
+    assert "(gputop/manual/security.md)" in (PACKAGE.parent / "README.md").read_text()

@@ -1,0 +1,91 @@
+"""gputop with standard streams that are closed: `gputop kill 1 <&- >&-`."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agent.driving import gone, until
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+
+GPUTOP = [sys.executable, "-m", "gputop"]
+COMMANDS = (
+    "", "--once", "--json", "--demo --once", "--demo --json", "--demo", "--version", "--help",
+    "--wrong", "map", "map 0", "map --json 0", "map --tf-log -", "map --inventory -", "free",
+    "free --json", "topo", "topo --json", "doctor --json", "config", "config --path",
+    "kill --dry-run train", "kill --dry-run --json train", "kill nobody", "kill --yes nobody",
+    "--completion bash",
+)  # fmt: skip
+AS_JSON = ("--demo --json", "map --json 0", "topo --json", "free --json",
+           "kill --dry-run --json train")  # fmt: skip
+"""They differ in what they write to standard output."""
+FEW = ("", "--once", "--json", "map 0", "free", "kill --dry-run train", "--wrong")
+CLOSED = tuple(
+    streams for count in (1, 2, 3) for streams in itertools.combinations((0, 1, 2), count)
+)
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    return machine(
+        {
+            "gpu": {"uuid": "GPU-{i}7777777", "memory": {"total": 2**36, "used": 2**30}},
+            "processes": {"train": {"command": ["python", "train.py"], "on": {"used": 2**30}}},
+        }
+    )
+
+
+def without(here: Machine, streams: tuple[int, ...], words: str, log: Path) -> tuple[int, str, str]:
+    """Status and what was written to the streams that are open."""
+    closing = " ".join(f"{number}<&-" if number == 0 else f"{number}>&-" for number in streams)
+    script = f'exec "$@" {closing}'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *GPUTOP, *words.split()],
+        env=here.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40,
+        check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("streams", CLOSED, ids=lambda one: "".join(map(str, one)))
+def test_no_command_stumbles(streams: tuple[int, ...], here: Machine, tmp_path: Path) -> None:
+    for words in (line for line in COMMANDS if streams == (1,) or line not in AS_JSON):
+        if len(streams) > 1 and words not in FEW:
+            continue
+        status, output, errors = without(here, streams, words, tmp_path)
+        assert "Traceback" not in errors, (words, errors)
+        assert "internal error" not in errors, (words, errors)
+        assert status in (0, 1, 2), (words, status, errors)
+        if 1 in streams:
+            assert output == ""
+            asks_for_text = words not in ("--help", "--version", "--completion bash")
+            assert status != 0 or not asks_for_text, (words, errors)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--once", "--json", "map 0", "free --shared --min-free 1G", "topo", "kill train --yes"],
+)
+def test_a_report_that_cannot_be_written_is_said(words: str, here: Machine, tmp_path: Path) -> None:
+    status, _, errors = without(here, (1,), words, tmp_path)
+    assert (status, errors.count("\n")) == (1, 1), errors
+    assert errors == "gputop: standard output is closed: there is nowhere to write to\n"
+
+
+def test_a_kill_with_no_stream_at_all(here: Machine, tmp_path: Path) -> None:
+    """Its report went into the agent's pipe, as a request."""
+    pid = here.pids["train"]
+    status, _, _ = without(here, (0, 1, 2), f"kill {pid} --yes", tmp_path)
+    until(lambda: gone(pid))
+    assert status == 1
+
+
+def test_standard_input_that_is_closed_is_named(here: Machine, tmp_path: Path) -> None:
+    status, _, errors = without(here, (0,), "map --tf-log -", tmp_path)
+    assert (status, errors) == (2, "gputop: '-' cannot be read: standard input is closed\n")
