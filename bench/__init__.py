@@ -7,5 +7,5 @@ tree.py       what a program and its children have used
 oneshot.py    what a command costs from its start to its end
 measures.py   the measurements
 report.py     tables and JSON
-medians.py    several runs in one table, for the README
+medians.py    several runs in one table, for the manual
 """

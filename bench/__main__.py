@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file")
     parser.add_argument(
         "--medians", type=Path, nargs="+", metavar="FILE",
-        help="measure nothing; print the README's table of such files",
+        help="measure nothing; print the table of the manual, of such files",
     )  # fmt: skip
     return parser
 

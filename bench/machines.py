@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tests.driver.machine import Machine
 
 GIB = 1 << 30
-STEP = 16 << 20
+STEP = 256 << 10
 """Bytes by which the memory of a process differs from that of the next one: the order of the rows
 is known then."""
 
@@ -48,9 +48,7 @@ def scenario(shape: Shape, **more: Any) -> dict[str, Any]:
         "count": shape.processes,
         "on": {
             "gpu": "spread",
-            "used": {
-                "each": [4 * GIB + STEP * (shape.processes - n) for n in range(shape.processes)]
-            },
+            "used": {"each": _memory_of_processes(shape)},
             "sm": {"wave": [0, 8, 13]},
             "mem": {"wave": [0, 5, 7]},
         },
@@ -60,11 +58,23 @@ def scenario(shape: Shape, **more: Any) -> dict[str, Any]:
         "gpus": shape.gpus,
         "gpu": {
             "pci": {"bus_id": "00000000:{i:02X}:00.0"},
-            "memory": {"used": {"wave": [64 * GIB, 130 * GIB, 90]}},
+            "memory": {"used": {"each": _memory_of_gpus(shape)}},
         },
         "processes": {**gone, **({"worker": worker} if shape.processes else {})},
         **more,
     }
+
+
+def _memory_of_processes(shape: Shape) -> list[int]:
+    share = min(4 * GIB, 96 * GIB * shape.gpus // max(1, shape.processes))
+    return [share + STEP * (shape.processes - n) for n in range(shape.processes)]
+
+
+def _memory_of_gpus(shape: Shape) -> list[dict[str, Any]]:
+    """What its processes hold, and under a GiB of the driver's: more is nobody's, and has a row."""
+    used = _memory_of_processes(shape)
+    held = [sum(used[gpu :: shape.gpus]) for gpu in range(shape.gpus)]
+    return [{"wave": [memory + GIB // 5, memory + GIB - GIB // 5, 90]} for memory in held]
 
 
 def machine(shape: Shape, *, log: bool = False, **more: Any) -> Machine:

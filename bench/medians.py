@@ -1,4 +1,4 @@
-"""The table of the README: medians over files that `python -m bench --json` wrote."""
+"""The table of the manual: medians over files that `python -m bench --json` wrote."""
 
 from __future__ import annotations
 

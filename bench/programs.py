@@ -65,7 +65,7 @@ def _gputop(command: list[str]) -> Program:
         down=b"\x1b[B",
         up=b"\x1b[A",
         home=b"\x1b[H",
-        order=_by_memory,
+        order=_by_gpu,
     )
     looks = {"text": [*command, "--once"], "json": [*command, "--json"]}
     return Program("gputop", gputop.__version__, screen, looks)
@@ -75,7 +75,7 @@ def _nvitop(command: list[str], version: str) -> Program:
     screen = Screen(
         [*command, "--interval", "1"],
         gpu_row=r"^│ *(\d+) .*(\d+C .*iB / |│ [0-9A-F]{8}:)",  # one line, or the first of two
-        order=lambda n, shape: (n % shape.gpus, n),
+        order=_by_gpu,
     )
     return Program("nvitop", version, screen, {"text": [*command, "-1"]})
 
@@ -90,6 +90,10 @@ def _nvtop(path: str) -> Program:
         home=_UP * _MOST_DOWN,
     )
     return Program("nvtop", version[0] if version else "?", screen, {"json": [path, "--snapshot"]})
+
+
+def _by_gpu(n: int, shape: Shape) -> tuple[int, ...]:
+    return (n % shape.gpus, n)
 
 
 def _by_memory(n: int, shape: Shape) -> tuple[int, ...]:

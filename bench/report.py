@@ -25,17 +25,17 @@ _LABELS = {
     "rss_mib": ("RSS of the tree", "MiB", 1),
     "pss_mib": ("PSS of the tree", "MiB", 1),
     "calls_per_s": ("NVML calls", "1/s", 1),
-    "looks_per_s": ("looks at GPU 0", "1/s", 1),
+    "looks_per_s": ("readings of GPU 0", "1/s", 1),
     "key_p50": ("key to screen, p50", "ms", 1000),
     "key_p95": ("key to screen, p95", "ms", 1000),
     "key_max": ("key to screen, max", "ms", 1000),
     "keys_lost": ("lost of 300 keys", "", 1),
     "scroll_cpu_percent": ("CPU at 20 keys/s", "%", 1),
     "quit": ("quit", "ms", 1000),
-    "text_wall": ("one look as text", "ms", 1000),
-    "text_cpu": ("one look as text, CPU", "ms", 1000),
-    "json_wall": ("one look as JSON", "ms", 1000),
-    "json_cpu": ("one look as JSON, CPU", "ms", 1000),
+    "text_wall": ("one snapshot as text", "ms", 1000),
+    "text_cpu": ("one snapshot as text, CPU", "ms", 1000),
+    "json_wall": ("one snapshot as JSON", "ms", 1000),
+    "json_cpu": ("one snapshot as JSON, CPU", "ms", 1000),
 }
 """Label, unit, and how many of that unit are one of what is measured."""
 _COUNTS = ("gpus_shown", "processes_shown", "keys_lost", "looks_per_s")

@@ -42,7 +42,7 @@ class Plan:
     steady: float = 30.0
     keys: int = 60
     scroll: float = 10.0
-    patience: float = 12.0
+    timeout: float = 12.0
     """For a program that starts where the driver hangs, or is slow."""
     starts: int = 5
     looks: int = 9
@@ -50,7 +50,7 @@ class Plan:
     """How long calls take, where the part does not say so; none: it answers at once."""
 
 
-QUICK = Plan(settled=5.0, steady=10.0, keys=30, scroll=5.0, patience=6.0, starts=3, looks=5)
+QUICK = Plan(settled=5.0, steady=10.0, keys=30, scroll=5.0, timeout=6.0, starts=3, looks=5)
 
 
 def cases(quick: bool, only: Sequence[str]) -> list[Case]:
@@ -160,7 +160,7 @@ def _trouble(case: Case, programs: Sequence[Program], plan: Plan, **more: Any) -
     found: dict[str, Values] = {}
     with machine(case.shape, **more) as here:
         for program in _with_screen(programs):
-            with _session(case, program, here, plan.patience) as session:
+            with _session(case, program, here, plan.timeout) as session:
                 found[program.name] = {
                     **session.start(),
                     **session.steady(plan.steady / 2),
