@@ -63,7 +63,10 @@ def pytest_configure() -> None:
 
     And let them keep their bytecode, as programs that are installed do: compiling gputop anew takes
     each of them longer than what it does.
+
+    And have tmux and xterm start a shell that there is: that of a user like nobody is nologin.
     """
+    os.environ["SHELL"] = "/bin/sh"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if NESTED:
         with suppress(BuildError):  # each test that needs it will say so
