@@ -8,6 +8,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,7 +18,6 @@ import pytest
 
 from gputop.agent.process.namespaces import NUMBERING, in_first_namespace
 from tests.driver import BuildError, Machine, build
-from tests.marking import mark
 
 MachineFactory = Callable[..., Machine]
 
@@ -75,11 +75,17 @@ def pytest_configure() -> None:
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    sys.addaudithook(_note_processes)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let `-m "not system"` choose what needs no process."""
-    mark(items)
+_STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
+_started: list[tuple[object, ...]] = []
+"""What the present test has started: the name of Python's audit event, and what ran."""
+
+
+def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
+    if event in _STARTS:
+        _started.append((event, *arguments[:2]))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -87,6 +93,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if any("machine" in getattr(item, "fixturenames", ()) for item in session.items):
         with suppress(BuildError):  # each of them will say so
             build.prepare()
+    _started.clear()
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
@@ -108,6 +115,16 @@ def pytest_runtest_makereport(
     if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
         signal.setitimer(signal.ITIMER_REAL, 0)
     return (yield)
+
+
+@pytest.fixture(autouse=True)
+def is_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that starts a process and is not marked as a system test."""
+    yield
+    started = list(_started)
+    _started.clear()
+    if started and request.node.get_closest_marker("system") is None:
+        pytest.fail(f"starts a process, and is not marked with pytest.mark.system: {started[0]}")
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,8 @@ from tests.agent.driving import COMMAND, Agent, Json, gone, until
 from tests.conftest import ME, MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 ONE_GPU: Json = {"gpu": {"uuid": "GPU-{i}", "temperature": 40}}
 
 

@@ -27,6 +27,7 @@ def ours() -> Program:
     return next(program for program in installed() if program.name == "gputop")
 
 
+@pytest.mark.system
 def test_a_session_of_gputop(ours: Program) -> None:
     assert ours.screen
     with (
@@ -45,6 +46,7 @@ def test_a_session_of_gputop(ours: Program) -> None:
     assert written["results"]["tiny"]["gputop"]["gpus_shown"] == 2
 
 
+@pytest.mark.system
 def test_a_look_of_gputop(ours: Program) -> None:
     with machine(SHAPE) as here:
         told = cost(ours.looks["json"], here.env)
@@ -54,6 +56,7 @@ def test_a_look_of_gputop(ours: Program) -> None:
     assert cost([sys.executable, "-c", "raise SystemExit(1)"], dict(os.environ)) is None
 
 
+@pytest.mark.system
 def test_what_left_children_did_is_counted() -> None:
     burn = "import time\nwhile time.process_time() < 0.2: pass"
     program = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {burn!r}])"
@@ -71,6 +74,7 @@ def test_a_tree_is_measured_exactly() -> None:
     assert rss >= pss > 1
 
 
+@pytest.mark.system
 def test_calls_take_as_long_as_the_table_says() -> None:
     code = (
         "import pynvml as n, sys, time; n.nvmlInit(); gpu = n.nvmlDeviceGetHandleByIndex(0)\n"

@@ -123,6 +123,7 @@ def test_idle_times() -> None:
     assert max(sizes[:100]) == max(sizes[-100:])
 
 
+@pytest.mark.system
 def test_facts_of_processes() -> None:
     facts, surveyor, sizes = ProcessCache(), Enricher(), []
     for _ in range(40):
@@ -161,6 +162,7 @@ print("collects:", gc.isenabled(), file=sys.stderr)
 """The start turns that off; without it a screen grows by megabytes a minute."""
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("words", [[], ["--demo"]])
 def test_garbage_is_collected_while_there_is_a_screen(
     words: list[str], machine: MachineFactory
@@ -172,6 +174,7 @@ def test_garbage_is_collected_while_there_is_a_screen(
         terminal.wait_for("collects: True")
 
 
+@pytest.mark.system
 def test_garbage_is_collected_while_json_is_watched(machine: MachineFactory) -> None:
     argv = [sys.executable, "-c", COLLECTS, "--json", "--watch", "-i", "0.1"]
     program = machine("h200x8").popen(argv, stderr=subprocess.PIPE)

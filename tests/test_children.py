@@ -22,6 +22,8 @@ from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import agents, running
 
+pytestmark = pytest.mark.system
+
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a PID namespace")
 GPUTOP = [sys.executable, "-m", "gputop"]
 FIRST = """

@@ -20,6 +20,8 @@ from tests.agent.driving import Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver.machine import REPOSITORY
 
+pytestmark = pytest.mark.system
+
 GPUTOP = [sys.executable, "-m", "gputop"]
 LINE = " ".join(map(shlex.quote, GPUTOP))
 ONE_GPU: Json = {"gpu": {"name": "NVIDIA H200", "uuid": "GPU-0", "temperature": 40}}

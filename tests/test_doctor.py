@@ -93,6 +93,7 @@ def root() -> Iterator[Path]:
 # The driver
 
 
+@pytest.mark.system
 def test_a_machine_that_answers(machine: MachineFactory) -> None:
     found = checks(machine("h200x8"))
     assert of(found, "driver") == [("ok", "580.95.05, runs CUDA up to 13.0, 8 GPUs")]
@@ -100,6 +101,7 @@ def test_a_machine_that_answers(machine: MachineFactory) -> None:
     assert of(found, "libcuda")[0][1].startswith("CUDA 13.0 (/")
 
 
+@pytest.mark.system
 def test_which_xids_are_known_of(machine: MachineFactory) -> None:
     """NVML tells of none that came before; doctor listens for three seconds."""
     here = machine({"base": "h200x8", "gpus": 1, "gpu": {"xids": [[0, 79]]}, "processes": None})
@@ -111,6 +113,7 @@ def test_which_xids_are_known_of(machine: MachineFactory) -> None:
     assert "sudo dmesg | grep Xid" in text
 
 
+@pytest.mark.system
 def test_text_is_ascii_and_fits(machine: MachineFactory) -> None:
     here = machine("no-driver")
     here.env.update(LC_ALL="C", PYTHONIOENCODING="ascii:strict", COLUMNS="80")
@@ -123,6 +126,7 @@ def test_text_is_ascii_and_fits(machine: MachineFactory) -> None:
     assert all(len(line) <= 80 or "/" in line for line in lines)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("scenario", "words"),
     [
@@ -141,12 +145,14 @@ def test_without_a_driver_that_answers(scenario: str, words: str, machine: Machi
     assert of(found, "toolkit")  # and it goes on
 
 
+@pytest.mark.system
 def test_a_driver_that_was_unloaded(machine: MachineFactory) -> None:
     here = machine("unloaded")
     here.freeze(4)
     assert "not loaded" in checks(here)[0]["text"]
 
 
+@pytest.mark.system
 def test_a_driver_that_hangs(machine: MachineFactory) -> None:
     begun = time.monotonic()
     found = checks(machine("init-hang"))
@@ -154,6 +160,7 @@ def test_a_driver_that_hangs(machine: MachineFactory) -> None:
     assert time.monotonic() - begun < 20
 
 
+@pytest.mark.system
 @needs_everybody
 def test_a_gpu_that_is_lost_or_hangs(machine: MachineFactory) -> None:
     here = machine("h200x8")
@@ -165,6 +172,7 @@ def test_a_gpu_that_is_lost_or_hangs(machine: MachineFactory) -> None:
     assert of(found, "GPU 4") == []
 
 
+@pytest.mark.system
 @needs_everybody
 def test_a_gpu_that_wakes_up_late_is_no_problem(machine: MachineFactory) -> None:
     here = machine("h200x8")
@@ -172,6 +180,7 @@ def test_a_gpu_that_wakes_up_late_is_no_problem(machine: MachineFactory) -> None
     assert of(checks(here), "GPU 3") == []
 
 
+@pytest.mark.system
 def test_what_the_driver_lacks(machine: MachineFactory) -> None:
     level, text = of(checks(machine("old-390")), "NVML")[1]
     assert level == "notice"
@@ -180,6 +189,7 @@ def test_what_the_driver_lacks(machine: MachineFactory) -> None:
     assert "nvmlDeviceGetProcessUtilization," not in text
 
 
+@pytest.mark.system
 def test_what_is_not_available(machine: MachineFactory) -> None:
     found = checks(machine("nothing-supported"))
     [(level, text)] = of(found, "N/A")
@@ -207,6 +217,7 @@ def test_what_one_look_knew_is_available() -> None:
     assert "FAN" in list(frame_checks(looks[:1]))[1].text
 
 
+@pytest.mark.system
 def test_hostile_names(machine: MachineFactory) -> None:
     here = machine({"gpus": [{"name": "\x1b[2J\u202ecard\n", "uuid": "GPU-0"}]})
     here.env["CUDA_HOME"] = "/nowhere\x1b[2J\n\u202e"
@@ -220,6 +231,7 @@ def test_hostile_names(machine: MachineFactory) -> None:
 # Kernel module, device nodes, cards
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("version", "level"), [("580.95.05", None), ("580.65.06", "problem"), ("", "notice")]
 )
@@ -240,6 +252,7 @@ def test_module_and_library(
     ]
 
 
+@pytest.mark.system
 def test_a_container_with_a_library_of_its_own(machine: MachineFactory, root: Path) -> None:
     write(root / "sys/module/nvidia/version", "580.65.06\n")
     write(root / ".dockerenv", "")
@@ -249,6 +262,7 @@ def test_a_container_with_a_library_of_its_own(machine: MachineFactory, root: Pa
     assert of(found, "machine") == [("ok", "inside a container (docker)")]
 
 
+@pytest.mark.system
 def test_nodes(machine: MachineFactory, root: Path) -> None:
     here = machine("h200x8")
     assert of(examine(here, root), "device nodes")[0][0] == "notice"
@@ -264,6 +278,7 @@ def test_nodes(machine: MachineFactory, root: Path) -> None:
     assert of(examine(here, root), "device nodes") == [nodes]
 
 
+@pytest.mark.system
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize(
     ("mode", "group", "advice"),
@@ -296,6 +311,7 @@ def card(root: Path, place: str, driver: str | None) -> None:
         (device / "driver").symlink_to(root / "sys/drivers" / driver)
 
 
+@pytest.mark.system
 def test_cards(machine: MachineFactory, root: Path) -> None:
     here = machine("h200x8")
     card(root, "0000:0a:00.0", "nvidia")
@@ -317,6 +333,7 @@ def test_cards(machine: MachineFactory, root: Path) -> None:
     ]
 
 
+@pytest.mark.system
 def test_wsl(machine: MachineFactory, root: Path) -> None:
     write(root / "dev/dxg", "")
     found = examine(machine("h200x8"), root, answers=False)
@@ -327,6 +344,7 @@ def test_wsl(machine: MachineFactory, root: Path) -> None:
     )
 
 
+@pytest.mark.system
 def test_a_stub_and_no_library(machine: MachineFactory, root: Path) -> None:
     here = machine("h200x8")
     real = Path(here.env["LD_LIBRARY_PATH"].split(":")[0])
@@ -363,12 +381,14 @@ def program(root: Path, name: str, script: str) -> Path:
     return write(root / "bin" / name, f"#!/bin/sh\n{script}\n", 0o755)
 
 
+@pytest.mark.system
 def test_nothing_installed(root: Path) -> None:
     found = tools(root)
     assert said(found, "toolkit")[0][0] == "notice"
     assert said(found, "containers") == [("ok", "no runtime")]
 
 
+@pytest.mark.system
 def test_toolkits(root: Path) -> None:
     local = root / "usr/local"
     write(local / "cuda-12.4/version.json", '{"cuda": {"name": "SDK", "version": "12.4.131"}}')
@@ -383,12 +403,14 @@ def test_toolkits(root: Path) -> None:
     assert len(found) == 3
 
 
+@pytest.mark.system
 def test_nvcc(root: Path) -> None:
     program(root, "nvcc", "echo 'Cuda compilation tools, release 12.8, V12.8.93'")
     found = said(tools(root), "toolkit")  # 12.8 on a driver for 12.4: minor versions agree
     assert found == [("ok", f"CUDA 12.8.93 ({root}/bin/nvcc)")]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("script", ["sleep 60", "yes", "exit 1", "kill -9 $$", "echo release"])
 def test_an_nvcc_that_does_not_tell(
     script: str, root: Path, monkeypatch: pytest.MonkeyPatch
@@ -400,11 +422,13 @@ def test_an_nvcc_that_does_not_tell(
     assert found[-1] == ("ok", f"CUDA of unknown version ({root}/bin/nvcc)")
 
 
+@pytest.mark.system
 def test_cuda_home_that_is_not_there(root: Path) -> None:
     found = tools(root, CUDA_HOME="/nowhere/cuda")
     assert said(found, "toolkit")[0] == ("problem", "CUDA_HOME=/nowhere/cuda is not a directory")
 
 
+@pytest.mark.system
 def test_cudnn(root: Path) -> None:
     macros = "".join(
         f"#define CUDNN_{name} {number}\n"
@@ -422,6 +446,7 @@ def test_cudnn(root: Path) -> None:
     ]
 
 
+@pytest.mark.system
 def test_container_runtimes(root: Path) -> None:
     program(root, "docker", "echo 'Docker version 28.2.2, build e6534b4'")
     [check] = [one for one in tools(root) if one.subject == "containers"]
@@ -431,17 +456,20 @@ def test_container_runtimes(root: Path) -> None:
     assert said(tools(root), "containers") == [("ok", "docker 28.2.2, nvidia-ctk 1.17.4")]
 
 
+@pytest.mark.system
 def test_bad_arguments(machine: MachineFactory) -> None:
     for arguments in (("x",), ("--python",), ("--python", "/nowhere")):
         done = doctor(machine("h200x8"), *arguments)
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
 
 
+@pytest.mark.system
 def test_help_tells_the_exit_status(machine: MachineFactory) -> None:
     done = doctor(machine("h200x8"), "--help")
     assert "exit status: 0 no problem was found, 1 there is one, 2 usage" in done.stdout
 
 
+@pytest.mark.system
 def test_a_python_environment(machine: MachineFactory, root: Path) -> None:
     here = machine("h200x8")
     found = checks(here, "--python", sys.executable)
@@ -455,6 +483,7 @@ def test_a_python_environment(machine: MachineFactory, root: Path) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.system
 def test_a_build_without_kernels_for_the_card(machine: MachineFactory, root: Path) -> None:
     """torch for CUDA 12.6 on a GB10, whose compute capability the driver tells."""
     here = machine("gb10")

@@ -13,6 +13,8 @@ import pytest
 from tests.driver import Machine, build
 from tests.driver.client import Client, ask
 
+pytestmark = pytest.mark.system
+
 MIB = 2**20
 NOT_AVAILABLE = 2**64 - 1
 CLOCKS = ("graphics", "sm", "memory", "video")

@@ -90,6 +90,7 @@ def state_of(path: Path) -> object:
 # Somebody else's HOME
 
 
+@pytest.mark.system
 @ROOT
 def test_root_with_the_home_of_another_writes_nothing(machine: MachineFactory, home: Path) -> None:
     here, before = machine("h200x8"), state_of(home)
@@ -145,6 +146,7 @@ def test_root_writes_to_no_folder_of_another(manner: str, home: Path, victim: Pa
     assert (state_of(home), victim.read_text()) == (before, "root:x:0:0\n")
 
 
+@pytest.mark.system
 @ROOT
 @pytest.mark.timeout(120)
 def test_a_folder_that_is_swapped_during_the_write(public: Path) -> None:
@@ -203,6 +205,7 @@ def test_what_others_may_write_to_is_not_on_roots_way(tmp_path: Path) -> None:
         keep_settings(path, CHOSEN)
 
 
+@pytest.mark.system
 @ROOT
 def test_an_ordinary_user(home: Path, public: Path) -> None:
     path, victim = home / ".config" / "gputop" / "config.toml", public / "victim"
@@ -305,6 +308,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(disk: Path) -> None:
     assert [one.name for one in disk.iterdir()] == ["config.toml"]
 
 
+@pytest.mark.system
 @ROOT
 def test_a_full_disk_is_said_on_the_screen(machine: MachineFactory, disk: Path) -> None:
     here = machine("h200x8")
@@ -318,6 +322,7 @@ def test_a_full_disk_is_said_on_the_screen(machine: MachineFactory, disk: Path) 
         terminal.wait_for("not saved: No space left on device")
 
 
+@pytest.mark.system
 def test_a_limit_of_file_sizes(folder: Path) -> None:
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
@@ -328,6 +333,7 @@ def test_a_limit_of_file_sizes(folder: Path) -> None:
     assert [one.name for one in folder.iterdir()] == ["config.toml"]
 
 
+@pytest.mark.system
 @ROOT
 @pytest.mark.parametrize("manner", ["mode", "mount", "immutable"])
 def test_what_may_not_change_does_not(manner: str, disk: Path, folder: Path) -> None:
@@ -351,6 +357,7 @@ def test_what_may_not_change_does_not(manner: str, disk: Path, folder: Path) -> 
             subprocess.run(["chattr", "-i", str(path)], check=True)
 
 
+@pytest.mark.system
 def test_a_writer_that_is_killed(folder: Path) -> None:
     """At any time: the file is the old or the new one, and what it leaves goes in the end."""
     path = folder / "config.toml"
@@ -380,6 +387,7 @@ def test_a_writer_that_is_killed(folder: Path) -> None:
     assert sorted(one.name for one in folder.iterdir()) == [".gputop.mine", "config.toml"]
 
 
+@pytest.mark.system
 def test_two_writers_leave_a_whole_file(folder: Path) -> None:
     path = folder / "config.toml"
     code = (
@@ -397,6 +405,7 @@ def test_two_writers_leave_a_whole_file(folder: Path) -> None:
 # Reading
 
 
+@pytest.mark.system
 @ROOT
 @pytest.mark.parametrize("manner", ["fifo", "zero", "huge", "another's", "socket", "folder"])
 def test_nothing_is_read_that_is_no_settings_file(
@@ -433,6 +442,7 @@ def test_nothing_is_read_that_is_no_settings_file(
     assert time.monotonic() - begun < 20
 
 
+@pytest.mark.system
 @ROOT
 def test_a_home_that_does_not_answer(machine: MachineFactory, tmp_path: Path) -> None:
     """A FUSE file system whose server never answers, as an NFS server that is gone."""
@@ -477,6 +487,7 @@ def test_paths_that_are_none(tmp_path: Path) -> None:
 # What else is written
 
 
+@pytest.mark.system
 @ROOT
 def test_the_archive_of_a_report(machine: MachineFactory, disk: Path, victim: Path) -> None:
     from gputop.commands.report import write_archive
@@ -498,6 +509,7 @@ def test_the_archive_of_a_report(machine: MachineFactory, disk: Path, victim: Pa
     assert victim.read_text() == "root:x:0:0\n"
 
 
+@pytest.mark.system
 @ROOT
 def test_the_traceback_of_a_crash_is_not_left_with_another(home: Path) -> None:
     code = "from gputop.tui.terminal.app import report; print(report(ValueError('x')))"
@@ -509,6 +521,7 @@ def test_the_traceback_of_a_crash_is_not_left_with_another(home: Path) -> None:
     path.unlink()
 
 
+@pytest.mark.system
 @ROOT
 def test_root_of_a_user_namespace(home: Path) -> None:
     """As of `unshare -r` and many a container: / belongs to nobody who is there."""

@@ -45,6 +45,7 @@ def slow(gate: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{gate.parent / 'slow'}:{ROOT}"}
 
 
+@pytest.mark.system
 def test_keys_that_come_early_are_not_lost(gate: Path, machine: MachineFactory) -> None:
     """Enter among them, which a terminal may turn into another key."""
     env = {**machine("h200x8").env, **slow(gate)}
@@ -55,6 +56,7 @@ def test_keys_that_come_early_are_not_lost(gate: Path, machine: MachineFactory) 
         terminal.wait_for(" by CUDA ↑ ")
 
 
+@pytest.mark.system
 def test_gpus_are_there_before_the_screen_is_loaded(gate: Path, machine: MachineFactory) -> None:
     env = {**machine("h200x8").env, **slow(gate)}
     with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:
@@ -72,6 +74,7 @@ def test_gpus_are_there_before_the_screen_is_loaded(gate: Path, machine: Machine
         assert termios.tcgetattr(terminal._master) == terminal.initial_modes
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("options", [[], ["-i", "2", "-u", "me"]])
 def test_gpus_do_not_wait_for_the_lists_of_processes(
     options: list[str], gate: Path, machine: MachineFactory
@@ -90,6 +93,7 @@ def test_gpus_do_not_wait_for_the_lists_of_processes(
         assert terminal.exit_code() == 0
 
 
+@pytest.mark.system
 def test_keys_of_that_time_are_not_lost(gate: Path, machine: MachineFactory) -> None:
     env = {**machine("h200x8").env, **slow(gate)}
     with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:
@@ -99,6 +103,7 @@ def test_keys_of_that_time_are_not_lost(gate: Path, machine: MachineFactory) -> 
         assert terminal.exit_code() == 0
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_at_that_time(number: signal.Signals, gate: Path, machine: MachineFactory) -> None:
     env = {**machine("h200x8").env, **slow(gate)}
@@ -110,6 +115,7 @@ def test_a_signal_at_that_time(number: signal.Signals, gate: Path, machine: Mach
         assert termios.tcgetattr(terminal._master) == terminal.initial_modes
 
 
+@pytest.mark.system
 def test_without_a_driver_nothing_is_painted(gate: Path, machine: MachineFactory) -> None:
     env = {**machine("no-driver").env, **slow(gate)}
     with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:

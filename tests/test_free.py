@@ -67,6 +67,7 @@ def uuids(machine: Machine, *indices: int) -> str:
     return ",".join(machine.gpu(index)["uuid"] for index in indices)
 
 
+@pytest.mark.system
 @needs_everybody
 def test_the_value_alone_is_on_stdout(h200x8: Machine) -> None:
     done = free(h200x8)
@@ -75,6 +76,7 @@ def test_the_value_alone_is_on_stdout(h200x8: Machine) -> None:
     assert free(h200x8, "--exclude", f"2,{uuids(h200x8, 0)[:9]}").stdout == uuids(h200x8, 6) + "\n"
 
 
+@pytest.mark.system
 @needs_everybody
 def test_a_shell_can_use_it(h200x8: Machine) -> None:
     words = " ".join(f"'{word}'" for word in command("-n", "2", "--format", "export"))
@@ -82,6 +84,7 @@ def test_a_shell_can_use_it(h200x8: Machine) -> None:
     assert h200x8.run(["sh", "-c", script]).stdout == "PCI_BUS_ID 2,6\n"
 
 
+@pytest.mark.system
 @needs_everybody
 def test_indices(h200x8: Machine) -> None:
     done = free(h200x8, "--format", "index")
@@ -91,6 +94,7 @@ def test_indices(h200x8: Machine) -> None:
     assert (done.stdout, done.stderr) == ("2\n", "")
 
 
+@pytest.mark.system
 @needs_everybody
 def test_not_enough(h200x8: Machine) -> None:
     done = free(h200x8, "-n", "3")
@@ -102,6 +106,7 @@ def test_not_enough(h200x8: Machine) -> None:
     assert lines[8] == "gputop: not enough GPUs: 2 free, 3 requested"
 
 
+@pytest.mark.system
 @needs_everybody
 def test_what_is_in_use_is_not_called_free(h200x8: Machine) -> None:
     done = free(h200x8, "-n", "7", "--min-free", "60GiB", "--shared")
@@ -113,11 +118,13 @@ def test_what_is_in_use_is_not_called_free(h200x8: Machine) -> None:
     assert done.stderr.splitlines()[-1] == "gputop: not enough GPUs: 1 suitable, 3 requested"
 
 
+@pytest.mark.system
 def test_shared(h200x8: Machine) -> None:
     done = free(h200x8, "-n", "4", "--min-free", "60GiB", "--shared", "--format", "export")
     assert done.stdout.endswith("CUDA_VISIBLE_DEVICES=2,5,6,7\n")
 
 
+@pytest.mark.system
 @needs_everybody
 def test_the_callers_own_variable(h200x8: Machine) -> None:
     done = free(h200x8, CUDA_VISIBLE_DEVICES="5,6")
@@ -125,6 +132,7 @@ def test_the_callers_own_variable(h200x8: Machine) -> None:
     assert "your own CUDA_VISIBLE_DEVICES='5,6' leaves GPU 5, GPU 6" in done.stderr
 
 
+@pytest.mark.system
 @needs_everybody
 def test_json(h200x8: Machine) -> None:
     answer: dict[str, Any] = json.loads(free(h200x8, "--json", "--exclude", "2").stdout)
@@ -136,6 +144,7 @@ def test_json(h200x8: Machine) -> None:
     assert (done.returncode, json.loads(done.stdout)["value"]) == (1, None)
 
 
+@pytest.mark.system
 @needs_everybody
 def test_mig_is_not_offered(machine: MachineFactory) -> None:
     done = free(machine("mig-processes"), "--wait")
@@ -143,6 +152,7 @@ def test_mig_is_not_offered(machine: MachineFactory) -> None:
     assert done.stderr.count("it is in MIG mode") == 2
 
 
+@pytest.mark.system
 @needs_everybody
 def test_one_that_needs_a_person_is_not_offered(h200x8: Machine) -> None:
     h200x8.change(gpu=2, remapped={"rows": {"correctable": 0, "uncorrectable": 1}, "failure": 1})
@@ -151,6 +161,7 @@ def test_one_that_needs_a_person_is_not_offered(h200x8: Machine) -> None:
     assert "GPU 2 H200: it needs attention (gputop doctor): a row of memory could" in done.stderr
 
 
+@pytest.mark.system
 @needs_everybody
 def test_rows_that_wait_to_be_remapped_keep_nobody_off(h200x8: Machine) -> None:
     """NVIDIA's "GPU Memory Error Management": new workloads can be launched."""
@@ -160,6 +171,7 @@ def test_rows_that_wait_to_be_remapped_keep_nobody_off(h200x8: Machine) -> None:
     assert done.stdout == uuids(h200x8, 2, 6) + "\n"
 
 
+@pytest.mark.system
 @needs_everybody
 def test_it_waits_for_a_process_to_end(h200x8: Machine) -> None:
     waiting = h200x8.popen(command("-n", "3", "--wait"), stderr=subprocess.PIPE)
@@ -170,6 +182,7 @@ def test_it_waits_for_a_process_to_end(h200x8: Machine) -> None:
     assert (waiting.returncode, out, errors) == (0, uuids(h200x8, 1, 2, 6) + "\n", "")
 
 
+@pytest.mark.system
 @needs_everybody
 def test_it_gives_up(h200x8: Machine) -> None:
     done = free(h200x8, "-n", "3", "--wait", "3s")
@@ -180,6 +193,7 @@ def test_it_gives_up(h200x8: Machine) -> None:
     assert free(h200x8, "--min-free", "200G", "--wait").returncode == 1
 
 
+@pytest.mark.system
 @needs_everybody
 def test_an_interrupt(h200x8: Machine) -> None:
     waiting = h200x8.popen(command("-n", "3", "--wait"), stderr=subprocess.PIPE)
@@ -194,18 +208,21 @@ def test_an_interrupt(h200x8: Machine) -> None:
     os.close(agent)
 
 
+@pytest.mark.system
 def test_a_driver_problem(machine: MachineFactory) -> None:
     done = free(machine("no-driver"), "--wait")
     assert (done.returncode, done.stdout) == (3, "")
     assert "kernel driver is not loaded" in done.stderr
 
 
+@pytest.mark.system
 @needs_everybody
 def test_a_driver_that_wakes_up_late(h200x8: Machine) -> None:
     h200x8.slow("nvmlInit*", ms=1500)
     assert free(h200x8).stdout == uuids(h200x8, 2) + "\n"
 
 
+@pytest.mark.system
 @needs_everybody
 def test_a_lost_gpu(h200x8: Machine) -> None:
     h200x8.fail("*", "GPU_IS_LOST", gpu=2)
@@ -213,12 +230,14 @@ def test_a_lost_gpu(h200x8: Machine) -> None:
     assert "GPU 2 -: the driver says: " in free(h200x8, "-n", "3").stderr
 
 
+@pytest.mark.system
 @needs_everybody
 def test_a_gpu_that_hangs(h200x8: Machine) -> None:
     h200x8.hang(gpu=2)
     assert free(h200x8).stdout == uuids(h200x8, 6) + "\n"
 
 
+@pytest.mark.system
 @needs_everybody
 def test_nowhere_to_write(h200x8: Machine) -> None:
     with open("/dev/full", "w") as full:
@@ -251,6 +270,7 @@ def test_usage(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixt
     assert errors.count("\n") == 1
 
 
+@pytest.mark.system
 def test_an_exclusion_that_names_nothing(h200x8: Machine) -> None:
     done = free(h200x8, "--exclude", "2,8")
     assert (done.returncode, done.stdout) == (2, "")
@@ -279,6 +299,7 @@ def test_quantities(option: str, text: str, value: float) -> None:
     assert getattr(options, option[2:].replace("-", "_")) == value
 
 
+@pytest.mark.system
 def test_it_starts_without_textual() -> None:
     program = "import sys, gputop.commands.free; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

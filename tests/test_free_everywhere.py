@@ -13,6 +13,8 @@ from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import running
 
+pytestmark = pytest.mark.system
+
 GPUTOP = [sys.executable, "-m", "gputop"]
 SCENARIOS = {"h200x8": [2, 6], "sick": [], "lost": [2, 6], "mig": [1], "gb10": [], "topo": None}
 """With the GPUs that are free there."""

@@ -70,6 +70,7 @@ def is_one_harmless_line(error: str) -> None:
     assert "Traceback" not in error
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", ["escape", "everything"])
 @pytest.mark.parametrize("command", THROUGH, ids=" ".join)
 def test_errors_about_arguments(command: list[str], kind: str) -> None:
@@ -100,6 +101,7 @@ for words in json.load(sys.stdin):
 """
 
 
+@pytest.mark.system
 def test_errors_about_all_arguments() -> None:
     """As above, without starting Python for each."""
     lines = [
@@ -143,6 +145,7 @@ def test_every_character_that_is_not_printable_is_escaped() -> None:
     assert msgspec.json.decode(line, type=Frame) == frame
 
 
+@pytest.mark.system
 def test_json_of_a_real_process(machine: MachineFactory) -> None:
     """Its variables, as it has them."""
     value = "0\x7f\x9b31m\u202e\u200b\x1b[2J\n1"
@@ -158,6 +161,7 @@ def test_json_of_a_real_process(machine: MachineFactory) -> None:
     assert process["command"].startswith("train���")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("value", ["0\t' ;touch X #", "0\n1", "\u202e0"])
 def test_no_line_where_there_can_be_none(value: str, machine: MachineFactory) -> None:
     here = machine({"gpu": {"uuid": "GPU-0"}})

@@ -21,6 +21,8 @@ from tests.agent.driving import SECTIONS, Json, plain
 from tests.conftest import ME, NESTED, MachineFactory
 from tests.driver import Machine, names
 
+pytestmark = pytest.mark.system
+
 GPUTOP_JSON = [sys.executable, "-m", "gputop", "--json"]
 SECOND = 2.5
 """At which the clock of the scenarios stands: before anything fails in those where it does."""

@@ -13,6 +13,8 @@ from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
 from tests.test_json import SECOND, at, look, number
 
+pytestmark = pytest.mark.system
+
 ACTIONS = [
     "none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain",
     "bus_reset", "system_reboot",

@@ -16,6 +16,8 @@ from tests.driver import names
 from tests.test_json import SECOND, WITHOUT_DRIVER, Range, at, look
 from tests.test_json_health import expected_parts
 
+pytestmark = pytest.mark.system
+
 CLOCK, HIGHEST = (0, 20_000), (1, 20_000)
 BUSY: Range = (0, 100)
 DRAWN, LIMIT = (0, 20_000_000), (1, 20_000_000)

@@ -21,6 +21,8 @@ from tests.driver import Machine
 from tests.driver.scenario import enlist
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.system
+
 Done = subprocess.CompletedProcess[str]
 Kill = Callable[..., Done]
 KILL = [sys.executable, "-m", "gputop", "kill"]

@@ -88,6 +88,7 @@ THROUGH = [
 """Of each kind one goes through the program."""
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("words", THROUGH, ids=repr)
 def test_what_names_nothing_ends_nothing(words: list[str], here: Machine) -> None:
     before = here.pids
@@ -125,6 +126,7 @@ def chosen_of(seen: tuple[Machine, Frame], *words: str) -> tuple[int, set[str]]:
         return error.exit_code, set()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("words", EMPTY + UNNAMED, ids=repr)
 def test_what_names_nothing_means_nobody(words: list[str], seen: tuple[Machine, Frame]) -> None:
     _, frame = seen
@@ -148,6 +150,7 @@ WRONG: tuple[int, set[str]] = (2, set())
 NOBODY: tuple[int, set[str]] = (1, set())
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -184,6 +187,7 @@ def test_digits_are_a_pid_or_nothing(
     assert chosen_of(seen, *(word.format(first, second, **forms) for word in words)) == expected
 
 
+@pytest.mark.system
 def test_a_number_goes_through_the_program_as_a_pid(here: Machine) -> None:
     first, second = here.pids["train"], here.pids["eval"]
     assert meant(here, f"00{first} ") == TRAIN
@@ -192,6 +196,7 @@ def test_a_number_goes_through_the_program_as_a_pid(here: Machine) -> None:
     assert meant(here, f"train {first}") == WRONG
 
 
+@pytest.mark.system
 def test_a_beginning_that_several_gpus_have_is_none_of_them(here: Machine) -> None:
     here.update(lambda scenario: [
         gpu.update(uuid=f"GPU-ab{gpu['index']}") for gpu in scenario["gpus"]
@@ -202,6 +207,7 @@ def test_a_beginning_that_several_gpus_have_is_none_of_them(here: Machine) -> No
     assert meant(here, "--user", "me", "!gpu:GPU-ab1") == TRAIN
 
 
+@pytest.mark.system
 def test_a_sign_of_equality_is_searched_for_in_quotes(here: Machine) -> None:
     here.spawn("serve", ["python", "serve.py", "--user=bob"], used=GIB)
     assert meant(here, "user=bob") == WRONG
@@ -226,11 +232,13 @@ NAMED: dict[tuple[str, ...], tuple[int, set[str]]] = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("words", NAMED, ids=" ".join)
 def test_what_is_named_is_meant(words: tuple[str, ...], seen: tuple[Machine, Frame]) -> None:
     assert chosen_of(seen, *words) == NAMED[words]
 
 
+@pytest.mark.system
 def test_what_is_named_for_the_program_is_meant(here: Machine) -> None:
     for words in list(NAMED)[::4]:
         assert meant(here, *words) == NAMED[words], words
@@ -254,6 +262,7 @@ def test_an_empty_argument_is_an_error_of_every_command(
     assert errors.count("\n") == 1
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("line", EMPTY_LINES[::6])
 def test_an_empty_argument_of_the_program(line: str) -> None:
     done = subprocess.run(
@@ -299,6 +308,7 @@ WHO = ("amy", "+4242", "AMY", "9003", "+9001", "9001", "4242")
 NOBODY_IS = ("4294967295", "99999999999", "+", "4242x", "٤٢٤٢")
 
 
+@pytest.mark.system
 @ROOT
 def test_a_user_is_a_name_or_a_number_and_never_both(here: Machine, tmp_path: Path) -> None:
     """Uid 4242 is called amy, and somebody else is called 4242."""
@@ -389,6 +399,7 @@ def choice(frame: Frame, words: list[str], gpus: list[str]) -> set[int] | str:
     return {target.pid for target in targets}
 
 
+@pytest.mark.system
 @settings(max_examples=1000, deadline=None)
 @given(words=WORDS)
 def test_no_arguments_select_what_they_do_not_name(
@@ -405,6 +416,7 @@ def test_no_arguments_select_what_they_do_not_name(
         assert named or row.pid not in chosen, (words, command)
 
 
+@pytest.mark.system
 @settings(max_examples=500, deadline=None)
 @given(words=st.lists(st.text(), max_size=3), gpus=st.lists(st.text(), max_size=2))
 def test_any_text_is_an_error_or_a_choice(

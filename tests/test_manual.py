@@ -187,6 +187,7 @@ filter), another (gputop help keys) and the web
     )
 
 
+@pytest.mark.system
 def test_a_page_without_a_terminal() -> None:
     done = gputop("help", "filter")
     assert (done.returncode, done.stderr) == (0, "")
@@ -195,6 +196,7 @@ def test_a_page_without_a_terminal() -> None:
     assert gputop("help", "kill").stdout == plain(page("killing"))
 
 
+@pytest.mark.system
 def test_a_locale_without_unicode() -> None:
     """Arrows are keys, and would be question marks, which are a key as well."""
     done = gputop("help", "keys", env={"LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict"})
@@ -210,6 +212,7 @@ def test_every_sign_has_a_name_in_ascii(topic: str) -> None:
     assert plain(page(topic)).translate(IN_ASCII).isascii()
 
 
+@pytest.mark.system
 def test_no_such_topic() -> None:
     done = gputop("help", "kyes")
     assert (done.returncode, done.stdout) == (2, "")
@@ -218,6 +221,7 @@ def test_no_such_topic() -> None:
     )
 
 
+@pytest.mark.system
 def test_search() -> None:
     done = gputop("help", "-s", "PIDFD")
     assert (done.returncode, done.stderr) == (0, "")
@@ -226,6 +230,7 @@ def test_search() -> None:
     assert {hit.topic for hit in search("mem>10G")} >= {"filter", "start"}
 
 
+@pytest.mark.system
 def test_a_word_that_is_nowhere() -> None:
     done = gputop("help", "-s", "xyz\x1b[2Jzy")
     assert (done.returncode, done.stdout) == (1, "")
@@ -237,6 +242,7 @@ def test_a_word_that_is_nowhere() -> None:
 # On a terminal
 
 
+@pytest.mark.system
 def test_leafing_through() -> None:
     with Terminal([*GPUTOP, "help", "filter"], cols=80, rows=24) as terminal:
         terminal.wait_for("gputop help filter")
@@ -254,6 +260,7 @@ def test_leafing_through() -> None:
         assert terminal.exit_code() == 0
 
 
+@pytest.mark.system
 def test_searching_on_the_screen() -> None:
     with Terminal([*GPUTOP, "help"], cols=100, rows=40) as terminal:
         terminal.wait_for("The first look")
@@ -265,6 +272,7 @@ def test_searching_on_the_screen() -> None:
         assert terminal.exit_code() == 0
 
 
+@pytest.mark.system
 def test_a_terminal_that_can_show_nothing() -> None:
     command = [*GPUTOP, "help", "filter"]
     with Terminal(command, cols=100, rows=60, env={"TERM": "dumb"}) as terminal:
@@ -273,6 +281,7 @@ def test_a_terminal_that_can_show_nothing() -> None:
         assert b"\x1b[?1049h" not in terminal.raw
 
 
+@pytest.mark.system
 def test_wrong_settings_do_not_keep_anybody_from_the_manual(tmp_path: Path) -> None:
     env = {"GPUTOP_THEME": "pink"}
     with Terminal([*GPUTOP, "help", "settings"], cols=100, rows=40, env=env) as terminal:

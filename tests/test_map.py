@@ -414,6 +414,7 @@ def test_broken_inventories_are_named(text: str, said: str, gputop_map: Map) -> 
     assert errors.count("\n") == 1
 
 
+@pytest.mark.system
 def test_the_machine_itself(machine: MachineFactory) -> None:
     simulated = machine("h200x8")
     program = "import sys; from tests.test_map import main; sys.exit(main(sys.argv[1:]))"
@@ -435,6 +436,7 @@ MIXED: dict[str, Any] = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("order", "expected"), [((), [2, 0]), (("--order", "PCI_BUS_ID"), [0, 2])])
 def test_the_driver_makes_integers_exact(
     order: tuple[str, ...], expected: list[int], machine: MachineFactory
@@ -451,6 +453,7 @@ def test_the_driver_makes_integers_exact(
     assert asked["verified"] == {"ok": True, "reason": "verified by the driver"}
 
 
+@pytest.mark.system
 def test_it_starts_without_textual() -> None:
     program = "import sys, gputop.commands.map; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

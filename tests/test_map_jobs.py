@@ -13,6 +13,8 @@ from tests.driver import Machine
 from tests.test_map_reach import FOUR, HOST, PCI, N, ask, gpus, on, told
 from tests.views import contained, living, sees
 
+pytestmark = pytest.mark.system
+
 JOB = {"SLURM_JOB_ID": "4711", **PCI}
 TWO = {"base": "h200x8", "gpus": 2, "processes": None}
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"

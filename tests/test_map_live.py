@@ -12,6 +12,8 @@ from gputop.model.machine.environment import NAME, ORDER
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 FIRST, SECOND = (f"MIG-8f1d4c52-3b7e-5a90-9c1d-2e6f00a1b10{n}" for n in (2, 3))
 """Of one GPU instance."""
 OTHER = "MIG-5ac03b9e-7d21-5f64-8e0b-61d200c3d401"

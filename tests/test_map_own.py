@@ -10,6 +10,8 @@ from tests.conftest import MachineFactory
 from tests.test_map_reach import FOUR, PCI, N, ask, gpus, on, told
 from tests.views import living, nodes
 
+pytestmark = pytest.mark.system
+
 OTHER = {N: "0", **PCI}
 
 

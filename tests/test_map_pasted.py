@@ -83,6 +83,7 @@ def test_a_published_text(case: dict[str, Any], tmp_path: Path) -> None:
 FORMS = ["ctl-plain", "docker-e", "apptainer-env", "accel-only", "py-int", "uuid-full", "empty-sp"]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("id_", FORMS)
 def test_the_real_command_answers_the_same(id_: str, tmp_path: Path) -> None:
     text = next(case["text"] for case in CASES if case["id"] == id_)
@@ -172,6 +173,7 @@ def test_what_the_program_asks_for(
     assert said is None or said in output
 
 
+@pytest.mark.system
 def test_a_line_inherits_what_the_shell_has(machine: MachineFactory) -> None:
     simulated = machine("h200x8")
 

@@ -15,6 +15,8 @@ import pytest
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 EIGHT = {"base": "h200x8", "processes": {}}
 
 

@@ -14,6 +14,8 @@ from tests.conftest import MachineFactory
 from tests.driver import Machine
 from tests.views import contained, living, sees, words
 
+pytestmark = pytest.mark.system
+
 N = "CUDA_VISIBLE_DEVICES"
 PCI = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 FOUR = {"base": "h200x8", "gpus": 4, "processes": None}

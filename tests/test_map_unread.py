@@ -16,6 +16,8 @@ from tests.driver import Machine
 from tests.test_map_reach import FOUR, PCI, N, ask, gpus, on, told
 from tests.views import living, sees
 
+pytestmark = pytest.mark.system
+
 OVERWRITES = """
 import ctypes, sys
 stat = open('/proc/self/stat').read().rpartition(')')[2].split()

@@ -13,6 +13,8 @@ from tests.conftest import ME, NESTED, MachineFactory, needs_everybody
 from tests.driver import Machine
 from tests.test_json import HARMFUL
 
+pytestmark = pytest.mark.system
+
 ONCE = [sys.executable, "-m", "gputop", "--once"]
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from tests.conftest import MachineFactory
+
+pytestmark = pytest.mark.system
 
 ONCE = [sys.executable, "-m", "gputop", "--once"]
 

@@ -17,6 +17,8 @@ from gputop.manual import TOPICS, page, plain
 from tests.conftest import MachineFactory
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.system
+
 GPUTOP = [sys.executable, "-m", "gputop"]
 ROOT = Path(__file__).parent.parent
 

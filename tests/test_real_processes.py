@@ -20,6 +20,8 @@ from tests.conftest import MachineFactory, in_child
 from tests.driver import Machine, build
 from tests.driver.scenario import enlist
 
+pytestmark = pytest.mark.system
+
 N = "CUDA_VISIBLE_DEVICES"
 EIGHT = {"base": "h200x8", "processes": {}}
 READY = "print('ready', flush=True); sys.stdin.read()"

@@ -18,6 +18,8 @@ from gputop.model.machine.frame import Frame
 from tests.conftest import ME, MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 SECRET = "s3cret"
 
 

@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.system
+
 FOLDER = Path(__file__).parent.parent / "screenshots"
 MAKE = "import asyncio, sys, pathlib; from tests.screenshots import demo_pictures; "
 MAKE += "asyncio.run(demo_pictures(pathlib.Path(sys.argv[1])))"

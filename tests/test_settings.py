@@ -115,6 +115,7 @@ def gputop(here: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
     return here.run([sys.executable, "-m", "gputop", *arguments])
 
 
+@pytest.mark.system
 def test_the_command_prints_a_file_that_says_the_same(
     machine: MachineFactory, tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_the_command_prints_a_file_that_says_the_same(
     assert gputop(here, "config", "--check").stdout == f"{path}: all is well\n"
 
 
+@pytest.mark.system
 def test_the_command_says_what_is_wrong(machine: MachineFactory) -> None:
     here = machine("h200x8")
     path = written(here, "[keys]\n'main.filters' = 'F'\n")
@@ -149,6 +151,7 @@ def written(here: Machine, text: str) -> Path:
     return path
 
 
+@pytest.mark.system
 def test_a_broken_file_is_named_and_left_alone(machine: MachineFactory, tmp_path: Path) -> None:
     here = machine("h200x8")
     path = written(here, "[processes]\nsort = 'nothing'\n")
@@ -162,6 +165,7 @@ def test_a_broken_file_is_named_and_left_alone(machine: MachineFactory, tmp_path
     assert path.read_text(encoding="utf-8") == "[processes]\nsort = 'nothing'\n"
 
 
+@pytest.mark.system
 def test_columns_and_order_are_kept_between_runs(machine: MachineFactory) -> None:
     here = machine("h200x8")
     gputop = [sys.executable, "-m", "gputop"]
@@ -257,6 +261,7 @@ async def test_focus_does_not_end_a_pause() -> None:
         assert Refresh() not in screen.source.requests
 
 
+@pytest.mark.system
 def test_a_user_of_the_file_who_is_not_here(machine: MachineFactory) -> None:
     here = machine("h200x8")
     written(here, "user = 'nobody-like-that'\n")

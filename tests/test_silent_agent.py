@@ -18,6 +18,8 @@ from tests.conftest import MachineFactory, needs_everybody
 from tests.driver import Machine
 from tests.test_kill import goes_on
 
+pytestmark = pytest.mark.system
+
 __all__ = ["goes_on"]
 
 GPUTOP = [sys.executable, "-m", "gputop"]

@@ -13,6 +13,8 @@ from tests.agent.driving import gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 GPUTOP = [sys.executable, "-m", "gputop"]
 COMMANDS = (
     "", "--once", "--json", "--demo --once", "--demo --json", "--demo", "--version", "--help",

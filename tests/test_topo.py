@@ -17,6 +17,8 @@ from tests.agent.driving import Agent
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 TWO: list[dict[str, Any]] = [
     {"name": "A", "uuid": f"GPU-{i}", "pci": {"bus_id": f"00000000:F{i}:00.0"}} for i in range(2)
 ]

@@ -162,6 +162,7 @@ def contained(here: Machine, tmp_path: Path) -> Iterator[tuple[str, ...]]:
     process.wait()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("cgroup", ["docker", "libpod", "cri-containerd", "crio"])
 def test_no_runtime_of_hers_is_asked(
     cgroup: str, here: Machine, eve: Path, ran: Path, search: str, contained: tuple[str, ...],
@@ -181,6 +182,7 @@ def test_no_runtime_of_hers_is_asked(
     assert not ran.exists(), ran.read_text()
 
 
+@pytest.mark.system
 def test_doctor_runs_nothing_of_hers(here: Machine, eve: Path, ran: Path, search: str) -> None:
     here.env["PATH"] = search
     command = [sys.executable, "-m", "gputop", "doctor"]
@@ -189,6 +191,7 @@ def test_doctor_runs_nothing_of_hers(here: Machine, eve: Path, ran: Path, search
     assert not ran.exists(), ran.read_text()
 
 
+@pytest.mark.system
 def test_no_py_spy_of_hers_is_run(here: Machine, ran: Path, search: str) -> None:
     pid = here.spawn("train", ["train"])
     with Agent(here, env={"PATH": search}) as agent:
@@ -208,6 +211,7 @@ def test_it_is_said_why_a_program_is_not_run(
     assert trust.find_program("nobody-has-this") == (None, None)
 
 
+@pytest.mark.system
 def test_programs_get_no_variables_of_hers(
     here: Machine, contained: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -227,6 +231,7 @@ def test_programs_get_no_variables_of_hers(
     assert set(told[told.index("/") + 1 :]) <= {"0", "1", "2", "3"}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("variable", ["DOCKER_HOST", "CONTAINERD_ADDRESS"])
 @pytest.mark.parametrize("how", ["hers", "folder", "link", "tcp", "ssh", "file"])
 def test_no_socket_of_hers_is_connected_to(
@@ -351,6 +356,7 @@ ENVIRONMENTS = (pth, sitecustomize, interpreter, linked_interpreter, one_writabl
                 a_library)  # fmt: skip
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("attack", ENVIRONMENTS)
 def test_no_environment_of_hers_is_run(
     attack: Callable[[Path, Path], None], here: Machine, eve: Path, ran: Path, tmp_path: Path
@@ -367,12 +373,14 @@ def test_no_environment_of_hers_is_run(
     assert "gputop doctor --python " in check["advice"]
 
 
+@pytest.mark.system
 def test_an_environment_below_a_folder_of_hers(here: Machine, eve: Path, ran: Path) -> None:
     make_env(eve / "env")
     done = here.run([sys.executable, "-m", "gputop", "doctor", "--python", str(eve / "env")])
     assert f"{eve} belongs to uid {EVE}" in " ".join(done.stdout.split())
 
 
+@pytest.mark.system
 def test_an_environment_of_roots_is_run(here: Machine, tmp_path: Path) -> None:
     make_env(tmp_path / "env")
     done = here.run([sys.executable, "-m", "gputop", "doctor", "--python", str(tmp_path / "env")])
@@ -395,6 +403,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "evil.so"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("words", [["--json"], ["--once"], ["doctor"], ["map", "--verify", "0"]])
 def test_no_library_of_hers_is_loaded(
     words: list[str], here: Machine, eve: Path, ran: Path, library: Path
@@ -407,6 +416,7 @@ def test_no_library_of_hers_is_loaded(
     assert not ran.exists()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("words", [["--json"], ["--demo", "--once"], ["doctor"], ["map", "0"]])
 @pytest.mark.parametrize("where", ["path", "folder"])
 def test_no_module_of_hers_is_imported(
@@ -426,6 +436,7 @@ def test_no_module_of_hers_is_imported(
     assert not ran.exists(), ran.read_text()
 
 
+@pytest.mark.system
 def test_no_child_has_modules_of_hers_before_it_begins(here: Machine, eve: Path, ran: Path) -> None:
     """What Python itself imports at the start of an agent."""
     (eve / "sitecustomize.py").write_text(
@@ -455,6 +466,7 @@ def environments(**variables: str) -> tuple[Json, Json, list[str]]:
     return own, probe, path
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "name",
     ["LD_PRELOAD_NOT", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "CUDA_LOG_FILE",
@@ -467,6 +479,7 @@ def test_variables_that_load_code_or_write_files(name: str, eve: Path) -> None:
     assert name not in probe
 
 
+@pytest.mark.system
 def test_mps_of_hers_is_not_asked(eve: Path, tmp_path: Path) -> None:
     """The folder of its sockets stands in /tmp, where anybody may make it."""
     assert environments(CUDA_MPS_PIPE_DIRECTORY=str(eve))[1]["CUDA_MPS_PIPE_DIRECTORY"] == (
@@ -476,6 +489,7 @@ def test_mps_of_hers_is_not_asked(eve: Path, tmp_path: Path) -> None:
     assert kept["CUDA_MPS_PIPE_DIRECTORY"] == str(tmp_path)
 
 
+@pytest.mark.system
 def test_a_home_that_is_hers(eve: Path) -> None:
     """`sudo -E`: her ~/.local/lib is on Python's path, with what it imports by itself."""
     python = Path(os.path.realpath(sys.executable))
@@ -536,6 +550,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
 ELEVATED = "from gputop import trust; print(trust.is_elevated())"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("prefix", "elevated"),
     [
@@ -557,6 +572,7 @@ def test_who_has_more_rights_than_a_user(prefix: list[str], elevated: bool) -> N
     assert (done.stdout, done.stderr) == (f"{elevated}\n", "")
 
 
+@pytest.mark.system
 def test_a_user_runs_her_own(ran: Path) -> None:
     """What she has on her PATH is hers to run."""
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
@@ -572,6 +588,7 @@ def test_a_user_runs_her_own(ran: Path) -> None:
     assert done.stdout == f"{program}\n", done.stderr
 
 
+@pytest.mark.system
 def test_a_path_that_changes_while_it_is_looked_at(eve: Path, tmp_path: Path) -> None:
     """She swaps her link to root's folder and hers as fast as she can: it is never root's."""
     code = """
@@ -593,6 +610,7 @@ while True:
             swapper.kill()
 
 
+@pytest.mark.system
 def test_the_loader_agrees_on_what_is_loaded(library: Path, ran: Path) -> None:
     """The evil library does what the tests above rely on."""
     os.environ["EVIL"] = str(ran)

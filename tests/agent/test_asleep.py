@@ -48,6 +48,7 @@ def told(gpu: Json) -> set[str]:
     return {name for name, value in plain(gpu).items() if value not in (None, [], False)}
 
 
+@pytest.mark.system
 @MOUNTS
 @pytest.mark.parametrize("word", ["suspended", "suspending"])
 def test_no_call_while_it_sleeps(word: str, here: Machine, status: Path) -> None:
@@ -73,6 +74,7 @@ def test_no_call_while_it_sleeps(word: str, here: Machine, status: Path) -> None
         assert Counter(index for _, index in here.calls())[1] > 0
 
 
+@pytest.mark.system
 @MOUNTS
 @needs_everybody
 def test_once_says_so_and_it_is_not_free(here: Machine, status: Path) -> None:

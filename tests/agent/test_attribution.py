@@ -26,6 +26,8 @@ from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine, build
 
+pytestmark = pytest.mark.system
+
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="mounts, and starts processes of other users")
 ID = "9ec39b91f3d70e1beff50a308f77067065ea6be0d91a3378375056cd4422cf3d"
 WAITS = "print(end='.', flush=True); input()"

@@ -22,6 +22,8 @@ from tests.driver import Machine
 from tests.fuse import Fuse, small_disk
 from tests.tui.live import running
 
+pytestmark = pytest.mark.system
+
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 KILL = [sys.executable, "-m", "gputop", "kill"]
 ALICE = 65534

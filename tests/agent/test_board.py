@@ -98,6 +98,7 @@ def without(function: str, whole: Json) -> Json:
     return {**kept, **dict.fromkeys(lost)}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("error", ["NOT_SUPPORTED", "UNKNOWN", "INVALID_ARGUMENT", "NO_PERMISSION"])
 def test_a_call_without_an_answer_costs_only_its_own_values(
     error: str, machine: MachineFactory
@@ -116,6 +117,7 @@ def test_a_call_without_an_answer_costs_only_its_own_values(
                 assert told == without(function, {**whole, **serial}), function
 
 
+@pytest.mark.system
 def test_where_there_is_no_margin_the_fixed_threshold_tells_it(machine: MachineFactory) -> None:
     here = machine({**BOARD, "gpus": [{}, {"margin": None}, {"margin": -3}, {"temperature": None}]})
     here.fail("nvmlDeviceGetMarginTemperature", "NOT_SUPPORTED", gpu=3)
@@ -145,6 +147,7 @@ ONCE = {
 """What is asked how often until the second look at what moves; the last five again later."""
 
 
+@pytest.mark.system
 def test_each_has_its_pace_and_the_fields_are_one_call(machine: MachineFactory) -> None:
     here = machine({**BOARD, "gpus": [{}, {"fields": None}]}, log=True)
 
@@ -166,6 +169,7 @@ def test_each_has_its_pace_and_the_fields_are_one_call(machine: MachineFactory) 
     assert calls["nvmlDeviceGetPcieThroughput", 0] == 0
 
 
+@pytest.mark.system
 def test_rates_and_shares_of_a_running_machine(machine: MachineFactory) -> None:
     """The scenario's counters rise by 1.205 and 2.4 GB/s, and by a quarter of the time."""
     with Agent(machine("h200x8")) as agent:
@@ -178,6 +182,7 @@ def test_rates_and_shares_of_a_running_machine(machine: MachineFactory) -> None:
     assert gpu["throttle"]["shares"]["hw_thermal_slowdown"] == 0.0
 
 
+@pytest.mark.system
 def test_without_byte_counters_the_stalling_call_never_delays_a_tick(
     machine: MachineFactory,
 ) -> None:
@@ -268,6 +273,7 @@ def test_a_reason_lasts_from_the_third_look_in_a_row_on() -> None:
     assert told == [(), (), (), (), (), (slow,), (slow,), (), (hot,), ()]
 
 
+@pytest.mark.system
 def test_a_slowdown_alone_is_an_alarm_when_it_lasts(machine: MachineFactory) -> None:
     """Asked again and again by a real agent; while clocks change it is there for a moment."""
     here = machine({"base": "h200x8", "gpus": 1, "processes": None, "gpu": {"clock_reasons": 8}})

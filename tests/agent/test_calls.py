@@ -10,6 +10,8 @@ import pytest
 from tests.agent.driving import Agent, Json, plain, until
 from tests.conftest import NESTED, MachineFactory
 
+pytestmark = pytest.mark.system
+
 MIG_DEVICE: Json = {"uuid": "MIG-0", "gi": 2, "ci": 0, "profile": "3g.71gb"}
 RICH: Json = {
     "gpu": {

@@ -96,6 +96,7 @@ def look(here: Machine) -> tuple[dict[int, Json], float]:
     return {one["pid"]: one for one in json.loads(done.stdout)["processes"]}, seconds
 
 
+@pytest.mark.system
 @ROOT
 @pytest.mark.parametrize("serves", [False, True])
 @pytest.mark.parametrize("name", ["path", "relative", "searched", "link"])
@@ -134,6 +135,7 @@ def test_an_environment_that_does_not_answer(
             fuse.end()  # or the kernel keeps the agent, with the thread that waits for an answer
 
 
+@pytest.mark.system
 @ROOT
 def test_a_folder_of_devices_that_does_not_answer(
     here: Machine, start: Start, good: int, usual: float, tmp_path: Path
@@ -150,6 +152,7 @@ def test_a_folder_of_devices_that_does_not_answer(
     assert seconds < usual + LATER
 
 
+@pytest.mark.system
 @ROOT
 def test_a_working_directory_that_does_not_answer(
     here: Machine, start: Start, good: int, usual: float, folder: Path, tmp_path: Path
@@ -164,6 +167,7 @@ def test_a_working_directory_that_does_not_answer(
     assert seconds < usual + LATER
 
 
+@pytest.mark.system
 @ROOT
 def test_more_of_them_than_threads(
     here: Machine, start: Start, good: int, usual: float, tmp_path: Path
@@ -238,6 +242,7 @@ def automount(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Automo
     automount.end()
 
 
+@pytest.mark.system
 @ROOT
 @pytest.mark.parametrize("automount", ["indirect", "direct"], indirect=True)
 def test_nothing_is_mounted_for_it(
@@ -262,6 +267,7 @@ def test_nothing_is_mounted_for_it(
     assert seconds < usual + LATER
 
 
+@pytest.mark.system
 @ROOT
 def test_a_folder_of_devices_that_would_be_mounted(
     here: Machine, start: Start, automount: Automount
@@ -272,6 +278,7 @@ def test_a_folder_of_devices_that_would_be_mounted(
     assert not automount.was_asked()
 
 
+@pytest.mark.system
 @ROOT
 def test_the_automounter_of_these_tests_is_asked(
     automount: Automount,
@@ -283,6 +290,7 @@ def test_the_automounter_of_these_tests_is_asked(
     asking.kill()
 
 
+@pytest.mark.system
 @ROOT
 def test_a_working_directory_that_was_removed_below_an_automounter(
     here: Machine, start: Start, tmp_path: Path
@@ -300,6 +308,7 @@ def test_a_working_directory_that_was_removed_below_an_automounter(
     assert not asked
 
 
+@pytest.mark.system
 @ROOT
 def test_what_is_mounted_below_an_automounter_is_looked_at(
     here: Machine, start: Start, automount: Automount
@@ -315,6 +324,7 @@ def test_what_is_mounted_below_an_automounter_is_looked_at(
     assert not automount.was_asked()
 
 
+@pytest.mark.system
 @ROOT
 def test_a_process_that_is_asked_for_by_name(
     here: Machine, start: Start, folder: Path, tmp_path: Path

@@ -22,6 +22,8 @@ from tests.agent.driving import Agent, Json, start_as, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 NOBODY = 65534
 READY = "print('.', flush=True); sys.stdin.read()"

@@ -12,6 +12,8 @@ from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 QUIET: Json = {"base": "h200x8", "gpus": 3, "processes": None}
 
 

@@ -23,6 +23,8 @@ from tests.agent.driving import Agent, Json, gone, until
 from tests.container import Container, Inner
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 GIB = 2**30
 NOBODY = 65534

@@ -10,6 +10,8 @@ from tests.agent.driving import Agent, Json, plain
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 VALUES = (
     "memory_total",
     "memory_used",

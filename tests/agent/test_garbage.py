@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
+
+pytestmark = pytest.mark.system
 
 UNKNOWN_32 = 2**32 - 1
 UNKNOWN_64 = 2**64 - 1

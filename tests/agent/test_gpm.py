@@ -12,6 +12,8 @@ from tests.agent.driving import Agent, Json, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 MIB = 2**20
 GPM: Json = {
     "graphics": 97, "sm": 91, "occupancy": 33, "tensor": 44, "fp64": 1, "fp32": 7, "fp16": 5,

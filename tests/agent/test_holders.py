@@ -18,7 +18,10 @@ from tests.agent.driving import Agent, Json, until
 from tests.conftest import NESTED, MachineFactory
 from tests.driver import Machine
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="puts a node into a /dev of its own")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(os.getuid() != 0, reason="puts a node into a /dev of its own"),
+]
 
 GIB = 2**30
 MINOR = 1000 + 2 * os.getpid()

@@ -64,6 +64,7 @@ def test_windows_is_told_by_the_device_that_leads_there(tmp_path: Path) -> None:
     assert is_wsl(tmp_path / "none") is False
 
 
+@pytest.mark.system
 def test_a_kernel_of_microsofts_alone_is_no_windows(
     machine: MachineFactory, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_kernel_of_microsofts_alone_is_no_windows(
     assert frame["gpus"][0]["processes_known"] is True
 
 
+@pytest.mark.system
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from gputop.agent.gpu.lists import Utilization
 from gputop.agent.idle import IdleTimes
 from tests.agent.driving import Agent, Json, until
@@ -65,6 +67,7 @@ def scenario(*compute: Json, **gpu: Any) -> Json:
     return {"gpu": {"uuid": "GPU-{i}", "utilization": busy, "compute": list(compute), **gpu}}
 
 
+@pytest.mark.system
 def test_one_holds_and_the_other_works(machine: MachineFactory) -> None:
     here = machine(scenario({"pid": NOBODY, "used": 1}, {"pid": NOBODY + 1, "used": 1, "sm": 5}))
     with Agent(here, interval=0.1) as agent:
@@ -79,6 +82,7 @@ def times(frame: Json) -> list[Any]:
     return [process["idle_for"] for process in frame["processes"]]
 
 
+@pytest.mark.system
 def test_a_driver_without_samples(machine: MachineFactory) -> None:
     here = machine(scenario({"pid": NOBODY, "used": 1}, samples=None))
     with Agent(here) as agent:
@@ -86,6 +90,7 @@ def test_a_driver_without_samples(machine: MachineFactory) -> None:
         assert times(agent.refresh()) == [None]
 
 
+@pytest.mark.system
 def test_nothing_grows_while_the_gpu_does_not_answer(machine: MachineFactory) -> None:
     here = machine(scenario({"pid": NOBODY, "used": 1}, {"pid": NOBODY + 1, "used": 1, "sm": 5}))
     with Agent(here, interval=0.2) as agent:

@@ -18,6 +18,8 @@ from tests.agent.driving import Agent, Json, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 NOBODY = 4194305
 GPUTOP = [sys.executable, "-m", "gputop"]
 

@@ -24,6 +24,8 @@ from tests.container import Container, Inner
 from tests.driver import Machine
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.system
+
 GIB = 2**30
 NOBODY = 4194305
 """Beyond the greatest pid that Linux gives."""

@@ -9,6 +9,8 @@ import pytest
 from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
 
+pytestmark = pytest.mark.system
+
 
 def linked(machine: MachineFactory, *gpus: Json) -> Any:
     """The links of the first frame that has them."""

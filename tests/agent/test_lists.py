@@ -14,6 +14,8 @@ from gputop.model.machine.frame import Frame
 from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory, needs_everybody
 
+pytestmark = pytest.mark.system
+
 MIB = 2**20
 NOBODY = 4194305
 """Beyond the greatest pid that Linux gives."""

@@ -62,6 +62,7 @@ def test_in_the_first_namespace_every_process_is_the_one() -> None:
     assert local_process(NOBODY) is False
 
 
+@pytest.mark.system
 @ROOT
 def test_elsewhere_a_process_has_to_hold_a_gpu() -> None:
     nodes = "mount -t tmpfs tmpfs /dev && printf xxxx > /dev/nvidia2 && touch /dev/nvidiactl"
@@ -77,6 +78,7 @@ def test_elsewhere_a_process_has_to_hold_a_gpu() -> None:
     assert others == ["False [None, None, False, False] False"] * 2  # these tell the host's
 
 
+@pytest.mark.system
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 def test_anothers_descriptors_cannot_be_seen() -> None:
     ours = os.getpid()
@@ -90,6 +92,7 @@ def test_anothers_descriptors_cannot_be_seen() -> None:
     assert os.read(read, 100) == b"None"
 
 
+@pytest.mark.system
 @ROOT
 @pytest.mark.parametrize(
     ("wanted", "held"),
@@ -123,6 +126,7 @@ def test_without_nodes_libcuda_or_dxg_shows_it(wanted: str, held: bool | None, n
     assert (done.stdout.strip(), done.stderr) == (str(False if nodes else held), "")
 
 
+@pytest.mark.system
 def test_a_number_that_was_never_given_out() -> None:
     with subprocess.Popen(["true"]) as child:
         pass
@@ -167,12 +171,14 @@ def test_a_version_is_a_hint(version: str | None, lists_ours: bool, samples_diff
     assert not numbering.everybodys
 
 
+@pytest.mark.system
 def test_a_zombie_holds_nothing_any_more() -> None:
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert holds_gpu(child.pid) is None
 
 
+@pytest.mark.system
 @ROOT
 def test_numbers_of_the_namespace_above_are_nobodys() -> None:
     """Where /proc is still that of the namespace above."""

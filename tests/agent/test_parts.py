@@ -11,6 +11,8 @@ from tests.agent.driving import Agent, Json, plain
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 NAME = "NVIDIA H100 80GB HBM3"
 
 

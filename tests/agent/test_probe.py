@@ -70,6 +70,7 @@ def indices(probed: Probed, machine: Machine) -> list[int]:
 # What the driver says
 
 
+@pytest.mark.system
 def test_a_device(here: Here) -> None:
     """Raw bytes of the UUID, and the bus id in CUDA's own form."""
     machine = here()
@@ -79,6 +80,7 @@ def test_a_device(here: Here) -> None:
     )
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("order", "expected"),
     [("PCI_BUS_ID", BY_BUS_ID), ("FASTEST_FIRST", [2, 0, 1]), (None, [2, 0, 1])],
@@ -100,6 +102,7 @@ def test_the_order_makes_a_mapping_exact(
 GPU_0, GPU_2 = (f"GPU-5e00000{i}-0000-4000-8000-00000000000{i}" for i in (0, 2))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -121,6 +124,7 @@ def test_gputop_and_a_parser_of_its_own_agree(
     assert compare(resolve(value, machines.devices, order="PCI_BUS_ID"), probed).ok is True
 
 
+@pytest.mark.system
 def test_it_takes_nothing_of_the_gpu(here: Here) -> None:
     machine = here(log=True)
     Prober().ask(None, None, NOTHING)
@@ -130,6 +134,7 @@ def test_it_takes_nothing_of_the_gpu(here: Here) -> None:
     }
 
 
+@pytest.mark.system
 def test_modules_of_the_directory_are_not_imported(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +149,7 @@ def test_modules_of_the_directory_are_not_imported(
 # Answers are remembered, failures are not
 
 
+@pytest.mark.system
 def test_an_answer_is_remembered(here: Here) -> None:
     machine = here(log=True)
     machines, prober = inventory(machine), Prober()
@@ -163,6 +169,7 @@ def test_an_answer_is_remembered(here: Here) -> None:
     assert questions() == 5
 
 
+@pytest.mark.system
 def test_a_failure_is_not_remembered(here: Here) -> None:
     machine = here()
     prober = Prober()
@@ -172,6 +179,7 @@ def test_a_failure_is_not_remembered(here: Here) -> None:
     assert len(prober.ask(None, None, NOTHING).devices or ()) == 3
 
 
+@pytest.mark.system
 def test_what_is_remembered_is_bounded(here: Here) -> None:
     machine = here(log=True)
     machines, prober = inventory(machine), Prober()
@@ -186,6 +194,7 @@ def test_what_is_remembered_is_bounded(here: Here) -> None:
 # What goes wrong
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("function", "error", "problem"),
     [
@@ -202,11 +211,13 @@ def test_errors(here: Here, function: str, error: int, problem: str) -> None:
     assert (verdict.ok, verdict.reason) == (None, f"the driver could not be asked: {problem}")
 
 
+@pytest.mark.system
 def test_no_device_is_an_answer(here: Here) -> None:
     here().fail("cuInit", 100)
     assert Prober().ask(None, None, NOTHING) == Probed(())
 
 
+@pytest.mark.system
 def test_no_libcuda(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that cannot be loaded stands for none: this machine may have a real one."""
     here()
@@ -216,6 +227,7 @@ def test_no_libcuda(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert problem.startswith("libcuda.so.1 cannot be loaded: ")
 
 
+@pytest.mark.system
 def test_a_libcuda_without_cuda(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +239,7 @@ def test_a_libcuda_without_cuda(
     assert problem.endswith("undefined symbol: cuInit")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("value", ["0\0", "\ud800", "0," * 100_000])
 def test_a_value_that_no_environment_can_hold(here: Here, value: str) -> None:
     here()
@@ -234,6 +247,7 @@ def test_a_value_that_no_environment_can_hold(here: Here, value: str) -> None:
     assert problem.startswith("no process can be started: ")
 
 
+@pytest.mark.system
 def test_a_driver_that_hangs(here: Here) -> None:
     machine = here()
     machine.hang("cuInit", wakes=False)
@@ -243,6 +257,7 @@ def test_a_driver_that_hangs(here: Here) -> None:
     until(lambda: prober.ask(None, None, NOTHING).problem == problem)  # the first one was killed
 
 
+@pytest.mark.system
 def test_a_child_that_cannot_be_killed_is_left_alone(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +299,7 @@ UNNAMED = MigInstance(None, 1, 0)
 OTHER = MigInstance("MIG-a1b2c3d4-0000-4000-8000-000000000001", 2, 0)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("era", "gpu", "ok", "reason"),
     [
@@ -316,6 +332,7 @@ def test_mig(here: Here, era: int, gpu: CudaDevice, ok: bool | None, reason: str
     assert cuda_order(probed, [gpu]) is None
 
 
+@pytest.mark.system
 def test_a_mig_device_by_its_uuid(here: Here) -> None:
     here({**BOX, "gpus": [{}, {"cuda_uuid": MIG_UUID}]})
     probed = Prober().ask(MIG_UUID, None, NOTHING)
@@ -390,6 +407,7 @@ def verified(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[s
     return machine.run([*unset, sys.executable, "-m", "gputop", "map", *arguments])
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("arguments", "surprise"),
     [
@@ -415,6 +433,7 @@ def test_map(machine: MachineFactory, arguments: list[str], surprise: str) -> No
     assert done.returncode == (0 if after["devices"] else 1)
 
 
+@pytest.mark.system
 def test_map_where_the_driver_fails(machine: MachineFactory) -> None:
     here = machine(BOX)
     here.fail("cuInit", 803)
@@ -423,6 +442,7 @@ def test_map_where_the_driver_fails(machine: MachineFactory) -> None:
     assert told == {"ok": None, "reason": reason}
 
 
+@pytest.mark.system
 def test_map_of_another_machine(machine: MachineFactory) -> None:
     done = verified(machine(BOX), "0", "--verify", "--inventory", "other.json")
     assert (done.returncode, done.stdout) == (2, "")

@@ -19,6 +19,8 @@ from tests.agent.driving import Agent, Json, executes, sleeping, start_as, until
 from tests.conftest import ME, NESTED, MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 NOBODY = 4194305
 """Beyond the greatest pid that Linux gives."""
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="starts processes of other users")

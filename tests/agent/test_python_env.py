@@ -122,6 +122,7 @@ def libraries(tmp_path: Path, empty: Path, monkeypatch: pytest.MonkeyPatch) -> L
     return bring
 
 
+@pytest.mark.system
 def test_the_message_of_article_000(environment: Environment, libraries: Libraries) -> None:
     """tensorflow-gpu 1.14 beside CUDA 10.1: it opens libcudnn.so.7, and nothing of CUDA."""
     environment.install("tensorflow_gpu", "1.14.0", tensorflow__python__tf2=NEVER)
@@ -137,6 +138,7 @@ def test_the_message_of_article_000(environment: Environment, libraries: Librari
     assert "/usr/local/cuda-10.0/lib64 into LD_LIBRARY_PATH" in (check.advice or "")
 
 
+@pytest.mark.system
 def test_when_all_of_it_is_there(environment: Environment, libraries: Libraries) -> None:
     environment.install("tensorflow-gpu", "1.14.0")
     libraries(*CUDA_10_0, "libcudnn.so.7")
@@ -145,6 +147,7 @@ def test_when_all_of_it_is_there(environment: Environment, libraries: Libraries)
     assert (check.level, check.advice) == ("problem", "update the driver, or take an older build")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "version", "cuda"),
     [
@@ -167,6 +170,7 @@ def test_tensorflow_by_its_name(
     assert said in check.text
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("info", "cuda"),
     [
@@ -182,6 +186,7 @@ def test_tensorflow_by_its_build(info: str, cuda: str | None, environment: Envir
     assert said in environment.check().text
 
 
+@pytest.mark.system
 def test_tensorflow_that_nobody_knows(environment: Environment) -> None:
     environment.install("tensorflow", "2.99.0")
     check = environment.check()
@@ -189,6 +194,7 @@ def test_tensorflow_that_nobody_knows(environment: Environment) -> None:
     assert check.text.endswith("built for CUDA (not known which): what it loads is not known")
 
 
+@pytest.mark.system
 def test_wheels_of_libraries_and_who_looks_into_them(environment: Environment) -> None:
     environment.bring("nvidia/all/lib", *CUDA_12, "libcudnn.so.8")
     environment.install("tensorflow", "2.15.0")
@@ -206,6 +212,7 @@ def torch_version(cuda: str | None) -> dict[str, str]:
     return {"torch__version": text}
 
 
+@pytest.mark.system
 def test_torch_without_cuda(environment: Environment) -> None:
     environment.install("torch", "2.5.1+cpu", **torch_version(None))
     check = environment.check()
@@ -214,6 +221,7 @@ def test_torch_without_cuda(environment: Environment) -> None:
     assert "https://download.pytorch.org/whl/cu" in (check.advice or "")
 
 
+@pytest.mark.system
 def test_torch_of_pypi(environment: Environment) -> None:
     needs = "Requires-Dist: nvidia-cudnn-cu12==9.1.0.70; platform_system == 'Linux'\n"
     environment.install("torch", "2.5.1", needs, **torch_version("12.4"))
@@ -230,6 +238,7 @@ def test_torch_of_pypi(environment: Environment) -> None:
     assert environment.checks(cuda="11.8")[0].level == "problem"
 
 
+@pytest.mark.system
 def test_torch_without_kernels_for_the_gpus(environment: Environment) -> None:
     """CUDA 12.6 has no Blackwell, CUDA 13 nothing before Turing; PyPI has CUDA 13 since 2.11."""
     environment.install("torch", "2.11.0", **torch_version("13.0"))
@@ -244,6 +253,7 @@ def test_torch_without_kernels_for_the_gpus(environment: Environment) -> None:
     assert not any("kernel" in check.text for check in environment.checks(gpus={"9.0": [0]}))
 
 
+@pytest.mark.system
 def test_a_build_without_cuda_is_replaced_by_one_that_fits(environment: Environment) -> None:
     environment.install("torch", "2.5.1+cpu", **torch_version(None))
     for cuda, capability, tag in (("13.0", "12.0", "cu130"), ("13.0", "7.0", "cu126")):
@@ -251,6 +261,7 @@ def test_a_build_without_cuda_is_replaced_by_one_that_fits(environment: Environm
         assert (check.advice or "").endswith(tag)
 
 
+@pytest.mark.system
 def test_tensorflow_2_16_1_does_not_find_its_wheels(environment: Environment) -> None:
     """tensorflow#63362."""
     environment.install("tensorflow", "2.16.1", tensorflow__python__platform__build_info=(
@@ -262,6 +273,7 @@ def test_tensorflow_2_16_1_does_not_find_its_wheels(environment: Environment) ->
     assert "TensorFlow 2.16.1 does not find the libraries that pip installs" in (check.advice or "")
 
 
+@pytest.mark.system
 def test_torch_with_libraries_of_its_own(environment: Environment) -> None:
     environment.install("torch", "2.1.0+cu118")
     environment.bring("torch/lib", "libcudart-d0da41ae.so.11.0", "libcublas.so.11", "libcudnn.so.8")
@@ -278,6 +290,7 @@ def test_torch_with_libraries_of_its_own(environment: Environment) -> None:
     )
 
 
+@pytest.mark.system
 def test_jax(environment: Environment) -> None:
     environment.install("jaxlib", "0.4.35")
     check = environment.check()
@@ -290,12 +303,14 @@ def test_jax(environment: Environment) -> None:
     assert "curand" not in environment.check().text
 
 
+@pytest.mark.system
 def test_jax_of_old(environment: Environment) -> None:
     environment.install("jaxlib", "0.4.13+cuda12.cudnn89")
     assert "cannot load libcudart.so.12, " in environment.check().text
     assert "libcudnn.so.8, so" in environment.check().text
 
 
+@pytest.mark.system
 def test_several_frameworks_and_none(environment: Environment) -> None:
     assert environment.check().level == "notice"
     environment.install("torch", "2.5.1+cpu")
@@ -303,6 +318,7 @@ def test_several_frameworks_and_none(environment: Environment) -> None:
     assert [check.subject for check in environment.checks()] == ["torch", "tensorflow"]
 
 
+@pytest.mark.system
 def test_nothing_of_the_current_directory_is_imported(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +328,7 @@ def test_nothing_of_the_current_directory_is_imported(
     assert environment.check().level == "notice"
 
 
+@pytest.mark.system
 def test_an_interpreter_and_its_directory(environment: Environment) -> None:
     python = str(environment.place / "bin/python")
     assert find_interpreter(str(environment.place)) == python
@@ -328,6 +345,7 @@ def test_what_is_no_environment(
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -351,6 +369,7 @@ def test_what_is_no_python(
     assert words in check.text
 
 
+@pytest.mark.system
 def test_a_library_that_crashes_the_interpreter(environment: Environment, tmp_path: Path) -> None:
     source = tmp_path / "crash.c"
     source.write_text("__attribute__((constructor)) void go(void) { *(volatile int *)0 = 1; }\n")

@@ -14,6 +14,8 @@ from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 BOX: Json = {
     "gpu": {
         "name": "NVIDIA H200",

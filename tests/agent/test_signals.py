@@ -123,6 +123,7 @@ def verdict(agent: Agent, *targets: Json, **more: Any) -> Json:
 # Verdicts
 
 
+@pytest.mark.system
 def test_exited_and_the_memory_came_back(here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], gpu=1, used=3 * GIB)
     with Agent(here) as agent:
@@ -135,6 +136,7 @@ def test_exited_and_the_memory_came_back(here: Machine) -> None:
     assert 0 <= told["seconds"] < 3
 
 
+@pytest.mark.system
 def test_memory_that_somebody_else_takes_at_once_is_not_told(here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=3 * GIB)
     with Agent(here) as agent:
@@ -145,6 +147,7 @@ def test_memory_that_somebody_else_takes_at_once_is_not_told(here: Machine) -> N
     assert "memory of GPU 0 is not seen to come back" in told["words"]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -164,6 +167,7 @@ def test_ignored_and_then_killed(code: str, words: str, here: Machine, start: St
     assert program.wait() == -9
 
 
+@pytest.mark.system
 def test_a_stopped_process(here: Machine, start: Start) -> None:
     program = start(READY, here)
     with Agent(here) as agent:
@@ -178,6 +182,7 @@ def test_a_stopped_process(here: Machine, start: Start) -> None:
         assert verdict(agent, target(program.pid), number=9)["outcome"] == "exited"
 
 
+@pytest.mark.system
 def test_a_process_that_a_debugger_has_stopped(here: Machine, start: Start) -> None:
     """SIGCONT would not let it go on."""
     program = start(READY, here)
@@ -193,6 +198,7 @@ def test_a_process_that_a_debugger_has_stopped(here: Machine, start: Start) -> N
     debugger.wait()
 
 
+@pytest.mark.system
 def test_its_end_need_not_be_awaited(here: Machine, start: Start) -> None:
     program = start(f"signal.signal(15, lambda *_: None); {READY}")
     with Agent(here) as agent:
@@ -202,6 +208,7 @@ def test_its_end_need_not_be_awaited(here: Machine, start: Start) -> None:
 CLONE = {"x86_64": 56, "aarch64": 220}
 
 
+@pytest.mark.system
 @pytest.mark.skipif(platform.machine() not in CLONE, reason="the number of clone(2)")
 @pytest.mark.skipif(NESTED, reason="there it is not known to be on a GPU: its mappings may hang")
 def test_uninterruptible(here: Machine, start: Start) -> None:
@@ -222,6 +229,7 @@ def test_uninterruptible(here: Machine, start: Start) -> None:
         assert verdict(agent, target(program.pid), number=9)["outcome"] == "exited"
 
 
+@pytest.mark.system
 def test_zombie(here: Machine, start: Start) -> None:
     """Its parent does not wait for it until it is told to."""
     code = "import subprocess; child = subprocess.Popen(['sleep', '99'], stdin=subprocess.DEVNULL);"
@@ -252,6 +260,7 @@ def _children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.system
 def test_gone(here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     with Agent(here) as agent:
@@ -263,6 +272,7 @@ def test_gone(here: Machine) -> None:
     assert told["words"] == "it had ended before; nothing was sent"
 
 
+@pytest.mark.system
 def test_identity_changed(here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     with Agent(here) as agent:
@@ -286,6 +296,7 @@ def _until_older(pids: list[int]) -> None:
     until(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) > youngest + 0.02)
 
 
+@pytest.mark.system
 def test_refused(here: Machine) -> None:
     with Agent(here) as agent:
         agent.line()
@@ -317,6 +328,7 @@ def test_refused(here: Machine) -> None:
         assert agent.refresh()["problem"] is None
 
 
+@pytest.mark.system
 @ROOT
 def test_anothers_process_wants_a_confirmation(here: Machine, start: Start) -> None:
     program = start(f"os.setuid({NOBODY}); {READY}", here)
@@ -364,6 +376,7 @@ def in_child(prepare: Callable[[], object], order: Signal) -> list[Json]:
     return result
 
 
+@pytest.mark.system
 @ROOT
 def test_not_permitted(start: Start, state: Path) -> None:
     """The log of root is not ours to write to, either: that is said, and stops nothing."""
@@ -381,6 +394,7 @@ def test_not_permitted(start: Start, state: Path) -> None:
     assert program.poll() is None
 
 
+@pytest.mark.system
 def test_without_pidfd_nothing_is_sent(start: Start) -> None:
     """A kernel before Linux 5.3, by a seccomp filter that answers ENOSYS."""
     program = start(READY)
@@ -409,6 +423,7 @@ def _without_pidfd_open() -> None:
 COUNTS = "signal.signal(15, lambda *_: os.write(1, b'!')); " + READY
 
 
+@pytest.mark.system
 def test_an_order_is_done_once(here: Machine, start: Start) -> None:
     program = start(COUNTS, here)
     with Agent(here) as agent:
@@ -424,6 +439,7 @@ def test_an_order_is_done_once(here: Machine, start: Start) -> None:
     assert program.stdout.read() == b"!"
 
 
+@pytest.mark.system
 def test_signals_do_not_wait_for_a_gpu_that_hangs(here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], gpu=1, used=GIB)
     with Agent(here, interval=0.2) as agent:
@@ -434,6 +450,7 @@ def test_signals_do_not_wait_for_a_gpu_that_hangs(here: Machine) -> None:
     assert (told["outcome"], told["freed"]) == ("exited", [{"gpu_uuid": "GPU-1", "bytes": GIB}])
 
 
+@pytest.mark.system
 def test_a_verdict_waits_for_no_gpu_that_hangs_and_makes_no_frame(
     machine: MachineFactory, start: Start
 ) -> None:
@@ -463,6 +480,7 @@ def test_a_verdict_waits_for_no_gpu_that_hangs_and_makes_no_frame(
             agent.line(within=0.3)
 
 
+@pytest.mark.system
 def test_fifty_at_once(here: Machine) -> None:
     for n in range(50):
         here.spawn(f"rank{n}", ["python", "rank.py", str(n)], gpu=n % 2, used=GIB)
@@ -493,6 +511,7 @@ for one in ranks: one.stdout.readline()
 """
 
 
+@pytest.mark.system
 def test_a_process_with_its_descendants(here: Machine, start: Start) -> None:
     """The shape of torchrun: a launcher, ranks, data loaders. It gets the signal first."""
     program = start(f"exec({LAUNCHER!r}); {READY}", here)
@@ -511,6 +530,7 @@ def test_a_process_with_its_descendants(here: Machine, start: Start) -> None:
     assert all(gone(one["pid"]) for one in listed)
 
 
+@pytest.mark.system
 def test_what_started_gputop_has_no_descendants_to_signal(here: Machine) -> None:
     with Agent(here) as agent:
         agent.line()
@@ -528,6 +548,7 @@ def test_no_more_than_two_hundred_verdicts_are_kept() -> None:
     until(lambda: [one.verdict.order for one in signals._cases] == [*"a" * 50, *"b" * 150])
 
 
+@pytest.mark.system
 def test_no_verdict_goes_while_another_of_its_order_waits(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -552,6 +573,7 @@ def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
 # The audit log
 
 
+@pytest.mark.system
 def test_the_audit_log(here: Machine, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 50000 192.0.2.1 22")
     here.env.update(XDG_STATE_HOME=str(state.parents[1]), SSH_CONNECTION="192.0.2.7 5 192.0.2.1 22")
@@ -578,6 +600,7 @@ def test_the_audit_log(here: Machine, state: Path, monkeypatch: pytest.MonkeyPat
 # Nobody else
 
 
+@pytest.mark.system
 def test_the_number_may_change_hands_between_the_look_and_the_signal() -> None:
     """And within one tick of the clock, where the start time does not tell them apart."""
     with sleeping() as victim:
@@ -632,6 +655,7 @@ class Duel:
                 one.wait()
 
 
+@pytest.mark.system
 @ROOT
 @pytest.mark.timeout(120)
 def test_a_bystander_is_never_hit(here: Machine) -> None:
@@ -686,6 +710,7 @@ def test_every_signal_has_a_name_that_is_read_back() -> None:
     assert [signal_number(signal_name(number)) for number in numbers] == list(numbers)
 
 
+@pytest.mark.system
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, unshare")
 def test_a_pid_of_another_namespace_is_left_alone(here: Machine) -> None:
     """In a container: the driver tells 2, and an innocent process is called so there."""
@@ -708,6 +733,7 @@ def _kernels_thread() -> int | None:
     return None
 
 
+@pytest.mark.system
 @ROOT
 def test_no_signal_is_said_to_end_a_thread_of_the_kernel(here: Machine) -> None:
     pid = _kernels_thread()

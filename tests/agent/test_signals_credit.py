@@ -25,6 +25,8 @@ from tests.agent.test_signals import (
 from tests.driver import Machine
 from tests.driver.scenario import enlist
 
+pytestmark = pytest.mark.system
+
 __all__ = ["here", "start", "state"]
 
 IGNORES = f"signal.signal(15, signal.SIG_IGN); {READY}"

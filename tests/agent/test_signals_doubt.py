@@ -23,6 +23,8 @@ from tests.conftest import NESTED, MachineFactory
 from tests.driver import Machine
 from tests.driver.scenario import enlist
 
+pytestmark = pytest.mark.system
+
 __all__ = ["start"]
 
 ROOT = pytest.mark.skipif(

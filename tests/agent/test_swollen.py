@@ -29,6 +29,8 @@ from tests.agent.test_detail import answer, start_time
 from tests.conftest import NESTED, MachineFactory
 from tests.driver import Machine, build
 
+pytestmark = pytest.mark.system
+
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="puts a node into a /dev of its own")
 GIB, MIB = 2**30, 2**20
 MOST_RSS = 400 * MIB

@@ -16,6 +16,8 @@ from tests.agent.driving import Agent, Json, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine, build
 
+pytestmark = pytest.mark.system
+
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="namespaces, and processes of other users")
 LISTENS = """
 import os, socket, sys

@@ -71,6 +71,7 @@ def errors_of(agent: Agent) -> list[str]:
     return agent.process.stderr.read().decode().splitlines()
 
 
+@pytest.mark.system
 def test_a_gpu_that_cannot_be_read_says_why_and_comes_back(
     machine: MachineFactory, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_gpu_that_cannot_be_read_says_why_and_comes_back(
     assert line.startswith("gpu 1: OverflowError at pynvml.py:")
 
 
+@pytest.mark.system
 def test_its_row_says_so_on_the_screen(machine: MachineFactory, tmp_path: Path) -> None:
     here = machine({"base": "h200x8", "gpus": 2, "processes": None})
     broken = Broken(tmp_path, "nvmlDeviceGetPerformanceState", GPU_1)
@@ -109,6 +111,7 @@ def test_its_row_says_so_on_the_screen(machine: MachineFactory, tmp_path: Path) 
         terminal.wait_for(lambda: "cannot read" not in terminal.text)
 
 
+@pytest.mark.system
 def test_a_driver_that_cannot_be_opened_says_why(machine: MachineFactory, tmp_path: Path) -> None:
     here = machine({"base": "h200x8", "gpus": 2, "processes": None})
     broken = Broken(tmp_path, "nvmlSystemGetCudaDriverVersion_v2")
@@ -121,6 +124,7 @@ def test_a_driver_that_cannot_be_opened_says_why(machine: MachineFactory, tmp_pa
     assert line.startswith("driver: OverflowError at pynvml.py:")
 
 
+@pytest.mark.system
 def test_events_are_listened_to_again(machine: MachineFactory, tmp_path: Path) -> None:
     """XIDs that are not heard of are unknown, and not none."""
     here = machine({"base": "h200x8", "gpus": 1, "processes": None})
@@ -131,6 +135,7 @@ def test_events_are_listened_to_again(machine: MachineFactory, tmp_path: Path) -
     assert line.startswith("events: OverflowError at pynvml.py:")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("thread", ["signals", "frames"])
 def test_a_thread_that_nothing_stands_for_ends_the_agent_with_its_reason(
     thread: str, machine: MachineFactory
@@ -186,6 +191,7 @@ WITHOUT_ROOM = 54321
 """A user who has as many processes as he may have; root has no such limit."""
 
 
+@pytest.mark.system
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without room")
 def test_no_room_for_a_thread_is_told_in_plain_words() -> None:
     def start() -> None:
@@ -200,6 +206,7 @@ def test_no_room_for_a_thread_is_told_in_plain_words() -> None:
     assert "RuntimeError" not in words
 
 
+@pytest.mark.system
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without room")
 def test_no_room_for_the_agent_is_told_in_plain_words() -> None:
     def start() -> None:

@@ -14,6 +14,8 @@ from tests.agent.driving import Agent, Json, until
 from tests.conftest import MachineFactory, needs_everybody
 from tests.driver import Machine
 
+pytestmark = pytest.mark.system
+
 GIB = 2**30
 SPARK: list[Json] = [
     {"memory": None},

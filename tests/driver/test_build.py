@@ -7,6 +7,10 @@ import sys
 import venv
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.system
+
 BUILD = Path(__file__).parent / "build.py"
 
 PIP = """

@@ -12,6 +12,8 @@ from tests.driver import BuildError, Machine, ScenarioError, build, load, names
 from tests.driver.client import Client, ask, command
 from tests.driver.machine import REPOSITORY
 
+pytestmark = pytest.mark.system
+
 TEMPERATURE = "[answer(nvmlDeviceGetTemperature, gpu, 0) for gpu in gpus()]"
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.driver import Machine, build
 from tests.driver.client import Client, ask
 
+pytestmark = pytest.mark.system
+
 
 def test_a_mig_device_has_a_handle_of_its_own(tmp_path: Path) -> None:
     with Machine({"base": "mig", "frozen_at": 1}, tmp_path) as machine:

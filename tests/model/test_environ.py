@@ -43,6 +43,7 @@ def test_an_environment_that_is_told_about() -> None:
     assert Environ({}, "gone").get(NAME) == Variable("gone")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("value", [None, "", "1,0", "2\n3"])
 def test_a_real_process(value: str | None) -> None:
     environment = {k: v for k, v in os.environ.items() if k != NAME}

@@ -192,6 +192,7 @@ def test_only_what_says_nothing_of_anybody_is_told_without_asking() -> None:
         assert [one.value for one in env_variables({name: "my words"}, hidden=False)] == [None]
 
 
+@pytest.mark.system
 def test_the_variables_of_a_login_shell_stay_readable() -> None:
     """Of a real one, with its real colours of ls."""
     env = {"HOME": os.environ.get("HOME", "/"), "PATH": os.environ["PATH"], "TERM": "xterm"}

@@ -58,6 +58,7 @@ def run_by(shell: list[str], line: str, folder: Path) -> bytes:
     return done.stdout
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("value", RUNS_CODE)
 def test_a_shell_reads_a_value_back(value: str, shell: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "cwd"
@@ -67,6 +68,7 @@ def test_a_shell_reads_a_value_back(value: str, shell: list[str], tmp_path: Path
     assert run_by(shell, line, folder) == os.fsencode(value) + b"\n"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("value", [one for one in RUNS_CODE if len(one) < 100])
 @pytest.mark.parametrize("id_", ["shell-set", "shell-space-before-equals", "shell-not-remote"])
 def test_a_line_that_advice_gives_runs_nothing_else(
@@ -89,6 +91,7 @@ def test_advice_gives_no_line_that_cannot_be_quoted(value: str) -> None:
     assert message.endswith("Use export CUDA_VISIBLE_DEVICES=....")
 
 
+@pytest.mark.system
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -131,6 +134,7 @@ def test_what_a_shell_would_take_for_more_is_in_quotes() -> None:
         assert (quoted(other) or "").startswith("'")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("version", ["2.16'; touch X #", "2.16 $(touch X)", "2.16;touch X"])
 def test_versions_of_an_environment_are_quoted(
     version: str, tmp_path: Path, shell: list[str]

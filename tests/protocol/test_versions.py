@@ -45,6 +45,7 @@ def hello_of(machine: MachineFactory, reader: Versions) -> tuple[dict[str, objec
     return json.loads(lines[0])[1], lines
 
 
+@pytest.mark.system
 def test_an_agent_that_speaks_1_and_a_reader_that_speaks_1_to_2(machine: MachineFactory) -> None:
     hello, lines = hello_of(machine, BOTH)
     assert (hello["oldest"], hello["newest"], hello["protocol"]) == (1, 1, 1)
@@ -61,6 +62,7 @@ def test_an_agent_that_speaks_1_to_2_and_a_reader_that_speaks_1() -> None:
     assert assembler.hello.newest == 2
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("reader", [TWO, Versions(7, 9)])
 def test_strangers_are_told_what_to_do(reader: Versions, machine: MachineFactory) -> None:
     hello, lines = hello_of(machine, reader)

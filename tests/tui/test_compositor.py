@@ -234,6 +234,7 @@ def lacks(text: str) -> Callable[[Terminal], bool]:
     return lambda terminal: text not in terminal.text and "tick" in terminal.text
 
 
+@pytest.mark.system
 def test_the_screen_is_textuals(pair: Pair) -> None:
     """And a tick takes a fraction of the bytes."""
     before = pair.sent()

@@ -264,6 +264,7 @@ async def test_help_and_palette_know_the_keys() -> None:
             assert words in text
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("size", SIZES)
 def test_on_a_machine(size: tuple[int, int], machine: MachineFactory) -> None:
     """Keys, an agent and a driver: it is there, it moves on, and q ends it."""

@@ -15,6 +15,8 @@ from textual.message import Message
 
 from gputop.tui.terminal.keyboard import Keyboard
 
+pytestmark = pytest.mark.system
+
 
 class Typist:
     """A keyboard, and the other end of its terminal."""

@@ -25,6 +25,8 @@ from tests.tui.live import (
     strange,
 )
 
+pytestmark = pytest.mark.system
+
 
 def line_of(terminal: Terminal, text: str) -> str:
     return next((line for line in terminal.text.split("\n") if text in line), "")

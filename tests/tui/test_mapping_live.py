@@ -9,6 +9,8 @@ import pytest
 from tests.conftest import MachineFactory, needs_everybody
 from tests.tui.live import restored, running, strange
 
+pytestmark = pytest.mark.system
+
 
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}, {"LANG": "C", "LC_CTYPE": None}])
 def test_a_copy_reaches_the_terminal(env: dict[str, str | None], machine: MachineFactory) -> None:

@@ -25,6 +25,8 @@ from tests.driver import Machine
 from tests.terminal import Cell, Terminal
 from tests.tui.live import GPUTOP, HELP, gone, quit_by, restored, running, strange
 
+pytestmark = pytest.mark.system
+
 ESCAPE = b"\x1b[27u"
 """The key as the keyboard protocol has it: no other key can follow too soon."""
 TOUR = (

@@ -19,6 +19,8 @@ from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import GPUTOP, HELP, restored, running, switched
 
+pytestmark = pytest.mark.system
+
 BUTTONS, DECIMAL = 1000, 1006
 OTHER = rb"\x1b\[\?(?:9|1001|1002|1003|1005|1015|1016)h|\x1b\[>[0-9]*s"
 """Movements, coordinates in other forms or in pixels, and Shift for the program (XTSHIFTESCAPE)."""

@@ -12,6 +12,8 @@ from tests.conftest import NESTED, MachineFactory
 from tests.tui.conftest import TextualFactory
 from tests.tui.live import running
 
+pytestmark = pytest.mark.system
+
 FITS = "from gputop.tui.terminal.compatibility import fits; print(fits())"
 DIALOG = "╭"
 TOUR = (

@@ -64,6 +64,7 @@ def select(terminal: Terminal, pid: int) -> None:
     terminal.send(b"j")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("key", "size"), [*zip((b"K", b"\x1b[20~"), SIZES, strict=True)])
 def test_what_is_typed_blindly_ends_nothing_and_what_is_read_does(
     key: bytes, size: tuple[int, int], here: Machine, log: Path
@@ -96,6 +97,7 @@ STREAMS = {  # one after the other on the same screen; the last one leaves the m
 }
 
 
+@pytest.mark.system
 def test_however_it_is_typed(here: Machine, log: Path) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     with running(here) as terminal:
@@ -108,6 +110,7 @@ def test_however_it_is_typed(here: Machine, log: Path) -> None:
             assert (alive(pid), sent(log)) == (True, []), name
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("delay", "every"),
     [(0.25, 0.033), (0.5, 0.04), (0.66, 0.09)],  # as Windows, X and macOS have it
@@ -127,6 +130,7 @@ def test_a_held_key_does_nothing(
         assert (alive(pid), sent(log)) == (True, [])
 
 
+@pytest.mark.system
 def test_enter_that_is_held_sends_one_signal_and_no_other(here: Machine, log: Path) -> None:
     """The first one is meant; SIGKILL, which is offered at once, is not, nor is the next dialog."""
     pid = here.spawn("stub", ["python", "stub.py"], used=GIB, manner="stubborn")
@@ -144,6 +148,7 @@ def test_enter_that_is_held_sends_one_signal_and_no_other(here: Machine, log: Pa
 PASTED = [b"\r", b"9\r", b"9\r\r", b"\t\r", b"15\r9\r", b"python train.py\r", b"kill 9\rkill\t\r"]
 
 
+@pytest.mark.system
 def test_what_is_pasted_into_it_does_nothing(here: Machine, log: Path) -> None:
     """With the dialog open and Send under Enter; also by a terminal that does not mark pastes."""
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
@@ -169,6 +174,7 @@ def test_what_is_pasted_into_it_does_nothing(here: Machine, log: Path) -> None:
     assert gone(pid)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("typed", [b"K\r", b"K9\r", b"K\t\r", b"\rK\r"])
 def test_keys_that_were_there_before_the_dialog_was_drawn(
     typed: bytes, here: Machine, log: Path
@@ -189,6 +195,7 @@ def test_keys_that_were_there_before_the_dialog_was_drawn(
     assert gone(pid)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("typed", [b"\r", b"\t\r", b"9\r", b"\t\r" * 8])
 def test_keys_that_waited_while_gputop_was_stopped(typed: bytes, here: Machine, log: Path) -> None:
     """It finds them with the time already over."""
@@ -223,6 +230,7 @@ def nobodys(here: Machine) -> Iterator[int]:
     program.communicate()
 
 
+@pytest.mark.system
 @ROOT
 def test_the_word_is_not_typed_blindly(here: Machine, nobodys: int, log: Path) -> None:
     with running(here) as terminal:

@@ -20,6 +20,8 @@ from tests.driver.scenario import enlist
 from tests.terminal import Terminal
 from tests.tui.live import SIZES, agents, gone, running
 
+pytestmark = pytest.mark.system
+
 GIB = 2**30
 KEY = 0.03
 """Seconds between two keys of somebody who types fast."""

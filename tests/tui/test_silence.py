@@ -9,9 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import pytest
+
 from tests.conftest import MachineFactory
 from tests.terminal import Terminal
 from tests.tui.live import SIZES, agents, quit_by, restored, running
+
+pytestmark = pytest.mark.system
 
 SAID = re.compile(r"no answer for (\d+) s")
 

@@ -76,6 +76,7 @@ def test_colours_in_a_multiplexer(around: dict[str, str], expected: Colours) -> 
     assert colours(environ) is expected
 
 
+@pytest.mark.system
 def test_the_locale_is_read_as_python_found_it() -> None:
     code = (
         "import os, sys; from gputop.tui.glyphs import choose;"
@@ -115,6 +116,7 @@ def assert_restored(terminal: Terminal) -> None:
     assert terminal.raw.rindex(b"\x1b[?25h") > terminal.raw.rindex(b"\x1b[?25l")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_puts_the_terminal_back(signum: signal.Signals) -> None:
     with started(GALLERY) as terminal:
@@ -124,6 +126,7 @@ def test_a_signal_puts_the_terminal_back(signum: signal.Signals) -> None:
         assert_restored(terminal)
 
 
+@pytest.mark.system
 def test_mouse_movements_are_not_asked_for() -> None:
     with started(GALLERY) as terminal:
         terminal.send(b"q")
@@ -132,6 +135,7 @@ def test_mouse_movements_are_not_asked_for() -> None:
         assert b"\x1b[?1003h" not in terminal.raw
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("theme", ["ansi-dark", "textual-dark"])
 def test_no_color_sends_no_colour(theme: str) -> None:
     with started([*GALLERY[:-1], theme], NO_COLOR="1") as terminal:
@@ -143,12 +147,14 @@ def test_no_color_sends_no_colour(theme: str) -> None:
         }
 
 
+@pytest.mark.system
 def test_a_closed_terminal_ends_the_program() -> None:
     with started(GALLERY) as terminal:
         terminal.hang_up()
         assert terminal.exit_code(5) == 128 + signal.SIGHUP
 
 
+@pytest.mark.system
 def test_a_closed_terminal_ends_a_program_that_gets_no_hangup(tmp_path: Path) -> None:
     """The kernel signals the session's leader, here a shell that ignores it."""
     code = tmp_path / "code"
@@ -162,6 +168,7 @@ def test_a_closed_terminal_ends_a_program_that_gets_no_hangup(tmp_path: Path) ->
 # --- stops -------------------------------------------------------------------------------------
 
 
+@pytest.mark.system
 def test_every_line_is_drawn_again_after_a_stop() -> None:
     with started(GALLERY) as terminal:
         terminal.send(b"jj")
@@ -179,6 +186,7 @@ def test_every_line_is_drawn_again_after_a_stop() -> None:
         assert_restored(terminal)
 
 
+@pytest.mark.system
 def test_a_needless_continue_changes_nothing() -> None:
     with started(GALLERY) as terminal:
         terminal.signal(signal.SIGCONT)
@@ -218,6 +226,7 @@ def stall(tmp_path: Path) -> Iterator[Stall]:
         yield Stall(terminal, reports)
 
 
+@pytest.mark.system
 def test_the_program_goes_on_without_its_terminal(stall: Stall) -> None:
     cpu = stall.terminal.cpu_seconds()
     first = stall.report()[0]
@@ -228,6 +237,7 @@ def test_the_program_goes_on_without_its_terminal(stall: Stall) -> None:
     assert stall.terminal.cpu_seconds() - cpu < 0.6
 
 
+@pytest.mark.system
 def test_a_fresh_picture_comes_when_the_terminal_does(stall: Stall) -> None:
     for _ in range(40):
         last, _ = stall.report()
@@ -237,6 +247,7 @@ def test_a_fresh_picture_comes_when_the_terminal_does(stall: Stall) -> None:
     assert stall.terminal.raw.count(b"\x1b[?2026l", taken) < 25
 
 
+@pytest.mark.system
 def test_a_picture_that_was_held_back_comes_although_nothing_changes_any_more(
     stall: Stall,
 ) -> None:
@@ -252,12 +263,14 @@ def _tick(terminal: Terminal) -> int:
     return int(number) if word == "tick" and number.isdigit() else 0
 
 
+@pytest.mark.system
 def test_q_ends_it_in_spite_of_the_stall(stall: Stall) -> None:
     stall.terminal.send(b"q")
     assert stall.terminal.exit_code(5, reading=False) == 0
     assert stall.terminal.modes == stall.terminal.initial_modes
 
 
+@pytest.mark.system
 def test_a_signal_ends_it_in_spite_of_the_stall(stall: Stall) -> None:
     stall.terminal.signal(signal.SIGTERM)
     assert stall.terminal.exit_code(5, reading=False) == 128 + signal.SIGTERM

@@ -165,6 +165,7 @@ def test_a_megabyte() -> None:
     assert pasted.unknown == "not understood: it is longer than 16384 characters"
 
 
+@pytest.mark.system
 def test_without_the_grammar_lines_are_not_understood() -> None:
     program = (
         "import sys; sys.modules['tree_sitter'] = None\n"
@@ -181,6 +182,7 @@ def test_without_the_grammar_lines_are_not_understood() -> None:
     assert (config, value) == ("1", "None")
 
 
+@pytest.mark.system
 def test_the_grammar_is_loaded_for_lines_only() -> None:
     program = (
         "import sys, gputop.commands.map, gputop.model.cuda.mapping_query as q\n"

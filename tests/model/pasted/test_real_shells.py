@@ -20,6 +20,8 @@ from tests.conftest import needed
 from tests.model.pasted.shell_grammar import Grammar, RealShell
 from tests.test_map_pasted import CASES
 
+pytestmark = pytest.mark.system
+
 TEXTS = 400
 SHELLS = ["bash", "dash", "ksh", "mksh", "zsh"]
 # Of shell texts in which the shell itself starts a program that stands on PATH here.
