@@ -46,7 +46,7 @@ the rest is gputop's own, with its module.)
     CUDA device     a GPU or MIG device as CUDA counts it (CudaDevice, model/cuda/enumeration.py)
     device holder   a process that has a GPU's device node open while the driver does not list it
                     (DeviceHolder, model/machine/gpu.py)
-    device ID       the place of a CUDA device: index, GPU instance, compute instance (DeviceId)
+    device ID       which CUDA device it is: index, GPU instance, compute instance (DeviceId)
     enrichment      what is found out of processes in a thread of its own, for it takes longer than
                     a tick may (Enrichment, agent/process/enrichment.py)
     entry           one comma-separated part of a CUDA_VISIBLE_DEVICES value: a ParsedEntry by

@@ -18,5 +18,5 @@ def go_without() -> None:
 def _find_library(name: str) -> str | None:
     """The real one, if somebody asks after all."""
     sys.modules.pop("ctypes.util", None)
-    found: str | None = importlib.import_module("ctypes.util").find_library(name)
-    return found
+    path: str | None = importlib.import_module("ctypes.util").find_library(name)
+    return path

@@ -47,9 +47,9 @@ class _ArgumentParser(argparse.ArgumentParser):
         """Say what there is instead, in the same words for options, commands and topics."""
         if action.choices is not None and value not in action.choices:
             kind = "/".join(action.option_strings) or str(action.metavar or action.dest).lower()
-            known = ", ".join(map(str, action.choices))
+            choices = ", ".join(map(str, action.choices))
             raise UsageError(
-                f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {known}"
+                f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {choices}"
             )
 
 
@@ -58,11 +58,11 @@ def whole(words: list[str]) -> list[str]:
 
     What is empty is most often a variable of the shell that is not set, and would mean everything.
     """
-    for place, word in enumerate(words, 1):
+    for number, word in enumerate(words, 1):
         _, sign, value = word.partition("=") if word.startswith("-") else ("", "", "")
         if is_blank(word) or (sign and is_blank(value)):
             hint = " For an empty value write CUDA_VISIBLE_DEVICES=" if "map" in words else ""
-            raise UsageError(f"argument {place} is empty: is a variable not set?{hint}")
+            raise UsageError(f"argument {number} is empty: is a variable not set?{hint}")
     return words
 
 

@@ -149,7 +149,7 @@ def read(environ: Mapping[str, str], columns: Collection[str]) -> Settings:
 
 
 def from_file(path: Path, columns: Collection[str]) -> Settings:
-    """What the file sets; UsageError with the place and what is wrong there.
+    """What the file sets; UsageError with the location and what is wrong there.
 
     `columns` are the ids that there are.
     """
@@ -163,8 +163,8 @@ def from_file(path: Path, columns: Collection[str]) -> Settings:
     try:
         settings = msgspec.convert(table, Settings)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$")
-        names = re.sub(r"\[[^]]*\]|`", "", place).split(".")[1:]
+        what, _, location = str(error).partition(" - at `$")
+        names = re.sub(r"\[[^]]*\]|`", "", location).split(".")[1:]
         unknown = re.fullmatch("Object contains unknown field `(.*)`", what)
         if unknown:
             names, what = [*names, unknown[1]], "there is no such setting: see gputop config"
