@@ -30,7 +30,7 @@
     trust.py    what gputop runs, connects to and opens
     output.py   standard output, as every command writes to it
     errors.py   the exception tree
-    allowed.py, deadline.py, lean.py: limits of options, calls that may hang, a lean start
+    deadline.py a call that may hang
 
 An import points down this list, never up; `pyproject.toml` has the contracts.
 

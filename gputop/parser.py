@@ -9,10 +9,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 
-from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL, THEMES
 from gputop.commands import HELP
 from gputop.errors import UsageError
 from gputop.model.machine.text import is_blank, printable
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
+from gputop.settings import THEMES
 
 _LONGEST = 400
 """Characters of what is wrong with a command line, which may be of megabytes."""

@@ -14,10 +14,16 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
 
-from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame, Problem
-from gputop.protocol.messages import Preview, Refresh, Reply, SetInterval
+from gputop.protocol.messages import (
+    MAX_INTERVAL,
+    MIN_INTERVAL,
+    Preview,
+    Refresh,
+    Reply,
+    SetInterval,
+)
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed, Listener
