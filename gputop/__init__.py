@@ -30,7 +30,7 @@
     trust.py    what gputop runs, connects to and opens
     output.py   standard output, as every command writes to it
     errors.py   the exception tree
-    allowed.py, deadline.py, lean.py: limits of options, calls that may hang, a lean start
+    deadline.py a call that may hang
 
 An import points down this list, never up; `pyproject.toml` has the contracts.
 
@@ -46,7 +46,7 @@ the rest is gputop's own, with its module.)
     CUDA device     a GPU or MIG device as CUDA counts it (CudaDevice, model/cuda/enumeration.py)
     device holder   a process that has a GPU's device node open while the driver does not list it
                     (DeviceHolder, model/machine/gpu.py)
-    device ID       the place of a CUDA device: index, GPU instance, compute instance (DeviceId)
+    device ID       which CUDA device it is: index, GPU instance, compute instance (DeviceId)
     enrichment      what is found out of processes in a thread of its own, for it takes longer than
                     a tick may (Enrichment, agent/process/enrichment.py)
     entry           one comma-separated part of a CUDA_VISIBLE_DEVICES value: a ParsedEntry by

@@ -119,8 +119,8 @@ def _once(options: Namespace) -> int:
 
 def _idle_after(frame: Frame, options: Namespace) -> float:
     """Return the setting, which is read only where it matters."""
-    known = [gpu.idle_for for gpu in frame.gpus] + [job.idle_for for job in frame.processes]
-    return _session(options).processes.idle_after if any(known) else float("inf")
+    seconds = [gpu.idle_for for gpu in frame.gpus] + [job.idle_for for job in frame.processes]
+    return _session(options).processes.idle_after if any(seconds) else float("inf")
 
 
 def _screen(options: Namespace) -> int:

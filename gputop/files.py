@@ -231,9 +231,9 @@ def open_parent(path: str, make: bool = False) -> tuple[Folder, str]:
 
 def create_file(path: str, data: bytes) -> None:
     """Write a file where somebody wants one, who knows the folder; FileExistsError, OSError."""
-    place, name = os.path.split(os.path.abspath(path))
+    parent, name = os.path.split(os.path.abspath(path))
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-    with Folder(os.open(place, flags), place) as folder:
+    with Folder(os.open(parent, flags), parent) as folder:
         folder.create(name, data)
 
 

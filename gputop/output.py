@@ -16,9 +16,9 @@ def write(text: str, encoding: str | None = None, required: bool = False) -> Non
     """
     if sys.stdout is None:
         raise GputopError("standard output is closed: there is nowhere to write to")
-    known = encoding or sys.stdout.encoding
+    codec = encoding or sys.stdout.encoding
     try:
-        sys.stdout.buffer.write(text.encode(known, "replace"))
+        sys.stdout.buffer.write(text.encode(codec, "replace"))
         sys.stdout.buffer.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries once more at its exit

@@ -9,10 +9,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 
-from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL, THEMES
 from gputop.commands import HELP
 from gputop.errors import UsageError
 from gputop.model.machine.text import is_blank, printable
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
+from gputop.settings import THEMES
 
 _LONGEST = 400
 """Characters of what is wrong with a command line, which may be of megabytes."""
@@ -47,9 +48,9 @@ class _ArgumentParser(argparse.ArgumentParser):
         """Say what there is instead, in the same words for options, commands and topics."""
         if action.choices is not None and value not in action.choices:
             kind = "/".join(action.option_strings) or str(action.metavar or action.dest).lower()
-            known = ", ".join(map(str, action.choices))
+            choices = ", ".join(map(str, action.choices))
             raise UsageError(
-                f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {known}"
+                f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {choices}"
             )
 
 
@@ -58,11 +59,11 @@ def whole(words: list[str]) -> list[str]:
 
     What is empty is most often a variable of the shell that is not set, and would mean everything.
     """
-    for place, word in enumerate(words, 1):
+    for number, word in enumerate(words, 1):
         _, sign, value = word.partition("=") if word.startswith("-") else ("", "", "")
         if is_blank(word) or (sign and is_blank(value)):
             hint = " For an empty value write CUDA_VISIBLE_DEVICES=" if "map" in words else ""
-            raise UsageError(f"argument {place} is empty: is a variable not set?{hint}")
+            raise UsageError(f"argument {number} is empty: is a variable not set?{hint}")
     return words
 
 

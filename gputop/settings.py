@@ -15,20 +15,22 @@ import threading
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL, THEMES
 from gputop.deadline import within
 from gputop.errors import UsageError
 from gputop.files import Folder, UnsafeFileError, open_parent, reason_of, xdg_folder
 from gputop.model.metrics.process import COLUMNS
 from gputop.output import complain
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 
 GlyphsSetting = Literal["auto", "unicode", "ascii"]
 Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
+THEMES: tuple[Theme, ...] = get_args(Theme)
+"""The first two are drawn in the terminal's own 16 colours."""
 Pane = Literal["gpus", "processes", "history", "mapping"]
 _MOST_BYTES = 1 << 20
 _TIMEOUT = 2.0
@@ -149,7 +151,7 @@ def read(environ: Mapping[str, str], columns: Collection[str]) -> Settings:
 
 
 def from_file(path: Path, columns: Collection[str]) -> Settings:
-    """What the file sets; UsageError with the place and what is wrong there.
+    """What the file sets; UsageError with the location and what is wrong there.
 
     `columns` are the ids that there are.
     """
@@ -163,8 +165,8 @@ def from_file(path: Path, columns: Collection[str]) -> Settings:
     try:
         settings = msgspec.convert(table, Settings)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$")
-        names = re.sub(r"\[[^]]*\]|`", "", place).split(".")[1:]
+        what, _, location = str(error).partition(" - at `$")
+        names = re.sub(r"\[[^]]*\]|`", "", location).split(".")[1:]
         unknown = re.fullmatch("Object contains unknown field `(.*)`", what)
         if unknown:
             names, what = [*names, unknown[1]], "there is no such setting: see gputop config"

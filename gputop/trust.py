@@ -173,16 +173,16 @@ def may_connect(path: str) -> bool:
 
 def why_not_tree(folder: str) -> str | None:
     """Return why others than root can change a folder or anything below it. OSError."""
-    reason, waiting, seen, device = why_not(folder), [folder], 0, os.stat(folder).st_dev
+    reason, waiting, count, device = why_not(folder), [folder], 0, os.stat(folder).st_dev
     while waiting and reason is None:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
-                seen, about = seen + 1, entry.stat(follow_symlinks=False)
+                count, about = count + 1, entry.stat(follow_symlinks=False)
                 link = stat.S_ISLNK(about.st_mode)
                 reason = why_not(entry.path) if link else _why_not_this(entry.path, about)
                 if about.st_dev != device and (uid := _mounted_by(about.st_dev)):
                     return f"{entry.path} is a file system of uid {uid}'s own making"
-                if reason or seen > _MOST_FILES:
+                if reason or count > _MOST_FILES:
                     return reason or f"{folder} has too many files to look at"
                 if stat.S_ISDIR(about.st_mode):
                     waiting.append(entry.path)
@@ -317,8 +317,8 @@ def _mounted_by(device: int) -> int:
         for line in mounts:
             fields, _, rest = line.partition(" - ")
             if fields.split()[2] == wanted and rest.startswith("fuse"):
-                found = rest.partition("user_id=")[2].partition(",")[0].strip()
-                return int(found) if found.isdecimal() else 0
+                uid = rest.partition("user_id=")[2].partition(",")[0].strip()
+                return int(uid) if uid.isdecimal() else 0
     return 0
 
 

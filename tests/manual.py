@@ -52,8 +52,8 @@ _OF_CODE = re.compile(r"\s*(?:Names as in|See|As) `model\.[^`]*`[^.]*\.|; see `m
 _STRUCTS: dict[str, type[msgspec.Struct]] = {
     "frame": Frame, "host": Host, "standpoint": Standpoint, "problem": Problem, "card": PciCard,
     "topology": Topology, "process": Process, "origin": Origin, "container": Container,
-    "surroundings": CudaContext, "environ": Environ, "descendant": Descendant,
-    "mig": MigDevice, "opener": DeviceHolder, "xid": Xid,
+    "cuda_context": CudaContext, "environ": Environ, "descendant": Descendant,
+    "mig": MigDevice, "holder": DeviceHolder, "xid": Xid,
 }  # fmt: skip
 _UNITS = {"0..1": "0 to 1", "Celsius": "°C"}
 

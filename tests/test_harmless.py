@@ -125,7 +125,7 @@ def hostile_frame(
 ) -> Frame:
     """With a text where a value has to stay what it is."""
     around = CudaContext(environ=Environ(dict.fromkeys(names, text)))
-    return builders.frame([builders.gpu()], [builders.process(1, surroundings=around)])
+    return builders.frame([builders.gpu()], [builders.process(1, cuda_context=around)])
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -156,7 +156,7 @@ def test_json_of_a_real_process(machine: MachineFactory) -> None:
     done = here.run([*GPUTOP, "--json"])
     assert not raw(done.stdout)
     [process] = json.loads(done.stdout)["processes"]
-    variables = process["surroundings"]["environ"]["variables"]
+    variables = process["cuda_context"]["environ"]["variables"]
     assert variables["CUDA_VISIBLE_DEVICES"] == value
     assert process["command"].startswith("train���")
 

@@ -240,8 +240,8 @@ def test_every_value_is_the_scenarios(name: str, machine: MachineFactory) -> Non
     for index, gpu in enumerate(gpus):
         told = plain(frame["gpus"][index])
         assert set(GPU_FIELDS) <= set(told)
-        assert told.pop("openers_known") in (None, True)
-        assert ours(told.pop("openers"), here) == []
+        assert told.pop("holders_known") in (None, True)
+        assert ours(told.pop("holders"), here) == []
         unaccounted = told.pop("memory_unaccounted")
         listed = expected_processes(gpu, era, here.pids)
         assert unaccounted == expected_unaccounted(gpu, told["memory_used"], listed)
@@ -259,9 +259,9 @@ def test_every_value_is_the_scenarios(name: str, machine: MachineFactory) -> Non
         check_facts(told, commands[told["pid"]])
 
 
-def ours(openers: list[Json], here: Machine) -> list[Json]:
+def ours(holders: list[Json], here: Machine) -> list[Json]:
     """Without those of other tests that run now: a /dev/nvidia0 in a container is one to all."""
-    return [opener for opener in openers if opener["pid"] in here.pids.values()]
+    return [opener for opener in holders if opener["pid"] in here.pids.values()]
 
 
 def complete_look(here: Machine) -> Json:
@@ -269,7 +269,7 @@ def complete_look(here: Machine) -> Json:
     beside this one have some that take the whole time for that."""
     while True:
         frame = look(here)
-        if all(gpu["openers_known"] is not False for gpu in frame["gpus"]):
+        if all(gpu["holders_known"] is not False for gpu in frame["gpus"]):
             return frame
 
 
@@ -280,7 +280,7 @@ def check_facts(told: Json, command: list[str]) -> None:
     assert told["start_time"] == pytest.approx(known.create_time(), abs=1.1)
     assert told["rss"] == pytest.approx(known.memory_info().rss, abs=MIB)
     assert told["parent"] == os.getpid()
-    assert [pid for pid, _ in told["place"].get("ancestors", [])[:1]] == [
+    assert [pid for pid, _ in told["origin"].get("ancestors", [])[:1]] == [
         pid
         for pid in [os.getpid()]
         if pid > 1  # the first process is not told of
@@ -407,11 +407,11 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "memory_unaccounted",
         "numa_node",
         "idle_for",
-        "openers",
-        "openers_known",
+        "holders",
+        "holders_known",
         "asleep",
         "error",
     }
-    more = "gpu_instance compute_instance state parent surroundings place threads io_read io_write"
+    more = "gpu_instance compute_instance state parent cuda_context origin threads io_read io_write"
     more += " idle_for elsewhere " + " ".join(OTHERS)
     assert set(frame["processes"][0]) == {*PROCESS_FIELDS, *more.split()}

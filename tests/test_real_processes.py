@@ -73,9 +73,9 @@ def column(here: Machine) -> dict[int, str]:
     return {int(row[2]): row[1] for row in words}
 
 
-def surroundings(here: Machine) -> dict[int, Any]:
+def cuda_contexts(here: Machine) -> dict[int, Any]:
     done = here.run([sys.executable, "-m", "gputop", "--json"])
-    return {one["pid"]: one["surroundings"] for one in json.loads(done.stdout)["processes"]}
+    return {one["pid"]: one["cuda_context"] for one in json.loads(done.stdout)["processes"]}
 
 
 def told(here: Machine, pid: int) -> str:
@@ -99,7 +99,7 @@ def test_each_kind_of_environment(machine: MachineFactory, start: Start) -> None
     assert names[typo] == "cuda:5?"
     assert names[hidden] == "?"
     assert names[bare] == "cuda:0"
-    found = surroundings(here)
+    found = cuda_contexts(here)
     assert found[masked]["environ"] == {"variables": {N: "2,1"}}
     assert found[typo]["environ"]["variables"] == {"CUDA_VISIBLE_DIVICES": "5"}
     once = here.run([sys.executable, "-m", "gputop", "--once"]).stdout
@@ -129,7 +129,7 @@ def test_a_rewritten_title(machine: MachineFactory, start: Start) -> None:
     title = f"import setproctitle, sys; setproctitle.setproctitle('ray::Trainer'); {READY}"
     pid = start(here, title, 6, {N: "6"})
     assert column(here)[pid] == "env-lost"
-    assert surroundings(here)[pid]["environ"] == {"missing": "overwritten"}
+    assert cuda_contexts(here)[pid]["environ"] == {"missing": "overwritten"}
     assert "wrote over the variables" in told(here, pid)
 
 
@@ -147,7 +147,7 @@ def test_a_child_that_it_executes_shows_what_a_program_set_itself(
     spawns = f"{SETS}c = subprocess.Popen(sleeper, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
     pid = start(here, f"{spawns}c.stdout.readline(); {READY}", 5)
     assert column(here)[pid] == "cuda:0?"
-    found = surroundings(here)[pid]
+    found = cuda_contexts(here)[pid]
     assert found["environ"] == {}
     assert found["descendant"]["environ"] == {"variables": {N: "5"}}
     assert "it has probably set them itself" in told(here, pid)
@@ -158,7 +158,7 @@ def test_a_forked_child_shows_nothing_new(machine: MachineFactory, start: Start)
     forks = f"{SETS}child = os.fork()\nif child == 0: sys.stdin.read(); os._exit(0)\n"
     pid = start(here, f"{forks}{READY}", 5)
     assert column(here)[pid] == "cuda:5?"
-    assert "descendant" not in surroundings(here)[pid]
+    assert "descendant" not in cuda_contexts(here)[pid]
 
 
 def test_children_that_disagree_prove_nothing(machine: MachineFactory, start: Start) -> None:
@@ -171,7 +171,7 @@ def test_children_that_disagree_prove_nothing(machine: MachineFactory, start: St
     )
     pid = start(here, f"{workers}{READY}", 0)
     assert column(here)[pid] == "cuda:0"
-    assert "descendant" not in surroundings(here)[pid]
+    assert "descendant" not in cuda_contexts(here)[pid]
 
 
 def test_a_framework_is_seen_by_its_libraries(
@@ -184,7 +184,7 @@ def test_a_framework_is_seen_by_its_libraries(
     maps = f"import mmap, sys; f = open({str(library)!r}, 'r+b'); m = mmap.mmap(f.fileno(), 0)"
     pid = start(here, f"{maps}; {READY}", 6)
     assert column(here)[pid] == "cuda:0?"
-    assert surroundings(here)[pid]["frameworks"] == ["tensorflow"]
+    assert cuda_contexts(here)[pid]["frameworks"] == ["tensorflow"]
 
 
 @ROOT
@@ -198,7 +198,7 @@ def test_in_a_private_mount_namespace_integers_count_its_own_nodes(
     command = ["unshare", "--mount", "sh", "-c", script, sys.executable, program]
     pid = start(here, command, 5, {N: "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     assert column(here)[pid] == "cuda:0"
-    assert surroundings(here)[pid]["minors"] == [2, 5]
+    assert cuda_contexts(here)[pid]["minors"] == [2, 5]
     assert "It reaches GPU 2, GPU 5" in told(here, pid)
 
 

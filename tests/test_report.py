@@ -62,7 +62,7 @@ def test_without_what_is_nobodys_business(here: Machine, tmp_path: Path) -> None
     frames = [msgspec.json.decode(line, type=Frame) for line in found["frames.jsonl"].splitlines()]
     assert len(frames) == 3
     [own] = [one for one in frames[-1].processes if one.pid == here.pids["own"]]
-    assert (own.user, own.surroundings is not None) == ("user1", True)
+    assert (own.user, own.cuda_context is not None) == ("user1", True)
     assert "interval = 7.5" in found["config.toml"]
     assert "driver 580.95.05" in found["versions.txt"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

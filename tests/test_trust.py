@@ -178,7 +178,7 @@ def test_no_runtime_of_hers_is_asked(
         done = subprocess.run(command, env=here.env, cwd=eve, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     [process] = json.loads(done.stdout)["processes"]
-    assert process["place"]["container"]["id"] == ID
+    assert process["origin"]["container"]["id"] == ID
     assert not ran.exists(), ran.read_text()
 
 

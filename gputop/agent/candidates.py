@@ -31,7 +31,7 @@ def _ancestors(process: Process, processes: Mapping[int, ProcStat]) -> Iterator[
     """Yield what has started a process; each once, whatever changes while they are read."""
     if process.start_time is None:
         return
-    pid, seen = process.pid, {process.pid}
-    while pid in processes and (pid := processes[pid].parent) in processes and pid not in seen:
-        seen.add(pid)
+    pid, visited = process.pid, {process.pid}
+    while pid in processes and (pid := processes[pid].parent) in processes and pid not in visited:
+        visited.add(pid)
         yield Target(pid, started(processes[pid].start_ticks))

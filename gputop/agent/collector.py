@@ -38,7 +38,7 @@ _WAKE = 3.0
 _SETTLE = 0.1
 """Seconds between two looks at the CPU time of processes, where one frame is all there is."""
 _NO_PERMISSION = 4
-_SURVEY_TIMEOUT = 0.02
+_ENRICHMENT_TIMEOUT = 0.02
 """Seconds that a tick waits for what is found out of new processes; it may come with the next."""
 _NAMES_TIMEOUT = 0.5
 """Seconds for the names of containers, where one frame is all there is."""
@@ -63,8 +63,8 @@ class Collector:
         self._topology: Worker[Topology] | None = None
         self._host = HostFacts()
         self._processes = ProcessCache()
-        self._surveyor = Enricher()
-        self._survey_timeout = 0.0  # somebody waits for the first frame
+        self._enricher = Enricher()
+        self._enrichment_timeout = 0.0  # somebody waits for the first frame
         self._idle = IdleTimes()
         self._inside = NestedNamespace(NUMBERING) if self._host.nested else None
 
@@ -85,7 +85,7 @@ class Collector:
         if problem is None and self._events is None and not (settle or hasty):
             self._events = XidEvents(self._devices)
         if problem is None and self._links is None and not hasty and self._awake():
-            self._look_around()
+            self._ask_topology()
         gpus, processes = ((), ()) if problem else self._assemble(timeout, settle)
         driver = self._driver
         return Frame(
@@ -140,7 +140,7 @@ class Collector:
         late = any(reader.answered is None for reader in self._readers)
         return not late or time.monotonic() - opened >= _WAKE
 
-    def _look_around(self) -> None:
+    def _ask_topology(self) -> None:
         """Ask once how the GPUs are connected and where they stand."""
         samples = [reader.latest for reader in self._readers]
         gpus = [
@@ -187,16 +187,16 @@ class Collector:
             samples = [sample for _, _, sample in readings if sample]
         if settle:
             again = time.monotonic() + _SETTLE
-            self._survey(samples, facts, 0.0)  # meanwhile
+            self._enrich(samples, facts, 0.0)  # meanwhile
             self._host.prepare()
         if settle and facts:
             time.sleep(max(0.0, again - time.monotonic()))
             facts = self._processes.read(pids, timeout, every=True)
-        survey = self._survey(samples, facts, timeout if settle else self._survey_timeout)
-        self._survey_timeout = _SURVEY_TIMEOUT
-        if settle and any(origin.container for origin in survey.origins.values()):
-            self._surveyor.settle(_NAMES_TIMEOUT)
-            survey = self._survey(samples, facts, timeout)
+        enrichment = self._enrich(samples, facts, timeout if settle else self._enrichment_timeout)
+        self._enrichment_timeout = _ENRICHMENT_TIMEOUT
+        if settle and any(origin.container for origin in enrichment.origins.values()):
+            self._enricher.settle(_NAMES_TIMEOUT)
+            enrichment = self._enrich(samples, facts, timeout)
         gpus: list[Gpu] = []
         processes: list[Process] = []
         idle = None if settle else self._idle
@@ -204,7 +204,7 @@ class Collector:
         for index, reader, reading in readings:
             xids = None if events is None else events.xids(index)
             builder = FrameBuilder(
-                index, reading, reader.answered, facts, survey, idle, self._host.nested, xids
+                index, reading, reader.answered, facts, enrichment, idle, self._host.nested, xids
             )
             gpus.append(builder.gpu(stale_for=late[index]))
             processes += builder.processes()
@@ -219,13 +219,13 @@ class Collector:
             if reading is not None and not reader.busy
             for run in reading.running
         }
-        NUMBERING.look(self._processes.missing & fresh, time.monotonic())
+        NUMBERING.observe(self._processes.missing & fresh, time.monotonic())
         return [
             (index, reader, None if reading is None else inside.meaning(reading))
             for index, reader, reading in readings
         ]
 
-    def _survey(
+    def _enrich(
         self, samples: list[GpuSample], facts: dict[int, ProcessFacts], timeout: float
     ) -> Enrichment:
         dubious = {sample.values.get("minor") for sample in samples if is_dubious(sample)}
@@ -234,7 +234,7 @@ class Collector:
             frozenset(minor for minor in dubious if minor is not None),
             frozenset(facts),
         )
-        return self._surveyor.read(wanted, timeout)
+        return self._enricher.read(wanted, timeout)
 
 
 def _unopened(words: str) -> NvmlError:

@@ -13,23 +13,23 @@ _NO_THREAD = (
     "no further thread may be started: this user (ulimit -u) or this container (pids.max) has as "
     "many processes and threads as it may have; end some of them, or raise the limit"
 )
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 def log_once(who: str, error: BaseException) -> str:
-    """Type, text and place of an error in a line, fit to print; on standard error as well, the
+    """Type, text and location of an error in a line, fit to print; on standard error as well, the
     first time that `who` has it there: a thread that goes on may meet it every second."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     file = os.path.basename(trace.tb_frame.f_code.co_filename) if trace else "?"
-    place = f"{file}:{trace.tb_lineno if trace else 0}"
-    words = printable(f"{type(error).__name__} at {place}: {error}", 200)
+    location = f"{file}:{trace.tb_lineno if trace else 0}"
+    words = printable(f"{type(error).__name__} at {location}: {error}", 200)
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         words = _NO_THREAD
-    key = f"{who} {type(error).__name__} {place}"
-    if key not in _told and sys.stderr is not None:
-        _told.add(key)
+    key = f"{who} {type(error).__name__} {location}"
+    if key not in _logged and sys.stderr is not None:
+        _logged.add(key)
         print(f"{who}: {words}", file=sys.stderr, flush=True)  # noqa: T201
     return words
 

@@ -27,7 +27,7 @@ class FrameBuilder(msgspec.Struct, frozen=True):
     answered: float | None
     """When the reading came (monotonic)."""
     facts: dict[int, ProcessFacts]
-    survey: Enrichment
+    enrichment: Enrichment
     idle: IdleTimes | None
     """None where there is no time before this."""
     nested: bool
@@ -41,7 +41,7 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         if reading is None:
             return Gpu(index=self.index, stale_for=stale_for)
         minor, idle_for = reading.values.get("minor"), None
-        holders = self.survey.holders
+        holders = self.enrichment.holders
         if self.idle is not None and self.answered is not None:
             used = reading.values.get("utilization")
             idle_for = self.idle.of_gpu(self.index, used, self.answered)
@@ -49,8 +49,8 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             **{**reading.values, "health": self._health(reading.values.get("health"))},
             memory_unaccounted=unaccounted_of(reading),
             idle_for=idle_for,
-            openers=() if minor is None else holders.openers.get(minor, ()),
-            openers_known=holders.complete if minor in holders.openers else None,
+            holders=() if minor is None else holders.by_minor.get(minor, ()),
+            holders_known=holders.complete if minor in holders.by_minor else None,
             stale_for=stale_for,
             error=reading.error,
         )
@@ -100,15 +100,15 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             decoder_utilization=sample.decoder if sample else None,
             idle_for=idle_for,
             elsewhere=elsewhere,
-            **(self._known(run, fact) if fact else {}),
+            **(self._facts_of(run, fact) if fact else {}),
         )
 
-    def _known(self, run: GpuProcess, fact: ProcessFacts) -> dict[str, Any]:
+    def _facts_of(self, run: GpuProcess, fact: ProcessFacts) -> dict[str, Any]:
         key = (run.pid, fact.start_time)
         fields = asdict(fact)
-        fields["place"] = self.survey.origins.get(key)
+        fields["origin"] = self.enrichment.origins.get(key)
         if run.type != "G":
-            fields["surroundings"] = self.survey.contexts.get(key)
+            fields["cuda_context"] = self.enrichment.contexts.get(key)
         return fields
 
 

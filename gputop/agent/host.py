@@ -95,8 +95,8 @@ def card_file(bus_id: str | None, name: str, sys: FolderPath = "/sys") -> str | 
 
 def kernel_module_version(root: FolderPath = "/") -> str | None:
     """Of the loaded NVIDIA kernel module; None where none is loaded."""
-    places = "proc/driver/nvidia/version", "sys/module/nvidia/version"
-    text = read_file(f"{root}/{places[0]}") or read_file(f"{root}/{places[1]}")
+    paths = "proc/driver/nvidia/version", "sys/module/nvidia/version"
+    text = read_file(f"{root}/{paths[0]}") or read_file(f"{root}/{paths[1]}")
     for word in (text or "").split():
         if word[:1].isdigit() and word.count(".") >= 1:
             return printable(word, 32)

@@ -18,7 +18,7 @@ class IdleTimes:
 
     def __init__(self) -> None:
         self._since: dict[Hashable, float] = {}
-        self._told: dict[Hashable, float] = {}
+        self._latest: dict[Hashable, float] = {}
         self._sampled: set[int] = set()
 
     def of_gpu(self, index: int, utilization: float | None, at: float) -> float | None:
@@ -43,15 +43,15 @@ class IdleTimes:
         if samples:
             self._sampled.add(key[0])
         if sample is not None and sample.is_busy:
-            self._told[key] = at
+            self._latest[key] = at
             return 0.0
         return self._idle(key, bool(utilization) and key[0] not in self._sampled, at)
 
     def end_cycle(self) -> None:
         """Forget those that were not asked about."""
-        self._since, self._told = self._told, {}
+        self._since, self._latest = self._latest, {}
 
     def _idle(self, key: Hashable, busy: bool, at: float) -> float:
         since = at if busy else self._since.get(key, at)
-        self._told[key] = since
+        self._latest[key] = since
         return round(at - since, 1)

@@ -67,7 +67,7 @@ class IdleRecord:
         now = time.monotonic()
         if now < self._due:
             return
-        idle = [(*key, seconds) for key, seconds in _told(frame) if seconds >= _LEAST]
+        idle = [(*key, seconds) for key, seconds in _idle_times(frame) if seconds >= _LEAST]
         if not idle and self._record is None:
             return
         self._due = now + _EVERY
@@ -99,7 +99,7 @@ def with_idle_times(frame: Frame) -> Frame:
     """A single look with the idle times that running agents know; who works now is not idle."""
     recorded: dict[_RecordKey, float] = {}
     with suppress(OSError):
-        recorded = within(_TIMEOUT, lambda: _known(frame.host.boot_id))
+        recorded = within(_TIMEOUT, lambda: _recorded(frame.host.boot_id))
     if not recorded:
         return frame
     gpus = (
@@ -117,7 +117,7 @@ def with_idle_times(frame: Frame) -> Frame:
     return msgspec.structs.replace(frame, gpus=tuple(gpus), processes=tuple(processes))
 
 
-def _told(frame: Frame) -> Iterator[tuple[_RecordKey, float]]:
+def _idle_times(frame: Frame) -> Iterator[tuple[_RecordKey, float]]:
     for gpu in frame.gpus:
         if gpu.uuid and gpu.idle_for is not None:
             yield (gpu.uuid, 0, None), gpu.idle_for
@@ -144,14 +144,14 @@ def _record(frame: Frame, now: float, idle: list[tuple[str, int, int | None, flo
     )
 
 
-def _known(boot_id: str | None) -> dict[_RecordKey, float]:
+def _recorded(boot_id: str | None) -> dict[_RecordKey, float]:
     with _folder() as folder:
         return _read_all(folder, boot_id)
 
 
 def _read_all(folder: Folder, boot_id: str | None) -> dict[_RecordKey, float]:
     """The longest that any live agent knows; what the dead have left is removed."""
-    known: dict[_RecordKey, float] = {}
+    longest: dict[_RecordKey, float] = {}
     for name in folder.names():
         with suppress(OSError):
             record = _read(folder, name)
@@ -162,8 +162,8 @@ def _read_all(folder: Folder, boot_id: str | None) -> dict[_RecordKey, float]:
             elif time.monotonic() - record.written <= _FRESH + record.interval:
                 for uuid, pid, start, seconds in record.idle:
                     key = (uuid, pid, start)
-                    known[key] = max(seconds, known.get(key, 0.0))
-    return known
+                    longest[key] = max(seconds, longest.get(key, 0.0))
+    return longest
 
 
 def _read(folder: Folder, name: str) -> _Record | None:

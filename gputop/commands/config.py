@@ -79,10 +79,10 @@ def _check_keys(path: Path, settings: Settings) -> None:
     from gputop.tui.app import GputopApp
     from gputop.tui.palette import binding_ids
 
-    known = binding_ids(GputopApp)
+    valid = binding_ids(GputopApp)
     for name in settings.keys:
-        if name not in known:
-            others = " ".join(sorted(known))
+        if name not in valid:
+            others = " ".join(sorted(valid))
             raise UsageError(f"{path}: keys.{name}: there is no such name; the names are: {others}")
 
 

@@ -90,7 +90,7 @@ def _report(path: str, frames: list[Frame], installed: Sequence[Check], whole: b
     if not whole:
         checks = list(map(report.harmless_check, checks))
     texts = {"doctor.txt": _text(checks), "doctor.json": _json(checks)}
-    texts.update(report.surroundings(frames, whole))
+    texts.update(report.cuda_contexts(frames, whole))
     report.write_archive(path, texts)
     write(report.contents(texts, path, whole))
     return 0

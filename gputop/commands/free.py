@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
-from gputop.allowed import MIN_INTERVAL
 from gputop.commands import HELP
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
@@ -22,6 +21,7 @@ from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import is_blank, printable, short_name
 from gputop.output import complain, write
+from gputop.protocol.messages import MIN_INTERVAL
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.local import LocalSource
 

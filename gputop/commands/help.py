@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     if options.search is not None:
         if options.topic is not None:
             raise UsageError("-s searches all pages: give no topic with it")
-        write(_shown(_found(options.search)))
+        write(_shown(_search_results(options.search)))
         return 0
     topic = COMMANDS.get(options.topic, options.topic) or next(iter(TOPICS))
     if unfit_reason(os.environ) is None and _has_unicode():
@@ -75,7 +75,7 @@ def _shown(text: str) -> str:
     return text if _has_unicode() else text.translate(IN_ASCII)
 
 
-def _found(word: str) -> str:
+def _search_results(word: str) -> str:
     """The places of a word, under a line for each heading. GputopError if there is none."""
     lines: list[str] = []
     before = None

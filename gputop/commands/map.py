@@ -159,7 +159,7 @@ def _show(
 def _is_whole(frame: Frame) -> bool:
     """Return whether all GPUs have answered, and all processes have been looked at."""
     processes = [process for process in frame.processes if process.start_time is not None]
-    return answers(frame) and all(process.surroundings is not None for process in processes)
+    return answers(frame) and all(process.cuda_context is not None for process in processes)
 
 
 class _Asked(NamedTuple):
@@ -235,13 +235,17 @@ def _mapping(
     """Return the mapping that is asked for, and what is to be said about its variables."""
     version = options.driver or inventory.driver_version
     value, order, advice = _variables(options, line)
-    devices, seen = inventory.devices, inventory.cuda_order
+    devices, driver_order = inventory.devices, inventory.cuda_order
     if driver is not None:  # what integers count is exact where the driver itself gives the order
-        seen = cuda_order(driver.probe(None, order), devices)
+        driver_order = cuda_order(driver.probe(None, order), devices)
     if line is not None:
-        mapping = meaning(line, devices, order=order, cuda_order=seen, driver_version=version)
+        mapping = meaning(
+            line, devices, order=order, cuda_order=driver_order, driver_version=version
+        )
     else:
-        mapping = resolve(value, devices, order=order, cuda_order=seen, driver_version=version)
+        mapping = resolve(
+            value, devices, order=order, cuda_order=driver_order, driver_version=version
+        )
     return mapping, advice
 
 

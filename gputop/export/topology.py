@@ -62,7 +62,7 @@ def _matrix(rows: Sequence[Sequence[str | None]] | None) -> str:
     if not rows:
         return "not known: the driver did not answer"
     heads = ["", *map(str, range(len(rows)))]
-    return aligned(heads, [[f"{n}:", *map(_known, row)] for n, row in enumerate(rows)])
+    return aligned(heads, [[f"{n}:", *map(_or_missing, row)] for n, row in enumerate(rows)])
 
 
 def _near(frame: Frame, where: Topology) -> str:
@@ -70,7 +70,7 @@ def _near(frame: Frame, where: Topology) -> str:
         _HEADS,
         [
             [str(gpu.index), short_name(gpu.name), gpu.pci_bus_id or MISSING]
-            + [_known(_at(places, gpu.index)) for places in (where.numa, where.cpus)]
+            + [_or_missing(_at(column, gpu.index)) for column in (where.numa, where.cpus)]
             for gpu in frame.gpus
         ],
     )
@@ -98,5 +98,5 @@ def _at(values: Sequence[T], index: int) -> T | None:
     return values[index] if index < len(values) else None
 
 
-def _known(value: object) -> str:
+def _or_missing(value: object) -> str:
     return MISSING if value is None else str(value)

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL
 from gputop.model.machine.check import Check
 from gputop.model.machine.detail import ProcessDetail, ProcessStack
 from gputop.model.machine.environment import CudaContext
@@ -23,6 +22,11 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
 from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.model.machine.topology import Links, Topology
+
+MIN_INTERVAL = 0.1
+"""Seconds."""
+MAX_INTERVAL = 60.0
+"""Seconds."""
 
 
 class Preview(Frame, frozen=True, kw_only=True, dict=True):

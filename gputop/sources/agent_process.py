@@ -118,8 +118,8 @@ class AgentProcess:
         self._input: int | None = answering
         self._is_cut = False
         """Whether the last line is not whole."""
-        output, told = os.pipe()
-        _widen(told)
+        output, output_end = os.pipe()
+        _widen(output_end)
         self.output = AgentOutput(output)
         errors = os.memfd_create("agent's errors")
         self._errors: int | None = errors
@@ -127,17 +127,17 @@ class AgentProcess:
         self._reaping = allocate_lock()
         self._writing = allocate_lock()
         command = [sys.executable, _MAIN, "agent", *arguments]
-        taken = ((asked, 0), (told, 1), (errors, 2))
-        places = [(os.POSIX_SPAWN_DUP2, have, want) for have, want in taken]
+        taken = ((asked, 0), (output_end, 1), (errors, 2))
+        redirections = [(os.POSIX_SPAWN_DUP2, have, want) for have, want in taken]
         try:
             self._pid = os.posix_spawn(
-                command[0], command, os.environ, file_actions=places, setsid=True
+                command[0], command, os.environ, file_actions=redirections, setsid=True
             )
         except OSError as error:
             raise _not_started(error) from None
         finally:
             os.close(asked)
-            os.close(told)
+            os.close(output_end)
         _children.append(self)
 
     def write(self, data: bytes) -> None:

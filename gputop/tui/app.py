@@ -14,10 +14,16 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
 
-from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame, Problem
-from gputop.protocol.messages import Preview, Refresh, Reply, SetInterval
+from gputop.protocol.messages import (
+    MAX_INTERVAL,
+    MIN_INTERVAL,
+    Preview,
+    Refresh,
+    Reply,
+    SetInterval,
+)
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed, Listener
@@ -114,7 +120,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         machine.seconds = self.silence = 0
         if self._laid_out:
             self._main.signals.show_frame(message.frame)  # in spite of a pause
-        machine.take(message.frame)
+        machine.handle_frame(message.frame)
         if self._wanted or machine.age is None:
             self._wanted = False
             if self.paused:
@@ -307,13 +313,13 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def _listener(self, feed: Feed) -> Listener:
         """Return what makes messages of what comes, in the thread that reads."""
 
-        def post(told: Frame | Reply | SourceError) -> None:
-            if isinstance(told, Reply):
-                self.post_message(ReplyArrived(feed, told))
-            elif isinstance(told, SourceError):
-                self.post_message(SourceEnded(feed, str(told)))
-            elif not isinstance(told, Preview):  # the splash shows that
-                self.post_message(FrameArrived(feed, told))
+        def post(arrived: Frame | Reply | SourceError) -> None:
+            if isinstance(arrived, Reply):
+                self.post_message(ReplyArrived(feed, arrived))
+            elif isinstance(arrived, SourceError):
+                self.post_message(SourceEnded(feed, str(arrived)))
+            elif not isinstance(arrived, Preview):  # the splash shows that
+                self.post_message(FrameArrived(feed, arrived))
 
         return post
 

@@ -43,7 +43,7 @@ class WatchedMachine:
             self._note(self._signals.words())
         self.feed.source.request(request)
 
-    def take(self, frame: Frame) -> None:
+    def handle_frame(self, frame: Frame) -> None:
         """Take another frame."""
         self._frame = frame
         self._history.append(frame)

@@ -348,7 +348,7 @@ class MainScreen(Screen[None]):
             self.gpus.action_move(0)
         else:
             gpu, device, _ = self.gpus.current
-            self._show_only(gpu.key, device.place if device else None)
+            self._show_only(gpu.key, device.instance_ids if device else None)
 
     def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
         page = GpuScreen(message.key, self.settings.processes.idle_after)
@@ -439,9 +439,9 @@ class MainScreen(Screen[None]):
         what to say where there is none."""
         row = self.gpus.current if self.gpus.is_active else None
         if row is not None:
-            place = row.device.place if row.device else None
-            keys = own_on(shown.frame, row.gpu.key, self.settings.me, place)
-            what = "that part of " if place else ""
+            instance = row.device.instance_ids if row.device else None
+            keys = own_on(shown.frame, row.gpu.key, self.settings.me, instance)
+            what = "that part of " if instance else ""
             reason = f"no process of yours is on {what}GPU {row.gpu.index}"
         else:
             keys = self.processes.targets

@@ -73,7 +73,7 @@ def look(here: Machine, *prefix: str) -> Json:
 
 
 def place(here: Machine, *prefix: str) -> Json:
-    found: Json = look(here, *prefix)["place"]
+    found: Json = look(here, *prefix)["origin"]
     return found
 
 
@@ -221,7 +221,7 @@ def test_a_docker_that_hangs_delays_no_frame(
             before = time.monotonic()
             frame = agent.line()
             longest = max(longest, time.monotonic() - before)
-        assert frame["processes"][0]["place"]["container"]["id"] == ID
+        assert frame["processes"][0]["origin"]["container"]["id"] == ID
         for _ in range(3):
             agent.line()
     assert longest < 1.0
@@ -286,7 +286,7 @@ def test_a_local_process_is_not_taken_for_one_of_the_host(here: Machine, tmp_pat
     assert [one["elsewhere"] for one in before] == [False, True, True]
     assert (before[0]["command"], before[0]["user"]) == ("sleep 1000", "root")
     assert [one["elsewhere"] for one in after] == [True] * 4  # all are numbers of the host
-    about = ("user", "command", "start_time", "state", "place", "surroundings", "cpu")
+    about = ("user", "command", "start_time", "state", "origin", "cuda_context", "cpu")
     for process in (*before[1:], *after):
         assert {process[field] for field in about} == {None}
         assert process["gpu_memory"] == 1

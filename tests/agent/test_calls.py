@@ -112,7 +112,7 @@ OPTIONAL: dict[str, set[str]] = {
 def told(gpu: Json) -> Json:
     """What one look tells, of the driver alone: who has a node open is found on the machine, where
     other tests are, and that all processes were looked through may come later."""
-    found = ("openers", "openers_known")
+    found = ("holders", "holders_known")
     return {field: value for field, value in plain(gpu).items() if field not in found}
 
 

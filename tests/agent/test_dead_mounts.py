@@ -123,14 +123,14 @@ def test_an_environment_that_does_not_answer(
             "link": lambda: start(f"{tmp_path}/link/bin/python"),
         }[name]()
         found, seconds = look(here)
-        assert found[good]["place"]["venv"] == f"{tmp_path}/env"
-        assert found[bad]["place"]["cwd"]
-        assert found[bad]["place"].get("venv") is None
-        assert found[bad]["surroundings"] is not None
+        assert found[good]["origin"]["venv"] == f"{tmp_path}/env"
+        assert found[bad]["origin"]["cwd"]
+        assert found[bad]["origin"].get("venv") is None
+        assert found[bad]["cuda_context"] is not None
         assert seconds < usual + LATER
         with Agent(here, interval=0.2) as agent:
             begun = time.monotonic()
-            until(lambda: all(one["place"] for one in agent.line()["processes"]))
+            until(lambda: all(one["origin"] for one in agent.line()["processes"]))
             assert time.monotonic() - begun < LATER
             fuse.end()  # or the kernel keeps the agent, with the thread that waits for an answer
 
@@ -146,9 +146,9 @@ def test_a_folder_of_devices_that_does_not_answer(
         script = f'mount --bind {tmp_path}/dead /dev && exec "$@"'
         bad = start("", ("unshare", "--mount", "sh", "-c", script, "sh"))
         found, seconds = look(here)
-    assert found[good]["place"]["venv"] == f"{tmp_path}/env"
-    assert found[bad]["place"]["cwd"]
-    assert found[bad]["surroundings"].get("minors") is None
+    assert found[good]["origin"]["venv"] == f"{tmp_path}/env"
+    assert found[bad]["origin"]["cwd"]
+    assert found[bad]["cuda_context"].get("minors") is None
     assert seconds < usual + LATER
 
 
@@ -162,8 +162,8 @@ def test_a_working_directory_that_does_not_answer(
         bad = start("bin/python", cwd=folder)
         fuse.stop()
         found, seconds = look(here)
-    assert found[bad]["place"]["cwd"] == str(folder)
-    assert found[good]["place"]["venv"] == f"{tmp_path}/env"
+    assert found[bad]["origin"]["cwd"] == str(folder)
+    assert found[good]["origin"]["venv"] == f"{tmp_path}/env"
     assert seconds < usual + LATER
 
 
@@ -180,18 +180,18 @@ def test_more_of_them_than_threads(
             start(f"{tmp_path}/dead{number}/env/bin/python")
         found, seconds = look(here)
         assert seconds < usual + LATER
-        assert found[good]["place"]["venv"] == f"{tmp_path}/env"
-        assert all(one["place"]["cwd"] for one in found.values())
+        assert found[good]["origin"]["venv"] == f"{tmp_path}/env"
+        assert all(one["origin"]["cwd"] for one in found.values())
         with Agent(here, interval=0.2) as agent:
             known: set[int] = set()
             for _ in range(40):
                 begun = time.monotonic()
                 frame = agent.line()
                 assert time.monotonic() - begun < 1.0
-                known |= {one["pid"] for one in frame["processes"] if one["place"]}
+                known |= {one["pid"] for one in frame["processes"] if one["origin"]}
                 assert len(list(Path(f"/proc/{agent.process.pid}/task").iterdir())) < 40
             assert len(known) == 13
-            places = {one["pid"]: one["place"] for one in frame["processes"]}
+            places = {one["pid"]: one["origin"] for one in frame["processes"]}
             assert places[good]["venv"] == f"{tmp_path}/env"
 
 
@@ -262,7 +262,7 @@ def test_nothing_is_mounted_for_it(
     ]
     found, seconds = look(here)
     assert not automount.was_asked()
-    assert found[good]["place"]["venv"] == f"{tmp_path}/env"
+    assert found[good]["origin"]["venv"] == f"{tmp_path}/env"
     assert set(bad) < found.keys()
     assert seconds < usual + LATER
 
@@ -304,7 +304,7 @@ def test_a_working_directory_that_was_removed_below_an_automounter(
     found, _ = look(here)
     asked = automount.was_asked()
     automount.end()
-    assert found[pid]["place"]["cwd"] == f"{folder} (deleted)"
+    assert found[pid]["origin"]["cwd"] == f"{folder} (deleted)"
     assert not asked
 
 
@@ -320,7 +320,7 @@ def test_what_is_mounted_below_an_automounter_is_looked_at(
     alice = start(f"{automount.folder}/alice/env/bin/python")
     start(f"{automount.folder}/alice/bob/bin/python")
     found, _ = look(here)
-    assert found[alice]["place"]["venv"] == f"{automount.folder}/alice/env"
+    assert found[alice]["origin"]["venv"] == f"{automount.folder}/alice/env"
     assert not automount.was_asked()
 
 

@@ -116,7 +116,7 @@ def test_a_gpu_that_hangs_from_the_start(machine: MachineFactory) -> None:
             assert temperatures(frame) == [40, None, 40, 40]
             hung = frame["gpus"][1]
             assert hung["stale_for"] > 0
-            assert (hung.pop("openers"), hung.pop("asleep")) == ([], False)
+            assert (hung.pop("holders"), hung.pop("asleep")) == ([], False)
             assert {hung[field] for field in hung if field not in ("index", "stale_for")} == {None}
         here.heal()
         while (frame := agent.line(5.0))["gpus"][1]["stale_for"] is not None:

@@ -82,15 +82,15 @@ def start() -> Iterator[Start]:
 
 
 def look(here: Machine, sought: bool = True) -> list[Json]:
-    """The openers of GPU 1 by `gputop --json`; GPU 0 has none to look for. Where they are `sought`,
+    """The holders of GPU 1 by `gputop --json`; GPU 0 has none to look for. Where they are `sought`,
     a machine that is busy may have to be asked again."""
     while True:
         done = here.run([sys.executable, "-m", "gputop", "--json"])
         assert (done.returncode, done.stderr) == (0, "")
         zero, one = json.loads(done.stdout)["gpus"]
-        assert zero["openers"] == []
-        if one["openers_known"] or not sought:
-            found: list[Json] = one["openers"]
+        assert zero["holders"] == []
+        if one["holders_known"] or not sought:
+            found: list[Json] = one["holders"]
             return found
 
 
@@ -170,12 +170,12 @@ def test_who_ended_is_gone_with_the_next_frame(here: Machine, start: Start) -> N
     job, _ = start(OPENS + READY)
     with Agent(here, interval=0.1) as agent:
 
-        def openers() -> list[Any]:
-            return [one["pid"] for one in agent.line()["gpus"][1]["openers"]]
+        def holders() -> list[Any]:
+            return [one["pid"] for one in agent.line()["gpus"][1]["holders"]]
 
-        until(lambda: openers() == [job.pid])
+        until(lambda: holders() == [job.pid])
         job.kill()
         job.wait()
         agent.line()
         agent.line()
-        assert openers() == []
+        assert holders() == []

@@ -196,8 +196,8 @@ def test_a_driver_that_lists_nobody(nodes: int, machine: MachineFactory) -> None
             assert frame["processes"] == []
             assert [gpu["processes_known"] for gpu in frame["gpus"]] == [False, False]
             assert free(frame) == []
-            openers = frame["gpus"][0]["openers"] or agent.refresh()["gpus"][0]["openers"]
-    assert [opener["pid"] for opener in openers] == ([job.pid] if nodes else [])
+            holders = frame["gpus"][0]["holders"] or agent.refresh()["gpus"][0]["holders"]
+    assert [opener["pid"] for opener in holders] == ([job.pid] if nodes else [])
 
 
 # Whether a GPU is free
@@ -303,7 +303,7 @@ def test_a_number_of_the_host_is_somebody_elses_here(
         on(here, 0, {"pid": NOBODY, "host_pid": innocent.pid, "used": GIB, "sm": 90})
         with Agent(here, prefix=inside.prefix) as agent:
             told = one(agent.line(), innocent.pid)
-            about = ("user", "command", "start_time", "state", "place")
+            about = ("user", "command", "start_time", "state", "origin")
             assert told["elsewhere"] is True
             assert {told[field] for field in about} == {None}
             stat = read_stat(innocent.host_pid)

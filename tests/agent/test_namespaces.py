@@ -158,13 +158,13 @@ def test_a_version_is_a_hint(version: str | None, lists_ours: bool, samples_diff
     numbering = Numbering()
     numbering.opened(version)
     assert (numbering.lists_ours, numbering.samples_differ) == (lists_ours, samples_differ)
-    numbering.look({4000}, 10.0)
+    numbering.observe({4000}, 10.0)
     assert numbering.everybodys is not lists_ours
-    numbering.look({4000, 4001}, 10.9)
+    numbering.observe({4000, 4001}, 10.9)
     assert numbering.everybodys is not lists_ours
-    numbering.look({4001}, 11.0)
+    numbering.observe({4001}, 11.0)
     assert numbering.everybodys is not lists_ours
-    numbering.look({4001}, 11.9)
+    numbering.observe({4001}, 11.9)
     assert numbering.everybodys
     assert (numbering.lists_ours, numbering.samples_differ) == (False, False)
     numbering.opened(version)

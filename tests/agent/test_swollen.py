@@ -87,7 +87,7 @@ def known(agent: Agent) -> dict[int, Json]:
     """A frame in which everything has been looked at; processes by pid."""
     while True:
         frame = agent.refresh()
-        if all(one["surroundings"] and one["place"] for one in frame["processes"]):
+        if all(one["cuda_context"] and one["origin"] for one in frame["processes"]):
             return {one["pid"]: one for one in frame["processes"]}
 
 
@@ -106,11 +106,11 @@ def test_an_agent_takes_no_more_memory_for_it(
         detail = answer(agent, "detail", "detail", pid, hidden=True)
         assert peak(agent) < MOST_RSS
     assert told[train]["command"] == "python train.py"
-    assert told[train]["surroundings"]["environ"]["variables"] == {NAME: "0"}
+    assert told[train]["cuda_context"]["environ"]["variables"] == {NAME: "0"}
     assert detail["pid"] == pid
     assert len(told[pid]["command"]) <= 4098
     if {"environ=2147483648", "entries=1000000", "misspelt=300000"} & set(words):
-        assert told[pid]["surroundings"]["environ"] == {"missing": "too_long"}
+        assert told[pid]["cuda_context"]["environ"] == {"missing": "too_long"}
         assert (detail.get("variables"), detail["missing"]) == (None, "too_long")
 
 
@@ -277,10 +277,10 @@ def test_who_hides_a_gpu_behind_many_files_is_found_at_last(swell: Swell) -> Non
     while not (found := finder.find([minor], every_process(), frozenset(), 0.02)).complete:
         looks += 1
         assert looks < 500
-    assert {one.pid for one in found.openers[minor]} == set(hidden)
+    assert {one.pid for one in found.by_minor[minor]} == set(hidden)
     assert looks > 3
     again = finder.find([minor], every_process(), frozenset(), 0.02)
-    assert {one.pid for one in again.openers[minor]} == set(hidden)
+    assert {one.pid for one in again.by_minor[minor]} == set(hidden)
 
 
 @ROOT
@@ -298,10 +298,10 @@ def test_a_screen_says_that_others_may_hold_it(machine: MachineFactory, swell: S
             found: Json = agent.line()["gpus"][0]
             return found
 
-        until(lambda: gpu()["openers_known"] is not None, within=20)
+        until(lambda: gpu()["holders_known"] is not None, within=20)
         told = gpu()
-        if told["openers_known"] is False:
-            assert len(told["openers"]) < len(pids)
+        if told["holders_known"] is False:
+            assert len(told["holders"]) < len(pids)
         before = cpu_seconds(agent.process.pid)
         for _ in range(8):
             agent.line()
@@ -343,5 +343,5 @@ def test_one_that_takes_too_much_memory_costs_no_other_its_row(here: Machine, sw
     commands = {one["command"] for one in told.values()}
     assert {f"python other-{n}.py" for n in range(5)} <= commands
     for pid in pids:
-        assert told[pid]["surroundings"]["environ"] == {"missing": "too_long"}
+        assert told[pid]["cuda_context"]["environ"] == {"missing": "too_long"}
         assert read_environ(pid).variables == {NAME: "0"}  # with more room

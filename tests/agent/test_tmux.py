@@ -79,7 +79,7 @@ def server(request: pytest.FixtureRequest, here: Machine, folder: Path) -> Itera
 
 
 def session(process: Json) -> str:
-    told = process["place"]["session"]
+    told = process["origin"]["session"]
     assert isinstance(told, str)
     return told
 
@@ -94,7 +94,7 @@ def test_nobody_connects(server: Server, here: Machine, tmux: str) -> None:
             assert session(process) == "tmux default:$0"
     with Agent(here) as agent:
         agent.line()
-        until(lambda: agent.refresh()["processes"][0].get("place"))
+        until(lambda: agent.refresh()["processes"][0].get("origin"))
     assert not server.told.exists()
 
 
@@ -113,8 +113,8 @@ def test_a_real_tmux(here: Machine, tmux: str, tmp_path: Path) -> None:
         done = here.run([sys.executable, "-m", "gputop", "--json"])
         [process] = json.loads(done.stdout)["processes"]
         assert session(process) == "tmux work:$0"
-        assert process["place"]["ancestors"][0] == [shell.pid, "sh"]
-        assert process["place"]["ancestors"][-1][1] == "tmux: server"
+        assert process["origin"]["ancestors"][0] == [shell.pid, "sh"]
+        assert process["origin"]["ancestors"][-1][1] == "tmux: server"
         assert "secret name" not in done.stdout
     finally:
         run("kill-server")
@@ -134,4 +134,4 @@ def test_a_variable_that_says_little(variable: str, told: str | None, here: Mach
     assert (done.returncode, done.stderr) == (0, "")
     [process] = json.loads(done.stdout)["processes"]
     assert process["pid"] == pid
-    assert process["place"].get("session") == told
+    assert process["origin"].get("session") == told

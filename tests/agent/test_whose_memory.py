@@ -43,7 +43,7 @@ def test_memory_of_a_numa_node_is_never_unaccounted(machine: MachineFactory) -> 
     assert (idle["numa_node"], busy["numa_node"]) == (4, 12)
     assert idle["memory_used"] == busy["memory_used"] == 60 * GIB
     assert idle["memory_unaccounted"] is busy["memory_unaccounted"] is None
-    assert (idle["openers"], busy["openers"]) == ([], [])
+    assert (idle["holders"], busy["holders"]) == ([], [])
 
 
 @needs_everybody

@@ -24,7 +24,7 @@ def docker(pod: str | None = None, unit: str | None = None) -> Origin:
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "origin"),
     [
         (v1(f"/docker/{ID}"), docker()),
         (v1(f"/system.slice/docker-{ID}.scope"), docker()),
@@ -73,8 +73,8 @@ def docker(pod: str | None = None, unit: str | None = None) -> Origin:
         ("nonsense\n0::\n::::\n", Origin()),
     ],
 )  # fmt: skip
-def test_parse(text: str, place: Origin) -> None:
-    assert parse_cgroup(text) == place
+def test_parse(text: str, origin: Origin) -> None:
+    assert parse_cgroup(text) == origin
 
 
 def test_names_of_units_are_harmless() -> None:

@@ -25,7 +25,7 @@ MACHINE = frame(
     [
         process(11, user="alice", command="python train.py --lr 1", start_time=1990.0, **BUSY),
         process(12, on=1, user="bob", command="python -m serve", sm_utilization=0.0, cpu=0.0,
-                rss=GIB, gpu_memory=10 * GIB, start_time=2000.0 - 7200, surroundings=SEEN),
+                rss=GIB, gpu_memory=10 * GIB, start_time=2000.0 - 7200, cuda_context=SEEN),
         process(13, on=1, gpu_instance=3, user="alicea", command='say "or"', start_time=1000.0,
                 sm_utilization=0.049, gpu_memory=0),
         process(14, on=None, user=None, command=None, start_time=None),
@@ -145,8 +145,8 @@ def test_containers_and_how_long_idle() -> None:
     boxed = Origin(container=Container(id="abc123", runtime="docker", name="llama", image="vllm:1"))
     here = frame(
         processes=[
-            process(1, place=boxed, idle_for=700.0, sm_utilization=None),
-            process(2, place=Origin(), idle_for=0.0, sm_utilization=0.5),
+            process(1, origin=boxed, idle_for=700.0, sm_utilization=None),
+            process(2, origin=Origin(), idle_for=0.0, sm_utilization=0.5),
             process(3, idle_for=None, sm_utilization=0.5),
         ]
     )

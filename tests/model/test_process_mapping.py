@@ -150,7 +150,7 @@ def test_the_node_of_a_gpu_is_that_of_all_its_mig_devices() -> None:
     found = process_mapping(around, machine, [second])
     assert names(found) == ["cuda:0"]
     assert found.inside.devices is not None
-    assert [part.place for part in found.inside.devices[0].parts()] == [second.place]
+    assert [part.id for part in found.inside.devices[0].parts()] == [second.id]
 
 
 def test_slurm() -> None:

@@ -114,7 +114,7 @@ def check_exactness(case: Case) -> None:
     )
     assert found.evidence.kind in ("confirmed", "unused")
     # The driver sees it nowhere else.
-    assert {one.place for one in used} <= {one.place for one in mapping.visible}
+    assert {one.id for one in used} <= {one.id for one in mapping.visible}
     # The GPUs that it can reach are known, unless its value means the same among any.
     inside, value = found.inside.devices, mapping.value
     named = value is not None and value.startswith(("GPU-", "MIG-"))
@@ -153,12 +153,12 @@ def check_consistency(case: Case) -> None:
         assert found.shell_lines == ()
         assert mapping.certainty != "exact"
     if mapping.visible is not None:
-        places = [one.place for one in mapping.visible]
+        places = [one.id for one in mapping.visible]
         for place, name in found.evidence.names:
             if not name.endswith("?"):
                 assert name == f"cuda:{places.index(place)}"
                 assert mapping.certainty in ("exact", "expected")
-    assert {place for place, _ in found.evidence.names} <= {one.place for one in used}
+    assert {place for place, _ in found.evidence.names} <= {one.id for one in used}
     if mapping.count == 0 and used:
         raise AssertionError("it is on a GPU and said to see none")
 

@@ -94,12 +94,12 @@ def masked(value: str) -> CudaContext:
 @pytest.mark.parametrize("column", PROCESS)
 @pytest.mark.parametrize("descending", [False, True])
 def test_every_column_sorts_both_ways_with_the_unknown_last(column: str, descending: bool) -> None:
-    field = {"age": "start_time", "gpu": "gpu_uuid", "cuda": "surroundings"}.get(column, column)
+    field = {"age": "start_time", "gpu": "gpu_uuid", "cuda": "cuda_context"}.get(column, column)
     small, great = {
         **VALUES,
         "start_time": (1500.0, 1000.0),
         "gpu_uuid": ("GPU-0", "GPU-1"),
-        "surroundings": (masked("GPU-0"), masked("GPU-1,GPU-0")),
+        "cuda_context": (masked("GPU-0"), masked("GPU-1,GPU-0")),
     }[field]
     nothing = None if field not in ("pid", "type") else great
     processes = [

@@ -26,10 +26,12 @@ def told(*users: str | None) -> Frame:
     """A frame with a secret wherever somebody may have written one."""
     opener = DeviceHolder(pid=9, start_time=1.0, user=SECRET, command=SECRET, reason="open")
     wanted = [
-        builders.process(n, user=user, command=f"python {SECRET}", place=PLACE, surroundings=AROUND)
+        builders.process(
+            n, user=user, command=f"python {SECRET}", origin=PLACE, cuda_context=AROUND
+        )
         for n, user in enumerate(users, 1)
     ]
-    frame = builders.frame([builders.gpu(openers=(opener,))], wanted)
+    frame = builders.frame([builders.gpu(holders=(opener,))], wanted)
     return replace(frame, host=Host(name=SECRET, boot_id=SECRET))
 
 
@@ -41,13 +43,13 @@ def test_no_secret_is_left() -> None:
     assert decode(encode(frame), type=Frame) == frame
     one, other = frame.processes
     assert (one.user, one.command, other.user) == ("user2", "(13 characters)", None)
-    assert one.surroundings is not None
-    assert one.surroundings.minors == (0,)
-    assert one.surroundings.environ.variables == {
+    assert one.cuda_context is not None
+    assert one.cuda_context.minors == (0,)
+    assert one.cuda_context.environ.variables == {
         "CUDA_VISIBLE_DEVICES": "(6 characters)",
         "CUDA_DEVICE_ORDER": "",
     }
-    assert frame.gpus[0].openers[0].user == "user1"
+    assert frame.gpus[0].holders[0].user == "user1"
     assert frame.gpus[0].uuid == whole.gpus[0].uuid
 
 

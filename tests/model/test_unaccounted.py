@@ -47,7 +47,7 @@ def opener(pid: int, reason: HolderReason) -> DeviceHolder:
 
 def test_monitors_are_no_suspects() -> None:
     found = (opener(1, "orphan"), opener(2, "monitor"))
-    assert suspects(gpu(openers=found)) == found[:1]
+    assert suspects(gpu(holders=found)) == found[:1]
 
 
 @pytest.mark.parametrize(
@@ -68,5 +68,5 @@ def test_a_remark_where_nobody_is_seen() -> None:
     assert "Look from the host" in remark(gpu(), nested=True)
     who = "held by no visible process. Try: "
     assert remark(gpu(minor=3), nested=False) == f"{who}fuser -v /dev/nvidia3"
-    hidden = gpu(minor=3, openers_known=False)  # root can look at them
+    hidden = gpu(minor=3, holders_known=False)  # root can look at them
     assert remark(hidden, nested=False) == f"{who}sudo fuser -v /dev/nvidia3"

@@ -272,7 +272,7 @@ def test_uuid_export_line_means_the_same_under_every_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "address"),
     [
         ("00000000:02:00.0", (0, 2, 0)),
         ("0000:02:00.0", (0, 2, 0)),
@@ -292,5 +292,5 @@ def test_uuid_export_line_means_the_same_under_every_order() -> None:
         ("not a bus id", None),
     ],
 )
-def test_normalize_bus_id(text: str | None, place: tuple[int, int, int] | None) -> None:
-    assert normalize_bus_id(text) == place
+def test_normalize_bus_id(text: str | None, address: tuple[int, int, int] | None) -> None:
+    assert normalize_bus_id(text) == address

@@ -66,8 +66,8 @@ TRAIN = Process(
     parent=20980,
     threads=42,
     io_read=None,
-    place=Origin(cwd="/home/alice", ancestors=(Ancestor(20980, "bash"),)),
-    surroundings=CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0"})),
+    origin=Origin(cwd="/home/alice", ancestors=(Ancestor(20980, "bash"),)),
+    cuda_context=CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0"})),
 )
 IDLER = replace(
     TRAIN, pid=30411, command="python -m ipykernel", sm_utilization=None, idle_for=2460.5

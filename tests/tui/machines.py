@@ -95,7 +95,7 @@ def sixteen() -> list[Frame]:
     processes = [
         process_of(6000 + k, busy[k % len(busy)], user=users[k % 5], gpu_memory=(1 + k) * GIB // 2,
                    start_time=NOON - 60 * 3**(k % 8), sm_utilization=(k % 9) / 10 or None,
-                   cpu=k / 10, place=_origin(k))
+                   cpu=k / 10, origin=_origin(k))
         for k in range(40)
     ]  # fmt: skip
     return [_lab(*gpus, *processes)]

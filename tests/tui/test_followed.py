@@ -15,8 +15,8 @@ GPUS = [gpu_of(index) for index in range(4)]
 MASKED = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "3,1"}))
 PRIVATE = CudaContext(Environ({}, "unreadable"))
 PROCESSES = [
-    process_of(401, gpu=1, gpu_memory=3, surroundings=MASKED),
-    process_of(402, gpu=2, gpu_memory=2, surroundings=PRIVATE),
+    process_of(401, gpu=1, gpu_memory=3, cuda_context=MASKED),
+    process_of(402, gpu=2, gpu_memory=2, cuda_context=PRIVATE),
     process_of(403, gpu=3, gpu_memory=1),
 ]
 
@@ -45,7 +45,7 @@ async def test_its_devices_and_its_evidence() -> None:
         assert [line.split()[4] for line in screen.mapping_lines[:2]] == ["3", "1"]
         assert "The driver sees it on GPU 1, which fits." in screen.text
         assert "export CUDA_VISIBLE_DEVICES=3,1" in screen.text
-        both = [process_of(401, gpu=gpu, surroundings=MASKED) for gpu in (1, 2)]
+        both = [process_of(401, gpu=gpu, cuda_context=MASKED) for gpu in (1, 2)]
         await screen.show(frame_of(*GPUS, *both))
         assert "contradicted" in screen.line_with("Mapping")
         await screen.show(frame_of(*GPUS))
@@ -88,8 +88,8 @@ async def test_a_label_that_a_layout_made_wider_is_drawn_at_once() -> None:
 async def test_a_process_is_not_told_that_it_fills_its_gpu_itself() -> None:
     full = [gpu_of(index, memory_used=2**37 - 2**20, memory_free=2**20, memory_total=2**37)
             for index in range(4)]  # fmt: skip
-    alone = process_of(401, gpu=1, gpu_memory=2**37 - 2**30, surroundings=MASKED)
-    other = process_of(402, gpu=3, gpu_memory=2**36, user="zoe", surroundings=PRIVATE)
+    alone = process_of(401, gpu=1, gpu_memory=2**37 - 2**30, cuda_context=MASKED)
+    other = process_of(402, gpu=3, gpu_memory=2**36, user="zoe", cuda_context=PRIVATE)
     async with shown(frame_of(*full, alone, other), size=(200, 50)) as screen:
         await screen.open_mapping()
         await screen.press("j")
@@ -115,7 +115,7 @@ NO_GPU = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0"}), minors=())
 async def test_no_line_is_offered_that_does_not_hold(
     around: CudaContext, gpu: int, said: str
 ) -> None:
-    one = process_of(401, gpu=gpu, gpu_memory=3, surroundings=around)
+    one = process_of(401, gpu=gpu, gpu_memory=3, cuda_context=around)
     async with shown(frame_of(*GPUS, one), size=(200, 50)) as screen:
         await screen.open_mapping()
         await screen.press("j")

@@ -123,7 +123,7 @@ async def test_its_own_processes_and_no_others() -> None:
     opener = DeviceHolder(
         pid=77, start_time=NOON, user="bob", command="python lost.py", reason="orphan"
     )
-    gpu = gpu_of(1, memory_used=60 * GIB, memory_unaccounted=40 * GIB, openers=(opener,))
+    gpu = gpu_of(1, memory_used=60 * GIB, memory_unaccounted=40 * GIB, holders=(opener,))
     processes = (
         process_of(401, 1, gpu_memory=GIB), process_of(402, 1, user="amy", gpu_memory=9 * GIB),
         process_of(403, 0),

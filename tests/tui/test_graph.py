@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.allowed import THEMES
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.sections import Activity
+from gputop.settings import THEMES
 from gputop.tui.glyphs import ASCII, UNICODE
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.panes.graph import Graph

@@ -62,7 +62,7 @@ def asked(screen: Screenful, kind: type = Detail) -> list[Any]:
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
     around = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0,2"}))
-    facts: dict[str, Any] = {"place": PLACE, "surroundings": around, "threads": 12,
+    facts: dict[str, Any] = {"origin": PLACE, "cuda_context": around, "threads": 12,
                              "io_read": 4e6, "io_write": 0.0, "state": "D"}  # fmt: skip
     processes = (
         process_of(401, 0, **facts, memory_utilization=0.25, idle_for=0.0),
@@ -174,7 +174,7 @@ async def test_the_stack_is_asked_for_once_and_gone_to() -> None:
 
 
 async def test_a_process_that_ended_keeps_its_last_figures() -> None:
-    process = process_of(401, place=PLACE)
+    process = process_of(401, origin=PLACE)
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter")
         await screen.show(at(1, process), detail=detail_of())
@@ -261,8 +261,8 @@ async def test_a_mig_device() -> None:
 async def test_hostile_values(width: int) -> None:
     """Markup is text; wide letters and lines without a space do not leave the screen."""
     hostile = "[/][red]" + "訓練" * 150
-    place = Origin(cwd="/" + "x" * 500, session=hostile)
-    process = process_of(401, command=hostile, place=place, user="[bold]")
+    origin = Origin(cwd="/" + "x" * 500, session=hostile)
+    process = process_of(401, command=hostile, origin=origin, user="[bold]")
     variables = (EnvVariable("RANK", "gpu", hostile), EnvVariable(hostile, "secret"))
     detail = detail_of(variables=variables, devices=(hostile,),
                        children=(ChildProcess(7, START, hostile),))  # fmt: skip
@@ -279,7 +279,7 @@ async def test_hostile_values(width: int) -> None:
 
 async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lines, "glyphs", ASCII)
-    process = process_of(401, command="python 訓練.py", place=PLACE)
+    process = process_of(401, command="python 訓練.py", origin=PLACE)
     async with shown(at(0, process)) as screen:
         await screen.press("enter", "enter")
         stack = ProcessStack(401, START, ("  訓練 (a.py:1)",))

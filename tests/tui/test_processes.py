@@ -23,17 +23,17 @@ MIXED = (
     process_of(
         301, gpu=1, user="bob", type="C", gpu_memory=3 * GIB, sm_utilization=0.1, cpu=0.0,
         idle_for=0.0, rss=GIB, state="D", start_time=NOON - 5, command="python b.py",
-        surroundings=masked("1"),
+        cuda_context=masked("1"),
     ),
     process_of(
         302, gpu=0, user="amy", type="C+G", gpu_memory=2 * GIB, sm_utilization=0.9, cpu=3.5,
         idle_for=900.0, rss=3 * GIB, state="R", start_time=NOON - 500, command="python c.py",
-        surroundings=masked("1,0"),
+        cuda_context=masked("1,0"),
     ),
     process_of(
         303, gpu=2, user="eve", type="M", gpu_memory=5 * GIB, sm_utilization=0.0, cpu=1.0,
         idle_for=90.0, rss=2 * GIB, state="S", start_time=NOON - 50, command="python a.py",
-        surroundings=masked("0,1,2"),
+        cuda_context=masked("0,1,2"),
     ),
 )  # fmt: skip
 UNKNOWN = process_of(
@@ -349,10 +349,10 @@ def looked_at(**variables: str) -> CudaContext:
 async def test_the_cuda_column_says_what_a_process_calls_its_gpu() -> None:
     gpus = [gpu_of(index) for index in range(4)]
     processes = [
-        process_of(401, gpu=1, surroundings=masked("3,1")),
-        process_of(402, gpu=2, surroundings=looked_at()),
-        process_of(403, gpu=3, surroundings=CudaContext(Environ({}, "unreadable"))),
-        process_of(404, gpu=3, surroundings=CudaContext(Environ({}, "overwritten"))),
+        process_of(401, gpu=1, cuda_context=masked("3,1")),
+        process_of(402, gpu=2, cuda_context=looked_at()),
+        process_of(403, gpu=3, cuda_context=CudaContext(Environ({}, "unreadable"))),
+        process_of(404, gpu=3, cuda_context=CudaContext(Environ({}, "overwritten"))),
         process_of(405, gpu=0),
     ]
     async with shown(frame_of(*gpus, *processes)) as screen:
@@ -361,13 +361,13 @@ async def test_the_cuda_column_says_what_a_process_calls_its_gpu() -> None:
 
 
 async def test_a_misspelt_variable_is_a_warning_on_its_row() -> None:
-    typo = process_of(401, surroundings=looked_at(CUDA_VISIBLE_DIVICES="1"))
+    typo = process_of(401, cuda_context=looked_at(CUDA_VISIBLE_DIVICES="1"))
     async with shown(frame_of(gpu_of(0), gpu_of(1), typo)) as screen:
         assert "! CUDA_VISIBLE_DIVICES train.py" in screen.line_with("401").replace("▲", "!")
 
 
 async def test_enter_shows_the_process_with_the_reasoning() -> None:
-    frame = frame_of(gpu_of(0), gpu_of(1), process_of(401, gpu=1, surroundings=masked("1\x1b[2J")))
+    frame = frame_of(gpu_of(0), gpu_of(1), process_of(401, gpu=1, cuda_context=masked("1\x1b[2J")))
     async with shown(frame) as screen:
         await screen.press("enter", "enter")
         page = screen.text

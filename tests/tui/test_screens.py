@@ -13,10 +13,10 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Input
 
-from gputop.allowed import THEMES
 from gputop.model.machine.frame import Frame, Host, PciCard
 from gputop.model.metrics.gpu import GPU
 from gputop.protocol.messages import Refresh, SetInterval
+from gputop.settings import THEMES
 from gputop.tui.app import GputopApp
 from gputop.tui.glyphs import ASCII
 from gputop.tui.main import MainScreen

@@ -232,7 +232,7 @@ async def test_idle_is_what_the_settings_say() -> None:
 
 async def test_an_opener_cannot_be_tagged_even_if_it_is_listed_elsewhere() -> None:
     opener = DeviceHolder(pid=303, start_time=NOON - 60, user="amy", reason="open")
-    gpus = (gpu_of(0, memory_unaccounted=10 * GIB, openers=(opener,)), gpu_of(1))
+    gpus = (gpu_of(0, memory_unaccounted=10 * GIB, holders=(opener,)), gpu_of(1))
     async with shown(frame_of(*gpus, MIXED[2]), size=(200, 50)) as screen:
         await screen.press("home", "space")
         assert screen.table.tagged == []
@@ -243,8 +243,8 @@ async def test_memory_that_nobody_admits_to_is_a_line_of_its_gpu() -> None:
         pid=777, start_time=NOON - 9, user="amy", command="loader", reason="orphan"
     )
     gpus = (
-        gpu_of(0, memory_unaccounted=10 * GIB, openers=(orphan,)),
-        gpu_of(1, memory_unaccounted=20 * 2**20, openers=(orphan,)),
+        gpu_of(0, memory_unaccounted=10 * GIB, holders=(orphan,)),
+        gpu_of(1, memory_unaccounted=20 * 2**20, holders=(orphan,)),
         gpu_of(2, memory_unaccounted=5 * GIB),
     )
     async with shown(frame_of(*gpus, MIXED[2]), size=(200, 50)) as screen:

@@ -102,11 +102,11 @@ def installation_checks(
     yield Check("ok", "machine", f"inside a container ({inside})" if inside else "no container")
     if frame.host.nested:
         yield Check("notice", "PID namespace", "not the machine's first one: the driver tells"
-                    f" {_told_inside(frame)}",
+                    f" {_listed_pids(frame)}",
                     "docker run --pid=host shows who is on the GPUs")  # fmt: skip
 
 
-def _told_inside(frame: Frame) -> str:
+def _listed_pids(frame: Frame) -> str:
     """Whose PIDs it tells in a container, as far as this look shows."""
     if any(gpu.own_namespace_only for gpu in frame.gpus):
         return "only this container's own processes, so whether a GPU is free is not known"

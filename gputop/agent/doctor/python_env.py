@@ -278,7 +278,10 @@ def _build_checks(
     if cuda is not None and not runs_on(build.cuda, cuda):
         text = f"{title} is built for CUDA {build.cuda}, and the driver runs CUDA up to {cuda}"
         yield Check("problem", build.name, text, "update the driver, or take an older build")
-    wanted, built = _found(build, packages), f"built for CUDA {build.cuda or '(not known which)'}"
+    wanted, built = (
+        _libraries(build, packages),
+        f"built for CUDA {build.cuda or '(not known which)'}",
+    )
     answer = _ask(interpreter, wanted)
     if isinstance(answer, str):
         yield Check("problem", build.name, f"{title}: loading {', '.join(wanted)}: it {answer}")
@@ -296,7 +299,7 @@ def _build_checks(
         yield Check("ok", build.name, f"{title}, {built}: {loaded}")
 
 
-def _found(build: Build, packages: Mapping[str, _Package]) -> list[str]:
+def _libraries(build: Build, packages: Mapping[str, _Package]) -> list[str]:
     """The libraries to load, by path where wheels bring them.
 
     Older wheels of PyTorch have some in torch/lib, and all others built in: then those count.

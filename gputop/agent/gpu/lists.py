@@ -115,7 +115,7 @@ class ProcessLists:
         self._total: int | None = None
         self._due = 0.0
         self._running: tuple[GpuProcess, ...] = ()
-        self.known = False
+        self.complete = False
         """Whether the driver gave the list of compute processes the last time."""
         self.held: int | None = 0
         """Bytes of memory of all that run; None where one does not tell."""
@@ -143,7 +143,7 @@ class ProcessLists:
             amounts = [process.memory for process in self._running]
             self.held = None if None in amounts else sum(filter(None, amounts))
             letters = [letter for letter, _, _ in self._functions]
-            self.known = dict(zip(letters, answers, strict=True)).get("C") is not None
+            self.complete = dict(zip(letters, answers, strict=True)).get("C") is not None
         return self._running
 
     def _may_rest(self, used: int | None) -> bool:

@@ -39,7 +39,7 @@ class MemoryWatch:
         self._gpus = gpus
         self._workers: dict[str, Worker[GpuMemory | None]] = {}
 
-    def look(self, uuids: Iterable[str]) -> dict[str, GpuMemory]:
+    def read(self, uuids: Iterable[str]) -> dict[str, GpuMemory]:
         """Ask those GPUs, and return what they have said last. By one thread."""
         workers = {uuid: self._worker(uuid) for uuid in uuids}
         for worker in workers.values():

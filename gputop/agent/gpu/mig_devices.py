@@ -138,7 +138,7 @@ def _mig_devices(gpu: Any, slots: int | None) -> list[tuple[Any, MigDevice]] | N
         devices = [device for slot in range(slots) if (device := _mig_device(gpu, slot))]
     except pynvml.NVMLError:
         return None
-    ids = {device.place for _, device in devices}
+    ids = {device.instance_ids for _, device in devices}
     garbage = any(_NO_INSTANCE in pair for pair in ids) or len(ids) < len(devices)
     return None if garbage else devices
 

@@ -226,7 +226,7 @@ class GpuReader:
         running = self._ask(self._lists.running, total, used) or ()
         self._in_use = bool(running)
         # Windows knows the processes: that none is listed says nothing there.
-        values["processes_known"] = self._lists.known and (bool(running) or not is_wsl())
+        values["processes_known"] = self._lists.complete and (bool(running) or not is_wsl())
         values["own_namespace_only"] = False
         return GpuSample(
             values=values,

@@ -40,17 +40,17 @@ def _agreed(parent: int, own: Environ, below: list[int], end: float) -> Descenda
     """Return the first with another mask than `own`; None if they disagree, or if there is no time
     to see whether they do. In a container of its own it counts other GPUs, and tells nothing."""
     before = (own.variables.get(NAME), own.variables.get(ORDER))
-    telling: list[Descendant] = []
+    descendants: list[Descendant] = []
     for pid in below:
         if time.monotonic() >= end:
             return None
         environ = read_environ(pid)
         mask = (environ.variables.get(NAME), environ.variables.get(ORDER))
         if mask[0] is not None and mask != before and alike(pid, parent):
-            telling.append(Descendant(pid, environ))
-    variables = [descendant.environ.variables for descendant in telling]
+            descendants.append(Descendant(pid, environ))
+    variables = [descendant.environ.variables for descendant in descendants]
     masks = {(names[NAME], names.get(ORDER)) for names in variables}
-    return telling[0] if len(masks) == 1 else None
+    return descendants[0] if len(masks) == 1 else None
 
 
 def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:

@@ -39,7 +39,7 @@ _HolderKey = tuple[int, int]
 class DeviceHolders(NamedTuple):
     """Who has GPUs open, as far as that is known."""
 
-    openers: dict[int, tuple[DeviceHolder, ...]]
+    by_minor: dict[int, tuple[DeviceHolder, ...]]
     """By the N of /dev/nvidiaN."""
     complete: bool
     """Whether every process was looked through; if not, others may hold them, too."""

@@ -282,9 +282,9 @@ class Enricher:
 
     def _still_open(self) -> DeviceHolders:
         """Without those that have ended since."""
-        openers = {
+        holders = {
             minor: tuple(holder for holder in holders if os.path.exists(f"/proc/{holder.pid}"))
-            for minor, holders in self._holders.openers.items()
+            for minor, holders in self._holders.by_minor.items()
             if minor in self._request.minors
         }
-        return DeviceHolders(openers, self._holders.complete)
+        return DeviceHolders(holders, self._holders.complete)

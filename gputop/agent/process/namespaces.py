@@ -48,7 +48,7 @@ class Numbering:
         self._version = tuple(int(word[:9]) for word in words[:3])
         self._missing, self.everybodys, self._never_ours = {}, False, False
 
-    def look(self, missing: Set[int], now: float) -> None:
+    def observe(self, missing: Set[int], now: float) -> None:
         """Take notice of listed PIDs that are no process on a GPU here; `now` is monotonic."""
         self._missing = {pid: self._missing.get(pid, now) for pid in missing}
         lasting = 0.0 if self._version < _LISTS_OURS else _LASTING

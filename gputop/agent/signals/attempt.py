@@ -77,7 +77,7 @@ class Attempt:
             self.say("alive", f"{words} when {signal_name(number)} was sent")
         self.close()
 
-    def look_at_notes(self) -> None:
+    def check_notes(self) -> None:
         """Have the verdict tell whether it is in the audit log."""
         noting = any(note.pending for note in self.notes)
         unnoted = next((words for note in self.notes if (words := note.words())), "")

@@ -54,8 +54,8 @@ class ProcessHandle:
             self.ticks = self._compared(target)
             if self._is_kernels:
                 raise NotSentError("refused", _KERNELS)
-            known = (self.pid, target.start_time) in vouched or local_process(self.pid)
-            if not (known or self.ended):  # who has ended shows nothing, and gets no signal
+            expected = (self.pid, target.start_time) in vouched or local_process(self.pid)
+            if not (expected or self.ended):  # who has ended shows nothing, and gets no signal
                 raise _elsewhere(self.pid)
             self.uid = real_uid(self.pid)
             self.command = self._command()

@@ -107,12 +107,12 @@ class SignalSender:
             self._note()  # that it was sent, however soon it ends
             memory = self._memory_of_the_ended()
             for case in self._cases:
-                self._look(case, memory)
+                self._update(case, memory)
             self._note()
             for event in done:
                 event.set()
             self._tell()
-            self._forget()
+            self._drop_settled()
 
     def _wait(self) -> None:
         """Wait for an order, a frame, the end of a process, or the time to look."""
@@ -186,18 +186,18 @@ class SignalSender:
         children: dict[int, list[int]] = {}
         for pid, stat in every_process().items():
             children.setdefault(stat.parent, []).append(pid)
-        found, seen = list(roots), {case.target.pid for case in roots}
-        for above in found:
+        attempts, pids = list(roots), {case.target.pid for case in roots}
+        for above in attempts:
             whole = above.process is None or above.verdict.caution in ("first", "ancestor")
             for pid in () if whole else children.get(above.target.pid, ()):
                 target = target_of(pid)
-                if target is None or pid in seen or len(found) >= MOST_TARGETS:
+                if target is None or pid in pids or len(attempts) >= MOST_TARGETS:
                     continue
-                seen.add(pid)
+                pids.add(pid)
                 case = self._child(order, target, above)
                 if case is not None:
-                    found.append(case)
-        return found[len(roots) :]
+                    attempts.append(case)
+        return attempts[len(roots) :]
 
     def _child(self, order: Signal, target: Target, above: Attempt) -> Attempt | None:
         """A child of a process that is held; it need not hold a GPU itself."""
@@ -264,15 +264,17 @@ class SignalSender:
                 case.end()
         waiting = [case for case in self._cases if case.verdict.outcome == "waiting"]
         uuids = {held.uuid for case in waiting if case.ended is not None for held in case.held}
-        return self._memory.look(uuids) if uuids else {}
+        return self._memory.read(uuids) if uuids else {}
 
-    def _look(self, case: Attempt, memory: Mapping[str, GpuMemory]) -> None:
+    def _update(self, case: Attempt, memory: Mapping[str, GpuMemory]) -> None:
         process, now = case.process, time.monotonic()
         if process is None or case.sent is None:
             return
         if case.ended is not None:
             if case.verdict.outcome == "waiting":
-                fresh = {uuid: told for uuid, told in memory.items() if told.asked >= case.ended}
+                fresh = {
+                    uuid: sample for uuid, sample in memory.items() if sample.asked >= case.ended
+                }
                 case.freed = freed_memory(case.held, case.target, fresh)
             self._settle(case, process, now - case.ended)
         elif case.verdict.outcome == "waiting" and now >= case.sent + case.grace:
@@ -298,9 +300,9 @@ class SignalSender:
             if verdict.signal != 0 and case.noted != verdict.outcome:
                 case.noted = verdict.outcome
                 case.notes.append(self._audit.note(verdict))
-            case.look_at_notes()
+            case.check_notes()
 
-    def _forget(self) -> None:
+    def _drop_settled(self) -> None:
         """Those of an order that is done."""
         open_ = {case.verdict.order for case in self._cases if _is_open(case.verdict)}
         settled = [case for case in self._cases if case.verdict.order not in open_]
@@ -316,8 +318,10 @@ class SignalSender:
         changed = {verdict.order: None for verdict in verdicts if verdict not in self._verdicts}
         self._verdicts = set(verdicts)
         for order in changed:
-            told = tuple(verdict for verdict in verdicts if verdict.order == order)
-            self._reply(Reply(request=order, done=not any(map(_is_open, told)), verdicts=told))
+            current = tuple(verdict for verdict in verdicts if verdict.order == order)
+            self._reply(
+                Reply(request=order, done=not any(map(_is_open, current)), verdicts=current)
+            )
 
 
 def _is_open(verdict: Verdict) -> bool:

@@ -368,7 +368,7 @@ def evidence_advice(
         message = f"The process runs on {names}, which {evidence.against}: {why}."
         yield Advice("env-contradicted", "warning", message)
     elif evidence.kind == "ambiguous" and len(used) == 1 and mapping.visible:
-        k = [device.place for device in mapping.visible].index(used[0].place)
+        k = [device.id for device in mapping.visible].index(used[0].id)
         message = (
             f"The program may have set {NAME} itself (invisible in /proc) or simply chosen"
             f" cuda:{k}; the logical name of {names} is cuda:0 in the first case and cuda:{k} in"

@@ -253,7 +253,7 @@ def _read_old_mig(gpu: str, gi: int, ci: int, cuda: Enumeration) -> ParsedEntry:
     parent = cuda.devices[entry.rank]
     if parent.mig_enabled and parent.mig is None:
         return ParsedEntry(None, "mig", "may name a MIG device that is not known")
-    ids = [device.place for device in cuda.instances]
+    ids = [device.id for device in cuda.instances]
     if (parent.index, gi, ci) in ids:
         return ParsedEntry(ids.index((parent.index, gi, ci)), documented=entry.documented)
     return ParsedEntry(None, "unknown_uuid", f"is no MIG device of GPU {parent.index}")
@@ -327,15 +327,15 @@ def repeats_after_end(
     """
     if entries[0].outcome != "visible" or not any(e.reason in _DISPUTED for e in entries):
         return False
-    seen: set[int | str] = set()
+    named: set[int | str] = set()
     for text in (entry.text for entry in entries):
         entry = read_entry(text, kind, cuda)
         if entry.rank is None and entry.reason not in _DISPUTED:
             return False
         name = text if entry.rank is None else entry.rank
-        if name in seen:
+        if name in named:
             return True
-        seen.add(name)
+        named.add(name)
     return False
 
 

@@ -109,7 +109,7 @@ class CudaDevice(msgspec.Struct, frozen=True):
         return f"MIG{' ' * bool(profile)}{profile or ''} (GI {gi}, CI {ci}) of GPU {self.index}"
 
     @property
-    def place(self) -> DeviceId:
+    def id(self) -> DeviceId:
         """Which device of the machine it is, whatever else is known of it."""
         if self.instance is None:
             return self.index, None, None
@@ -118,7 +118,7 @@ class CudaDevice(msgspec.Struct, frozen=True):
     @property
     def gpu_instance(self) -> tuple[int, int | None]:
         """The GPU instance that it is in: of those that share one, CUDA counts one."""
-        return self.place[:2]
+        return self.id[:2]
 
     def parts(self) -> tuple[CudaDevice, ...]:
         """Return its MIG devices; itself where it has none, or they are not known."""

@@ -63,7 +63,7 @@ def weigh(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Evidence
     if not used:
         return Evidence("unused", "The driver does not list it with memory in use on any GPU.")
     where = _where(used)
-    likely = ((used[0].place, "cuda:0?"),) if len(used) == 1 else ()
+    likely = ((used[0].id, "cuda:0?"),) if len(used) == 1 else ()
     if mapping.visible is None:
         # Of a list with one entry only cuda:0 can come, whichever GPU that is.
         single = bool(mapping.value) and "," not in (mapping.value or "")
@@ -88,8 +88,8 @@ def _out_of_reach(inside: DeviceSet, where: str) -> Evidence:
 def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
     """They agree. Yet a program may have masked GPUs itself, which shows nowhere."""
     sure = mapping.certainty in ("exact", "expected") and mapping.documented
-    visible = [device.place for device in mapping.visible or ()]
-    used = [device.place for device in process.used]
+    visible = [device.id for device in mapping.visible or ()]
+    used = [device.id for device in process.used]
     names = _names(visible, used, "" if sure else "?")
     # What the names are if the program sees no other GPU than those in use.
     alone = [device for device in visible if device in used]
@@ -116,8 +116,8 @@ def inferred(guess: Mapping, process: SeenProcess) -> Evidence:
         f"{_where(process.used)}, which fits the variables of a process that it"
         f" started ({pid}): it has probably set them itself."
     )
-    visible = [device.place for device in guess.visible or ()]
-    return Evidence("inferred", because, _names(visible, [d.place for d in process.used], "?"))
+    visible = [device.id for device in guess.visible or ()]
+    return Evidence("inferred", because, _names(visible, [d.id for d in process.used], "?"))
 
 
 def only_device(inside: DeviceSet, process: SeenProcess) -> Evidence:
@@ -127,17 +127,17 @@ def only_device(inside: DeviceSet, process: SeenProcess) -> Evidence:
     devices = process.machine.devices if inside.devices is None else inside.devices
     if not {device.index for device in used} <= {device.index for device in devices}:
         return _out_of_reach(inside, where)
-    reached = [part.place for device in devices for part in device.parts()]
-    only = len(reached) == 1 and reached == [device.place for device in used]
+    reached = [part.id for device in devices for part in device.parts()]
+    only = len(reached) == 1 and reached == [device.id for device in used]
     if only and not inside.beyond:
         because = f"{where}, the only one that it can reach: any program calls that cuda:0."
-        return Evidence("unread", because, ((used[0].place, "cuda:0"),))
+        return Evidence("unread", because, ((used[0].id, "cuda:0"),))
     return Evidence("unread", f"{where}." if where else "")
 
 
 def is_among(used: Sequence[CudaDevice], mapping: Mapping) -> bool:
     """Tell whether all of them are visible."""
-    return {device.place for device in used} <= {device.place for device in mapping.visible or ()}
+    return {device.id for device in used} <= {device.id for device in mapping.visible or ()}
 
 
 def _names(visible: list[DeviceId], used: list[DeviceId], end: str) -> DeviceNames:

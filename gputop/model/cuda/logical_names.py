@@ -41,22 +41,20 @@ class LogicalNames:
         self._rows: dict[int, list[Process]] | None = None
         self.machine = machine_of(frame, probed)
         self._devices = {
-            (gpu.uuid, *part.place[1:]): part
-            for gpu in self.machine.devices
-            for part in gpu.parts()
+            (gpu.uuid, *part.id[1:]): part for gpu in self.machine.devices for part in gpu.parts()
         }
         same = before is not None and before.machine == self.machine
         self._mappings: dict[tuple[int, float | None], _CachedMapping] = {}
         self._before = before._mappings if before is not None and same else {}
 
     def mapping(self, process: Process) -> ProcessMapping | None:
-        """Of one process; None where its surroundings are not known (yet)."""
-        if process.surroundings is None:
+        """Of one process; None where its CUDA context is not known (yet)."""
+        if process.cuda_context is None:
             return None
         key = (process.pid, process.start_time)
         if key not in self._mappings:
             self._mappings[key] = self._work_out(
-                process.pid, process.surroundings, self._before.get(key)
+                process.pid, process.cuda_context, self._before.get(key)
             )
         return self._mappings[key].mapping
 
@@ -105,9 +103,9 @@ class LogicalNames:
 def machine_of(frame: Frame, probed: tuple[Probed, ...] = ()) -> Machine:
     """What the mappings of all processes of a frame share."""
     servers = {
-        process.pid: process.surroundings.environ
+        process.pid: process.cuda_context.environ
         for process in frame.processes
-        if process.surroundings is not None and _is_server(process)
+        if process.cuda_context is not None and _is_server(process)
     }
     return Machine(
         frame_devices(frame),

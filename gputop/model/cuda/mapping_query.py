@@ -151,7 +151,7 @@ def who_is_on(frame: Frame, inventory: Inventory, device: CudaDevice) -> Sequenc
         process
         for process in frame.processes
         if process.gpu_uuid == device.uuid
-        and (device.index, process.gpu_instance, process.compute_instance) == device.place
+        and (device.index, process.gpu_instance, process.compute_instance) == device.id
     )
     return users(msgspec.structs.replace(frame, processes=here))
 

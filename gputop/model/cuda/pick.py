@@ -161,8 +161,8 @@ def _mapping(frame: Frame, value: str | None, order: str | None) -> Mapping:
 def _doubt(frame: Frame, gpus: Sequence[Gpu], order: str | None, value: str) -> str | None:
     """Why a value does not surely mean these GPUs in this order."""
     mapping = _mapping(frame, value, order)
-    seen = [device.index for device in mapping.visible or ()]
-    if mapping.certainty != "exact" or seen != [gpu.index for gpu in gpus]:
+    visible = [device.index for device in mapping.visible or ()]
+    if mapping.certainty != "exact" or visible != [gpu.index for gpu in gpus]:
         return _mapping(frame, None, order).because
     return None if mapping.documented else "what CUDA makes of them is not documented"
 
@@ -173,11 +173,11 @@ def _out_of_sight(frame: Frame, wanted: PickRequest) -> tuple[dict[int, str], st
         return {}, None
     own = f"your own CUDA_VISIBLE_DEVICES={shown(wanted.value)}"
     mapping = _mapping(frame, wanted.value, wanted.order)
-    seen = mapping.visible if mapping.visible is not None else mapping.visible_set
-    if seen is None:
+    visible = mapping.visible if mapping.visible is not None else mapping.visible_set
+    if visible is None:
         reason = f"which GPUs {own} leaves cannot be told: {mapping.because}"
         return dict.fromkeys((gpu.index for gpu in frame.gpus), reason), None
-    whole = {device.index for device in seen if device.instance is None}
+    whole = {device.index for device in visible if device.instance is None}
     hidden = [gpu.index for gpu in frame.gpus if gpu.index not in whole]
     if not hidden:
         return {}, None

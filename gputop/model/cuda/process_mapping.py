@@ -66,7 +66,7 @@ class ProcessMapping(msgspec.Struct, frozen=True):
     def name(self, device: CudaDevice) -> str | None:
         """Return what the process calls a GPU or MIG device that it uses: `cuda:0`, `cuda:0?` where
         that is likely and not sure; None where nothing can be said."""
-        return dict(self.evidence.names).get(device.place)
+        return dict(self.evidence.names).get(device.id)
 
     def why_not(self) -> str | None:
         """Return the reason of there being no name, in a word; None where it needs none."""
@@ -268,7 +268,7 @@ def hides_all(mapping: Mapping) -> bool:
 
 def _is_seen(mapping: Mapping, used: Sequence[CudaDevice]) -> bool:
     """Tell whether the driver lists the process on every GPU that is visible."""
-    return {device.place for device in mapping.visible or ()} <= {device.place for device in used}
+    return {device.id for device in mapping.visible or ()} <= {device.id for device in used}
 
 
 def _whole_uuids(mapping: Mapping) -> bool:

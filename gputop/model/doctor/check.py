@@ -58,7 +58,7 @@ def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:
     """What no frame has, by the headings of the detail page; GPUs with the same gaps together."""
     gaps: dict[str, list[Gpu]] = {}
     for gpu in frames[-1].gpus:
-        samples = [seen for frame in frames for seen in frame.gpus if seen.key == gpu.key]
+        samples = [sample for frame in frames for sample in frame.gpus if sample.key == gpu.key]
         if (
             gpu.error is None
             and gpu.stale_for is None

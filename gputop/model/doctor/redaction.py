@@ -35,7 +35,7 @@ class Redaction:
         return replace(
             shown,
             host=replace(frame.host, name="host", boot_id=None, standpoint=standpoint),
-            processes=tuple(replace(process, place=None) for process in shown.processes),
+            processes=tuple(replace(process, origin=None) for process in shown.processes),
         )
 
     def _user(self, user: str | None) -> str | None:
@@ -60,8 +60,8 @@ def _shown(
 ) -> Frame:
     """A frame with its users, command lines and variables as they are to be shown."""
 
-    def owner(it: T) -> T:
-        return replace(it, user=user(it.user), command=command(it.command))
+    def owner(item: T) -> T:
+        return replace(item, user=user(item.user), command=command(item.command))
 
     def environ(environ: Environ) -> Environ:
         values = environ.variables.items()
@@ -77,9 +77,9 @@ def _shown(
 
     return replace(
         frame,
-        gpus=tuple(replace(gpu, openers=tuple(map(owner, gpu.openers))) for gpu in frame.gpus),
+        gpus=tuple(replace(gpu, holders=tuple(map(owner, gpu.holders))) for gpu in frame.gpus),
         processes=tuple(
-            replace(owner(process), surroundings=context(process.surroundings))
+            replace(owner(process), cuda_context=context(process.cuda_context))
             for process in frame.processes
         ),
     )

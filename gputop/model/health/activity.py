@@ -143,8 +143,8 @@ def _by_utilization(ratios: Sequence[float]) -> str:
 
 def _mean(values: Iterable[float | None]) -> float:
     """Of those that are known; 0 where none is: it is over no threshold."""
-    known = [value for value in values if value is not None]
-    return fsum(known) / len(known) if known else 0.0
+    measured = [value for value in values if value is not None]
+    return fsum(measured) / len(measured) if measured else 0.0
 
 
 def _falls(values: Iterable[float | None]) -> int:

@@ -44,13 +44,13 @@ def is_notable(amount: int | None) -> bool:
 
 def suspects(gpu: Gpu) -> tuple[DeviceHolder, ...]:
     """Who may hold it: all that have the GPU open, unlisted, and are no monitors."""
-    return tuple(holder for holder in gpu.openers if holder.reason != "monitor")
+    return tuple(holder for holder in gpu.holders if holder.reason != "monitor")
 
 
 def suspects_or_none(gpu: Gpu) -> tuple[DeviceHolder | None, ...]:
     """Those to show: the suspects, and None for others of whom nothing is known; empty where all is
     as usual."""
-    holders, others = suspects(gpu), gpu.openers_known is False
+    holders, others = suspects(gpu), gpu.holders_known is False
     if is_notable(gpu.memory_unaccounted):
         return (*holders, None) if others or not holders else holders
     if gpu.processes_known is False:
@@ -58,15 +58,15 @@ def suspects_or_none(gpu: Gpu) -> tuple[DeviceHolder | None, ...]:
     return ()
 
 
-def words(opener: DeviceHolder) -> str:
+def words(holder: DeviceHolder) -> str:
     """Say why a process is suspect, and what to do."""
-    return _WORDS[opener.reason].format(pid=opener.pid)
+    return _WORDS[holder.reason].format(pid=holder.pid)
 
 
 def remark(gpu: Gpu, *, nested: bool) -> str:
     """Say who holds it where no process is suspect, and what to try. `nested`: as `Host.nested`."""
     if nested:
         return "held by no process in this container. Look from the host"
-    sudo = "sudo " * (gpu.openers_known is False)  # whoever may not look at all processes
+    sudo = "sudo " * (gpu.holders_known is False)  # whoever may not look at all processes
     node = f"/dev/nvidia{'*' if gpu.minor is None else gpu.minor}"
     return f"held by no visible process. Try: {sudo}fuser -v {node}"

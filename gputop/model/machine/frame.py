@@ -109,9 +109,9 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes per second from storage; of the user's own processes, of all for root."""
     io_write: float | None = None
     """The same, to storage."""
-    place: Origin | None = None
+    origin: Origin | None = None
     """Where it belongs; None until that has been looked at."""
-    surroundings: CudaContext | None = None
+    cuda_context: CudaContext | None = None
     """What decides which GPUs it sees; None until that has been looked at."""
 
 

@@ -70,7 +70,7 @@ class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
     """Of its GPU instance; compute instances of one share it."""
 
     @property
-    def place(self) -> tuple[int, int]:
+    def instance_ids(self) -> tuple[int, int]:
         """Which instances it is, as a process says where it is."""
         return self.gi, self.ci
 
@@ -171,10 +171,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     idle_for: Annotated[Seconds, "IDLE", "no work seen in its samples for so long"] = None
     """Or since gputop first looked. A burst between two samples is not seen. None where utilization
     is not known, and in a single sample."""
-    openers: tuple[DeviceHolder, ...] = ()
+    holders: tuple[DeviceHolder, ...] = ()
     """Looked for, every ten seconds at most, where memory is unaccounted or processes are not
     listed: without root among the user's own processes only. Those who say most come first."""
-    openers_known: bool | None = None
+    holders_known: bool | None = None
     """False where some process has more files open than could be looked through yet: others may
     have it open, too. None where nobody was looked for."""
 

@@ -34,7 +34,7 @@ class ProcessRow(NamedTuple):
     @property
     def misspelt(self) -> str | None:
         """A variable of the process that was meant to be CUDA_VISIBLE_DEVICES."""
-        context = self.process.surroundings
+        context = self.process.cuda_context
         return next(iter(context.environ.misspelt), None) if context else None
 
 
@@ -78,7 +78,7 @@ def _of_origin(
     """A text of the process' origin, once that is known; `path` where it is not called `id_`."""
 
     def read(row: ProcessRow) -> Any:
-        value: Any = row.process.place
+        value: Any = row.process.origin
         for name in (path or id_).split("."):
             value = getattr(value, name, None)
         return value
@@ -132,7 +132,7 @@ MORE: dict[str, Metric[ProcessRow]] = dict([
     _of_origin("ssh_from", "FROM", 15, "client of the ssh session that it was started in"),
     _metric("ancestors", "PARENTS", Unit("", _parents), 24,
             "who started it, from the terminal on",
-            lambda row: (row.process.place and row.process.place.ancestors) or None, left=True),
+            lambda row: (row.process.origin and row.process.origin.ancestors) or None, left=True),
 ])  # fmt: skip
 """Columns that are not shown unless they are asked for."""
 

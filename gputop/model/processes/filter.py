@@ -174,7 +174,7 @@ def _comparison(text: str, position: int, match: re.Match[str]) -> Test:
 
 
 def _anywhere(value: str) -> Test:
-    def found(row: ProcessRow) -> bool | None:
+    def test(row: ProcessRow) -> bool | None:
         process = row.process
         texts = (str(process.pid), process.user, process.command)
         if any(text is not None and value in text.casefold() for text in texts):
@@ -185,7 +185,7 @@ def _anywhere(value: str) -> Test:
             return True
         return None if None in texts else False
 
-    return found
+    return test
 
 
 def _user_of(row: ProcessRow) -> str | None:
@@ -195,7 +195,7 @@ def _user_of(row: ProcessRow) -> str | None:
 
 def _container_of(row: ProcessRow) -> str | None:
     """Empty for a process outside of any; None while nobody has looked."""
-    origin = row.process.place
+    origin = row.process.origin
     if origin is None:
         return None
     container = origin.container

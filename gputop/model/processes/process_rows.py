@@ -30,7 +30,7 @@ def rows(
         age = None if start is None else max(0.0, frame.time - start)
         idle = None if idle_after is None else _idle_memory(process, idle_after)
         all_rows.append(ProcessRow(process, gpus.get(process.gpu_uuid), age, names, idle))
-    all_rows.sort(key=place)
+    all_rows.sort(key=row_order)
     return all_rows
 
 
@@ -69,7 +69,7 @@ def matching(shown: Iterable[ProcessRow], text: str) -> list[ProcessRow]:
     return [row for row in shown if fits(row)]
 
 
-def place(row: ProcessRow) -> tuple[int, int, int, int]:
+def row_order(row: ProcessRow) -> tuple[int, int, int, int]:
     """The order of `rows`."""
     process = row.process
     return (

@@ -34,7 +34,7 @@ class SignalTarget(NamedTuple):
 
     def holds(self) -> str:
         """As `97.4G on GPU 0, 97.4G on GPU 1`."""
-        return ", ".join(f"{size(bytes_)} on GPU {place}" for place, bytes_ in self.held)
+        return ", ".join(f"{size(bytes_)} on GPU {gpu}" for gpu, bytes_ in self.held)
 
 
 def signal_targets(

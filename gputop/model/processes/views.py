@@ -128,7 +128,7 @@ def _first_gpu(entry: ViewRow) -> Any:
     read = COLUMNS["gpu"].read
     if not entry.members:
         return read(entry.row)
-    return min((place for row in entry.members if (place := read(row)) is not None), default=None)
+    return min((value for row in entry.members if (value := read(row)) is not None), default=None)
 
 
 def _by_user(rows: Iterable[ProcessRow]) -> Iterable[ViewRow]:

@@ -25,7 +25,7 @@ class DemoJob(NamedTuple):
     age: float
     variables: dict[str, str] | None = {}
     """Of those that decide which GPUs it sees; None: it wrote over them."""
-    place: Origin = Origin()
+    origin: Origin = Origin()
 
 
 JOBS = (
@@ -123,11 +123,11 @@ JOBS = (
 
 def demo_detail(request: Detail) -> ProcessDetail:
     """More of an invented process."""
-    found = [job for job in JOBS if job.pid == request.pid]
-    if not found:
+    matching = [job for job in JOBS if job.pid == request.pid]
+    if not matching:
         return ProcessDetail(request.pid, request.start_time, gone=True)
-    [job] = found
-    usual = {"HOME": job.place.cwd or "/", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "8"}
+    [job] = matching
+    usual = {"HOME": job.origin.cwd or "/", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "8"}
     usual |= {"NCCL_DEBUG": "WARN", "WANDB_API_KEY": "invented"}
     return ProcessDetail(
         job.pid,

@@ -180,12 +180,12 @@ def _process(job: DemoJob, index: int, now: float, running: float) -> Process:
         cpu=round(job.cpu * (1 + 0.05 * _wave(now, 5, job.pid)), 3),
         rss=int((2.1 + job.memory / 20) * GIB),
         state="R" if job.load else "S",
-        parent=job.place.ancestors[0].pid if job.place.ancestors else 1,
+        parent=job.origin.ancestors[0].pid if job.origin.ancestors else 1,
         threads=8 + int(job.memory),
         io_read=None if load is None else round(load * 40e6),
         io_write=0.0,
-        place=job.place,
-        surroundings=CudaContext(environ_of(job)),
+        origin=job.origin,
+        cuda_context=CudaContext(environ_of(job)),
     )
 
 

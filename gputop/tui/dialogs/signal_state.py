@@ -345,10 +345,10 @@ def _below(parents: Mapping[int, int | None]) -> dict[int, int]:
     """Return how many descendants each process has."""
     below = dict.fromkeys(parents, 0)
     for pid in parents:
-        above, seen = parents[pid], {pid}
-        while above is not None and above in parents and above not in seen:
+        above, visited = parents[pid], {pid}
+        while above is not None and above in parents and above not in visited:
             below[above] += 1
-            seen.add(above)
+            visited.add(above)
             above = parents[above]
     return below
 

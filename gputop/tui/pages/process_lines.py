@@ -79,10 +79,10 @@ def process_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
     yield from title("Origin")
     if process.elsewhere:
         yield from page.quiet("The PID may be the host's: no process here is known to be it.")
-    elif process.place is None:
+    elif process.origin is None:
         yield from page.quiet("Not read yet.")
     else:
-        yield from _origin(page, process.place, process.parent)
+        yield from _origin(page, process.origin, process.parent)
     yield from title("On the GPUs")
     for row, past in zip(subject.rows, subject.pasts, strict=True):
         yield from _on_gpu(page, row, past, subject)
@@ -148,8 +148,8 @@ def _on_gpu(
 ) -> Iterator[StyledLine]:
     facts = [f"GPU-MEM {PROCESS['gpu_memory'].text(row)}"]
     facts += [f"{label} {metric.text(row)}" for label, metric in _SHARES.items()]
-    name, place = row.cuda or "", f"GPU {PROCESS['gpu'].text(row)}"
-    yield [(f"  {place:<{LABEL - 4}}", "text"), (f"{name:<9}", "key"), ("  ".join(facts), "text")]
+    name, gpu = row.cuda or "", f"GPU {PROCESS['gpu'].text(row)}"
+    yield [(f"  {gpu:<{LABEL - 4}}", "text"), (f"{name:<9}", "key"), ("  ".join(facts), "text")]
     for words in _words(row, subject):
         yield from page.wrapped(words, 2 + LABEL, "quiet")
     if len(past.memory) > 1:
@@ -193,7 +193,7 @@ def _graphs(page: Page, past: ProcessHistory) -> StyledLine:
 
 
 def _named(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
-    mapping, around = subject.mapping, subject.rows[0].process.surroundings
+    mapping, around = subject.mapping, subject.rows[0].process.cuda_context
     if mapping is None or around is None:
         yield from page.quiet("Its variables have not been read.")
         return
@@ -209,11 +209,11 @@ def _named(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
 
 
 def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:
-    used = {place for place, _ in mapping.evidence.names}
+    used = {device_id for device_id, _ in mapping.evidence.names}
     for k, device in enumerate(mapping.mapping.visible or ()):
         names = "".join(f"{device_name(framework, k):<16}" for framework in MAIN)
         line: StyledLine = [(f"  {names}", "heading"), (f"{to}  {device.label}", "text")]
-        yield [*line, ("  in use", "good")] if device.place in used else line
+        yield [*line, ("  in use", "good")] if device.id in used else line
 
 
 def gpus_of(frame: Frame | None) -> Mapping[tuple[int, float | None], list[int]]:

@@ -38,7 +38,7 @@ class GpuLine(NamedTuple):
         """The identity of the row."""
         if self.device is None:
             return self.gpu.key
-        return self.device.uuid or (self.gpu.key, self.device.place)
+        return self.device.uuid or (self.gpu.key, self.device.instance_ids)
 
 
 def lines_of(frame: Frame) -> list[GpuLine]:

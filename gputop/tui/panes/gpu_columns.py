@@ -186,7 +186,7 @@ class GpuColumns:
         where GPM says so."""
         activities = [gpu.activity for gpu in gpus]
         activities += [device.activity for gpu in gpus for device in gpu.mig or ()]
-        verdicts = [found.verdict for found in activities if found and found.verdict]
+        verdicts = [activity.verdict for activity in activities if activity and activity.verdict]
         by_utilization = verdicts and all(text.endswith(BY_UTILIZATION) for text in verdicts)
         label = GPU["activity.verdict"].label + (BY_UTILIZATION if by_utilization else "")
         yield Column("doing", label, len(_DOING), len(_DOING), 7, self._doing, left=True)
@@ -195,7 +195,7 @@ class GpuColumns:
         if any(gpu.throttle and gpu.throttle.reasons for gpu in gpus):
             draw = self._gpu_only(self._throttled)
             yield Column("throttle", GPU["throttle.reasons"].label, 14, 14, 10, draw, left=True)
-        if any(found is not None and found.sm is not None for found in activities):
+        if any(activity is not None and activity.sm is not None for activity in activities):
             for name in ("sm", "tensor", "dram"):
                 share = partial(_active, name)
                 yield Column(name, GPU[f"activity.{name}"].label, 6, 6, 11, self._ratio(share))

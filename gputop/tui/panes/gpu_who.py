@@ -116,7 +116,7 @@ class Occupants:
         if device is None:
             users, strangers = summary.users(self._frame, gpu), summary.strangers(self._frame, gpu)
         else:
-            here = self._by_instance.get((gpu.uuid, *device.place), ())
+            here = self._by_instance.get((gpu.uuid, *device.instance_ids), ())
             users, strangers = summary.users_of(here), sum(p.user is None for p in here)
         people = [(self._glyphs.text(user), user_role(user), 1) for user in users]
         if strangers:

@@ -336,7 +336,7 @@ class Graph(Lines):
 def _named(curves: Sequence[tuple[int, str]]) -> StyledLine:
     """Name the GPUs whose curves end in a line, by index and role: ` GPU 0-3,5`."""
     pieces: StyledLine = []
-    for _, run in groupby(enumerate(sorted(curves)), lambda place: place[1][0] - place[0]):
+    for _, run in groupby(enumerate(sorted(curves)), lambda pair: pair[1][0] - pair[0]):
         (first, role), *rest = (curve_ for _, curve_ in run)
         pieces.append((",", "quiet") if pieces else (" GPU ", "quiet"))
         pieces.append((str(first), role))

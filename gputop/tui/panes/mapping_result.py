@@ -58,7 +58,9 @@ def _state(frame: Frame, device: CudaDevice) -> Piece:
     gpu = next((gpu for gpu in frame.gpus if gpu.index == device.index), None)
     if gpu is None:
         return "", "quiet"
-    part = next((part for part in gpu.mig or () if (gpu.index, *part.place) == device.place), None)
+    part = next(
+        (part for part in gpu.mig or () if (gpu.index, *part.instance_ids) == device.id), None
+    )
     objection = not_free(frame, gpu, part)
     return ("free", "good") if objection is None else (objection.short, "notice")
 

@@ -38,7 +38,7 @@ class ProcessColumns:
     def __init__(self, chosen: tuple[str, ...]) -> None:
         self.chosen = chosen
         """Ids in the order of the columns; empty: those that are usual."""
-        self._told = {"type": -inf, "state": -inf, "idle_for": -inf}
+        self._latest = {"type": -inf, "state": -inf, "idle_for": -inf}
         """When a column of those that tell something at times has last done so."""
         self._time = 0.0
         self._with_idle = False
@@ -56,7 +56,7 @@ class ProcessColumns:
             "state": not _ORDINARY.issuperset(row.process.state for row in rows),
             "idle_for": any(row.idle_memory for row in rows),
         }
-        self._told.update({metric_id: time for metric_id in tells if tells[metric_id]})
+        self._latest.update({metric_id: time for metric_id in tells if tells[metric_id]})
 
     def fitted(
         self, width: int, gap: int, longest: Mapping[str, int], marked: str, glyphs: GlyphSet
@@ -82,7 +82,7 @@ class ProcessColumns:
     def _wanted(self, width: int) -> Iterator[tuple[str, Metric[ProcessRow]]]:
         """Return the chosen columns, however narrow it is; of the usual ones those that tell
         something. The command is always the last."""
-        since = {metric_id: self._time - told for metric_id, told in self._told.items()}
+        since = {metric_id: self._time - updated for metric_id, updated in self._latest.items()}
         usual = [
             metric_id
             for metric_id in PROCESS

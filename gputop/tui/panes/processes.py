@@ -361,7 +361,7 @@ class ProcessTable(Table[ViewRow]):
         ended = self._recently_ended.ended if self._with_ended else []
         if ended:  # where they were, among equal ones
             rows = [*rows, *map(_ended_row, ended)]
-            rows.sort(key=lambda view_row: process_rows.place(view_row.row))
+            rows.sort(key=lambda view_row: process_rows.row_order(view_row.row))
         rows, unaccounted = self._matching(rows), self._matching(self._unaccounted)
         self._fitting = sum(view_row.kind != "ended" for view_row in rows)
         order = self.view.order(self.sort_id, self.descending)

@@ -84,8 +84,8 @@ def nearest_theme(name: str, environ: Mapping[str, str]) -> str:
     Under NO_COLOR an RGB theme still sends greys, an ANSI theme nothing; and with 16 colours the
     shades of an RGB theme fall together.
     """
-    known = name in ("dark", "light") and colours(environ) <= Colours.ANSI
-    return f"ansi-{name}" if known else name
+    ansi = name in ("dark", "light") and colours(environ) <= Colours.ANSI
+    return f"ansi-{name}" if ansi else name
 
 
 def initial_environ(

@@ -125,8 +125,8 @@ class _Brush:
         else:
             self._output.append(text)
         # At the right edge the cursor waits or stays, depending on the terminal.
-        known = text.isascii() or not _width_is_disputed(_character(cells, len(cells) - 1))
-        self._column = column if known and column < self._width else None
+        undisputed = text.isascii() or not _width_is_disputed(_character(cells, len(cells) - 1))
+        self._column = column if undisputed and column < self._width else None
 
 
 def _next_line(old: CellLine | None, spans: list[Span], width: int) -> CellLine:

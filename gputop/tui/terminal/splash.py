@@ -135,8 +135,8 @@ def _processes(frame: Frame, user: str | None, most: int) -> Iterator[str]:
         return
     columns = [COLUMNS[id_] for id_ in _COLUMNS]
     yield " ".join(f"{column.label:>{column.width}}" for column in columns) + "  COMMAND"
-    found = [row for row in rows(frame) if user is None or row.process.user == user]
-    for row in ordered(found, "gpu", descending=False)[:most]:
+    shown = [row for row in rows(frame) if user is None or row.process.user == user]
+    for row in ordered(shown, "gpu", descending=False)[:most]:
         facts = " ".join(f"{column.text(row):>{column.width}}" for column in columns)
         yield f"{facts}  {row.process.command or ''}"
 
