@@ -12,6 +12,7 @@ from gputop.model.machine.frame import Frame
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Reply, Request, SetInterval, Signal
 from gputop.sources.agent_process import SILENCE
+from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection, Link
 from gputop.sources.ssh.heart import BEAT
 from gputop.sources.ssh.login import login_command
@@ -45,6 +46,7 @@ class SshSource:
         waits: bool = False,
         driver: bool = True,
     ) -> None:
+        allow_many_files()
         self.host = host.asked
         self._name, self._interval, self._driver = host, interval, driver
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
