@@ -169,6 +169,12 @@ class Pause(msgspec.Struct, frozen=True, tag_field="request", tag="pause"):
     paused: bool
 
 
+class Ping(msgspec.Struct, frozen=True, tag_field="request", tag="ping"):
+    """Reply at once, whatever else goes on."""
+
+    id: str
+
+
 class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
     """End."""
 
@@ -186,6 +192,8 @@ class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
     """Seconds in which a process that the signal should end may do so."""
     descendants: bool = False
     """What they started as well, a parent before its children."""
+    boot_id: str | None = None
+    """Of the machine when they were seen: after another start of it nothing is sent."""
 
 
 class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):
@@ -244,7 +252,7 @@ class Checks(msgspec.Struct, frozen=True, tag_field="request", tag="checks"):
 
 Question = Signal | Probe | Detail | Stack | Candidates | Context | Checks
 """Requests that are answered by Replies."""
-Request = SetInterval | Refresh | Pause | Stop | Question
+Request = SetInterval | Refresh | Pause | Ping | Stop | Question
 
 
 def clamp_interval(seconds: float) -> float:

@@ -1,0 +1,106 @@
+"""The agent as bytes for another machine's Python: its modules, and what they import.
+
+msgspec's compiled module fits one minor version of Python, architecture and libc, and goes along
+where it does; else the stand-in takes its place, which is slower. psutil's stand-in goes along
+always: it is a tenth of its size.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from gputop.errors import SourceError
+from gputop.sources.ssh.start import RemotePython
+
+_PACKAGE = Path(__file__).resolve().parent.parent.parent
+_MODULES = (
+    "__init__.py", "__main__.py", "allowed.py", "cli.py", "deadline.py", "errors.py", "files.py",
+    "lean.py", "output.py", "trust.py", "agent/**/*.py", "model/__init__.py",
+    "model/machine/*.py", "model/cuda/*.py", "model/health/*.py", "model/doctor/*.py",
+    "protocol/*.py", "sources/__init__.py", "sources/ssh/__init__.py",
+)  # fmt: skip
+"""What the agent is, and what it imports of gputop."""
+_STANDIN = "sources/ssh/standin/*.py"
+_PSUTIL = "sources/ssh/standin/psutil.py"
+_LEVEL = 6
+"""Of compression: 9 takes three times as long for a hundredth less."""
+_lock = threading.Lock()
+
+Module = tuple[str, str, bytes]
+"""Name, kind and content, as `loader` takes them."""
+
+
+def payload(python: RemotePython) -> bytes:
+    """Return what that Python is to run; the loader is its first `loader_size()` bytes."""
+    with _lock:  # many hosts of one kind ask at once
+        return _payload(fitting(python))
+
+
+def loader_size() -> int:
+    """Return the bytes of the loader, which is what runs first."""
+    return len(_loader())
+
+
+def fitting(python: RemotePython) -> Path | None:
+    """Return msgspec's compiled module if that Python can load it."""
+    [*compiled] = _folder("msgspec").glob("_core*.so")
+    fits = (path for path in compiled if path.name.removeprefix("_core") in python.suffixes)
+    return next(fits, None)
+
+
+@cache
+def _payload(compiled: Path | None) -> bytes:
+    modules = [*_gputop(), *_libraries(), *_msgspec(compiled)]
+    index = json.dumps([(name, kind, len(data)) for name, kind, data in modules]).encode()
+    contents = (data for _, _, data in modules)
+    data = zlib.compress(b"\n".join((index, b"".join(contents))), _LEVEL)
+    return b"%s%d\n%s" % (_loader(), len(data), data)
+
+
+@cache
+def _loader() -> bytes:
+    return (_PACKAGE / "sources/ssh/loader.py").read_bytes()
+
+
+def _gputop() -> Iterator[Module]:
+    for pattern in _MODULES:
+        yield from (_source(path, _PACKAGE) for path in sorted(_PACKAGE.glob(pattern)))
+
+
+def _libraries() -> Iterator[Module]:
+    yield "psutil", "module", (_PACKAGE / _PSUTIL).read_bytes()
+    yield "pynvml", "module", Path(_origin("pynvml")).read_bytes()
+
+
+def _msgspec(compiled: Path | None) -> Iterator[Module]:
+    """Without the compiled module it is nothing. The stand-in is there in any case: one that fits
+    by its name may want a newer libc."""
+    yield from (_source(path, _PACKAGE) for path in sorted(_PACKAGE.glob(_STANDIN)))
+    if compiled is not None:
+        folder = _folder("msgspec")
+        yield from (_source(path, folder) for path in sorted(folder.glob("*.py")))
+        yield "msgspec._core", "compiled", compiled.read_bytes()
+
+
+def _source(path: Path, package: Path) -> Module:
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    is_package = parts[-1] == "__init__"
+    name = ".".join(parts[:-1] if is_package else parts)
+    return name, "package" if is_package else "module", path.read_bytes()
+
+
+def _folder(package: str) -> Path:
+    return Path(_origin(package)).parent
+
+
+def _origin(module: str) -> str:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise SourceError(f"{module} cannot be found: install gputop again")
+    return spec.origin

@@ -1,0 +1,82 @@
+"""The system's ssh: where it is, and how it is called.
+
+What it does is the user's own configuration's business: keys, agent, known_hosts, ProxyJump,
+ControlMaster. Behind a screen it asks nothing, forwards nothing and makes no master connection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
+
+from gputop.errors import SourceError
+from gputop.sources.ssh.names import HostName
+from gputop.trust import find_program, is_elevated, is_roots, may_connect, program_environment
+
+CONFIG = "GPUTOP_SSH_CONFIG"
+"""A variable that names a configuration for ssh to read in place of ~/.ssh/config."""
+CONNECT_TIMEOUT = 10
+"""Seconds for the connection and its first handshake."""
+_OPTIONS = {
+    "BatchMode": "yes",
+    "ConnectTimeout": str(CONNECT_TIMEOUT),
+    "ServerAliveInterval": "5",
+    "ServerAliveCountMax": "3",
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "ClearAllForwardings": "yes",
+    "RemoteCommand": "none",
+    "ControlMaster": "no",  # one that is there is used
+}
+_AGENT = "SSH_AUTH_SOCK"
+_FILES = 1 << 16
+
+
+def stream_command(host: HostName, remote: str, options: Mapping[str, str]) -> list[str]:
+    """Return the command that runs a line of /bin/sh there, without a terminal; `options` are over
+    the usual ones. SourceError."""
+    return [*ssh_words(host, {**_OPTIONS, **options}, "-T"), remote]
+
+
+def ssh_words(host: HostName | None, options: Mapping[str, str], *switches: str) -> list[str]:
+    """Return a call of ssh, up to the host (None: it is told a socket). SourceError."""
+    config = os.environ.get(CONFIG)
+    if config and is_elevated() and not is_roots(config):
+        raise SourceError(f"{CONFIG} names a file that others than root can change: {config}")
+    words = [_program(), *(("-F", config) if config else ()), *switches]
+    words += [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    if host is None:
+        return [*words, "--", "gputop"]
+    port = () if host.port is None else ("-p", str(host.port))
+    return [*words, *port, "--", host.target]
+
+
+def ssh_environment() -> dict[str, str]:
+    """Return the variables for ssh: the user's own; for root only what is root's."""
+    environ = program_environment()
+    agent = os.environ.get(_AGENT, "")
+    if is_elevated() and may_connect(agent):
+        environ[_AGENT] = agent
+    # The ssh of a ProxyJump does not know of BatchMode, and would ask in a window.
+    environ.pop("SSH_ASKPASS", None)
+    environ["SSH_ASKPASS_REQUIRE"] = "never"
+    return environ
+
+
+@cache
+def allow_many_files() -> None:
+    """Let this process have as many files open as it may: a connection takes four, and many shells
+    set 1,024."""
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    wanted = _FILES if hard == RLIM_INFINITY else min(_FILES, hard)
+    if soft != RLIM_INFINITY and soft < wanted:
+        setrlimit(RLIMIT_NOFILE, (wanted, hard))
+
+
+def _program() -> str:
+    path, refused = find_program("ssh")
+    if path is None:
+        raise SourceError(refused or "there is no ssh in PATH: install the OpenSSH client")
+    return path
