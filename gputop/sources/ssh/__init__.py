@@ -1,0 +1,1 @@
+"""Machines at the other end of ssh."""
