@@ -21,6 +21,8 @@ from gputop.model.machine.text import is_blank, printable
 
 SLURM = "slurm"
 """The group of the hosts of this Slurm job."""
+JOB = "SLURM_JOB_NODELIST"
+"""The variable that has them."""
 MOST_HOSTS = 1000
 _MOST_CHARACTERS = 1 << 20
 """Of standard input or a file."""
@@ -131,9 +133,9 @@ class _Reader:
         return self._each(self._groups[name], (*above, name))
 
     def _job(self) -> str:
-        nodes = self._environ.get("SLURM_JOB_NODELIST")
+        nodes = self._environ.get(JOB)
         if not nodes:
-            raise UsageError("@slurm: this is no Slurm job (SLURM_JOB_NODELIST is not set)")
+            raise UsageError(f"@slurm: this is no Slurm job ({JOB} is not set)")
         return nodes
 
     def _standard_input(self) -> list[str]:

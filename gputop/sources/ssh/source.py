@@ -89,7 +89,7 @@ class SshSource:
             agent.close()
 
     def _messages(self, agent: AgentProcess) -> Iterator[Frame | Reply]:
-        assembler = Assembler()
+        assembler = Assembler(asked=self.host)
         for data in self._queued:
             agent.write(data)
         while (line := agent.output.line(self._timeout)).endswith(b"\n"):
