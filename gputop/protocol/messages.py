@@ -138,6 +138,8 @@ class Reply(
     detail: ProcessDetail | None = None
     stack: ProcessStack | None = None
     candidates: tuple[Candidate, ...] = ()
+    uids: dict[str, int] = {}
+    """Of Candidates: the numbers of its `users`, of that machine."""
     context: CudaContext | None = None
     """None also where there is no such process."""
     checks: tuple[Check, ...] = ()
@@ -182,6 +184,8 @@ class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
     """Seconds in which a process that the signal should end may do so."""
     descendants: bool = False
     """What they started as well, a parent before its children."""
+    boot_id: str | None = None
+    """`Host.boot_id` where they were seen: after a reboot nobody is the one that was meant."""
 
 
 class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):
@@ -217,6 +221,8 @@ class Candidates(msgspec.Struct, frozen=True, tag_field="request", tag="candidat
 
     ancestors: bool = False
     id: str = ""
+    users: tuple[str, ...] = ()
+    """Whose numbers are wanted: names, `me` for whom the agent runs as, or numbers."""
 
 
 class Context(msgspec.Struct, frozen=True, tag_field="request", tag="context"):
