@@ -143,7 +143,7 @@ def test_texts_are_cleaned_wherever_they_are() -> None:
              process.state)  # fmt: skip
     assert set(texts) == {"�[2J�31m����"}
     assert len(clean.driver_version or "") == MAX_TEXT
-    assert process.surroundings == TRAIN.surroundings
+    assert process.cuda_context == TRAIN.cuda_context
 
 
 def test_what_means_what_it_says_stays_so_and_has_a_bound() -> None:
