@@ -4,6 +4,7 @@
     ├── UsageError              exit code 2: arguments or input that cannot be taken
     ├── DriverError             exit code 3: the NVIDIA driver cannot be read
     └── SourceError             exit code 4: frames ended: the agent died, a stream is broken
+        └── LoginError          ... ssh wants to ask somebody: a password, a second factor
 
 Each carries one line that says what happened, to what, and what to do. `cli.py` alone prints
 them.
@@ -32,3 +33,7 @@ class SourceError(GputopError):
     """Frames ended: the agent died or a stream is broken."""
 
     exit_code = 4
+
+
+class LoginError(SourceError):
+    """Another machine wants somebody to log in by hand."""

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from _thread import allocate_lock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fcntl import F_SETPIPE_SZ, fcntl
 
 SILENCE = 10.0
@@ -112,7 +112,13 @@ class AgentProcess:
     driver holds may never die, and neither may it then: nothing here waits for that.
     """
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        command: Sequence[str] = (),
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """`command`: what starts one elsewhere, in place of `arguments` for one here."""
         asked, answering = os.pipe()
         os.set_blocking(answering, False)
         self._input: int | None = answering
@@ -126,12 +132,12 @@ class AgentProcess:
         self._status: int | None = None
         self._reaping = allocate_lock()
         self._writing = allocate_lock()
-        command = [sys.executable, _MAIN, "agent", *arguments]
+        command = [*(command or (sys.executable, _MAIN, "agent", *arguments))]
         taken = ((asked, 0), (told, 1), (errors, 2))
         places = [(os.POSIX_SPAWN_DUP2, have, want) for have, want in taken]
         try:
             self._pid = os.posix_spawn(
-                command[0], command, os.environ, file_actions=places, setsid=True
+                command[0], command, environ, file_actions=places, setsid=True
             )
         except OSError as error:
             raise _not_started(error) from None

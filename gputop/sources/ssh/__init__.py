@@ -1,0 +1,1 @@
+"""Frames of another machine, over the ssh that people have."""

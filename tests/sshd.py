@@ -1,0 +1,148 @@
+"""A real sshd on a free port of 127.0.0.1, and machines that are names in a configuration of ssh.
+
+    with Sshd(folder) as sshd:
+        sshd.host("node1", machine.env)             gputop is installed there
+        os.environ["GPUTOP_SSH_CONFIG"] = str(sshd.config)
+
+Every machine is this sshd with an environment, a home and a folder for temporary files of its own:
+the session's environment is what `host` was given, and nothing of the tests' own.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from tests.conftest import needed
+
+INSTALLED = str(Path(sys.executable).parent)
+"""The folder in PATH where gputop is."""
+SYSTEM = "/usr/local/bin:/usr/bin:/bin"
+_DRIVER = "LD_LIBRARY_PATH", "PYTHONPATH", "GPUTOP_TEST_DRIVER", "GPUTOP_TEST_DRIVER_LOG"
+_SERVER = """\
+ListenAddress 127.0.0.1:{port}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/authorized_keys
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin yes
+MaxStartups 10:30:100
+AcceptEnv GPUTOP_TEST_HOST
+ForceCommand {folder}/login
+"""
+_LOGIN = """\
+#!/bin/sh
+cd {folder}/hosts/$GPUTOP_TEST_HOST/home || exit 1
+exec env -i $(cat ../env) /bin/sh -c "$SSH_ORIGINAL_COMMAND"
+"""
+_HOST = """\
+Host {name}
+    HostName 127.0.0.1
+    Port {port}
+    User {user}
+    IdentityFile {folder}/key
+    IdentitiesOnly yes
+    UserKnownHostsFile {folder}/known_hosts
+    GlobalKnownHostsFile none
+    SetEnv GPUTOP_TEST_HOST={name}
+"""
+
+
+class Sshd:
+    """A context manager; `config` is what ssh is to read with -F."""
+
+    def __init__(self, folder: Path, more: str = "") -> None:
+        """folder: for its files; more: lines of sshd_config."""
+        self.folder = folder
+        self.config = folder / "ssh_config"
+        self._more = more
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+
+    def __enter__(self) -> Sshd:
+        program = needed("sshd", "openssh-server")
+        for name in ("host_key", "key"):
+            make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
+            subprocess.run(make, check=True)
+        (self.folder / "authorized_keys").write_text((self.folder / "key.pub").read_text())
+        key = (self.folder / "host_key.pub").read_text()
+        (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {key}")
+        values = {"folder": self.folder, "port": self.port}
+        (self.folder / "sshd_config").write_text(_SERVER.format(**values) + self._more)
+        (self.folder / "login").write_text(_LOGIN.format(**values))
+        (self.folder / "login").chmod(0o755)
+        self.config.touch()
+        if os.geteuid() == 0:  # where Debian's own service puts it, too
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        self._start(program)
+        return self
+
+    def _start(self, program: str) -> None:
+        self.log = self.folder / "log"
+        command = [program, "-D", "-e", "-f", str(self.folder / "sshd_config")]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stderr=log)
+        while b"Server listening" not in self.log.read_bytes():
+            assert self.process.poll() is None, self.log.read_text()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+    def host(
+        self,
+        name: str,
+        environ: Mapping[str, str] = os.environ,
+        path: str = f"{INSTALLED}:{SYSTEM}",
+        more: str = "",
+        **variables: str,
+    ) -> Path:
+        """Add a machine and return its home.
+
+        environ: the simulated driver's variables are taken from it, `Machine.env`; path: PATH
+        there; more: lines of ssh_config for it, which count before the usual ones.
+        """
+        home, temporary = (self.folder / "hosts" / name / part for part in ("home", "tmp"))
+        home.mkdir(parents=True)
+        temporary.mkdir()
+        own = {"HOME": str(home), "TMPDIR": str(temporary), "PATH": path, "LANG": "C.UTF-8"}
+        driver = {name: environ[name] for name in _DRIVER if name in environ}
+        every = {**own, **driver, **variables}
+        words = [f"{name}={value}" for name, value in every.items()]
+        assert words == [shlex.split(word)[0] for word in words], "values of one plain word"
+        (self.folder / "hosts" / name / "env").write_text("\n".join(words))
+        user = pwd.getpwuid(os.getuid()).pw_name
+        usual = _HOST.format(name=name, folder=self.folder, port=self.port, user=user)
+        first, rest = usual.split("\n", 1)
+        with self.config.open("a") as config:
+            config.write(f"{first}\n{more}\n{rest}")
+        return home
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """One for all tests of a file, which ssh is pointed at."""
+    with (
+        Sshd(tmp_path_factory.mktemp("sshd")) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("GPUTOP_SSH_CONFIG", str(server.config))
+        yield server
