@@ -135,7 +135,7 @@ def _screen(options: Namespace) -> int:
         splash.start()
         from gputop.tui.app import run
 
-        status, frame = run(feed, session, splash.hand_over)
+        status, frame = run([feed], session, splash.hand_over)
     finally:
         splash.leave()
         feed.source.close()

@@ -14,7 +14,7 @@ from gputop.model.processes import process_rows
 from gputop.model.processes.views import ViewRow
 
 
-class HostFacts(NamedTuple):
+class HostSummary(NamedTuple):
     """A frame, as the fleet has it."""
 
     frame: Frame
@@ -33,14 +33,14 @@ class HostFacts(NamedTuple):
     """By GPU."""
 
 
-def facts_of(host: str, frame: Frame, idle_after: float) -> HostFacts:
+def facts_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
     """Return what a frame says of the host that was asked for by that name."""
     lamps = tuple(lamp(frame, gpu, idle_after) for gpu in frame.gpus)
     worst = [(found[0], gpu.index) for gpu in frame.gpus if (found := findings(frame, gpu))]
     worst.sort(key=lambda item: item[0].level != "alarm")
     rows = process_rows.rows(frame, idle_after=idle_after, host=host)
     keys = process_rows.row_keys(frame, rows)
-    return HostFacts(
+    return HostSummary(
         frame=frame,
         lamps=lamps,
         free=count_of_free(frame),

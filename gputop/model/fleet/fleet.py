@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from gputop.model.fleet.facts import HostFacts, facts_of, spans
+from gputop.model.fleet.facts import HostSummary, facts_of, spans
 from gputop.model.fleet.host_row import HostRow, HostState, host_row
 from gputop.model.machine.frame import Frame
 from gputop.model.processes.views import ViewRow
@@ -30,7 +30,7 @@ class Fleet:
     def __init__(self, idle_after: float) -> None:
         """`idle_after`: as `lamp` takes it."""
         self._idle_after = idle_after
-        self._facts: dict[str, HostFacts] = {}
+        self._facts: dict[str, HostSummary] = {}
         self.rows: list[HostRow] = []
 
     def take(self, states: Sequence[HostState]) -> None:
@@ -63,10 +63,10 @@ class Fleet:
         )
 
     @property
-    def _counted(self) -> Iterator[HostFacts]:
+    def _counted(self) -> Iterator[HostSummary]:
         return (row.facts for row in self.rows if row.facts is not None and row.twin is None)
 
-    def _facts_of(self, state: HostState) -> HostFacts | None:
+    def _facts_of(self, state: HostState) -> HostSummary | None:
         frame = state.frame
         if frame is None or state.link.state != "connected":
             self._facts.pop(state.host, None)

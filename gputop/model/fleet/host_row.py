@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from gputop.model.fleet.facts import HostFacts
+from gputop.model.fleet.facts import HostSummary
 from gputop.model.fleet.link import Link
 from gputop.model.health.findings import FindingLevel
 from gputop.model.machine.frame import Frame
@@ -40,7 +40,7 @@ class HostRow(NamedTuple):
 
     host: str
     link: Link
-    facts: HostFacts | None
+    facts: HostSummary | None
     """What its frame says; None where there is none that counts."""
     level: FindingLevel | None
     remark: str
@@ -63,7 +63,7 @@ class HostRow(NamedTuple):
         return None if self.facts is None or self.late else self.facts.free
 
 
-def host_row(state: HostState, facts: HostFacts | None, twin: str | None = None) -> HostRow:
+def host_row(state: HostState, facts: HostSummary | None, twin: str | None = None) -> HostRow:
     """Return the row of a host; `facts` are those of its frame."""
     link, frame = state.link, state.frame
     if link.state != "connected" or frame is None or facts is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
 
 from gputop.errors import LoginError, SourceError
+from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import Assembler
@@ -20,20 +20,6 @@ from gputop.sources.ssh.names import HostName
 
 _LEAST_PAUSE = 1.0
 _MOST_PAUSE = 30.0
-
-
-class Link(NamedTuple):
-    """How a machine is reached just now."""
-
-    state: Literal["waiting", "connecting", "login", "connected", "ended"] = "waiting"
-    how: Literal["installed", "carried", "poor"] | None = None
-    """Where its agent comes from; None before that is known."""
-    words: str = ""
-    """Why it is as it is; harmless text."""
-    round_trip: float | None = None
-    """Seconds."""
-    age: float | None = None
-    """Seconds since it has sent anything."""
 
 
 def backoff(attempt: int) -> float:
@@ -64,7 +50,7 @@ class SshSource:
         self._agent: AgentProcess | None = None
         self._closed = False
         self._queued: list[bytes] = []
-        self._link = Link()
+        self._link = Link("waiting")
         self._heard: float | None = None
 
     @property
