@@ -65,7 +65,7 @@ def run() -> None:
         sys.exit(main())
     finally:
         if sys.argv[1:2] != ["agent"]:
-            from gputop.sources.agent_process import end_all
+            from gputop.sources.child import end_all
 
             end_all()
 

@@ -42,9 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     if words[:1] == ["agent"]:
-        from gputop.agent.serve import main as agent
-
-        return agent(words[1:])
+        return _agent(words[1:])
     options = _parse(words)
     if options.command is not None or options.watch:
         gc.enable()  # these may stay for long; a screen turns it on when it is there
@@ -59,6 +57,17 @@ def _run(words: list[str]) -> int:
     if options.once or _is_unfit(options):
         return _once(options)
     return _screen(options)
+
+
+def _agent(words: list[str]) -> int:
+    if words == ["--spoken"]:
+        from gputop.protocol.versions import SPOKEN
+
+        write(f"{SPOKEN}\n")
+        return 0
+    from gputop.agent.serve import main
+
+    return main(words)
 
 
 def _parse(words: list[str]) -> Namespace:

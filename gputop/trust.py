@@ -298,7 +298,10 @@ def is_unmapped(uid: int) -> bool:
 
 
 def _own_uid() -> int:
-    uid = os.stat(_package()).st_uid
+    try:
+        uid = os.stat(_package()).st_uid
+    except OSError:  # a carried agent's modules are no files
+        return 0
     return 0 if uid == _UNMAPPED else uid
 
 

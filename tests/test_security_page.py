@@ -18,9 +18,10 @@ CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rgl
     ("words", "places"),
     [
         (r"\bsubprocess\.(?:Popen|run|call|check)", {"agent/program.py", "agent/probe.py"}),
-        (r"\bposix_spawn\(|os\.(?:exec\w+|system|popen|fork)\(", {"sources/agent_process.py"}),
+        (r"\bposix_spawn\(|os\.(?:exec\w+|system|popen|fork)\(", {"sources/child.py"}),
         (r"ctypes\.CDLL\(",
-         {"agent/probe.py", "agent/doctor/installation.py", "agent/doctor/python_env.py"}),
+         {"agent/probe.py", "agent/doctor/installation.py", "agent/doctor/python_env.py",
+          "sources/ssh/loader.py"}),
         (r"\bshutil\.which|import which", set()),
         (r"AF_UNIX|\.connect\(|urlopen|http\.client", set()),
         (r"/proc/\{[\w.]*pid\}/root", {"agent/process/paths.py", "agent/process/mount_cache.py",
@@ -40,7 +41,7 @@ def test_every_program_is_on_the_page() -> None:
         for names in re.findall(r"for name in \(((?:\"[\w-]+\"(?:, )?)+)\):\n\s+program", text):
             named |= set(re.findall(r'"([\w-]+)"', names))
     assert named == {"py-spy", "nvcc", "ldconfig", "docker", "podman", "nvidia-ctk", "crictl",
-                     "nerdctl"}  # fmt: skip
+                     "nerdctl", "ssh"}  # fmt: skip
     assert all(f"`{name} " in PAGE for name in named)
 
 

@@ -8,7 +8,7 @@ from gputop.model.machine.frame import Frame
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
 from tests.conftest import MachineFactory
-from tests.sshd import Sshd, sshd
+from tests.sshd import SYSTEM, Sshd, sshd
 
 __all__ = ["sshd"]
 
@@ -19,3 +19,13 @@ def test_an_installed_agent(sshd: Sshd, kept: MachineFactory) -> None:
         frame = next(frame for frame in source.frames() if isinstance(frame, Frame))
         assert len(frame.gpus) == 8
         assert source.link.state == "connected"
+        assert source.link.how == "installed"
+
+
+def test_a_carried_agent(sshd: Sshd, kept: MachineFactory) -> None:
+    sshd.host("node2", kept("h200x8").env, path=SYSTEM)
+    with closing(SshSource(HostName("node2", "node2", None))) as source:
+        frame = next(frame for frame in source.frames() if isinstance(frame, Frame))
+        assert len(frame.gpus) == 8
+        assert source.link.state == "connected"
+        assert source.link.how == "carried"

@@ -95,9 +95,16 @@ class Responder(Generic[Q]):
 class RequestDesk:
     """Hands each question to who answers it."""
 
-    def __init__(self, send: Callable[[Reply], None], memory: MemoryWatch, frame: Frame) -> None:
-        """`send` is called from several threads. `frame` is the first one."""
-        self._signals = SignalSender(send, memory)
+    def __init__(
+        self,
+        send: Callable[[Reply], None],
+        memory: MemoryWatch,
+        frame: Frame,
+        files: bool = True,
+    ) -> None:
+        """`send` is called from several threads. `frame` is the first one. Without `files` there
+        is no audit log."""
+        self._signals = SignalSender(send, memory, files)
         self.show(frame)
         self._responders: dict[type[Question], Responder[Any]] = {
             Probe: Responder("probe", partial(_probe, Prober()), send),

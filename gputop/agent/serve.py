@@ -36,6 +36,7 @@ from gputop.protocol.messages import (
     AgentMessage,
     Hello,
     Pause,
+    Ping,
     Preview,
     Question,
     Refresh,
@@ -99,12 +100,19 @@ class Outlet:
 
 
 def serve(
-    interval: float, preview: bool = False, reader: Versions = SPOKEN, driver: bool = True
+    interval: float,
+    preview: bool = False,
+    reader: Versions = SPOKEN,
+    driver: bool = True,
+    files: bool = True,
+    lease: float | None = None,
 ) -> None:
     """Send frames until told to stop; does not return. With `preview` a Preview comes first.
 
     `reader`: the versions of the protocol that the reader speaks. Without `driver` that is left
-    alone, and requests are answered.
+    alone, and requests are answered. Without `files` nothing is written to disk. With a `lease` it
+    ends where its reader has said nothing for so many seconds: a network that is cut says nothing
+    either.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to answer
     end_on_errors()
@@ -114,7 +122,10 @@ def serve(
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
     desks: queue.SimpleQueue[RequestDesk] = queue.SimpleQueue()
     schedule = _Schedule(requests, interval)
-    threading.Thread(target=_listen, args=(requests, desks), name="requests", daemon=True).start()
+    inlet = _Inlet(requests, desks, outlet.reply)
+    threading.Thread(target=inlet.listen, name="requests", daemon=True).start()
+    if lease is not None:
+        threading.Thread(target=inlet.watch, args=(lease,), name="lease", daemon=True).start()
     if preview:
         early = collector.collect(schedule.interval, schedule.timeout)
         outlet.send_frame(Preview(**asdict(early)))
@@ -123,8 +134,8 @@ def serve(
     # What answers is loaded after the first frame, for which somebody waits.
     from gputop.agent.requests import RequestDesk
 
-    record = IdleRecord()
-    desk = RequestDesk(outlet.reply, MemoryWatch(collector.gpus), frame)
+    record = IdleRecord() if files else None
+    desk = RequestDesk(outlet.reply, MemoryWatch(collector.gpus), frame, files)
     _endings.append(desk.finish)
     desks.put(desk)
     gc.enable()
@@ -134,7 +145,8 @@ def serve(
         frame = collector.collect(schedule.interval, schedule.timeout)
         desk.show(frame)
         outlet.send_frame(frame)
-        record.keep(frame)
+        if record is not None:
+            record.keep(frame)
 
 
 def serve_once(reader: Versions = SPOKEN) -> None:
@@ -203,22 +215,47 @@ class _Schedule:
         return isinstance(request, Refresh)
 
 
-def _listen(requests: queue.SimpleQueue[Request], desks: queue.SimpleQueue[RequestDesk]) -> None:
+class _Inlet:
     """Requests of standard input, until it ends and the agent with it.
 
-    Its end and questions do not wait for the frame that is being made, but for the first.
+    Its end, pings and questions do not wait for the frame that is being made; questions do for
+    the first.
     """
-    desk: RequestDesk | None = None
-    for line in sys.stdin.buffer if sys.stdin else ():
-        request = decode_request(line)
-        if isinstance(request, Question):
-            desk = desk or desks.get()
-            desk.ask(request)
-        elif isinstance(request, Stop):
-            break
+
+    def __init__(
+        self,
+        requests: queue.SimpleQueue[Request],
+        desks: queue.SimpleQueue[RequestDesk],
+        reply: Callable[[Reply], None],
+    ) -> None:
+        self._requests, self._desks, self._reply = requests, desks, reply
+        self._desk: RequestDesk | None = None
+        self._heard = time.monotonic()
+
+    def listen(self) -> None:
+        """Take what comes. For a thread of its own, as `watch`."""
+        for line in sys.stdin.buffer if sys.stdin else ():
+            self._heard = time.monotonic()
+            request = decode_request(line)
+            if isinstance(request, Stop):
+                break
+            self._take(request)
+        _end()
+
+    def watch(self, lease: float) -> None:
+        """End the agent once nothing has come for `lease` seconds."""
+        while (left := self._heard + lease - time.monotonic()) > 0:
+            time.sleep(left)
+        _end()
+
+    def _take(self, request: Request | None) -> None:
+        if isinstance(request, Ping):
+            self._reply(Reply(request=request.id))
+        elif isinstance(request, Question):
+            self._desk = self._desk or self._desks.get()
+            self._desk.ask(request)
         elif request is not None:
-            requests.put(request)
-    _end()
+            self._requests.put(request)
 
 
 def _end() -> NoReturn:
@@ -228,23 +265,30 @@ def _end() -> NoReturn:
     os._exit(0)
 
 
+_SWITCHES = "--once", "--preview", "--no-driver", "--no-files"
+_VALUES = "--interval", "--protocol", "--lease"
+
+
 def main(words: list[str]) -> int:
     """Run `gputop agent`: with --once one frame, else a frame every --interval SEC (1), until told
     to stop; with --preview there is a Preview before the first. --protocol 1-2: what the reader
-    speaks. With --no-driver the driver is left alone. UsageError."""
+    speaks. With --no-driver the driver is left alone, with --no-files nothing is written to disk,
+    with --lease SEC it ends when its reader has been silent for so long. UsageError."""
     try:
         options = _options(words)
         interval = clamp_interval(float(options.get("--interval", "1")))
         reader = parse_versions(options.get("--protocol", str(SPOKEN)))
+        lease = float(options["--lease"]) if "--lease" in options else None
     except ValueError:
         raise UsageError(
-            "gputop agent takes --once or --interval SEC, --preview, --no-driver and --protocol "
-            f"RANGE, not {' '.join(words)!r}"
+            "gputop agent takes --once or --interval SEC, --preview, --no-driver, --no-files, "
+            f"--lease SEC and --protocol RANGE, not {' '.join(words)!r}"
         ) from None
     threading.stack_size(_STACK)
     if "--once" in options:
         serve_once(reader)
-    serve(interval, "--preview" in options, reader, "--no-driver" not in options)
+    driver, files = "--no-driver" not in options, "--no-files" not in options
+    serve(interval, "--preview" in options, reader, driver, files, lease)
     return 0
 
 
@@ -252,7 +296,7 @@ def _options(words: list[str]) -> dict[str, str]:
     """Without argparse, which takes longer to import than all the rest here. ValueError."""
     options, rest = {}, iter(words)
     for word in rest:
-        if word not in ("--once", "--preview", "--no-driver", "--interval", "--protocol"):
+        if word not in (*_SWITCHES, *_VALUES):
             raise ValueError(word)
-        options[word] = next(rest, "") if word in ("--interval", "--protocol") else ""
+        options[word] = next(rest, "") if word in _VALUES else ""
     return options

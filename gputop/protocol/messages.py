@@ -165,6 +165,12 @@ class Pause(msgspec.Struct, frozen=True, tag_field="request", tag="pause"):
     paused: bool
 
 
+class Ping(msgspec.Struct, frozen=True, tag_field="request", tag="ping"):
+    """Reply at once, whatever else goes on."""
+
+    id: str
+
+
 class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
     """End."""
 
@@ -240,7 +246,7 @@ class Checks(msgspec.Struct, frozen=True, tag_field="request", tag="checks"):
 
 Question = Signal | Probe | Detail | Stack | Candidates | Context | Checks
 """Requests that are answered by Replies."""
-Request = SetInterval | Refresh | Pause | Stop | Question
+Request = SetInterval | Refresh | Pause | Ping | Stop | Question
 
 
 def clamp_interval(seconds: float) -> float:

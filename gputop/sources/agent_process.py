@@ -6,13 +6,12 @@ started before anything else is imported: this module imports next to nothing, a
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
-import time
-from _thread import allocate_lock
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fcntl import F_SETPIPE_SZ, fcntl
+
+from gputop.sources.child import PipedProcess
 
 SILENCE = 10.0
 """Seconds that a command waits for an agent, beyond its interval."""
@@ -21,10 +20,6 @@ INTERVAL = 1.0
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MAIN = os.path.join(os.path.dirname(_HERE), "__main__.py")
 _WITHOUT_SCREEN = {"--once", "--json", "--demo", "-h", "--help", "--version"}
-_SOON = 0.002
-_DIES = 0.5
-"""Seconds for one that is killed; the driver may hold it for longer."""
-_SIGKILL = 9
 _PARTS = 8
 MAX_LINE = 16 << 20
 """Bytes: `protocol.split` makes no longer ones, whatever users write into their processes."""
@@ -93,93 +88,20 @@ def _silent(seconds: float) -> Exception:
                        "machine is overloaded; try again")  # fmt: skip
 
 
-def _not_started(error: OSError) -> Exception:
-    from gputop.errors import SourceError
+class AgentProcess(PipedProcess):
+    """`gputop agent ARGUMENTS` of this machine."""
 
-    why = f"{sys.executable}: {error.strerror}"
-    if error.errno == errno.EAGAIN:
-        why = (
-            "this user (ulimit -u) or this container (pids.max) has as many processes as it may "
-            "have; end some of them, or raise the limit"
-        )
-    return SourceError(f"the agent cannot be started: {why}")
-
-
-class AgentProcess:
-    """`gputop agent ARGUMENTS` at the other end of its pipes.
-
-    In a session of its own, for the terminal's signals are the screen's. A thread of its that the
-    driver holds may never die, and neither may it then: nothing here waits for that.
-    """
-
-    def __init__(
-        self,
-        *arguments: str,
-        command: Sequence[str] = (),
-        environ: Mapping[str, str] = os.environ,
-    ) -> None:
-        """`command`: what starts one elsewhere, in place of `arguments` for one here."""
-        asked, answering = os.pipe()
-        os.set_blocking(answering, False)
-        self._input: int | None = answering
-        self._is_cut = False
-        """Whether the last line is not whole."""
+    def __init__(self, *arguments: str) -> None:
         output, told = os.pipe()
         _widen(told)
         self.output = AgentOutput(output)
         errors = os.memfd_create("agent's errors")
         self._errors: int | None = errors
-        self._status: int | None = None
-        self._reaping = allocate_lock()
-        self._writing = allocate_lock()
-        command = [*(command or (sys.executable, _MAIN, "agent", *arguments))]
-        taken = ((asked, 0), (told, 1), (errors, 2))
-        places = [(os.POSIX_SPAWN_DUP2, have, want) for have, want in taken]
+        command = (sys.executable, _MAIN, "agent", *arguments)
         try:
-            self._pid = os.posix_spawn(
-                command[0], command, environ, file_actions=places, setsid=True
-            )
-        except OSError as error:
-            raise _not_started(error) from None
+            super().__init__(command, os.environ, told, errors)
         finally:
-            os.close(asked)
             os.close(told)
-        _children.append(self)
-
-    def write(self, data: bytes) -> None:
-        """To its standard input, without waiting; BrokenPipeError if it is gone.
-
-        What has no room is dropped: one that is stopped takes nothing, and its reader goes on.
-        """
-        with self._writing:
-            if self._input is None:
-                raise BrokenPipeError
-            data = b"\n" + data if self._is_cut else data
-            try:
-                self._is_cut = os.write(self._input, data) < len(data)
-            except BlockingIOError:
-                return
-
-    def wait(self, seconds: float) -> int | None:
-        """Its exit status, negative if a signal ended it; None if it has not ended by then."""
-        end = time.monotonic() + seconds
-        while (status := self._reap()) is None and time.monotonic() < end:
-            time.sleep(_SOON)
-        return status
-
-    def end(self, seconds: float = 0.0) -> None:
-        """Tell it that nobody listens any more, and kill it if it has not ended in that time; once.
-
-        It is waited for: not every process 1 of a container does that for us.
-        """
-        with self._writing:
-            input_, self._input = self._input, None
-        if input_ is None:
-            return
-        os.close(input_)
-        if self.wait(seconds) is None:
-            os.kill(self._pid, _SIGKILL)
-            self.wait(_DIES)
 
     def close(self) -> None:
         """Let go of what it says, at its end. By who reads it."""
@@ -198,15 +120,6 @@ class AgentProcess:
         words = f": {printable(lines[-1], 200)}" if lines else ""
         return f"the agent ended with status {'unknown' if status is None else status}{words}"
 
-    def _reap(self) -> int | None:
-        with self._reaping:
-            if self._status is None:
-                pid, status = os.waitpid(self._pid, os.WNOHANG)
-                if pid:
-                    self._status = os.waitstatus_to_exitcode(status)
-                    _children.remove(self)
-            return self._status
-
 
 def _widen(pipe: int) -> None:
     """For a whole instant, unless the user's share of pipes is used up."""
@@ -216,8 +129,6 @@ def _widen(pipe: int) -> None:
         return
 
 
-_children: list[AgentProcess] = []
-"""Those that were not waited for yet."""
 _early: list[AgentProcess] = []
 
 
@@ -231,9 +142,3 @@ def start_early(words: Sequence[str]) -> None:
 def take_early() -> AgentProcess | None:
     """The agent that was started early; None if there is none, or somebody has it."""
     return _early.pop() if _early else None
-
-
-def end_all() -> None:
-    """At the end of gputop, however it came to that: no child is left to others."""
-    for child in list(_children):
-        child.end()

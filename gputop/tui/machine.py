@@ -124,13 +124,15 @@ class WatchedMachine:
         return True
 
     def login_command(self) -> tuple[list[str], dict[str, str]] | None:
-        """Return command and environment with which a person logs in; None where that cannot be."""
-        from gputop.sources.ssh.source import SshSource
+        """Return command and environment with which a person logs in; None where there is nobody
+        to log in to. SourceError."""
+        from gputop.sources.ssh.client import ssh_environment  # as above
+        from gputop.sources.ssh.source import SshSource, login_command
 
         source = self.feed.source
         if not isinstance(source, SshSource):
             return None
-        return [], {}
+        return login_command(source.name), ssh_environment()
 
     def request(self, request: Request) -> None:
         """Send a request; signals are remembered until all is known of them."""

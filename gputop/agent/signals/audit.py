@@ -25,6 +25,7 @@ TIMEOUT = 1.0
 """Seconds after which a line is said not to be in the log."""
 _MOST_BYTES = 8 << 20
 _NO_LOGIN = 2**32 - 1
+_NO_LOG = "not in the audit log: nothing is written on a host where gputop is not installed"
 
 
 def audit_path() -> Path:
@@ -61,10 +62,11 @@ class AuditNote:
 
 
 class Audit:
-    """Appends to the log; `written` is called, in its thread, when notes are over."""
+    """Appends to the log, unless none is to be; `written` is called, in its thread, when notes are
+    over."""
 
-    def __init__(self, written: Callable[[], None]) -> None:
-        self._written = written
+    def __init__(self, written: Callable[[], None], logs: bool = True) -> None:
+        self._written, self._logs = written, logs
         self._who: dict[str, object] | None = None
         self._notes: queue.SimpleQueue[AuditNote] = queue.SimpleQueue()
         self._last: AuditNote | None = None
@@ -99,6 +101,8 @@ class Audit:
 
     def _write(self, lines: bytes) -> str:
         """Into the log; why not, in words."""
+        if not self._logs:
+            return _NO_LOG
         path = audit_path()
         try:
             with (

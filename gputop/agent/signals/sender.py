@@ -51,8 +51,10 @@ _REMEMBERED = 1000
 class SignalSender:
     """Does orders, one after the other; a Reply tells all verdicts of an order when one is new."""
 
-    def __init__(self, reply: Callable[[Reply], None], memory: MemoryWatch) -> None:
-        """`reply` is called in the thread."""
+    def __init__(
+        self, reply: Callable[[Reply], None], memory: MemoryWatch, logs: bool = True
+    ) -> None:
+        """`reply` is called in the thread. `logs`: whether there is an audit log."""
         self._reply, self._memory = reply, memory
         self._frame: Frame | None = None
         self._orders: queue.SimpleQueue[Signal | threading.Event] = queue.SimpleQueue()
@@ -61,7 +63,7 @@ class SignalSender:
         self._verdicts: set[Verdict] = set()
         """Those that were told."""
         self._vouched: set[tuple[int, float | None]] = set()
-        self._audit = Audit(self._wake_up)
+        self._audit = Audit(self._wake_up, logs)
         self._users = UserNames()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread: threading.Thread | None = None

@@ -12,7 +12,7 @@ login       it wants a password or a second factor, which only a person can give
 connected   frames come, or should
 ended       the connection broke, or never came about; it is tried again
 """
-StreamKind = Literal["installed", "carried", "poor"]
+LinkKind = Literal["installed", "carried", "poor"]
 """What sends the frames: the gputop that is installed there, an agent that was carried there, or
 nvidia-smi and ps."""
 
@@ -20,8 +20,8 @@ nvidia-smi and ps."""
 class Link(NamedTuple):
     """The connection to a machine; any thread may read it."""
 
-    state: LinkState
-    how: StreamKind | None = None
+    state: LinkState = "waiting"
+    how: LinkKind | None = None
     words: str = ""
     """Why it is so, harmless to print."""
     round_trip: float | None = None

@@ -7,6 +7,7 @@ ControlMaster. Behind a screen it asks nothing, forwards nothing and makes no ma
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from gputop.errors import SourceError
 from gputop.sources.ssh.names import HostName
@@ -30,10 +31,23 @@ _OPTIONS = {
 _AGENT = "SSH_AUTH_SOCK"
 
 
-def stream_command(host: HostName, remote: str) -> list[str]:
-    """Return the command that runs a line of /bin/sh there, without a terminal. SourceError."""
-    options = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
-    return [_program(), "-T", *options, *_to(host), remote]
+def stream_command(host: HostName, remote: str, options: Mapping[str, str]) -> list[str]:
+    """Return the command that runs a line of /bin/sh there, without a terminal; `options` are over
+    the usual ones. SourceError."""
+    return [*ssh_words(host, {**_OPTIONS, **options}, "-T"), remote]
+
+
+def ssh_words(host: HostName | None, options: Mapping[str, str], *switches: str) -> list[str]:
+    """Return a call of ssh, up to the host (None: it is told a socket). SourceError."""
+    config = os.environ.get(CONFIG)
+    if config and is_elevated() and not is_roots(config):
+        raise SourceError(f"{CONFIG} names a file that others than root can change: {config}")
+    words = [_program(), *(("-F", config) if config else ()), *switches]
+    words += [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    if host is None:
+        return [*words, "--", "gputop"]
+    port = () if host.port is None else ("-p", str(host.port))
+    return [*words, *port, "--", host.target]
 
 
 def ssh_environment() -> dict[str, str]:
@@ -43,14 +57,6 @@ def ssh_environment() -> dict[str, str]:
     if is_elevated() and may_connect(agent):
         environ[_AGENT] = agent
     return environ
-
-
-def _to(host: HostName) -> list[str]:
-    config = os.environ.get(CONFIG)
-    if config and is_elevated() and not is_roots(config):
-        raise SourceError(f"{CONFIG} names a file that others than root can change: {config}")
-    port = () if host.port is None else ("-p", str(host.port))
-    return [*(("-F", config) if config else ()), *port, "--", host.target]
 
 
 def _program() -> str:

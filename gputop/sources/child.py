@@ -1,0 +1,127 @@
+"""A program at the other end of pipes, which ends with gputop.
+
+This module imports next to nothing: an agent is started before anything else is imported.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from _thread import allocate_lock
+from collections.abc import Mapping, Sequence
+
+_SOON = 0.002
+_DIES = 0.5
+"""Seconds for one that is killed; the driver may hold it for longer."""
+_SIGKILL = 9
+
+
+class PipedProcess:
+    """A program in a session of its own, for the terminal's signals are the screen's.
+
+    A thread of its that the driver holds may never die, and neither may it then: nothing here
+    waits for that.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], output: int, errors: int
+    ) -> None:
+        """`output` and `errors` are for it; the caller closes them. SourceError."""
+        taken, writing = os.pipe()
+        os.set_blocking(writing, False)
+        self._input: int | None = writing
+        self._is_cut = False
+        """Whether the last line is not whole."""
+        self._status: int | None = None
+        self._reaping = allocate_lock()
+        self._writing = allocate_lock()
+        places = [
+            (os.POSIX_SPAWN_DUP2, have, want) for want, have in enumerate((taken, output, errors))
+        ]
+        try:
+            self._pid = os.posix_spawn(
+                command[0], [*command], environ, file_actions=places, setsid=True
+            )
+        except OSError as error:
+            os.close(writing)
+            raise _not_started(command[0], error) from None
+        finally:
+            os.close(taken)
+        _children.append(self)
+
+    def write(self, data: bytes) -> None:
+        """To its standard input, without waiting; BrokenPipeError if it is gone.
+
+        What has no room is dropped: one that is stopped takes nothing, and its reader goes on.
+        """
+        with self._writing:
+            if self._input is None:
+                raise BrokenPipeError
+            data = b"\n" + data if self._is_cut else data
+            try:
+                self._is_cut = os.write(self._input, data) < len(data)
+            except BlockingIOError:
+                return
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit status, negative if a signal ended it; None if it has not ended by then."""
+        end = time.monotonic() + seconds
+        while (status := self._reap()) is None and time.monotonic() < end:
+            time.sleep(_SOON)
+        return status
+
+    def end(self, seconds: float = 0.0) -> None:
+        """Tell it that nobody listens any more, and kill it if it has not ended in that time; once.
+
+        It is waited for: not every process 1 of a container does that for us.
+        """
+        if self._close_input() and self.wait(seconds) is None:
+            self._signal(_SIGKILL)
+            self.wait(_DIES)
+
+    def _close_input(self) -> bool:
+        """Whether it was open."""
+        with self._writing:
+            input_, self._input = self._input, None
+        if input_ is None:
+            return False
+        os.close(input_)
+        return True
+
+    def _signal(self, number: int) -> None:
+        """Unless it has ended: then its number may be another's."""
+        with self._reaping:
+            if self._status is None:
+                os.kill(self._pid, number)
+
+    def _reap(self) -> int | None:
+        with self._reaping:
+            if self._status is None:
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                if pid:
+                    self._status = os.waitstatus_to_exitcode(status)
+                    _children.remove(self)
+            return self._status
+
+
+_children: list[PipedProcess] = []
+"""Those that were not waited for yet."""
+
+
+def end_all() -> None:
+    """At the end of gputop, however it came to that: no child is left to others."""
+    for child in list(_children):
+        child.end()
+
+
+def _not_started(program: str, error: OSError) -> Exception:
+    from gputop.errors import SourceError
+
+    why = f"{program}: {error.strerror}"
+    if error.errno == errno.EAGAIN:
+        why = (
+            "this user (ulimit -u) or this container (pids.max) has as many processes as it may "
+            "have; end some of them, or raise the limit"
+        )
+    return SourceError(f"the agent cannot be started: {why}")

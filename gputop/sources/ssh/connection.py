@@ -1,0 +1,197 @@
+"""One connection to another machine, from the wait for its turn to its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gputop.errors import LoginError, SourceError
+from gputop.model.fleet.link import Link, LinkKind
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import printable
+from gputop.protocol.assemble import Assembler
+from gputop.protocol.codec import encode
+from gputop.protocol.messages import Ping, Reply
+from gputop.protocol.versions import SPOKEN
+from gputop.sources.ssh.carry import loader_size, payload
+from gputop.sources.ssh.client import ssh_environment, stream_command
+from gputop.sources.ssh.failure import failure
+from gputop.sources.ssh.heart import HEART, LEASE
+from gputop.sources.ssh.login import login_options
+from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.process import SshProcess
+from gputop.sources.ssh.start import Remote, read_remote, remote_command
+from gputop.sources.ssh.wave import WAVE
+
+_START = 20.0
+"""Seconds for ssh and the login there, and the same for the modules of an agent."""
+_MOST_QUEUED = 1000
+_PING = "ping "
+
+
+class AgentOptions(NamedTuple):
+    """What an agent elsewhere is to do."""
+
+    interval: float | None
+    """Seconds; None: one frame."""
+    driver: bool
+    """Whether it reads the driver."""
+
+    def words(self, files: bool) -> str:
+        """Return the options of `gputop agent`, of which a shell there has nothing to expand."""
+        words = ["--protocol", str(SPOKEN)]
+        if self.interval is None:
+            return " ".join([*words, "--once"])
+        words += ["--interval", str(self.interval), "--lease", str(LEASE)]
+        words += [] if self.driver else ["--no-driver"]
+        return " ".join(words if files else [*words, "--no-files"])
+
+
+class Connection:
+    """An ssh, and the agent at its other end. One thread reads `messages`; any may do the rest."""
+
+    def __init__(self, host: HostName, options: AgentOptions, timeout: float) -> None:
+        """`timeout`: seconds for each line, SourceError after them."""
+        self._host, self._options, self._timeout = host, options, timeout
+        self._link = Link()
+        self._heard: float | None = None
+        self._lock = threading.Lock()
+        self._process: SshProcess | None = None
+        self._queued: list[bytes] | None = []
+        """What was asked before there was an agent; None from then on."""
+        self._is_over = False
+        self._assembler = Assembler()
+        self._pings = 0
+        self._pinged: tuple[str, float] | None = None
+        """The ping that was not answered yet, and when it was sent."""
+
+    @property
+    def link(self) -> Link:
+        """How it is just now."""
+        age = None if self._heard is None else time.monotonic() - self._heard
+        return self._link._replace(age=age)
+
+    def messages(self) -> Iterator[Frame | Reply]:
+        """Yield what comes, from where it was left; nothing where it has ended. SourceError,
+        LoginError."""
+        if self._link.state in ("login", "ended"):
+            return
+        try:
+            process = self._process or self._start()
+            while (line := process.line(self._timeout)).endswith(b"\n"):
+                self._heard = time.monotonic()
+                message = self._assembler.read(line)
+                if message is not None and not self._is_pong(message):
+                    yield message
+            raise failure(process.words(), process.wait(1))
+        except TimeoutError:
+            words = f"the agent has sent nothing for {self._timeout:g} s: it is stopped, or cut off"
+            raise self._ended(SourceError(words)) from None
+        except SourceError as error:
+            raise self._ended(error) from None
+
+    def request(self, data: bytes) -> None:
+        """Send a request, without waiting; before there is an agent it is kept for it."""
+        with self._lock:
+            if self._queued is not None:
+                if len(self._queued) < _MOST_QUEUED:
+                    self._queued.append(data)
+                return
+        self._write(data)
+
+    def ping(self) -> None:
+        """Have the agent say that it is there, and tell it that we are."""
+        self._pings += 1
+        request = Ping(f"{_PING}{self._pings}")
+        if self._pinged is None:
+            self._pinged = (request.id, time.monotonic())
+        self._write(encode(request) + b"\n")
+
+    def stop(self) -> None:
+        """End it at once, here; what runs there ends with its input."""
+        with self._lock:
+            self._is_over = True
+            self._queued = None
+            process = self._process
+        HEART.forget(self)
+        WAVE.wake()
+        if process is not None:
+            process.stop()
+
+    def _start(self) -> SshProcess:
+        """Connect, find out what there is, and have the best of it run."""
+        with WAVE.place(lambda: self._is_over):
+            self._link = Link("connecting")
+            process = self._spawn()
+            try:
+                remote = read_remote(lambda: process.line(_START))
+            except TimeoutError:
+                raise SourceError(
+                    f"the host says nothing after the login for {_START:g} s"
+                ) from None
+            except SourceError as error:
+                words, status = process.words(), process.wait(1)
+                raise failure(words, status) if words or status else error from None
+        how, why, start = choice(remote, self._options)
+        process.send(start, _START)
+        self._link = Link("connected", how, why)
+        with self._lock:
+            queued, self._queued = self._queued, None
+        for data in queued or ():
+            self._write(data)
+        if self._options.interval is not None:
+            HEART.beat_for(self)
+        return process
+
+    def _spawn(self) -> SshProcess:
+        with self._lock:
+            if self._is_over:
+                raise SourceError("the connection is closed")
+            command = stream_command(self._host, remote_command(), login_options(self._host))
+            self._process = SshProcess(command, ssh_environment())
+            return self._process
+
+    def _write(self, data: bytes) -> None:
+        try:
+            if self._process is not None:
+                self._process.write(data)
+        except BrokenPipeError:
+            return
+
+    def _is_pong(self, message: Frame | Reply) -> bool:
+        """Whether it answers a ping; takes the time that the last one took."""
+        if not (isinstance(message, Reply) and message.request.startswith(_PING)):
+            return False
+        if self._pinged is not None and self._pinged[0] == message.request:
+            self._link = self._link._replace(round_trip=time.monotonic() - self._pinged[1])
+            self._pinged = None
+        return True
+
+    def _ended(self, error: SourceError) -> SourceError:
+        """Let go of everything; return the error, harmless."""
+        self.stop()
+        if self._process is not None:
+            self._process.end()
+            self._process.close()
+        is_login = isinstance(error, LoginError)
+        words = printable(str(error), 300)
+        self._link = Link("login" if is_login else "ended", self._link.how, words)
+        return type(error)(words)
+
+
+def choice(remote: Remote, options: AgentOptions) -> tuple[LinkKind, str, bytes]:
+    """Return what is to run there, why not something better, and how it is started. SourceError."""
+    why = ""
+    if remote.gputop is not None:
+        if remote.spoken is not None and remote.spoken.shared(SPOKEN) is not None:
+            return "installed", "", f"installed 0 {options.words(files=True)}\n".encode()
+        spoken = "an old one" if remote.spoken is None else f"protocol {remote.spoken}"
+        why = f"gputop there speaks {spoken}, this one {SPOKEN}"
+    if remote.python is not None:
+        head = f"carried {loader_size()} {options.words(files=False)}\n"
+        return "carried", why, head.encode() + payload(remote.python)
+    raise SourceError(
+        "gputop is not installed there, and there is no Python 3.10 or newer to run it with"
+    )

@@ -1,0 +1,117 @@
+"""Runs an agent whose modules come on standard input: nothing of it is written to disk.
+
+This file's text is what `carry` sends first, and another machine's Python runs it as its main
+program; it imports nothing of gputop until it has it. After it come, in bytes of zlib, a line of
+JSON, `[[name, kind, size], ...]`, and the modules one after the other: "package" and "module" are
+Python's source, "compiled" is a shared library, which is loaded out of memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import zlib
+from collections.abc import Sequence
+from types import ModuleType
+from typing import BinaryIO
+
+_MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
+"""The number of the system call, for a Python that was built where there was none yet."""
+_CLOSE_ON_EXEC = 1
+_NOWHERE = "/dev/null/"
+"""Where the modules are said to be: there is no such path, whatever others do."""
+STANDIN = "gputop.sources.ssh.standin"
+"""What takes msgspec's place where its compiled part does not fit."""
+
+
+class Carried:
+    """Finds and loads the modules that came along."""
+
+    def __init__(self, data: bytes) -> None:
+        index, _, rest = data.partition(b"\n")
+        self._modules: dict[str, tuple[str, bytes]] = {}
+        start = 0
+        for name, kind, size in json.loads(index):
+            self._modules[name] = (kind, rest[start : start + size])
+            start += size
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """See importlib.abc.MetaPathFinder."""
+        kind, data = self._modules.get(name, ("", b""))
+        if kind == "compiled":
+            place = f"/proc/self/fd/{_in_memory(name, data)}"
+            loader = importlib.machinery.ExtensionFileLoader(name, place)
+            return importlib.util.spec_from_file_location(name, place, loader=loader)
+        if kind:
+            return importlib.util.spec_from_loader(name, self, is_package=kind == "package")  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """See importlib.abc.Loader."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See importlib.abc.Loader."""
+        name = module.__name__
+        module.__file__ = f"{_NOWHERE}{name.replace('.', '/')}.py"
+        exec(compile(self._modules[name][1], module.__file__, "exec"), module.__dict__)
+
+    def has(self, name: str) -> bool:
+        """Return whether a module came along."""
+        return name in self._modules
+
+    def forget(self, package: str) -> None:
+        """Have a package no more, and what of it was imported."""
+        for name in [*self._modules, *sys.modules]:
+            if name == package or name.startswith(package + "."):
+                self._modules.pop(name, None)
+                sys.modules.pop(name, None)
+
+
+def _in_memory(name: str, data: bytes) -> int:
+    """Return the descriptor of a file that is only in memory; it stays open. OSError."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create(name)
+    else:
+        import ctypes
+
+        number = _MEMFD_CREATE.get(os.uname().machine, -1)
+        descriptor = ctypes.CDLL(None).syscall(number, name.encode(), _CLOSE_ON_EXEC)
+        if descriptor < 0:
+            raise OSError("no file can be made in memory")
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    return descriptor
+
+
+def _take_msgspec(carried: Carried) -> None:
+    """Import msgspec, or what takes its place."""
+    try:
+        import msgspec  # noqa: F401
+    except (ImportError, OSError):
+        carried.forget("msgspec")
+        if carried.has(STANDIN):
+            standin = importlib.import_module(STANDIN)
+            sys.modules["msgspec"] = standin
+            sys.modules["msgspec.json"] = standin.json
+            sys.modules["msgspec.structs"] = standin.structs
+
+
+def run(stdin: BinaryIO) -> None:
+    """Read the modules and be that agent; what follows on `stdin` are its reader's requests."""
+    carried = Carried(zlib.decompress(stdin.read(int(stdin.readline()))))
+    sys.meta_path.insert(0, carried)
+    sys.argv = ["gputop", "agent", *sys.argv[2:]]
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # as lean.go_without
+    _take_msgspec(carried)
+    importlib.import_module("gputop.__main__").run()
+
+
+if __name__ == "__main__":
+    run(sys.stdin.buffer)

@@ -1,0 +1,82 @@
+"""Logging in by hand, once: a master connection that streams then go through.
+
+Its socket lies in a folder that is ours alone; it ends with gputop, and by itself when nothing has
+gone through it for a while.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from gputop.errors import SourceError
+from gputop.sources.child import PipedProcess
+from gputop.sources.ssh.client import ssh_environment, ssh_words
+from gputop.sources.ssh.names import HostName
+from gputop.trust import is_elevated
+
+_PERSISTS = "60"
+"""Seconds without use after which a master ends, where gputop could not end it."""
+_LONGEST = 50
+"""Characters of the folder above: a socket's path has 107, and ssh's own ending."""
+_ENDS = 0.5
+
+
+def login_command(host: HostName) -> list[str]:
+    """Return the command with which a person logs in at a terminal; it ends, with status 0, as
+    soon as that is done. SourceError."""
+    options = {"ControlMaster": "yes", "ControlPersist": _PERSISTS, "RemoteCommand": "none"}
+    return ssh_words(host, {**options, "ControlPath": str(_socket(host))}, "-f", "-N")
+
+
+def login_options(host: HostName) -> dict[str, str]:
+    """Return the options by which a stream goes through such a login; none without one."""
+    if not _folder.cache_info().currsize or not _socket(host).exists():
+        return {}
+    return {"ControlPath": str(_socket(host))}
+
+
+def _socket(host: HostName) -> Path:
+    name = hashlib.sha256(f"{host.target}:{host.port}".encode()).hexdigest()
+    return _folder() / name[:16]
+
+
+@cache
+def _folder() -> Path:
+    """Make it: for its user alone, and gone when gputop ends."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="gputop-", dir=_above()))
+    except OSError as error:
+        raise SourceError(f"no folder for a login can be made: {error.strerror}") from None
+    atexit.register(_tidy_up, folder)
+    return folder
+
+
+def _above() -> str:
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if is_elevated() or not runtime.startswith("/") or len(runtime) > _LONGEST:
+        return "/tmp"
+    try:
+        about = os.stat(runtime)
+    except OSError:
+        return "/tmp"
+    is_ours = about.st_uid == os.geteuid() and stat.S_IMODE(about.st_mode) == 0o700
+    return runtime if is_ours else "/tmp"
+
+
+def _tidy_up(folder: Path) -> None:
+    """End the masters, and forget the folder."""
+    silent = os.open(os.devnull, os.O_RDWR)
+    ending = []
+    for path in folder.iterdir():
+        command = ssh_words(None, {"ControlPath": str(path)}, "-O", "exit")
+        ending.append(PipedProcess(command, ssh_environment(), silent, silent))
+    for process in ending:
+        process.end(_ENDS)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,174 @@
+"""An ssh in a child process: what goes in, what comes out of it, and why it ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from select import POLLIN, POLLOUT, poll
+from signal import SIGKILL, SIGTERM
+
+from gputop.errors import SourceError
+from gputop.sources.agent_process import MAX_LINE
+from gputop.sources.child import PipedProcess
+from gputop.sources.ssh.bounds import Bounds
+
+_READ = 1 << 16
+_TAIL = 4096
+"""Bytes of standard error that are kept, its last."""
+_PARTS = 8
+_ENDS = 0.3
+"""Seconds for ssh to end when it is told to."""
+_LAST_WORDS = 0.5
+"""Seconds for what an ssh that has ended has written: who it started may hold the pipe open."""
+
+
+class SshProcess(PipedProcess):
+    """ssh with its output, read by one thread; any other may write to it and stop it.
+
+    What is written to standard error is taken as it comes, so that nothing waits for its reader.
+    """
+
+    def __init__(self, command: list[str], environ: dict[str, str]) -> None:
+        """SourceError."""
+        self._output, told = os.pipe()
+        self._errors: int | None
+        self._errors, complained = os.pipe()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._ahead = bytearray()
+        self._tail = b""
+        self._bounds = Bounds()
+        self._is_open = True
+        try:
+            super().__init__(command, environ, told, complained)
+        except SourceError:
+            self.close()
+            raise
+        finally:
+            os.close(told)
+            os.close(complained)
+
+    def line(self, seconds: float, most: int = MAX_LINE) -> bytes:
+        """Return the next line, with its end; what is left at the end of it all, then nothing.
+
+        TimeoutError if it has not come whole after `seconds`; SourceError for one that is longer
+        than `most` bytes, and for more than there can be.
+        """
+        searched, timeout = 0, _Countdown(seconds)
+        while not (size := self._ahead.find(b"\n", searched) + 1):
+            searched = len(self._ahead)
+            if searched > most:
+                raise SourceError("the host sent a line that is too long: it is left alone")
+            if not self._fill(timeout):
+                size = searched
+                break
+        self._bounds.take_line()
+        line = bytes(self._ahead[:size])
+        del self._ahead[:size]
+        return line
+
+    def send(self, data: bytes, seconds: float) -> None:
+        """Write all of it, if ssh takes it. TimeoutError if it has not after `seconds`,
+        SourceError once it is stopped."""
+        rest, timeout = memoryview(data), _Countdown(seconds)
+        while rest:
+            self._wait(timeout, self._open_input(), POLLOUT)
+            with self._writing:
+                try:
+                    rest = rest[os.write(self._open_input(), rest[:_READ]) :]
+                except BlockingIOError:
+                    continue
+                except BrokenPipeError:
+                    return  # it has ended: its output tells why
+
+    def words(self) -> str:
+        """Return the last that it, or who runs there, has written to standard error."""
+        with suppress(TimeoutError, SourceError):
+            while self._errors is not None:
+                self._wait(_Countdown(_LAST_WORDS), self._errors, POLLIN)
+        return self._tail.decode("utf-8", "replace")
+
+    def stop(self) -> None:
+        """End it without waiting; from any thread. Who reads it gets a SourceError."""
+        if self._close_input():
+            self._signal(SIGTERM)
+            with self._writing:
+                if self._is_open:
+                    os.eventfd_write(self._wake, 1)
+
+    def end(self, seconds: float = _ENDS) -> None:
+        """End it, and wait for that."""
+        self.stop()
+        if self.wait(seconds) is None:
+            self._signal(SIGKILL)
+            self.wait(seconds)
+
+    def close(self) -> None:
+        """Let go of what it says, at its end; once. By who reads it."""
+        with self._writing:
+            self._is_open = False
+            for descriptor in (self._output, self._errors, self._wake):
+                if descriptor is not None:
+                    os.close(descriptor)
+            self._errors = None
+
+    def _open_input(self) -> int:
+        if self._input is None:
+            raise _closed()
+        return self._input
+
+    def _fill(self, timeout: _Countdown) -> bool:
+        """Read what has come; False at its end."""
+        self._wait(timeout, self._output, POLLIN)
+        more = os.read(self._output, _READ)
+        self._bounds.take_bytes(len(more))
+        self._ahead += more
+        return bool(more)
+
+    def _wait(self, timeout: _Countdown, descriptor: int, event: int) -> None:
+        """Wait until a descriptor is ready, taking meanwhile what comes on standard error."""
+        ready = poll()
+        ready.register(self._wake, POLLIN)
+        if self._errors is not None:
+            ready.register(self._errors, POLLIN)
+        ready.register(descriptor, event)
+        while True:
+            found = {descriptor for descriptor, _ in timeout.poll(ready)}
+            if self._wake in found:
+                raise _closed()
+            if self._errors in found:
+                self._listen(ready)
+            if descriptor in found:
+                return
+
+    def _listen(self, ready: poll) -> None:
+        """Take what was written to standard error; at its end there is no more of that to poll."""
+        assert self._errors is not None
+        said = os.read(self._errors, _READ)
+        self._bounds.take_bytes(len(said))
+        self._tail = (self._tail + said)[-_TAIL:]
+        if not said:
+            ready.unregister(self._errors)
+            os.close(self._errors)
+            self._errors = None
+
+
+class _Countdown:
+    """Seconds, of which those in which gputop itself is frozen count little."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._part = seconds / _PARTS
+
+    def poll(self, ready: poll) -> list[tuple[int, int]]:
+        """Return what is ready after a part of the time at the latest; TimeoutError after it."""
+        if self._left <= 0:
+            raise TimeoutError
+        begun = time.monotonic()
+        found = ready.poll(1000 * self._part)
+        self._left -= min(self._part, time.monotonic() - begun)
+        return found
+
+
+def _closed() -> SourceError:
+    return SourceError("the connection is closed")

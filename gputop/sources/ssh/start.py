@@ -1,0 +1,148 @@
+"""What is asked of /bin/sh on another machine, and what is run there then: one connection for both.
+
+The text goes to the login's shell as one word in single quotes, which has no quote, backslash,
+exclamation mark or line end in it, and so is the same to sh, csh and fish. It tells
+
+    gputop-start
+    gputop PROTOCOLS PATH           an installed one; PROTOCOLS is empty for one that is too old
+    python PATH MINOR MACHINE SUFFIX...
+    nvidia-smi PATH
+    gputop-ready
+
+and reads the choice, a line of its standard input:
+
+    installed 0 OPTIONS...          run that gputop's agent
+    carried BYTES OPTIONS...        run BYTES of Python that follow, with that Python
+    shell BYTES                     run BYTES that follow as a text for /bin/sh
+
+Whatever a login script says before is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gputop.errors import SourceError
+from gputop.model.machine.text import printable
+from gputop.protocol.versions import Versions, parse_versions
+
+OLDEST_PYTHON = 10
+"""The minor version of the oldest Python 3 that an agent runs on."""
+_PYTHONS = (
+    "python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python",
+    "$HOME/.venv/bin/python", "$HOME/venv/bin/python", "$HOME/.local/bin/python3",
+    "$HOME/miniconda3/bin/python", "$HOME/miniforge3/bin/python", "$HOME/anaconda3/bin/python",
+    "/opt/conda/bin/python", "/usr/local/bin/python3",
+)  # fmt: skip
+"""Where a Python is looked for, in this order; the first that is new enough is taken."""
+_GPUTOPS = "gputop", "$HOME/.local/bin/gputop", "$HOME/.venv/bin/gputop"
+_ASK_PYTHON = (
+    "import sys,os,_imp;v=sys.version_info;"
+    "print(v[1],os.uname()[4],*_imp.extension_suffixes());sys.exit(v<(3,10))"
+)
+_RUN_PYTHON = "import sys;exec(sys.stdin.buffer.read(int(sys.argv[1])))"
+_SHELL = """\
+echo gputop-start;
+for g in {gputops}; do
+ if command -v "$g" >/dev/null 2>&1; then
+  v=$("$g" agent --spoken </dev/null 2>/dev/null); echo "gputop $v $g"; break; fi; done;
+for p in {pythons}; do
+ if command -v "$p" >/dev/null 2>&1; then
+  if v=$("$p" -I -S -c "{ask}" </dev/null 2>/dev/null);
+  then echo "python $p $v"; break; else echo "python $p $v"; fi; fi; done;
+n=$(command -v nvidia-smi) && echo "nvidia-smi $n";
+echo gputop-ready;
+read -r how n rest;
+case $how in
+ installed) exec "$g" agent $rest;;
+ carried) exec "$p" -I -B -S -c "{run}" "$n" $rest;;
+ shell) exec /bin/sh -c "$(dd bs=1 count="$n" 2>/dev/null)";;
+esac"""
+_MOST_LINES = 200
+_MOST_BYTES = 1 << 14
+"""Of a line, and of those that a login script says before there is one of ours."""
+
+
+class RemotePython(NamedTuple):
+    """A Python of another machine."""
+
+    path: str
+    """As the shell there found it; harmless text."""
+    minor: int
+    """Of Python 3.MINOR."""
+    machine: str
+    """Its architecture: `x86_64`."""
+    suffixes: tuple[str, ...]
+    """Of the compiled modules that it loads: `.cpython-312-x86_64-linux-gnu.so`, `.abi3.so`."""
+
+
+class Remote(NamedTuple):
+    """What there is on another machine that tells of its GPUs."""
+
+    gputop: str | None = None
+    """The path of an installed one, as all paths here harmless text."""
+    spoken: Versions | None = None
+    """The versions of the protocol that it speaks; None for one that does not tell."""
+    python: RemotePython | None = None
+    """The first that is new enough."""
+    old_pythons: tuple[str, ...] = ()
+    """Paths of others that were tried before."""
+    nvidia_smi: str | None = None
+
+
+def remote_command() -> str:
+    """Return what ssh is to run there."""
+    text = _SHELL.format(
+        gputops=" ".join(f'"{path}"' for path in _GPUTOPS),
+        pythons=" ".join(f'"{path}"' for path in _PYTHONS),
+        ask=_ASK_PYTHON,
+        run=_RUN_PYTHON,
+    )
+    return f"exec /bin/sh -c '{text.replace(chr(10), '')}'"
+
+
+def read_remote(line: Callable[[], bytes]) -> Remote:
+    """Read what the text tells, by `line` after line. SourceError where it tells no such thing."""
+    remote, has_begun = Remote(), False
+    for _ in range(_MOST_LINES):
+        data = line()
+        if not data.endswith(b"\n"):
+            raise SourceError("the connection ended before the host had said what is there")
+        if len(data) > _MOST_BYTES:
+            break
+        words = printable(data.decode("utf-8", "replace").strip(), 400).split()
+        if words == ["gputop-ready"]:
+            return remote
+        if has_begun and words:
+            remote = _learn(remote, words[0], words[1:])
+        has_begun = has_begun or words == ["gputop-start"]
+    raise SourceError("the host did not answer as a shell does: try ssh by hand")
+
+
+def _learn(remote: Remote, kind: str, words: list[str]) -> Remote:
+    if kind == "gputop":
+        return remote._replace(gputop=words[-1] if words else None, spoken=_versions(words[:-1]))
+    if kind == "nvidia-smi":
+        return remote._replace(nvidia_smi=" ".join(words))
+    if kind == "python" and words:
+        python = _python(words)
+        if python is None:
+            return remote._replace(old_pythons=(*remote.old_pythons, words[0]))
+        return remote._replace(python=python)
+    return remote
+
+
+def _versions(words: list[str]) -> Versions | None:
+    try:
+        return parse_versions(words[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def _python(words: list[str]) -> RemotePython | None:
+    """Return the Python that was tried, if it runs and is new enough."""
+    path, minor, machine, *suffixes = [*words, "", ""][: max(3, len(words))]
+    if not (minor.isascii() and minor.isdecimal() and int(minor) >= OLDEST_PYTHON):
+        return None
+    return RemotePython(path, int(minor), machine, tuple(suffixes))
