@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL, THEMES
 from gputop.commands import HELP
+from gputop.commands.hosts import add_hosts
 from gputop.errors import UsageError
 from gputop.model.machine.text import is_blank, printable
 
@@ -19,6 +20,7 @@ _LONGEST = 400
 _EXAMPLES = """\
 examples:
   gputop                       watch the GPUs of this machine
+  gputop -H node1,node2        watch those of other machines, over ssh
   gputop --demo                try it on an invented machine
   gputop --once                one snapshot as text
   gputop --json | jq '.gpus[] | select(.free) | .index'
@@ -77,6 +79,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_hosts(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--once", action="store_true", help="print one snapshot as text and exit")
     form.add_argument("--json", action="store_true", help="print one snapshot as JSON and exit")

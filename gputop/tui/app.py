@@ -154,7 +154,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         machine = self._machine_of(message.feed)
         if machine is None:
             return
-        machine.end(message.reason)
+        machine.end(message.reason, message.wants_login)
         if self.view is None or machine is not self.view.machine:
             return
         self.silence = 0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from textual.message import Message
 
-from gputop.errors import SourceError
+from gputop.errors import LoginError, SourceError
 from gputop.model.fleet.host_row import HostState
 from gputop.model.fleet.link import Link, LinkState
 from gputop.model.machine.frame import Frame, Problem
@@ -53,7 +53,7 @@ class WatchedMachine:
         self._is_open = True
         self._arrived: deque[Frame] = deque(maxlen=1)
         """The newest frame, where the machine is not open: nobody is woken for it."""
-        self._reason = ""
+        self._reason, self._wants_login = "", False
         self._attempts = 0
         self._rebooted: float | None = None
         self._signals = PendingSignals()
@@ -74,7 +74,7 @@ class WatchedMachine:
         if self._linked is not None:
             return self._linked.link
         if self.ended:
-            return Link("ended", words=self._reason)
+            return Link("login" if self._wants_login else "ended", words=self._reason)
         return Link("connected", age=float(self.seconds))
 
     @property
@@ -99,8 +99,9 @@ class WatchedMachine:
         if not self.is_remote:
             advice = "press r to start it again, d for the demo"
             return Problem(kind="agent_ended", message=self._reason, advice=advice)
-        login = self.link.state == "login"
-        advice = "press L to log in by hand" if login else "gputop tries again; press r to try now"
+        advice = "gputop tries again; press r to try now"
+        if self._wants_login:
+            advice = "press L to log in by hand"
         return Problem(kind="agent_ended", message=f"{self.host}: {self._reason}", advice=advice)
 
     def listen(self) -> None:
@@ -192,11 +193,11 @@ class WatchedMachine:
         """Say again what there is to say of signals."""
         self.note(self._signals.words())
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, wants_login: bool) -> None:
         """Take in that the source has broken; another machine is tried again after a while, unless
         that needs a person."""
-        self.ended, self._reason = True, reason
-        if self.is_remote and self.link.state != "login":
+        self.ended, self._reason, self._wants_login = True, reason, wants_login
+        if self.is_remote and not wants_login:
             from gputop.sources.ssh.source import backoff  # one machine starts sooner without
 
             self._attempts += 1
@@ -229,7 +230,7 @@ class WatchedMachine:
             if isinstance(told, Reply):
                 self._post(ReplyArrived(feed, told))
             elif isinstance(told, SourceError):
-                self._post(SourceEnded(feed, str(told)))
+                self._post(SourceEnded(feed, str(told), isinstance(told, LoginError)))
             elif isinstance(told, Preview):
                 return  # the splash shows that
             elif self._is_open:

@@ -62,7 +62,7 @@ class Connection:
         self._queued: list[bytes] | None = []
         """What was asked before there was an agent; None from then on."""
         self._is_over = False
-        self._assembler = Assembler()
+        self._assembler = Assembler(asked=host.asked)
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
         """The ping that was not answered yet, and when it was sent."""
