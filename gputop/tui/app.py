@@ -90,7 +90,6 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._interval = settings.interval
         self._pace = settings.interval
         """Seconds between two frames that agents were told: more of them without focus."""
-        self._is_ready = False
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
         self._fleet: FleetControl | None = None
         self.view: MachineView | None = None
@@ -121,7 +120,6 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def on_ready(self) -> None:
         """Every widget is there: show what came meanwhile."""
-        self._is_ready = True
         gc.enable()  # which the start turned off
         # What is there now stays: to look it through again and again costs a tick. A frame is
         # thousands of objects in no cycle.

@@ -86,7 +86,7 @@ class FleetScreen(Screen[None]):
         self._interval = interval
         is_more = len(states) != len(self._fleet.rows)
         self._fleet.take(states)
-        show_users(user for row in self._fleet.rows if row.facts for user in row.facts.users)
+        show_users(user for row in self._fleet.rows if row.summary for user in row.summary.users)
         if self.is_mounted:
             if is_more:
                 self._arrange()
@@ -106,7 +106,7 @@ class FleetScreen(Screen[None]):
 
     def _show_hosts(self) -> None:
         rows = self._fleet.rows
-        is_demo = any(row.facts is not None and row.facts.frame.demo for row in rows)
+        is_demo = any(row.summary is not None and row.summary.frame.demo for row in rows)
         heading = self.query_one(FleetHeading)
         heading.show_totals(self._fleet.totals, ORDERS[self._order], self._interval, is_demo)
         self.hosts.show_hosts(ordered(rows, self._order))

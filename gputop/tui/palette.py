@@ -8,6 +8,7 @@ from typing import Any
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from gputop.settings import Session
@@ -51,7 +52,8 @@ def system_commands(
     for binding in described(settings, of_screen, app.BINDINGS):
         if (binding.id or "").startswith("pid."):
             continue  # a digit is typed
-        if not screen.check_action(binding.action, ()):
+        owner: DOMNode = app if binding.action.startswith("app.") else screen
+        if not owner.check_action(binding.action.removeprefix("app."), ()):
             continue  # as on the line of keys
         words = _ALSO.get(binding.action, binding.description.lower())
         actions.setdefault(words, []).append(binding)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from gputop.model.fleet.facts import HostSummary, facts_of, spans
 from gputop.model.fleet.host_row import HostRow, HostState, host_row
+from gputop.model.fleet.host_summary import HostSummary, spans, summary_of
 from gputop.model.machine.frame import Frame
 from gputop.model.processes.views import ViewRow
 
@@ -30,7 +30,7 @@ class Fleet:
     def __init__(self, idle_after: float) -> None:
         """`idle_after`: as `lamp` takes it."""
         self._idle_after = idle_after
-        self._facts: dict[str, HostSummary] = {}
+        self._summaries: dict[str, HostSummary] = {}
         self.rows: list[HostRow] = []
 
     def take(self, states: Sequence[HostState]) -> None:
@@ -38,16 +38,16 @@ class Fleet:
         first: dict[Hashable, str] = {}
         rows = []
         for state in states:
-            facts = self._facts_of(state)
-            machine = None if facts is None else _machine(facts.frame)
+            summary = self._summary_of(state)
+            machine = None if summary is None else _machine(summary.frame)
             twin = None if machine is None else first.setdefault(machine, state.host)
-            rows.append(host_row(state, facts, None if twin == state.host else twin))
+            rows.append(host_row(state, summary, None if twin == state.host else twin))
         self.rows = rows
 
     @property
     def processes(self) -> list[ViewRow]:
         """The processes of all hosts, in the order of these; of a machine once."""
-        return [row for facts in self._counted for row in facts.processes]
+        return [row for summary in self._counted for row in summary.processes]
 
     @property
     def totals(self) -> FleetTotals:
@@ -55,26 +55,26 @@ class Fleet:
         counted = list(self._counted)
         return FleetTotals(
             hosts=len(self.rows),
-            seen=sum(row.facts is not None for row in self.rows),
+            seen=sum(row.summary is not None for row in self.rows),
             alarms=sum(row.level == "alarm" for row in self.rows),
-            gpus=sum(len(facts.lamps) for facts in counted),
+            gpus=sum(len(summary.lamps) for summary in counted),
             free=sum(len(row.free_indices) for row in self.rows),
-            users=len({user for facts in counted for user in facts.users}),
+            users=len({user for summary in counted for user in summary.users}),
         )
 
     @property
     def _counted(self) -> Iterator[HostSummary]:
-        return (row.facts for row in self.rows if row.facts is not None and row.twin is None)
+        return (row.summary for row in self.rows if row.summary is not None and row.twin is None)
 
-    def _facts_of(self, state: HostState) -> HostSummary | None:
+    def _summary_of(self, state: HostState) -> HostSummary | None:
         frame = state.frame
         if frame is None or state.link.state != "connected":
-            self._facts.pop(state.host, None)
+            self._summaries.pop(state.host, None)
             return None
-        facts = self._facts.get(state.host)
-        if facts is None or facts.frame is not frame:
-            facts = self._facts[state.host] = facts_of(state.host, frame, self._idle_after)
-        return facts
+        summary = self._summaries.get(state.host)
+        if summary is None or summary.frame is not frame:
+            summary = self._summaries[state.host] = summary_of(state.host, frame, self._idle_after)
+        return summary
 
 
 def free_gpus(rows: Sequence[HostRow]) -> list[tuple[str, str]]:

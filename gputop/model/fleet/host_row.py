@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from gputop.model.fleet.facts import HostSummary
+from gputop.model.fleet.host_summary import HostSummary
 from gputop.model.fleet.link import Link
 from gputop.model.health.findings import FindingLevel
 from gputop.model.machine.frame import Frame
@@ -40,7 +40,7 @@ class HostRow(NamedTuple):
 
     host: str
     link: Link
-    facts: HostSummary | None
+    summary: HostSummary | None
     """What its frame says; None where there is none that counts."""
     level: FindingLevel | None
     remark: str
@@ -53,20 +53,20 @@ class HostRow(NamedTuple):
     @property
     def free_indices(self) -> tuple[int, ...]:
         """The GPUs to offer."""
-        if self.facts is None or self.late or self.twin is not None:
+        if self.summary is None or self.late or self.twin is not None:
             return ()
-        return self.facts.free_indices
+        return self.summary.free_indices
 
     @property
     def free(self) -> int | None:
         """How many GPUs are free now; None where that is not known."""
-        return None if self.facts is None or self.late else self.facts.free
+        return None if self.summary is None or self.late else self.summary.free
 
 
-def host_row(state: HostState, facts: HostSummary | None, twin: str | None = None) -> HostRow:
-    """Return the row of a host; `facts` are those of its frame."""
+def host_row(state: HostState, summary: HostSummary | None, twin: str | None = None) -> HostRow:
+    """Return the row of a host; `summary` are those of its frame."""
     link, frame = state.link, state.frame
-    if link.state != "connected" or frame is None or facts is None:
+    if link.state != "connected" or frame is None or summary is None:
         level, words = _absence(state)
         return HostRow(state.host, link, None, level, words)
     if frame.problem is not None:
@@ -74,15 +74,16 @@ def host_row(state: HostState, facts: HostSummary | None, twin: str | None = Non
     late = link.age is not None and link.age >= max(_LATE, _LATE * (frame.interval or 1.0))
     if late:
         words = f"no answer for {duration(link.age)}"
-        return HostRow(state.host, link, facts, "alarm", words, late, twin)
-    if facts.level == "alarm":
-        return HostRow(state.host, link, facts, "alarm", facts.remark, twin=twin)
+        return HostRow(state.host, link, summary, "alarm", words, late, twin)
+    if summary.level == "alarm":
+        return HostRow(state.host, link, summary, "alarm", summary.remark, twin=twin)
     if twin is not None:
-        return HostRow(state.host, link, facts, "notice", f"the same machine as {twin}", twin=twin)
+        words = f"the same machine as {twin}"
+        return HostRow(state.host, link, summary, "notice", words, twin=twin)
     if state.rebooted is not None:
         words = f"rebooted {duration(state.rebooted)} ago"
-        return HostRow(state.host, link, facts, "notice", words)
-    return HostRow(state.host, link, facts, facts.level, facts.remark or link.words)
+        return HostRow(state.host, link, summary, "notice", words)
+    return HostRow(state.host, link, summary, summary.level, summary.remark or link.words)
 
 
 def _absence(state: HostState) -> tuple[FindingLevel | None, str]:
@@ -93,6 +94,8 @@ def _absence(state: HostState) -> tuple[FindingLevel | None, str]:
         return "alarm", f"{link.words or 'the connection ended'}{again}"
     if link.state == "login":
         return "notice", f"log in with L: {link.words}" if link.words else "log in with L"
+    if link.state == "connected" and link.age is not None and link.age >= _LATE:
+        return "alarm", f"no answer for {duration(link.age)}"
     usual = {"waiting": "waits for its turn", "connected": "waits for the driver"}
     return None, link.words or usual.get(link.state, link.state)
 
@@ -109,11 +112,11 @@ def ordered(rows: list[HostRow], order: HostOrder) -> list[HostRow]:
 def _soundness(row: HostRow) -> int:
     """Return how little attention a host needs."""
     if row.level == "alarm":
-        return 0 if row.facts is not None else 1
+        return 0 if row.summary is not None else 1
     if row.link.state == "login":
         return 2
-    if row.facts is None:
+    if row.summary is None:
         return 6
     if row.level == "notice":
         return 3
-    return 4 if "idle" in row.facts.lamps else 5
+    return 4 if "idle" in row.summary.lamps else 5

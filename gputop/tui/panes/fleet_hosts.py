@@ -58,17 +58,15 @@ class HostTable(Table[HostRow]):
         super().__init__(id=id)
         self._thresholds = settings.thresholds
         self._fitted: Fitted[HostRow] = []
-        self._sizes = (0, 0)
-        """The longest name, and the most GPUs."""
+        self._longest, self._most_gpus, self._are_remote = 0, 0, False
 
     def show_hosts(self, rows: Sequence[HostRow]) -> None:
         """Show how the hosts are now, in this order."""
-        sizes = (
-            max((len(row_.host) for row_ in rows), default=0),
-            max((len(row_.facts.lamps) for row_ in rows if row_.facts), default=0),
-        )
-        if sizes != self._sizes:
-            self._sizes = sizes
+        before = self._longest, self._most_gpus, self._are_remote
+        self._longest = max((len(row_.host) for row_ in rows), default=0)
+        self._most_gpus = max((len(row_.summary.lamps) for row_ in rows if row_.summary), default=0)
+        self._are_remote = any(row_.link.round_trip is not None for row_ in rows)
+        if before != (self._longest, self._most_gpus, self._are_remote):
             self._fit()
         self.show(rows, [row_.host for row_ in rows])
 
@@ -91,7 +89,7 @@ class HostTable(Table[HostRow]):
 
     def row_pieces(self, row_: HostRow, selected: bool) -> Iterable[Piece]:
         lead, cursor = self.cursor_of(selected)
-        if row_.facts is not None:
+        if row_.summary is not None:
             pieces = row(self._fitted, row_, self.gap, self.glyphs.ellipsis, cursor or None)
         else:
             pieces = self._across(row_, cursor)
@@ -113,40 +111,42 @@ class HostTable(Table[HostRow]):
         return [*name, gap, *sized(words, room, self.glyphs.ellipsis, left=True)]
 
     def _fit(self) -> None:
-        name = min(max(_LEAST_HOST, self._sizes[0]), _MOST_HOST)
-        lamps = min(max(_LEAST_LAMPS, self._sizes[1]), _MOST_LAMPS)
+        name = min(max(_LEAST_HOST, self._longest), _MOST_HOST)
+        lamps = min(max(_LEAST_LAMPS, self._most_gpus), _MOST_LAMPS)
         columns: list[Column[HostRow]] = [
             Column("host", "HOST", min(name, 16), name, 0, self._host, left=True),
-            Column("gpus", "GPUS", lamps, max(lamps, self._sizes[1]), 0, self._lamps, left=True),
+            Column("gpus", "GPUS", lamps, max(lamps, self._most_gpus), 0, self._lamps, left=True),
             Column("free", "FREE", 5, 5, 1, self._free),
-            Column("who", "WHO", 10, 32, 2, self._who, left=True),
+            Column("who", "WHO", 10, 28, 2, self._who, left=True),
             Column("cpu", "CPU", 4, 4, 4, self._cpu),
             Column("memory", "RAM", 9, 9, 5, self._memory),
             Column("age", "AGE", 4, 4, 3, self._age),
             Column("round_trip", "RTT", 6, 6, 6, self._round_trip),
-            Column("remark", "ATTENTION", 12, 40, 2, self._remark, left=True),
+            Column("remark", "ATTENTION", 12, 24, 1, self._remark, left=True),
         ]
+        if not self._are_remote:
+            columns = [column for column in columns if column.id != "round_trip"]
         self._fitted = fit(columns, max(1, self.size.width - 1), self.gap)
 
     def _host(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        return [(self.glyphs.text(row_.host), "text" if row_.facts is not None else "quiet")]
+        return [(self.glyphs.text(row_.host), "text" if row_.summary is not None else "quiet")]
 
     def _lamps(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        lamps = row_.facts.lamps if row_.facts else ()
+        lamps = row_.summary.lamps if row_.summary else ()
         return [
             (lamp_sign(kind, self.glyphs) * len(list(run)), "quiet" if row_.late else _ROLES[kind])
             for kind, run in groupby(lamps)
         ]
 
     def _free(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        if row_.facts is None or row_.free is None:
+        if row_.summary is None or row_.free is None:
             return [value(MISSING, self.glyphs)]
         role = "good" if row_.free else "text"
-        return [(f"{row_.free}", role), (f"/{len(row_.facts.lamps)}", "quiet")]
+        return [(f"{row_.free}", role), (f"/{len(row_.summary.lamps)}", "quiet")]
 
     def _who(self, row_: HostRow, width: int) -> Sequence[Piece]:
         """Return as many users as there is room for, and how many there are besides."""
-        users = row_.facts.users if row_.facts else ()
+        users = row_.summary.users if row_.summary else ()
         pieces: list[Piece] = []
         for number, user in enumerate(users):
             others = len(users) - number - 1
@@ -161,13 +161,13 @@ class HostTable(Table[HostRow]):
         return pieces
 
     def _cpu(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        share = row_.facts.frame.host.cpu if row_.facts else None
+        share = row_.summary.frame.host.cpu if row_.summary else None
         if share is None:
             return [value(MISSING, self.glyphs)]
         return [(f"{percent(share)}%", load_role(share, self._thresholds))]
 
     def _memory(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        host = row_.facts.frame.host if row_.facts else None
+        host = row_.summary.frame.host if row_.summary else None
         if host is None or host.memory_used is None or not host.memory_total:
             return [value(MISSING, self.glyphs)]
         role = load_role(host.memory_used / host.memory_total, self._thresholds)

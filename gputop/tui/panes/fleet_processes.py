@@ -10,10 +10,10 @@ from gputop.tui.panes.lines import Piece
 from gputop.tui.panes.process_columns import ProcessColumns, longest
 from gputop.tui.panes.processes import ProcessTable
 
-_COLUMNS = (
-    "host", "gpu", "user", "gpu_memory", "sm_utilization", "idle_for", "pid", "cpu", "age",
-    "command",
-)  # fmt: skip
+_COLUMNS = ("host", "gpu", "user", "gpu_memory", "sm_utilization", "idle_for", "pid")
+_WIDE_ONLY = ("cpu", "age")
+_WIDE = 100
+"""Cells from which there is room for these."""
 
 
 class FleetProcesses(ProcessTable):
@@ -23,7 +23,7 @@ class FleetProcesses(ProcessTable):
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(settings, id=id)
         self.sort_id, self.descending = "host", False
-        self._cells = ProcessColumns(_COLUMNS)
+        self._cells = ProcessColumns((*_COLUMNS, *_WIDE_ONLY))
 
     def show_rows(self, rows: Sequence[ViewRow]) -> None:
         """Show other processes, in the order of their hosts."""
@@ -31,6 +31,11 @@ class FleetProcesses(ProcessTable):
         self._total = len(rows)
         self._longest = longest(view_row.row for view_row in rows)
         self._arrange()
+
+    def on_resize(self) -> None:
+        more = _WIDE_ONLY if self.size.width >= _WIDE else ()
+        self._cells.chosen = (*_COLUMNS, *more)
+        super().on_resize()
 
     def empty(self) -> Iterable[Piece]:
         if self._total:

@@ -33,7 +33,7 @@ class HostSummary(NamedTuple):
     """By GPU."""
 
 
-def facts_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
+def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
     """Return what a frame says of the host that was asked for by that name."""
     lamps = tuple(lamp(frame, gpu, idle_after) for gpu in frame.gpus)
     worst = [(found[0], gpu.index) for gpu in frame.gpus if (found := findings(frame, gpu))]
