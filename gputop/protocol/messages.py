@@ -188,6 +188,8 @@ class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
     """Seconds in which a process that the signal should end may do so."""
     descendants: bool = False
     """What they started as well, a parent before its children."""
+    boot_id: str | None = None
+    """Of the machine when they were seen: after another start of it nothing is sent."""
 
 
 class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gputop.agent.gpu.memory_watch import GpuMemory, MemoryWatch
+from gputop.agent.host import read_file
 from gputop.agent.process.holding import holds_gpu
 from gputop.agent.process.stat import every_process
 from gputop.agent.process.users import UserNames
@@ -65,6 +66,7 @@ class SignalSender:
         self._vouched: set[tuple[int, float | None]] = set()
         self._audit = Audit(self._wake_up, logs)
         self._users = UserNames()
+        self._boot_id = read_file("/proc/sys/kernel/random/boot_id")
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread: threading.Thread | None = None
 
@@ -163,6 +165,8 @@ class SignalSender:
         try:
             if order.number not in (0, *signal.valid_signals()):
                 raise NotSentError("refused", f"{order.number} is not a signal")
+            if order.boot_id not in (None, self._boot_id):
+                raise NotSentError("gone", "the machine has been restarted since; nothing was sent")
             case.process = process = ProcessHandle(target, self._vouched)
             case.listed = any(key == (row.pid, row.start_time) for row in rows)
         except NotSentError as reason:
