@@ -54,14 +54,6 @@ def _run(words: list[str]) -> int:
     return _screen(options)
 
 
-def _without_screen(options: Namespace) -> int:
-    from gputop.commands import snapshot
-
-    if options.watch:
-        return snapshot.watch_json(options, _session(options).interval)
-    return snapshot.print_json(options) if options.json else snapshot.print_once(options)
-
-
 def _agent(words: list[str]) -> int:
     if words == ["--spoken"]:
         from gputop.protocol.versions import SPOKEN
@@ -71,6 +63,14 @@ def _agent(words: list[str]) -> int:
     from gputop.agent.serve import main
 
     return main(words)
+
+
+def _without_screen(options: Namespace) -> int:
+    from gputop.commands import snapshot
+
+    if options.watch:
+        return snapshot.watch_json(options, _session(options).interval)
+    return snapshot.print_json(options) if options.json else snapshot.print_once(options)
 
 
 def _parse(words: list[str]) -> Namespace:
@@ -113,25 +113,25 @@ def _type_on_terminal() -> None:
 
 
 def _screen(options: Namespace) -> int:
-    from gputop.sources.feed import Feed
+    from gputop.sources.feed import Feed, close_all
     from gputop.sources.opening import open_source
     from gputop.tui.terminal.splash import Splash
 
     session = _session(options)
-    if len(options.hosts) > 1:
-        raise UsageError("the screen shows one host: give --once or --json for several")
     # The agent starts before Textual is imported.
-    host = options.hosts[0] if options.hosts else None
-    feed = Feed(open_source(host, session.interval, waits=True, demo=options.demo))
-    splash = Splash(feed, session.user)
+    feeds = [
+        Feed(open_source(host, session.interval, waits=True, demo=options.demo))
+        for host in options.hosts or (None,)
+    ]
+    splash = Splash(feeds[0] if len(feeds) == 1 else None, session.user)
     try:
         splash.start()
         from gputop.tui.app import run
 
-        status, frame = run(feed, session, splash.hand_over)
+        status, frame = run(feeds, session, splash.hand_over)
     finally:
         splash.leave()
-        feed.source.close()
+        close_all([feed.source for feed in feeds])
     if session.print_last and frame is not None and frame.problem is None:
         from gputop.export.table import table
 

@@ -27,6 +27,7 @@ from gputop.sources.feed import Feed
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.key_guard import BURST
 from gputop.tui.dialogs.signal import SignalScreen
+from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
 from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.mapping import MappingPane
@@ -132,16 +133,24 @@ class Screenful:
 
     def __init__(self, app: GputopApp, source: Silence, pilot: Pilot[None]) -> None:
         self.app, self.source, self.pilot = app, source, pilot
-        self.table = app._main.query_one(ProcessTable)
-        self.gpus = app._main.query_one(GpuPane)
-        self.pane = app._main.query_one(MappingPane)
-        self.inquiry = app._main.mapping.state
-        self.result = app._main.query_one(MappingResultView)
+        assert app.view is not None
+        self.main = app.view.main
+        self.table = self.main.query_one(ProcessTable)
+        self.gpus = self.main.query_one(GpuPane)
+        self.pane = self.main.query_one(MappingPane)
+        self.inquiry = self.main.mapping.state
+        self.result = self.main.query_one(MappingResultView)
         self._typed = 0.0
+
+    @property
+    def machine(self) -> WatchedMachine:
+        """The one that is shown."""
+        assert self.app.view is not None
+        return self.app.view.machine
 
     async def show(self, *frames: Frame, **reply: Any) -> None:
         """Let frames arrive, and then a reply with these fields."""
-        feed = self.app._machine.feed
+        feed = self.machine.feed
         for frame in frames:
             self.app.post_message(FrameArrived(feed, frame))
             await self.drawn()
@@ -156,7 +165,7 @@ class Screenful:
 
     async def end(self, reason: str) -> None:
         """Let the source break."""
-        self.app.post_message(SourceEnded(self.app._machine.feed, reason))
+        self.app.post_message(SourceEnded(self.machine.feed, reason))
         await self.pilot.pause()
 
     async def press(self, *keys: str) -> None:
@@ -217,7 +226,7 @@ class Screenful:
     def _answer(self) -> None:
         """As the agent would, where a busy machine takes so long that its silence is shown."""
         reply = Reply(request="")
-        self.app.on_reply_arrived(ReplyArrived(self.app._machine.feed, reply))
+        self.app.on_reply_arrived(ReplyArrived(self.machine.feed, reply))
 
     async def read(self) -> None:
         """Let a dialog be on the screen for as long as it wants to be, before it takes keys."""
@@ -327,7 +336,8 @@ async def shown(
 ) -> AsyncIterator[Screenful]:
     """The app on a screen of a size, with a frame."""
     source = Silence()
-    app = GputopApp(Feed(source), settings or Session(theme=cast(Theme, theme), interval=interval))
+    settings = settings or Session(theme=cast(Theme, theme), interval=interval)
+    app = GputopApp([Feed(source)], settings)
     app.animation_level = "none"  # as `driver.run` has it
     async with app.run_test(size=size) as pilot:
         await pilot.pause()

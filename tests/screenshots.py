@@ -61,7 +61,7 @@ async def picture(
 ) -> None:
     """One SVG of the last frame, after some keys, and after the answer to what they ask for."""
     feed = Feed(Silence())
-    app = GputopApp(feed, Session(theme=theme))
+    app = GputopApp([feed], Session(theme=theme))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for frame in frames:
@@ -87,7 +87,7 @@ async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
     real = [msgspec.structs.replace(frame, demo=False) for frame in frames]
     source = Silence()
     feed = Feed(source)
-    app = GputopApp(feed, Session(theme="dark", me="carol"))
+    app = GputopApp([feed], Session(theme="dark", me="carol"))
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
         for frame in real:

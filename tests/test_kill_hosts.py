@@ -40,8 +40,8 @@ def host(sshd: Sshd, machine: MachineFactory, name: str, prefix: str = "") -> Ma
             "train": {"command": ["python", "train.py"], "on": {"gpu": 0, "used": 4 * GIB}},
         },
     })  # fmt: skip
-    home = sshd.host(name, here.env)
-    with (home.parent / "env").open("a") as environment:
+    sshd.host(name, here.env)
+    with (sshd.folder / "hosts" / name / "env").open("a") as environment:
         environment.write(f" {prefix}")
     return here
 

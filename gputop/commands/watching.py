@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
-from gputop.protocol.messages import MIN_INTERVAL
 from gputop.errors import DriverError
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.machine.frame import Frame
+from gputop.protocol.messages import MIN_INTERVAL
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.opening import open_source
 from gputop.sources.ssh.names import HostName

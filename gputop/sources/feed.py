@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from gputop.errors import SourceError
@@ -14,6 +15,23 @@ from gputop.sources.source import Source
 
 Message: TypeAlias = Frame | Reply | SourceError
 Listener = Callable[[Message], None]
+
+
+_CLOSING = 2.0
+"""Seconds for all sources of a screen to end."""
+
+
+def close_all(sources: Sequence[Source]) -> None:
+    """End sources, all at once: each may take a moment."""
+    if len(sources) == 1:
+        sources[0].close()
+        return
+    threads = [threading.Thread(target=source.close, daemon=True) for source in sources]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + _CLOSING
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
 
 
 class Feed:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Reply, Request
 
@@ -35,4 +36,14 @@ class Source(Protocol):
 
     def close(self) -> None:
         """End, at once and whatever hangs; from any thread, more than once."""
+        ...
+
+
+@runtime_checkable
+class LinkedSource(Source, Protocol):
+    """A source that is reached over a connection."""
+
+    @property
+    def link(self) -> Link:
+        """How it is reached just now; for any thread."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,21 +14,16 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
 
-from gputop.errors import SourceError
-from gputop.model.machine.frame import Frame, Problem
-from gputop.protocol.messages import (
-    MAX_INTERVAL,
-    MIN_INTERVAL,
-    Preview,
-    Refresh,
-    Reply,
-    SetInterval,
-)
+from gputop.model.machine.frame import Frame
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Refresh, SetInterval
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
-from gputop.sources.feed import Feed, Listener
+from gputop.sources.feed import Feed, close_all
 from gputop.tui import glyphs, palette, themes
+from gputop.tui.fleet_control import TICK, FleetControl
+from gputop.tui.fleet_keys import FLEET_BINDINGS
 from gputop.tui.machine import WatchedMachine
+from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
 from gputop.tui.pages.help import HelpScreen
@@ -37,6 +32,7 @@ from gputop.tui.panes.lines import Lines
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 from gputop.tui.terminal.key_queue import KeysInTurn
+from gputop.tui.terminal.outside import run_outside
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
@@ -62,7 +58,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
                 key_display="?", group=SCREEN),
         Binding("q,f10", "quit", "Quit", tooltip="Leave gputop", id="app.quit", key_display="q",
                 group=SCREEN),
-        Binding("ctrl+c", "quit", "Quit", tooltip="Leave gputop",
+        Binding("ctrl+c", "interrupt", "Quit", tooltip="Leave gputop",
                 id="app.interrupt", show=False, priority=True, group=SCREEN),
         Binding("p,Z", "pause", "Pause", tooltip="Hold the picture", id="app.pause",
                 key_display="p", group=SCREEN),
@@ -80,7 +76,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
                 show=False, priority=True, group=SCREEN),
     ]  # fmt: skip
 
-    def __init__(self, feed: Feed, settings: Session) -> None:
+    def __init__(self, feeds: Sequence[Feed], settings: Session) -> None:
+        """`feeds`: of one machine, or of several, which begin with a screen of all."""
         super().__init__()
         has_shades = capabilities.colours(os.environ) > capabilities.Colours.ANSI
         for theme in themes.fitting(has_shades):
@@ -91,114 +88,160 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self.own_keys = settings.keys
         self._interval = settings.interval
         self._pace = settings.interval
-        """Seconds between two frames that the agent was told: more of them without focus."""
-        self._wanted = False
-        """Whether the pause is to hold the next frame instead."""
-        self._laid_out = False
-        self._machine = self._watch(feed)
-        self._main = MainScreen(os.environ, settings, lambda asked: self._machine.request(asked))
+        """Seconds between two frames that agents were told: more of them without focus."""
+        self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
+        self._fleet: FleetControl | None = None
+        self.view: MachineView | None = None
+        if len(feeds) == 1:
+            self.view = self._view(self._machines[0])
+        else:
+            self._fleet = FleetControl(self._machines, settings, self._open_host, self._login)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The roles, for themes that do not know them."""
         return themes.DEFAULTS
 
     def get_default_screen(self) -> Screen[None]:
-        """Frames are shown here."""
-        return self._main
+        """The only machine, or all of them."""
+        if self.view is not None:
+            return self.view.main
+        assert self._fleet is not None
+        return self._fleet.screen
 
     def on_mount(self) -> None:
         """Start to read."""
         self.set_keymap(self.settings.keys)
         self.set_interval(1.0, self._second)
-        self._listen()
-
-    def on_frame_arrived(self, message: FrameArrived) -> None:
-        """Show the frame, or why there is nothing to show."""
-        machine = self._machine
-        if message.feed is not machine.feed:
-            return
-        machine.seconds = self.silence = 0
-        if self._laid_out:
-            self._main.signals.show_frame(message.frame)  # in spite of a pause
-        machine.handle_frame(message.frame)
-        if self._wanted or machine.age is None:
-            self._wanted = False
-            if self.paused:
-                machine.freeze()
-            self._show_picture()
-        if self.paused:
-            self.age = int(machine.age or 0)
-
-    def on_reply_arrived(self, message: ReplyArrived) -> None:
-        """Show an answer to who has asked."""
-        if message.feed is not self._machine.feed:
-            return
-        self._machine.seconds = self.silence = 0
-        self._machine.handle(message.reply)
-        if self._laid_out:
-            self._main.reply(message.reply)
+        if self._fleet is not None:
+            self.set_interval(TICK, self._tick)
+        for machine in self._machines:
+            machine.listen()
 
     def on_ready(self) -> None:
         """Every widget is there: show what came meanwhile."""
-        self._laid_out = True
         gc.enable()  # which the start turned off
         # What is there now stays: to look it through again and again costs a tick. A frame is
         # thousands of objects in no cycle.
         gc.freeze()
         gc.set_threshold(20_000, 10, 10)
-        self._show_picture()
+        if self.view is not None:
+            self.view.is_ready = True
+            self.view.show()
 
-    def _show_picture(self) -> None:
-        picture = self._machine.picture
-        if picture is None or not self._laid_out:
+    def on_frame_arrived(self, message: FrameArrived) -> None:
+        """Show the frame, or why there is nothing to show."""
+        view = self.view
+        if view is None or not view.shows(message.feed):
             return
-        frame = picture.frame
-        if frame.problem is not None:
-            self._show_problem(frame.host.name, frame.problem)
-            return
-        if isinstance(self.screen, ProblemScreen):
-            self.pop_screen()
-        self._show()
+        self.silence = 0
+        view.take(message.frame)
+        if self.paused:
+            self.age = int(view.machine.age or 0)
 
-    def _second(self) -> None:
-        """Another one is over. A time in which this was stopped itself counts as one."""
-        machine = self._machine
-        machine.seconds = 0 if machine.ended else machine.seconds + 1
-        late = machine.seconds >= max(_LATE, _LATE * self._pace)
-        self.silence = machine.seconds if late else 0
+    def on_reply_arrived(self, message: ReplyArrived) -> None:
+        """Show an answer to who has asked."""
+        if self.view is not None and self.view.shows(message.feed):
+            self.silence = 0
+            self.view.reply(message.reply)
+        elif machine := self._machine_of(message.feed):
+            machine.handle(message.reply)
 
     def on_source_ended(self, message: SourceEnded) -> None:
         """Say so; after signals start another agent, which is told nothing of them."""
-        if message.feed is not self._machine.feed:
+        machine = self._machine_of(message.feed)
+        if machine is None:
             return
-        self._machine.ended, self.silence = True, 0
-        if self._lose_signals():
+        machine.end(message.reason, message.wants_login)
+        if self.view is None or machine is not self.view.machine:
+            return
+        self.silence = 0
+        if self.view.lose_signals():
             self.action_retry()
         else:
-            advice = "press r to start it again, d for the demo"
-            problem = Problem(kind="agent_ended", message=message.reason, advice=advice)
-            self._show_problem("", problem)
+            self.view.show_problem("", machine.problem)
 
-    def _lose_signals(self) -> bool:
-        """The agent has ended. Return whether somebody waits for what it would tell."""
-        asked = self._main.signals.lose()
-        return self._machine.lose_signals() or asked
+    def _second(self) -> None:
+        """Another one is over. A time in which this was stopped itself counts as one."""
+        for machine in self._machines:
+            if machine.pass_second():
+                self._reconnect(machine)
+        if self.view is not None:
+            seconds = self.view.machine.seconds
+            self.silence = seconds if seconds >= max(_LATE, _LATE * self._pace) else 0
+        elif self.age is not None:
+            self.age += 1
+
+    def _tick(self) -> None:
+        """Show how all machines are, unless one of them is open, or the picture is held."""
+        if self._fleet is not None:
+            self._fleet.tick(self._interval, is_shown=self.view is None and not self.paused)
+
+    def _machine_of(self, feed: Feed) -> WatchedMachine | None:
+        return next((machine for machine in self._machines if machine.feed is feed), None)
+
+    # One of several machines, and back.
+
+    async def _open_host(self, host: str, pid: int | None) -> None:
+        """Open the screen of a machine, at one of its processes."""
+        machine = next(machine for machine in self._machines if machine.host == host)
+        machine.open()
+        self.age = None
+        view = self.view = self._view(machine)
+        await self.push_screen(view.main)
+        view.is_ready = True
+        machine.show_note()
+        view.show()
+        if machine.ended:
+            view.show_problem("", machine.problem)
+        elif pid is not None:
+            view.main.processes.find_pid(str(pid))
+
+    def _leave_host(self) -> None:
+        """Go back to all machines."""
+        view, self.view = self.view, None
+        if view is None or self._fleet is None:
+            return
+        self.age, self.silence = None, 0
+        view.machine.leave()
+        while self.screen is not self._fleet.screen:
+            self.pop_screen()
+        self._fleet.show(self._interval)
+
+    def _view(self, machine: WatchedMachine) -> MachineView:
+        leave = None if self._fleet is None else self._leave_host
+        main = MainScreen(os.environ, self.settings, machine.request, leave)
+        return MachineView(machine, main, self._interval)
+
+    # What keys do.
 
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
         described = partial(palette.described, self.settings)
-        keys = described(self._main.BINDINGS, self.BINDINGS)
+        fleet = FLEET_BINDINGS if self._fleet is not None else ()
+        keys = described(fleet, MainScreen.BINDINGS, self.BINDINGS)
         of_pages = described(*(page.BINDINGS for page in palette.PAGES))
         of_problem = described(ProblemScreen.BINDINGS)
         self.push_screen(HelpScreen(keys, of_pages, of_problem, Lines.glyphs))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        return palette.system_commands(self, self._main, screen, self.choose_theme)
+        return palette.system_commands(self, self.settings, screen, self.choose_theme)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "demo":
+            return self._fleet is None and not self._machines[0].is_remote
+        if action == "leave_host":
+            return self._fleet is not None
+        if action == "login":
+            return self.view is not None and self.view.machine.is_remote
+        return super().check_action(action, parameters)
 
     def choose_theme(self, name: str) -> None:
         """Use a theme, and keep it for the next time."""
         self.theme = name
-        self._main.save({"theme": name})
+        if self.view is not None:
+            self.view.main.save({"theme": name})
+        elif self._fleet is not None:
+            self._fleet.screen.save({"theme": name})
 
     def action_next_theme(self) -> None:
         names = [theme.name for theme in themes.THEMES]
@@ -206,14 +249,21 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self.choose_theme(names[(index + 1) % len(names)])
 
     async def action_quit(self) -> None:
-        """Leave at once, whatever hangs."""
-        self.close_source()
+        """Leave one of several machines, or gputop."""
+        if self._fleet is not None and self.view is not None:
+            self._leave_host()
+        else:
+            self.action_interrupt()
+
+    def action_interrupt(self) -> None:
+        """Leave gputop at once, whatever hangs."""
+        self.close_sources()
         self.exit()
 
     @property
     def last_frame(self) -> Frame | None:
         """The one that is shown."""
-        picture = self._machine.picture
+        picture = None if self.view is None else self.view.machine.picture
         return picture and picture.frame
 
     @property
@@ -221,19 +271,18 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         """Whether the picture stands still."""
         return self.age is not None
 
-    def close_source(self) -> None:
-        """End the source of now, which need not be the one that the app began with."""
-        self._machine.feed.source.close()
+    def close_sources(self) -> None:
+        """End the sources of now, which need not be those that the app began with."""
+        close_all([machine.feed.source for machine in self._machines])
 
     def action_pause(self) -> None:
         """Hold the picture, or show that of now."""
-        if self.paused:
-            self._machine.thaw()
-            self.age = None
-        else:
-            self._machine.freeze()
-            self.age = 0
-        self._show_picture()
+        self.age = None if self.paused else 0
+        if self.view is not None:
+            if self.paused:
+                self.view.freeze()
+            else:
+                self.view.thaw()
 
     def action_interval(self, step: int) -> None:
         """The next longer or shorter interval."""
@@ -244,7 +293,11 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         elif step < 0 and shorter:
             self._interval = shorter[-1]
         self._set_pace(self._interval)
-        self._show()
+        if self.view is not None:
+            self.view.interval = self._interval
+            self.view.show()
+        elif self._fleet is not None:
+            self._fleet.show(self._interval)
 
     def on_app_blur(self) -> None:
         """Nobody types here: fewer frames, if the user wants so."""
@@ -258,74 +311,67 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _set_pace(self, seconds: float) -> None:
         self._pace = seconds
-        self._machine.request(SetInterval(seconds))
+        for machine in self._machines:
+            machine.request(SetInterval(seconds))
 
     def action_refresh_now(self) -> None:
         """Ask for a frame, or start another agent where the one of now does not answer."""
-        if self.silence:
-            self._lose_signals()
+        if self.view is None:
+            for machine in self._machines:
+                if machine.ended:
+                    self._reconnect(machine)
+                else:
+                    machine.request(Refresh())
+        elif self.silence:
+            self.view.lose_signals()
             self.action_retry()
-            return
-        self._wanted = self.paused
-        self._machine.request(Refresh())
+        else:
+            self.view.refresh()
 
     def action_retry(self) -> None:
         """Reconnect to the machine: another agent loads the driver's library anew."""
-        self._begin_anew()
-        self._machine.reconnect(self._listener)
-        self._machine.request(SetInterval(self._interval))
+        if self.view is not None:
+            self._reconnect(self.view.machine)
+
+    def _reconnect(self, machine: WatchedMachine) -> None:
+        if self.view is not None and self.view.machine is machine:
+            self._begin_anew(self.view)
+        machine.reconnect()
+        machine.request(SetInterval(self._interval))
+
+    def _begin_anew(self, view: MachineView) -> None:
+        self.age, self.silence = None, 0
+        self._pace = self._interval
+        view.begin_anew()
 
     def action_demo(self) -> None:
         """The invented machine."""
-        self.close_source()
-        self._begin_anew()
-        self._machine = self._watch(Feed(DemoSource(self._interval)))
-        self._listen()
+        if self.view is not None:
+            self.close_sources()
+            self._begin_anew(self.view)
+            machine = WatchedMachine(Feed(DemoSource(self._interval)), self.post_message)
+            self._machines = [machine]
+            self.view.watch(machine)
+            machine.listen()
 
-    def _show(self) -> None:
-        picture = self._machine.picture
-        if picture is not None and picture.frame.problem is None:
-            self._main.show_frame(picture.frame, picture.history, self._interval)
+    def action_login(self) -> None:
+        """Log in to the machine that is open, by hand."""
+        if self.view is not None:
+            self._login(self.view.machine.host)
 
-    def _show_problem(self, host: str, problem: Problem) -> None:
-        for screen in self.screen_stack:  # it may be under the help
-            if isinstance(screen, ProblemScreen):
-                screen.show_problem(host, problem)
-                return
-        while self.screen is not self._main:
-            self.pop_screen()
-        # A new one each time: the one before may still be on its way out.
-        fresh = ProblemScreen()
-        fresh.show_problem(host, problem)
-        self.push_screen(fresh)
-
-    def _begin_anew(self) -> None:
-        self.age, self.silence = None, 0
-        self._pace = self._interval
-        self._main.reset()
-
-    def _watch(self, feed: Feed) -> WatchedMachine:
-        return WatchedMachine(feed, lambda words: self._main.show_note(words))
-
-    def _listen(self) -> None:
-        self._machine.feed.listen(self._listener(self._machine.feed))
-
-    def _listener(self, feed: Feed) -> Listener:
-        """Return what makes messages of what comes, in the thread that reads."""
-
-        def post(arrived: Frame | Reply | SourceError) -> None:
-            if isinstance(arrived, Reply):
-                self.post_message(ReplyArrived(feed, arrived))
-            elif isinstance(arrived, SourceError):
-                self.post_message(SourceEnded(feed, str(arrived)))
-            elif not isinstance(arrived, Preview):  # the splash shows that
-                self.post_message(FrameArrived(feed, arrived))
-
-        return post
+    def _login(self, host: str) -> None:
+        """Log in by hand, with the screen suspended, and connect."""
+        machine = next(machine for machine in self._machines if machine.host == host)
+        login = machine.login_command()
+        if login is not None:
+            run_outside(self, *login, f"gputop: log in to {host} (Ctrl-C gives up)")
+            self._reconnect(machine)
 
 
-def run(feed: Feed, settings: Session, taking_over: Callable[[], None]) -> tuple[int, Frame | None]:
-    """Show the frames of a source until the user has seen enough; exit status and last frame.
+def run(
+    feeds: Sequence[Feed], settings: Session, taking_over: Callable[[], None]
+) -> tuple[int, Frame | None]:
+    """Show the frames of machines until the user has seen enough; exit status and last frame.
 
     `taking_over` is called when the terminal is about to be drawn on.
 
@@ -335,11 +381,11 @@ def run(feed: Feed, settings: Session, taking_over: Callable[[], None]) -> tuple
     encoding = getattr(sys.__stderr__, "encoding", None)
     Lines.glyphs = glyphs.choose(capabilities.initial_environ(), encoding, override)
     capabilities.drop_inherited_colours(os.environ)
-    app = GputopApp(feed, settings)
+    app = GputopApp(feeds, settings)
     app.taking_over = taking_over
     app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
     try:
         status = terminal_app.run(app, settings.mouse)
     finally:
-        app.close_source()
+        app.close_sources()
     return status, app.last_frame

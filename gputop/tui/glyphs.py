@@ -48,6 +48,10 @@ class GlyphSet:
     """Two cells before a child in a tree that has younger siblings."""
     last_branch: str
     """Two cells before the last child in a tree."""
+    lamp_free: str
+    lamp_used: str
+    lamp_idle: str
+    """A GPU that somebody holds and does nothing on."""
 
     def fill(self, ratio: float | None, width: int) -> str:
         """The filled part of a bar: at most `width` cells, none where there is no value.
@@ -94,6 +98,9 @@ UNICODE = GlyphSet(
     warning="!",
     branch="├─",
     last_branch="└─",
+    lamp_free="□",
+    lamp_used="■",
+    lamp_idle="▄",
 )
 """Block elements and box drawing: what a UTF-8 terminal has."""
 
@@ -120,6 +127,9 @@ ASCII = GlyphSet(
     warning="!",
     branch="|-",
     last_branch="`-",
+    lamp_free="o",
+    lamp_used="#",
+    lamp_idle="=",
 )
 """For other locales and for the Linux console, whose font has few block elements."""
 

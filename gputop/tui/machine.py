@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gputop.model.machine.frame import Frame
+from textual.message import Message
+
+from gputop.errors import LoginError, SourceError
+from gputop.model.fleet.host_row import HostState
+from gputop.model.fleet.link import Link, LinkState
+from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
-from gputop.protocol.messages import Refresh, Reply, Request, Signal
-from gputop.sources.feed import Feed, Listener
+from gputop.protocol.messages import Preview, Refresh, Reply, Request, Signal
+from gputop.sources.feed import Feed
+from gputop.sources.source import LinkedSource
+from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
 from gputop.tui.pending_signals import PendingSignals
+
+_REBOOT_SHOWN = 600.0
+"""Seconds for which it is said that a machine was started anew."""
 
 
 class Picture(NamedTuple):
@@ -22,31 +33,123 @@ class Picture(NamedTuple):
 class WatchedMachine:
     """One machine: its source, newest frame, history and the signals that were sent there."""
 
-    def __init__(self, feed: Feed, note: Callable[[str], None]) -> None:
-        """`note` says in the heading what there is to say of signals."""
+    def __init__(self, feed: Feed, post: Callable[[Message], object]) -> None:
+        """`post` takes messages to the app, from any thread."""
         self.feed = feed
+        self._linked = feed.source if isinstance(feed.source, LinkedSource) else None
+        self.note: Callable[[str], None] = lambda words: None
+        """Says in the heading what there is to say of signals."""
+        self.ended = False
+        """Whether the source has broken."""
+        self.retry_in: float | None = None
+        """Seconds until it is tried again by itself."""
+        self.seconds = 0
+        """Since something has come from the source, or since it was started."""
+        self._post = post
         self._frame: Frame | None = None
         self._history = History()
         self._frozen: Picture | None = None
         """What a pause holds, while frames go on into the history."""
-        self.ended = False
-        """Whether the source has broken."""
-        self.seconds = 0
-        """Since something has come from the source, or since it was started."""
-        self._note = note
+        self._is_open = True
+        self._arrived: deque[Frame] = deque(maxlen=1)
+        """The newest frame, where the machine is not open: nobody is woken for it."""
+        self._reason, self._wants_login = "", False
+        self._attempts = 0
+        self._rebooted: float | None = None
         self._signals = PendingSignals()
+
+    @property
+    def host(self) -> str:
+        """The name by which it was asked for."""
+        return self.feed.source.host
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is reached by ssh: then it is tried again by itself."""
+        return self._linked is not None
+
+    @property
+    def link(self) -> Link:
+        """How it is reached."""
+        if self._linked is not None:
+            return self._linked.link
+        if self.ended:
+            return Link("login" if self._wants_login else "ended", words=self._reason)
+        return Link("connected", age=float(self.seconds))
+
+    @property
+    def state(self) -> HostState:
+        """How it is now, for a row of many."""
+        rebooted = None
+        if self._frame is not None and self._rebooted is not None:
+            rebooted = self._frame.time - self._rebooted
+        is_recent = rebooted is not None and 0 <= rebooted < _REBOOT_SHOWN
+        return HostState(
+            self.host, self._frame, self.link, self.retry_in, rebooted if is_recent else None
+        )
+
+    @property
+    def phase(self) -> tuple[bool, LinkState]:
+        """Whether anything has come of it, and how it is reached."""
+        return self._frame is not None, self.link.state
+
+    @property
+    def problem(self) -> Problem:
+        """Why nothing comes any more, and what to do."""
+        if not self.is_remote:
+            advice = "press r to start it again, d for the demo"
+            return Problem(kind="agent_ended", message=self._reason, advice=advice)
+        advice = "gputop tries again; press r to try now"
+        if self._wants_login:
+            advice = "press L to log in by hand"
+        return Problem(kind="agent_ended", message=f"{self.host}: {self._reason}", advice=advice)
+
+    def listen(self) -> None:
+        """Begin to read."""
+        self.feed.listen(self._listener(self.feed))
+
+    def open(self) -> None:
+        """Have each frame told, and keep a whole history."""
+        self._is_open, self._history.brief = True, False
+
+    def leave(self) -> None:
+        """Keep the newest frame for who asks, and a history in brief."""
+        self._is_open, self._history.brief = False, True
+        self.thaw()
+
+    def take_arrived(self) -> bool:
+        """Take the frame that has come meanwhile; whether there is one."""
+        if not self._arrived:
+            return False
+        self.handle_frame(self._arrived.pop())
+        return True
+
+    def login_command(self) -> tuple[list[str], dict[str, str]] | None:
+        """Return command and environment with which a person logs in; None where there is nobody
+        to log in to. SourceError."""
+        from gputop.sources.ssh.client import ssh_environment  # as above
+        from gputop.sources.ssh.source import SshSource, login_command
+
+        source = self.feed.source
+        if not isinstance(source, SshSource):
+            return None
+        return login_command(source.name), ssh_environment()
 
     def request(self, request: Request) -> None:
         """Send a request; signals are remembered until all is known of them."""
         if isinstance(request, Signal):
             self._signals.add(request)
-            self._note(self._signals.words())
+            self.note(self._signals.words())
         self.feed.source.request(request)
 
     def handle_frame(self, frame: Frame) -> None:
         """Take another frame."""
+        before = self._frame
+        if before is not None and None is not before.host.boot_id != frame.host.boot_id:
+            self._rebooted = frame.time
         self._frame = frame
         self._history.append(frame)
+        self._attempts = self.seconds = 0
 
     @property
     def picture(self) -> Picture | None:
@@ -75,7 +178,7 @@ class WatchedMachine:
         """Take what became of a signal; the frame after the last of it need not be waited for."""
         waiting = self._signals.handle(reply)
         if waiting is not None:
-            self._note(self._signals.words())
+            self.note(self._signals.words())
         if waiting == 0:
             self.request(Refresh())
 
@@ -83,14 +186,56 @@ class WatchedMachine:
         """Nobody will tell what became of them. Return whether any were sent."""
         lost = self._signals.lose()
         if lost:
-            self._note(self._signals.words())
+            self.note(self._signals.words())
         return lost
 
-    def reconnect(self, listener: Callable[[Feed], Listener]) -> None:
+    def show_note(self) -> None:
+        """Say again what there is to say of signals."""
+        self.note(self._signals.words())
+
+    def end(self, reason: str, wants_login: bool) -> None:
+        """Take in that the source has broken; another machine is tried again after a while, unless
+        that needs a person."""
+        self.ended, self._reason, self._wants_login = True, reason, wants_login
+        if self.is_remote and not wants_login:
+            from gputop.sources.ssh.source import backoff  # one machine starts sooner without
+
+            self._attempts += 1
+            self.retry_in = backoff(self._attempts)
+
+    def pass_second(self) -> bool:
+        """Take in that another second is over; whether it is time to try again."""
+        is_due = not self.ended and self.link.state == "connected"
+        self.seconds = self.seconds + 1 if is_due else 0
+        if self.retry_in is None:
+            return False
+        self.retry_in -= 1
+        return self.retry_in <= 0
+
+    def reconnect(self) -> None:
         """Begin anew with the same source; what its last connection still says comes too late."""
         self.feed = Feed(self.feed.source)
         self.feed.source.reconnect()
-        self._history = History()
-        self._frozen = None
+        brief, self._history = self._history.brief, History()
+        self._history.brief = brief
+        self._frozen = self.retry_in = None
+        self._arrived.clear()
         self.ended, self.seconds = False, 0
-        self.feed.listen(listener(self.feed))
+        self.listen()
+
+    def _listener(self, feed: Feed) -> Callable[[Frame | Reply | SourceError], None]:
+        """Return what makes messages of what comes, in the thread that reads."""
+
+        def tell(told: Frame | Reply | SourceError) -> None:
+            if isinstance(told, Reply):
+                self._post(ReplyArrived(feed, told))
+            elif isinstance(told, SourceError):
+                self._post(SourceEnded(feed, str(told), isinstance(told, LoginError)))
+            elif isinstance(told, Preview):
+                return  # the splash shows that
+            elif self._is_open:
+                self._post(FrameArrived(feed, told))
+            elif feed is self.feed:
+                self._arrived.append(told)
+
+        return tell

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from textual.app import ComposeResult
 from textual.events import Paste
 from textual.screen import Screen
 
-from gputop.files import reason_of
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
-from gputop.model.machine.text import printable
 from gputop.model.metrics.history import History
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 from gputop.model.processes.filter import FilterError
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
-from gputop.settings import Pane, Session, keep_settings
+from gputop.settings import Pane, Session
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDialog, SortDialog
 from gputop.tui.dialogs.signal_control import SignalControl
 from gputop.tui.dialogs.signal_state import TARGET_GONE, why_none
@@ -41,11 +40,10 @@ from gputop.tui.panes.mapping_state import FollowedProcess, MappingState
 from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
+from gputop.tui.saving import NOTE_SECONDS, save
 from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
 
-_NOTE_SECONDS = 6.0
-"""For how long it is said that something was not saved."""
 _EDITING = (
     ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "take what is offered"),
     ("up down", "earlier values"), ("PgDn", "rest of the answer"),
@@ -64,8 +62,10 @@ class MainScreen(Screen[None]):
         environ: Mapping[str, str],
         settings: Session,
         request: Callable[[Request], None],
+        leave: Callable[[], None] | None = None,
     ) -> None:
-        """`environ` has the variables of the first mapping; `request` reaches the agent of now."""
+        """`environ` has the variables of the first mapping; `request` reaches the agent of now;
+        `leave` goes back to the machines that this is one of."""
         super().__init__()
         self.settings = settings
         state = MappingState(environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"))
@@ -73,7 +73,7 @@ class MainScreen(Screen[None]):
         self.signals = SignalControl(self, request)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
-        self._request = request
+        self._request, self._leave = request, leave
         self._shown: ShownFrame | None = None
         self._following = True
         """Whether the mapping is that of the process under the cursor."""
@@ -123,7 +123,10 @@ class MainScreen(Screen[None]):
         own = [b for b in keyed(self.settings.keys, self.BINDINGS)
                if self.check_action(b.action, ())]  # fmt: skip
         first, more = own[:FIRST], own[FIRST:]
-        return key_words([*first, *keyed(self.settings.keys, self.app.BINDINGS), *more])
+        of_app = keyed(self.settings.keys, self.app.BINDINGS)
+        if self._leave is not None:  # to which q leads then
+            of_app = [replace(b, description="Hosts") if b.action == "quit" else b for b in of_app]
+        return key_words([*first, *of_app, *more])
 
     def on_descendant_focus(self) -> None:
         """Say below what the keys do now: an editor has its own."""
@@ -282,9 +285,13 @@ class MainScreen(Screen[None]):
             self.set_focus(table)
         elif table.current is not None:
             table.deselect()
-        elif not table.leave_view():
+        elif table.leave_view():
+            return
+        elif table.filter or self._leave is None:
             table.deselect()
             self.query_one(FilterLine).clear()
+        else:
+            self._leave()
 
     # Panes and pages.
 
@@ -452,13 +459,9 @@ class MainScreen(Screen[None]):
 
     def save(self, chosen: Mapping[str, Any]) -> None:
         """Save what was chosen in the settings; say for a while where that fails."""
-        if self.settings.path is None:
-            return
-        try:
-            keep_settings(self.settings.path, chosen)
-        except (OSError, ValueError) as error:
-            self._say_unsaved(printable(f"not saved: {reason_of(error)}", 160))
-            self.set_timer(_NOTE_SECONDS, lambda: self._say_unsaved(""))
+        if words := save(self.settings, chosen):
+            self._say_unsaved(words)
+            self.set_timer(NOTE_SECONDS, lambda: self._say_unsaved(""))
 
     def _say_unsaved(self, words: str) -> None:
         self._unsaved = words

@@ -38,3 +38,4 @@ class SourceEnded(Message):
 
     feed: Feed
     reason: str
+    wants_login: bool = False

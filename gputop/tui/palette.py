@@ -8,10 +8,12 @@ from typing import Any
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from gputop.settings import Session
 from gputop.tui import themes
+from gputop.tui.fleet import FleetScreen
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu import GpuScreen
@@ -29,7 +31,7 @@ _KEYS = 12
 """Cells for the keys of an action."""
 PAGES = (PageScreen, ProcessScreen, GpuScreen, GraphScreen, MappingScreen)
 """The pages whose keys stand in the help."""
-_SCREENS = (MainScreen, ProblemScreen, *PAGES)
+_SCREENS = (FleetScreen, MainScreen, ProblemScreen, *PAGES)
 
 
 def described(settings: Session, *groups: Iterable[BindingType]) -> list[Binding]:
@@ -40,34 +42,36 @@ def described(settings: Session, *groups: Iterable[BindingType]) -> list[Binding
 
 def system_commands(
     app: App[None],
-    main: MainScreen,
+    settings: Session,
     screen: Screen[Any],
     choose_theme: Callable[[str], None],
 ) -> Iterator[SystemCommand]:
     """Return the actions of all keys of a screen, each once, and the themes by name."""
     of_screen = screen.BINDINGS if isinstance(screen, _SCREENS) else ()
     actions: dict[str, list[Binding]] = {}
-    for binding in described(main.settings, of_screen, app.BINDINGS):
+    for binding in described(settings, of_screen, app.BINDINGS):
         if (binding.id or "").startswith("pid."):
             continue  # a digit is typed
-        if not screen.check_action(binding.action, ()):
+        owner: DOMNode = app if binding.action.startswith("app.") else screen
+        if not owner.check_action(binding.action.removeprefix("app."), ()):
             continue  # as on the line of keys
         words = _ALSO.get(binding.action, binding.description.lower())
         actions.setdefault(words, []).append(binding)
     for words, bindings in actions.items():
         keys = [key for binding in bindings for key in binding.key.split(",")]
         title = f"{words}  {names_of(keys, Lines.glyphs, _KEYS)}"
-        run = partial(app.call_later, _run, app, main, bindings[0].action)
+        run = partial(app.call_later, _run, app, bindings[0].action)
         yield SystemCommand(title, bindings[0].tooltip or "", run)
     for theme in themes.THEMES:
         choose = partial(choose_theme, theme.name)
         yield SystemCommand(f"theme: {theme.name}", "Colours", choose)
 
 
-async def _run(app: App[None], main: MainScreen, action: str) -> None:
-    """Do what a key would: an action of the app, else of the screen, else of the main screen."""
+async def _run(app: App[None], action: str) -> None:
+    """Do what a key would: an action of the app, else of the screen, else of one under it."""
     name = f"action_{action.partition('(')[0]}"
-    owner = next(node for node in (app, app.screen, main) if hasattr(node, name))
+    owners = (app, *reversed(app.screen_stack))
+    owner = next(node for node in owners if hasattr(node, name))
     await app.run_action(action, owner)
 
 

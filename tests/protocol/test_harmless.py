@@ -139,7 +139,7 @@ def test_texts_are_cleaned_wherever_they_are() -> None:
     [clean] = read(lines_of([HELLO, *Splitter().split(frame)]))
     assert isinstance(clean, Frame)
     [gpu], [process] = clean.gpus, clean.processes
-    texts = (clean.host.name, gpu.name, gpu.openers[0].command, process.command, process.user,
+    texts = (clean.host.name, gpu.name, gpu.holders[0].command, process.command, process.user,
              process.state)  # fmt: skip
     assert set(texts) == {"�[2J�31m����"}
     assert len(clean.driver_version or "") == MAX_TEXT

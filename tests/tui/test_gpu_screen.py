@@ -33,13 +33,13 @@ UNSUPPORTED = "not supported by this card or driver"
 
 
 async def open_page(screen: Screenful, index: int = 0) -> None:
-    screen.app._main.set_focus(screen.gpus)
+    screen.main.set_focus(screen.gpus)
     await screen.press("home", *["j"] * index, "enter")
     assert isinstance(screen.app.screen, GpuScreen)
 
 
 def on_main(screen: Screenful) -> bool:
-    return screen.app.screen is screen.app._main
+    return screen.app.screen is screen.main
 
 
 def section(page: str, name: str) -> list[str]:
@@ -194,7 +194,7 @@ async def test_the_keys_lead_on_and_back() -> None:
         assert screen.pids == [402]
         assert screen.app.focused is screen.table
         await screen.press("escape")
-        screen.app._main.set_focus(screen.gpus)
+        screen.main.set_focus(screen.gpus)
         await screen.press("home", "f")
         assert screen.pids == [401]
 

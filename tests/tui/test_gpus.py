@@ -321,7 +321,7 @@ async def test_the_short_history_is_as_wide_as_what_is_left() -> None:
     """It begins with the seconds that there are, and goes on to three minutes."""
     frames = [frame_of(gpu_of(0, utilization=0.5), time=NOON + second) for second in range(200)]
     async with shown(size=(160, 40)) as screen:
-        feed = screen.app._machine.feed
+        feed = screen.machine.feed
         for begin, end, words in (
             (0, 11, "15 seconds"),
             (11, 51, "minute"),

@@ -79,7 +79,7 @@ async def test_a_pause_leaves_no_hole_in_the_past() -> None:
         await screen.press("s", "s")  # drawn anew, of the same past
         assert screen.lines[:-1] == held
         await screen.press("p")
-        history = screen.app._machine.picture.history  # type: ignore[union-attr]
+        history = screen.machine.picture.history  # type: ignore[union-attr]
         assert list(history.times) == [NOON + second for second in range(40)]
         past = history.recent(gpu_of(0), "utilization")
         assert [round(value or 0, 1) for value in past] == [0.1, 0.2, 0.3, *[0.9] * 37]
@@ -228,7 +228,7 @@ async def test_the_palette_runs_an_action(words: str, holds: Callable[[Screenful
 
 async def test_the_palette_knows_every_action() -> None:
     async with shown(frame_of()) as screen:
-        screens: list[Screen[Any]] = [screen.app._main, ProblemScreen()]
+        screens: list[Screen[Any]] = [screen.main, ProblemScreen()]
         for on in screens:
             titles = [command.title for command in screen.app.get_system_commands(on)]
             assert len(titles) == len(set(titles))
@@ -355,7 +355,7 @@ async def test_r_reconnects_the_source_whatever_it_is() -> None:
     async with shown(frame_of(process_of(100))) as screen:
         await screen.end("the agent ended")
         assert "The agent ended" in screen.text
-        before = screen.app._machine.feed
+        before = screen.machine.feed
         await screen.press("r")
         assert screen.source.reconnects == 1
         assert not screen.source.closed

@@ -145,7 +145,7 @@ async def test_own_processes_of_a_gpu() -> None:
     parts = [process_of(100, 1), process_of(101, 1, user="bob"), process_of(102, 1),
              process_of(103, 0)]  # fmt: skip
     async with shown(frame_of(*parts), settings=ME) as screen:
-        screen.app._main.set_focus(screen.gpus)
+        screen.main.set_focus(screen.gpus)
         await screen.press("down", "down", "f9")
         assert sorted(pids(orders(screen)[0])) == [100, 102]
         await screen.press("escape")
@@ -308,7 +308,7 @@ async def test_a_frame_without_gpus_and_the_end_of_an_agent_before_anything_was_
         assert "Send" not in screen.text
         await screen.press("tab", "enter")
         assert len(orders(screen)) == 1
-        screen.app.close_source()
+        screen.app.close_sources()
 
 
 async def test_readonly_has_no_key() -> None:
@@ -317,8 +317,8 @@ async def test_readonly_has_no_key() -> None:
         assert isinstance(screen.app.screen, MainScreen)
         assert "read only" in screen.lines[0]
         assert orders(screen) == []
-        assert not screen.app._main.check_action("signal", ())
-        main: Any = screen.app._main
+        assert not screen.main.check_action("signal", ())
+        main: Any = screen.main
         commands = [one.title for one in screen.app.get_system_commands(main)]
         assert commands
         assert not any("signal" in title for title in commands)

@@ -73,7 +73,7 @@ class World:
         self.time += 1.0
         parts = [one for own in self.processes.values() for one in own]
         self.dice.shuffle(parts)
-        feed = app._machine.feed
+        feed = self.screen.machine.feed
         app.on_frame_arrived(FrameArrived(feed, frame_of(*GPUS, *parts, time=self.time)))
         for order in {one.order for one in self.verdicts}:
             said = tuple(one for one in self.verdicts if one.order == order)
@@ -250,7 +250,7 @@ async def clear(world: World) -> None:
     while screen.table.leave_view():
         pass
     screen.table.deselect()
-    screen.app._machine._signals._waiting.clear()
+    screen.machine._signals._waiting.clear()
     screen.source.requests.clear()
 
 

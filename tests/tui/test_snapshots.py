@@ -86,7 +86,7 @@ async def drawn(case: Case) -> str:
     frames = case.frames()
     async with shown(size=case.size, settings=Session(theme="ansi-dark", me="alice")) as screen:
         for frame in frames:  # of messages that wait the newest would replace the others
-            screen.app.on_frame_arrived(FrameArrived(screen.app._machine.feed, frame))
+            screen.app.on_frame_arrived(FrameArrived(screen.machine.feed, frame))
         await screen.drawn()
         await screen.press(*case.keys.split())
         return screen.text + "\n"

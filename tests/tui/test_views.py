@@ -108,7 +108,7 @@ async def test_the_tree_folds_and_enter_opens() -> None:
 async def test_a_gpu_is_chosen_in_its_pane() -> None:
     async with shown(frame_of(*GPUS, *MIXED)) as screen:
         await screen.press("shift+tab" if screen.app.focused is screen.gpus else "tab")
-        screen.app._main.set_focus(screen.gpus)
+        screen.main.set_focus(screen.gpus)
         await screen.press("j", "j", "f")
         assert screen.pids == [302, 303]
         assert "on GPU 1" in screen.text
@@ -186,7 +186,7 @@ async def test_an_ended_process_stays_dimmed_is_not_counted_and_cannot_be_chosen
         assert screen.selected is None
         await screen.press("enter", "space")
         assert screen.table.tagged == []
-        assert screen.app.screen is screen.app._main
+        assert screen.app.screen is screen.main
         await screen.press("z")
         assert screen.pids == [302, 303]
         await screen.press("z")
@@ -258,7 +258,7 @@ async def test_memory_that_nobody_admits_to_is_a_line_of_its_gpu() -> None:
         await screen.press("home", "space", "home", "enter")
         assert screen.table.tagged == []
         assert screen.selected is None
-        assert screen.app.screen is screen.app._main
+        assert screen.app.screen is screen.main
         await screen.press("end")
         assert f"▸{held}" in screen.text
         screen.table.only_gpu(gpus[2].key)

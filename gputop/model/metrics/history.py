@@ -40,6 +40,7 @@ KEPT = (
 """The metrics of a GPU whose past is kept, those that are looked at most first."""
 
 _METRICS = tuple((id_, GPU[id_].read) for id_ in KEPT)
+_IN_BRIEF = _METRICS[:2]
 _NOTHING = -inf
 """In place of a value that there was not: less than any, so that `max` passes over it."""
 
@@ -120,6 +121,9 @@ class History:
     """The values of past frames; None where there was no value: a gap stays a gap."""
 
     def __init__(self) -> None:
+        self.brief = False
+        """Whether only the first two metrics are kept, and nothing of processes: of a machine that
+        nobody looks at."""
         self._clear()
 
     def _clear(self) -> None:
@@ -143,6 +147,8 @@ class History:
             series = self._gpus[gpu.key] = kept.get(gpu.key) or {}
             self._append(gpu, series, slot)
         processes, self._processes = self._processes, {}
+        if self.brief:
+            return
         live = {gpu.uuid for gpu in frame.gpus if gpu.stale_for is None}
         for process in frame.processes[:MOST_PROCESSES]:
             row = _row(process)
@@ -195,7 +201,11 @@ class History:
 
     def _append(self, gpu: Gpu, series: dict[str, Ring], slot: int) -> None:
         live = gpu.stale_for is None
-        for id_, read in _METRICS:
+        metrics = _IN_BRIEF if self.brief else _METRICS
+        if self.brief and len(series) > len(metrics):
+            for id_ in KEPT[len(metrics) :]:
+                series.pop(id_, None)
+        for id_, read in metrics:
             value: Any = read(gpu) if live else None
             if value is not None and id_ not in series:
                 series[id_] = Ring(slot)

@@ -25,6 +25,8 @@ class ProcessRow(NamedTuple):
     """What the processes of the frame call their GPUs."""
     idle_memory: int | None = None
     """Bytes that it holds while it has done nothing for long; 0 while it works."""
+    host: str | None = None
+    """The machine that it runs on, where several are watched."""
 
     @property
     def cuda(self) -> str | None:
@@ -110,6 +112,8 @@ PROCESS: dict[str, Metric[ProcessRow]] = dict([
 """In the order of the table's columns."""
 
 MORE: dict[str, Metric[ProcessRow]] = dict([
+    _metric("host", "HOST", PLAIN, 6, "the machine that it runs on, where several are watched",
+            attrgetter("host"), left=True),
     _metric("idle_memory", "IDLE-MEM", BYTES, 8,
             "its memory, once it has done nothing for idle_after (10 minutes)",
             attrgetter("idle_memory")),

@@ -1,9 +1,11 @@
 """The filter language: which rows of processes are meant.
 
-    alice train.py       both words, each somewhere in user, command, pid or container; in any case
+    alice train.py       both words, each somewhere in user, command, pid, container or host, in
+                         any case
     "train.py --lr 1"    quotes keep blanks, and take every sign for itself
     user:alice pid:4242  exactly this one
     container:train      a part of its name, id or image
+    host:node3           of several machines the one that was given so, or as bob@node3.lab:22
     gpu:1 gpu:2:3 gpu:GPU-4f    index as the column GPU says it, or the beginning of a UUID
     cuda:0               what the column CUDA says, with or without its ?
     mem>10G rss>=1.5GiB  sizes in binary units K M G T
@@ -21,6 +23,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -42,12 +45,13 @@ class FilterError(UsageError):
 
 
 _WORD = re.compile(
-    r"(?=\S)(?P<negated>!?)(?:(?P<key>user|pid|gpu|cuda|container):)?"
+    r"(?=\S)(?P<negated>!?)(?:(?P<key>user|pid|gpu|cuda|container|host):)?"
     r'(?:"(?P<quoted>[^"]*)"(?!\S)|(?P<plain>\S*))',
     re.IGNORECASE,
 )
 _COMPARISON = re.compile(r"(?P<name>[a-z_]+)(?P<sign>>=|<=|>|<)(?P<value>.*)", re.DOTALL)
 _NUMBER = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>\S*)", re.ASCII)
+_PORT = re.compile(r":[0-9]+\Z", re.ASCII)
 _GPU_WORD = re.compile(r"gpu([0-9]+)", re.ASCII)
 
 _SIZES = {unit + end: 1024.0**k for k, unit in enumerate("kmgt", 1) for end in ("", "b", "ib")}
@@ -177,6 +181,8 @@ def _anywhere(value: str) -> Test:
     def test(row: ProcessRow) -> bool | None:
         process = row.process
         texts = (str(process.pid), process.user, process.command)
+        if row.host is not None and value in row.host.casefold():
+            return True
         if any(text is not None and value in text.casefold() for text in texts):
             return True
         if value in (_container_of(row) or ""):
@@ -223,6 +229,20 @@ def _on_gpu(value: str) -> Test:
     return is_on
 
 
+def _on_host(value: str) -> Test:
+    return _when_known(attrgetter("host"), lambda host: value in _names_of(host))
+
+
+@lru_cache(maxsize=1024)
+def _names_of(host: str) -> frozenset[str]:
+    """Return what a host may be called: as it was given, without user and port, and without the
+    domain; an address has none."""
+    given = host.casefold()
+    bare = _PORT.sub("", given.rpartition("@")[2])
+    short = bare.partition(".")[0]
+    return frozenset((given, bare, bare if short.isdecimal() else short))
+
+
 def _called(value: str) -> Test:
     names = {value, f"{value}?", f"cuda:{value}", f"cuda:{value}?"}
     return _when_known(attrgetter("cuda"), names.__contains__)
@@ -233,6 +253,7 @@ _KEYS: dict[str, Callable[[str], Test | None]] = {
     "pid": _pid,
     "gpu": _on_gpu,
     "cuda": _called,
+    "host": _on_host,
     "container": lambda value: _when_known(_container_of, lambda names: value in names),
 }
 """None is for a value that cannot be a PID."""

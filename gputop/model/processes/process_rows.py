@@ -18,10 +18,14 @@ RowKey = tuple[ProcessKey, str | None, int | None, int | None]
 
 
 def rows(
-    frame: Frame, names: LogicalNames | None = None, idle_after: float | None = None
+    frame: Frame,
+    names: LogicalNames | None = None,
+    idle_after: float | None = None,
+    host: str | None = None,
 ) -> list[ProcessRow]:
-    """The rows of a frame in the order of GPUs and pids; `names` are those of the same frame, and
-    `idle_after` are the seconds without work after which memory is held for nothing."""
+    """The rows of a frame in the order of GPUs and pids; `names` are those of the same frame,
+    `idle_after` are the seconds without work after which memory is held for nothing, and `host` is
+    the machine, of several."""
     names = LogicalNames(frame) if names is None else names
     gpus: dict[str | None, Gpu] = {gpu.uuid: gpu for gpu in frame.gpus if gpu.uuid}
     all_rows = []
@@ -29,7 +33,7 @@ def rows(
         start = process.start_time
         age = None if start is None else max(0.0, frame.time - start)
         idle = None if idle_after is None else _idle_memory(process, idle_after)
-        all_rows.append(ProcessRow(process, gpus.get(process.gpu_uuid), age, names, idle))
+        all_rows.append(ProcessRow(process, gpus.get(process.gpu_uuid), age, names, idle, host))
     all_rows.sort(key=row_order)
     return all_rows
 

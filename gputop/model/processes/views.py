@@ -78,9 +78,9 @@ class View:
         return ", ".join(words)
 
     def order(self, metric_id: str, descending: bool) -> tuple[str, bool]:
-        """The order of its lines, where that is asked for: users are on no one GPU, and stand by
-        memory."""
-        if self.shape == "users" and metric_id == "gpu":
+        """The order of its lines, where that is asked for: users are on no one GPU or host, and
+        stand by memory."""
+        if self.shape == "users" and metric_id in ("gpu", "host"):
             return "gpu_memory", True
         return metric_id, descending
 
@@ -115,6 +115,8 @@ def _ordered(items: Sequence[T], heads: Sequence[ViewRow], order: tuple[str, boo
     """Return items, each in the place of its head; by GPU those with most memory there first, and
     a group where its first GPU is."""
     metric_id, descending = order
+    if metric_id == "host":  # hosts stand as they were given, each with its processes by GPU
+        return list(reversed(items)) if descending else list(items)
     pairs = list(zip(items, heads, strict=True))
     if metric_id == "gpu":
         pairs = by_value(pairs, [head.row.process.gpu_memory for _, head in pairs], True)
@@ -137,11 +139,19 @@ def _by_user(rows: Iterable[ProcessRow]) -> Iterable[ViewRow]:
         of.setdefault(row.process.user, []).append(row)
     for user, members in of.items():
         processes = len(_distinct(members))
-        gpus = sorted({row.gpu.index for row in members if row.gpu is not None})
-        where = f"GPU {','.join(map(str, gpus))}: " if gpus else ""
-        command = f"{where}{processes} process{'es' * (processes != 1)}"
+        command = f"{_where(members)}{processes} process{'es' * (processes != 1)}"
         total = _total(members, 0, command)
         yield ViewRow(total, ("user", user), tuple(members), kind="group")
+
+
+def _where(members: Iterable[ProcessRow]) -> str:
+    """Name the GPUs of a user; on several hosts, count both."""
+    gpus = {(row.host, row.gpu.index) for row in members if row.gpu is not None}
+    hosts = {host for host, _ in gpus}
+    if not gpus or hosts == {None}:
+        return f"GPU {','.join(str(index) for _, index in sorted(gpus))}: " if gpus else ""
+    where = next(iter(hosts)) if len(hosts) == 1 else f"{len(hosts)} hosts"
+    return f"{len(gpus)} GPU{'s' * (len(gpus) != 1)} on {where}: "
 
 
 class _Forest:
@@ -246,7 +256,8 @@ class _Forest:
 
 def _distinct(rows: Iterable[ProcessRow]) -> list[Process]:
     """A process on two GPUs once."""
-    return list({(row.process.pid, row.process.start_time): row.process for row in rows}.values())
+    processes = {(row.host, row.process.pid, row.process.start_time): row.process for row in rows}
+    return list(processes.values())
 
 
 def _total(rows: Sequence[ProcessRow], pid: int, command: str | None) -> ProcessRow:

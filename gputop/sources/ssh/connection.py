@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from gputop.errors import LoginError, SourceError
+from gputop.model.fleet.link import Link, LinkKind
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import Assembler
@@ -26,23 +27,6 @@ from gputop.sources.ssh.wave import WAVE
 
 _MOST_QUEUED = 1000
 _PING = "ping "
-
-LinkState = Literal["waiting", "connecting", "login", "connected", "ended"]
-LinkKind = Literal["installed", "carried", "poor"]
-
-
-class Link(NamedTuple):
-    """How a machine is reached just now."""
-
-    state: LinkState = "waiting"
-    how: LinkKind | None = None
-    """Where its agent comes from; None before that is known."""
-    words: str = ""
-    """Why it is as it is; harmless text."""
-    round_trip: float | None = None
-    """Seconds."""
-    age: float | None = None
-    """Seconds since it has sent anything."""
 
 
 class AgentOptions(NamedTuple):

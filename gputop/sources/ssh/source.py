@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gputop.errors import SourceError
+from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Reply, Request, SetInterval, Signal
 from gputop.sources.agent_process import SILENCE
 from gputop.sources.ssh.client import allow_many_files
-from gputop.sources.ssh.connection import AgentOptions, Connection, Link
+from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.heart import BEAT
 from gputop.sources.ssh.login import login_command
 from gputop.sources.ssh.names import HostName
@@ -48,7 +49,7 @@ class SshSource:
     ) -> None:
         allow_many_files()
         self.host = host.asked
-        self._name, self._interval, self._driver = host, interval, driver
+        self.name, self._interval, self._driver = host, interval, driver
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
         self._is_closed = False
         self._boot_id: str | None = None
@@ -97,4 +98,4 @@ class SshSource:
 
     def _connect(self) -> Connection:
         options = AgentOptions(self._interval, self._driver)
-        return Connection(self._name, options, self._timeout)
+        return Connection(self.name, options, self._timeout)

@@ -240,6 +240,8 @@ class SignalScreen(ModalScreen[None], Hasty):
         state, page = self._state, self.query_one(SignalProcesses)
         count = len(state.processes)
         title = f"{state.name} to {count} process{'es' * (count != 1)}" if count else "Signal"
+        if state.host is not None:
+            title += f" on {page.glyphs.text(state.host)}"
         self.query_one("#signal").border_title = Content(title)
         offer = "kill" if state.living else "send" if state.ready else ""
         if offer not in ("", self._offer):

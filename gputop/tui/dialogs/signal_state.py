@@ -92,6 +92,11 @@ class SignalDialogState:
         return self._processes + (self._started if self.with_started else ())
 
     @property
+    def host(self) -> str | None:
+        """The machine that they are on, where it is another one."""
+        return None if self._frame is None else self._frame.host.asked
+
+    @property
     def name(self) -> str:
         """The name of the signal that is chosen, or was sent last."""
         return signal_name(self._orders[-1].number if self.sent else self.number)

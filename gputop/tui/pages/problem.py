@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gputop.model.machine.frame import Problem
-from gputop.tui.panes.bars import KeyLine
+from gputop.tui.panes.bars import KeyLine, key_words
 
 
 class ProblemScreen(Screen[None]):
@@ -22,7 +22,10 @@ class ProblemScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "app.retry", "Try again", tooltip="Start over", id="problem.retry"),
         Binding("d", "app.demo", "Demo", tooltip="Show an invented machine", id="problem.demo"),
-    ]
+        Binding("L", "app.login", "Log in", tooltip="Log in by hand", id="problem.login"),
+        Binding("escape", "app.leave_host", "Hosts", tooltip="Back to all hosts",
+                id="problem.leave", key_display="Esc"),
+    ]  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +34,15 @@ class ProblemScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(self._content, id="problem")
-        yield KeyLine([("r", "try again"), ("d", "demo"), ("?", "help"), ("q", "quit")])
+        yield KeyLine([*key_words(self._usable), ("?", "help"), ("q", "quit")])
+
+    @property
+    def _usable(self) -> Iterator[BindingType]:
+        """The bindings that do something for this machine."""
+        for binding in self.BINDINGS:
+            action = binding.action if isinstance(binding, Binding) else ""
+            if self.app.check_action(action.removeprefix("app."), ()):
+                yield binding
 
     def show_problem(self, host: str, problem: Problem) -> None:
         """Show a problem; a screen that is not made yet shows it later."""

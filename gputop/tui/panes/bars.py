@@ -60,10 +60,12 @@ class Heading(Lines):
         if frame is None:
             return spread([*left, ("waiting for the driver", "quiet")], right, self.size.width)
         if frame.demo:
-            wide = self.size.width >= 110
+            wide = self.size.width >= 110 and frame.host.asked is None
             left.append(("DEMO, an invented machine" if wide else "DEMO", "notice"))
-        else:
-            host = self.glyphs.text(frame.host.name)
+            left.append(("  " * (frame.host.asked is not None), "text"))
+        if not frame.demo or frame.host.asked is not None:
+            # The name that a machine gives itself may be another one's.
+            host = self.glyphs.text(frame.host.asked or frame.host.name)
             left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
         room = self.size.width - width_of([*left, *right]) - 1
         for fact in self._facts(frame):

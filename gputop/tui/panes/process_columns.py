@@ -182,12 +182,14 @@ class ProcessColumns:
 
 def longest(rows: Iterable[ProcessRow]) -> dict[str, int]:
     """Return the length of the longest text of the columns that are as wide as their texts."""
-    gpu, users, gpus = COLUMNS["gpu"].text, [0], [0]
+    gpu, users, gpus, hosts = COLUMNS["gpu"].text, {0}, {0}, {0}
     for row in rows:
-        users.append(len(row.process.user or ""))
+        users.add(len(row.process.user or ""))
         if row.process.gpu_instance is not None:
-            gpus.append(len(gpu(row)))
-    return {"user": max(users), "gpu": max(gpus)}
+            gpus.add(len(gpu(row)))
+        if row.host is not None:
+            hosts.add(len(row.host))
+    return {"user": max(users), "gpu": max(gpus), "host": max(hosts)}
 
 
 def longest_sums(lines: Iterable[ViewRow]) -> dict[str, int]:

@@ -278,11 +278,11 @@ class ProcessTable(Table[ViewRow]):
         return [(lead, lead_role), *pieces]
 
     def empty(self) -> Iterable[Piece]:
-        if self._frame is None:
-            return ()
         if self._total:
             what = "the filter; Esc drops it" if self.view == View() else "this view; Esc goes back"
             return [(f"  no process matches {what}", "quiet")]
+        if self._frame is None:
+            return ()
         is_listed = all(gpu.processes_known is not False for gpu in self._frame.gpus)
         return [(f"  {nobody(self._frame)}", "quiet" if is_listed else "notice")]
 
@@ -316,7 +316,7 @@ class ProcessTable(Table[ViewRow]):
     def _mark(self) -> str:
         """The sign of which way rows are sorted; none of the usual one, by GPU."""
         order = self.view.order(self.sort_id, self.descending)
-        if order == ("gpu", False):
+        if order in (("gpu", False), ("host", False)):
             return ""
         return self.glyphs.descending if order[1] else self.glyphs.ascending
 

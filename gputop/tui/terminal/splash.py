@@ -43,8 +43,9 @@ class Splash:
     away if no screen came.
     """
 
-    def __init__(self, feed: Feed, user: str | None = None) -> None:
-        """`user`: whose processes are shown; None for everybody's."""
+    def __init__(self, feed: Feed | None, user: str | None = None) -> None:
+        """`feed`: None where there are several, and no one frame to paint. `user`: whose processes
+        are shown; None for everybody's."""
         self._feed, self._user = feed, user
         self._lock = threading.Lock()
         self._over = self._painted = self._whole = False
@@ -61,7 +62,8 @@ class Splash:
         termios.tcsetattr(0, termios.TCSANOW, quiet)
         for number in _ENDING:
             self._handlers[number] = signal.signal(number, _end)
-        self._feed.listen(self._show)
+        if self._feed is not None:
+            self._feed.listen(self._show)
 
     def hand_over(self) -> None:
         """Somebody else draws from now on."""

@@ -1,0 +1,1 @@
+"""Several machines at once: a row of each, their free GPUs and their users."""

@@ -1,0 +1,122 @@
+"""A row of a host: what is seen of it, or why nothing is."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from gputop.model.fleet.host_summary import HostSummary
+from gputop.model.fleet.link import Link
+from gputop.model.health.findings import FindingLevel
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import duration
+
+HostOrder = Literal["worst", "free", "given"]
+ORDERS: dict[HostOrder, str] = {
+    "worst": "what needs attention first",
+    "free": "most free GPUs first",
+    "given": "as given",
+}
+"""In which order hosts stand."""
+
+_LATE = 3
+"""Intervals, and seconds at least, after which a frame is not of now any more."""
+
+
+class HostState(NamedTuple):
+    """A host that is watched: its newest frame, and how it is reached."""
+
+    host: str
+    """The name by which it was asked for."""
+    frame: Frame | None
+    link: Link
+    retry_in: float | None = None
+    """Seconds to the next attempt to connect; None where there will be none by itself."""
+    rebooted: float | None = None
+    """Seconds since it was seen to have been started anew."""
+
+
+class HostRow(NamedTuple):
+    """A line of the fleet."""
+
+    host: str
+    link: Link
+    summary: HostSummary | None
+    """What its frame says; None where there is none that counts."""
+    level: FindingLevel | None
+    remark: str
+    """What needs attention, or why nothing is seen of it."""
+    late: bool = False
+    """It is connected, and its frame is old: whether a GPU is free now is not known."""
+    twin: str | None = None
+    """The host of an earlier row that is the same machine: nothing of this one counts twice."""
+
+    @property
+    def free_indices(self) -> tuple[int, ...]:
+        """The GPUs to offer."""
+        if self.summary is None or self.late or self.twin is not None:
+            return ()
+        return self.summary.free_indices
+
+    @property
+    def free(self) -> int | None:
+        """How many GPUs are free now; None where that is not known."""
+        return None if self.summary is None or self.late else self.summary.free
+
+
+def host_row(state: HostState, summary: HostSummary | None, twin: str | None = None) -> HostRow:
+    """Return the row of a host; `summary` are those of its frame."""
+    link, frame = state.link, state.frame
+    if link.state != "connected" or frame is None or summary is None:
+        level, words = _absence(state)
+        return HostRow(state.host, link, None, level, words)
+    if frame.problem is not None:
+        return HostRow(state.host, link, None, "alarm", frame.problem.message)
+    late = link.age is not None and link.age >= max(_LATE, _LATE * (frame.interval or 1.0))
+    if late:
+        words = f"no answer for {duration(link.age)}"
+        return HostRow(state.host, link, summary, "alarm", words, late, twin)
+    if summary.level == "alarm":
+        return HostRow(state.host, link, summary, "alarm", summary.remark, twin=twin)
+    if twin is not None:
+        words = f"the same machine as {twin}"
+        return HostRow(state.host, link, summary, "notice", words, twin=twin)
+    if state.rebooted is not None:
+        words = f"rebooted {duration(state.rebooted)} ago"
+        return HostRow(state.host, link, summary, "notice", words)
+    return HostRow(state.host, link, summary, summary.level, summary.remark or link.words)
+
+
+def _absence(state: HostState) -> tuple[FindingLevel | None, str]:
+    """Say why nothing is seen of a host."""
+    link = state.link
+    if link.state == "ended":
+        again = "" if state.retry_in is None else f"; again in {duration(state.retry_in)}"
+        return "alarm", f"{link.words or 'the connection ended'}{again}"
+    if link.state == "login":
+        return "notice", f"log in with L: {link.words}" if link.words else "log in with L"
+    if link.state == "connected" and link.age is not None and link.age >= _LATE:
+        return "alarm", f"no answer for {duration(link.age)}"
+    usual = {"waiting": "waits for its turn", "connected": "waits for the driver"}
+    return None, link.words or usual.get(link.state, link.state)
+
+
+def ordered(rows: list[HostRow], order: HostOrder) -> list[HostRow]:
+    """Return rows in an order; equal ones as they were given."""
+    if order == "worst":
+        return sorted(rows, key=_soundness)
+    if order == "free":
+        return sorted(rows, key=lambda row: -len(row.free_indices))
+    return rows
+
+
+def _soundness(row: HostRow) -> int:
+    """Return how little attention a host needs."""
+    if row.level == "alarm":
+        return 0 if row.summary is not None else 1
+    if row.link.state == "login":
+        return 2
+    if row.summary is None:
+        return 6
+    if row.level == "notice":
+        return 3
+    return 4 if "idle" in row.summary.lamps else 5

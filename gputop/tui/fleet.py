@@ -1,0 +1,217 @@
+"""The screen of many hosts: a row a host, what is free, and the processes of all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from gputop.model.fleet.fleet import Fleet, free_gpus
+from gputop.model.fleet.host_row import ORDERS, HostOrder, HostState, ordered
+from gputop.model.metrics.process import COLUMNS
+from gputop.model.processes.filter import FilterError
+from gputop.settings import Session
+from gputop.tui.dialogs.list_dialog import SortDialog
+from gputop.tui.fleet_keys import FIRST, FLEET_BINDINGS
+from gputop.tui.panes.bars import KeyLine, key_words
+from gputop.tui.panes.filter_line import FilterLine
+from gputop.tui.panes.fleet_bars import FleetHeading, FreeLine
+from gputop.tui.panes.fleet_hosts import HostTable
+from gputop.tui.panes.fleet_processes import FleetProcesses
+from gputop.tui.saving import NOTE_SECONDS, save
+from gputop.tui.terminal.key_queue import keyed
+from gputop.tui.themes import show_users
+
+_TINY = 14
+"""Lines under which free GPUs have no line of their own."""
+_SLACK = 4
+"""Lines that processes keep when there are fewer: what is above does not move for each."""
+
+
+class FleetScreen(Screen[None]):
+    """All hosts at a glance. Whatever is done to a machine is done on its own screen."""
+
+    AUTO_FOCUS = "#hosts"
+
+    BINDINGS = FLEET_BINDINGS
+
+    def __init__(
+        self,
+        settings: Session,
+        open_host: Callable[[str, int | None], Awaitable[None]],
+        login: Callable[[str], None],
+    ) -> None:
+        """`open_host` opens the screen of a host, at a process if there is a PID; `login` logs in
+        to a host by hand."""
+        super().__init__()
+        self.settings = settings
+        self._open_host, self._login = open_host, login
+        self._fleet = Fleet(settings.processes.idle_after)
+        self._order: HostOrder = "worst"
+        self._interval = settings.interval
+        self._note = "read only" if settings.readonly else ""
+        """What the heading says first."""
+        self._processes = 0
+        """Rows of processes that have room, or a few more."""
+
+    def compose(self) -> ComposeResult:
+        yield FleetHeading(self._note, id="heading")
+        yield HostTable(self.settings, id="hosts")
+        yield FreeLine(id="free")
+        yield FleetProcesses(self.settings, id="processes")
+        yield FilterLine(self._filter, self._close_filter, id="filter-line")
+        yield KeyLine(self._key_words(), needed=("open", "help"), id="keys")
+
+    def on_mount(self) -> None:
+        self.processes.on_arranged = self._arranged
+        self._arrange()
+
+    def on_resize(self) -> None:
+        self._arrange()
+
+    @property
+    def hosts(self) -> HostTable:
+        """The pane of hosts."""
+        return self.query_one(HostTable)
+
+    @property
+    def processes(self) -> FleetProcesses:
+        """The pane of processes."""
+        return self.query_one(FleetProcesses)
+
+    def show_states(self, states: Sequence[HostState], interval: float) -> None:
+        """Show how all hosts are now."""
+        self._interval = interval
+        is_more = len(states) != len(self._fleet.rows)
+        self._fleet.take(states)
+        show_users(user for row in self._fleet.rows if row.summary for user in row.summary.users)
+        if self.is_mounted:
+            if is_more:
+                self._arrange()
+            self._show_hosts()
+            self.processes.show_rows(self._fleet.processes)
+
+    def save(self, chosen: Mapping[str, Any]) -> None:
+        """Save what was chosen in the settings; say for a while where that fails."""
+        if words := save(self.settings, chosen):
+            self._say(words)
+            self.set_timer(NOTE_SECONDS, lambda: self._say(""))
+
+    def _say(self, note: str) -> None:
+        heading = self.query_one(FleetHeading)
+        heading.note = note or self._note
+        heading.sync()
+
+    def _show_hosts(self) -> None:
+        rows = self._fleet.rows
+        is_demo = any(row.summary is not None and row.summary.frame.demo for row in rows)
+        heading = self.query_one(FleetHeading)
+        heading.show_totals(self._fleet.totals, ORDERS[self._order], self._interval, is_demo)
+        self.hosts.show_hosts(ordered(rows, self._order))
+        self.query_one(FreeLine).show_free(free_gpus(rows))
+
+    def _key_words(self) -> list[tuple[str, str]]:
+        own = keyed(self.settings.keys, self.BINDINGS)
+        first, more = own[:FIRST], own[FIRST:]
+        return key_words([*first, *keyed(self.settings.keys, self.app.BINDINGS), *more])
+
+    def _arrange(self) -> None:
+        """Share the lines: hosts have what processes leave, and half of them in any case."""
+        height = self.size.height
+        free = self.query_one(FreeLine)
+        free.display = height >= _TINY
+        room = height - 2 - free.display
+        wanted = self.processes.head_lines + max(1, self._processes)
+        hosts = self.hosts.head_lines + max(1, len(self._fleet.rows))
+        self.hosts.styles.height = max(2, min(hosts, max(room - wanted, (room + 1) // 2)))
+
+    def _arranged(self, count: int) -> None:
+        """Make room for so many rows of processes; not while a filter is typed."""
+        if self.query_one(FilterLine).display:
+            return
+        if not self._processes - _SLACK < count <= self._processes:
+            self._processes = count
+            self._arrange()
+
+    async def action_open(self) -> None:
+        """Open the group, or the host of the selected row."""
+        if self.focused is not self.processes:
+            self.hosts.action_choose()
+            return
+        table = self.processes
+        if table.open():
+            return
+        if table.selected is None or table.selected.host is None:
+            table.action_move(0)
+        else:
+            await self._open_host(table.selected.host, table.selected.process.pid)
+
+    async def on_host_table_host_chosen(self, message: HostTable.HostChosen) -> None:
+        await self._open_host(message.host, None)
+
+    async def on_process_table_opened(self) -> None:
+        await self.action_open()
+
+    def action_login(self) -> None:
+        """Log in to the selected host; of none, select the first."""
+        if self.hosts.current is None:
+            self.set_focus(self.hosts)
+            self.hosts.action_move(0)
+        else:
+            self._login(self.hosts.current.host)
+
+    def action_filter(self) -> None:
+        self.query_one("#keys").display = False
+        self.query_one(FilterLine).edit()
+
+    def _filter(self, text: str) -> FilterError | None:
+        return self.processes.filter_by(text)
+
+    def _close_filter(self) -> None:
+        self.query_one("#keys").display = True
+        self.set_focus(self.processes)
+        self._arranged(self.processes.span[2])
+
+    def action_user(self) -> None:
+        self.processes.next_view()
+
+    def action_sort(self) -> None:
+        """Put hosts into the next order, or ask what processes are sorted by."""
+        if self.focused is self.processes:
+            self.app.push_screen(SortDialog(self.processes.sort_id), self._sort)
+        else:
+            orders = list(ORDERS)
+            self._order = orders[(orders.index(self._order) + 1) % len(orders)]
+            self._show_hosts()
+
+    def _sort(self, metric_id: str | None) -> None:
+        if metric_id in COLUMNS:
+            self.processes.sort_by(metric_id)
+
+    def on_process_table_heading_clicked(self, message: FleetProcesses.HeadingClicked) -> None:
+        self._sort(message.column)
+
+    def action_invert(self) -> None:
+        self.processes.sort_by(self.processes.sort_id)
+
+    def action_command(self) -> None:
+        self.processes.toggle_command()
+
+    def action_shift(self, direction: int) -> None:
+        self.processes.shift(direction)
+
+    def action_back(self) -> None:
+        """Go one step back: to the hosts, the cursor, the view, the filter."""
+        table = self.processes
+        if self.focused is table and table.current is not None:
+            table.deselect()
+        elif table.leave_view():
+            return
+        elif table.filter:
+            self.query_one(FilterLine).clear()
+        elif self.focused is not self.hosts:
+            self.set_focus(self.hosts)
+        else:
+            self.hosts.deselect()
