@@ -22,6 +22,8 @@ from tests.conftest import MachineFactory, needs_everybody
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.system
+
 __all__ = ["sshd"]
 
 Capture = pytest.CaptureFixture[str]

@@ -22,6 +22,8 @@ from tests.driver import Machine
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.system
+
 __all__ = ["sshd"]
 
 Done = subprocess.CompletedProcess[str]

@@ -130,7 +130,7 @@ def test_texts_are_cleaned_wherever_they_are() -> None:
     frame = replace(
         FRAME,
         host=replace(FRAME.host, name=HOSTILE),
-        gpus=(replace(GPU, name=HOSTILE, openers=openers),),
+        gpus=(replace(GPU, name=HOSTILE, holders=openers),),
         processes=(hostile,),
         driver_version="9" * 5000,
         links=None,

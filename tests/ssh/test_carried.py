@@ -31,6 +31,8 @@ from tests.ssh.reading import first_frame, source, why_not
 from tests.sshd import SYSTEM, Sshd, sshd
 from tests.standin.pythons import pythons
 
+pytestmark = pytest.mark.system
+
 __all__ = ["sshd"]
 
 _OLD = """\

@@ -20,6 +20,8 @@ from gputop.sources.ssh.wave import Wave
 from tests.conftest import needed
 from tests.sshd import INSTALLED
 
+pytestmark = pytest.mark.system
+
 _OLD = """\
 #!/bin/sh
 echo 9 x86_64 .cpython-39-x86_64-linux-gnu.so .abi3.so .so

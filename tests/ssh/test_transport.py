@@ -22,6 +22,8 @@ from tests.ssh.reading import ending, first_frame, source, why_not
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.system
+
 __all__ = ["sshd"]
 
 _READER = """

@@ -19,6 +19,8 @@ from tests.protocol.streams import lines_of, stream
 from tests.ssh.reading import first_frame, in_thread, source, why_not
 from tests.sshd import Sshd, sshd
 
+pytestmark = pytest.mark.system
+
 __all__ = ["sshd"]
 
 _TELLS = f"""\

@@ -16,6 +16,8 @@ from tests.agent.driving import Agent, until
 from tests.conftest import MachineFactory
 from tests.standin.pythons import bare, pythons
 
+pytestmark = pytest.mark.system
+
 _SPEC = importlib.util.find_spec("pynvml")
 PYNVML = str(_SPEC and _SPEC.origin)
 CHANGING = {"memory_used", "rss", "state", "threads"}

@@ -19,6 +19,8 @@ from tests.protocol.test_harmless import bend
 from tests.standin.child import names
 from tests.standin.pythons import bare, pythons
 
+pytestmark = pytest.mark.system
+
 SCALARS: dict[Any, tuple[Any, ...]] = {
     int: (0, 1, -1, 2**63, 10**30),
     float: (0.0, -0.5, 1e300, 1e-9, 12345678.9, math.nan, math.inf),

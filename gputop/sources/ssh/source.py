@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from gputop.errors import SourceError
 from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
 from gputop.protocol.codec import encode
-from gputop.protocol.messages import Reply, Request, SetInterval, Signal
+from gputop.protocol.messages import Reply, Request, SetInterval
 from gputop.sources.agent_process import SILENCE
 from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection
@@ -52,7 +50,6 @@ class SshSource:
         self.name, self._interval, self._driver = host, interval, driver
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
         self._is_closed = False
-        self._boot_id: str | None = None
         """Of the machine in its last frame."""
         self._connection = self._connect()
 
@@ -67,8 +64,6 @@ class SshSource:
         connection = self._connection
         try:
             for message in connection.messages():
-                if isinstance(message, Frame):
-                    self._boot_id = message.host.boot_id
                 yield message
                 if self._interval is None and isinstance(message, Frame):
                     connection.stop()
@@ -82,8 +77,6 @@ class SshSource:
         where none comes."""
         if isinstance(request, SetInterval):
             self._interval = request.seconds
-        if isinstance(request, Signal):  # who asks has seen the frames of before a restart, maybe
-            request = replace(request, boot_id=self._boot_id)
         self._connection.request(encode(request) + b"\n")
 
     def reconnect(self) -> None:
