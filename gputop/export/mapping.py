@@ -39,7 +39,7 @@ from gputop.model.cuda.framework_selection import Layers, identity, layer_lines,
 from gputop.model.cuda.frameworks import FRAMEWORKS, MAIN, device_name
 from gputop.model.cuda.inventory import Inventory
 from gputop.model.cuda.mapping import Mapping as Answer
-from gputop.model.cuda.mapping_words import bus_id, hidden_by_reason, unnamed
+from gputop.model.cuda.mapping import bus_id, hidden_by_reason, unnamed
 from gputop.model.cuda.probe import ProbeVerdict
 from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.cuda.tf_log import TfLog, physical

@@ -119,7 +119,6 @@ class MainScreen(Screen[None]):
         return self.query_one(ProcessTable)
 
     def _key_words(self) -> list[tuple[str, str]]:
-        """Return key and word of every binding that is shown, the app's after the first ones."""
         own = [b for b in keyed(self.settings.keys, self.BINDINGS)
                if self.check_action(b.action, ())]  # fmt: skip
         first, more = own[:FIRST], own[FIRST:]
@@ -174,7 +173,6 @@ class MainScreen(Screen[None]):
                 heading.sync()
 
     def _show_panes(self) -> None:
-        """Show the frame of now in the panes; one that is hidden costs nothing."""
         if self._shown is None:
             return
         if "gpus" in self.panes.shown:

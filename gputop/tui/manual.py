@@ -149,7 +149,6 @@ class ManualApp(terminal_app.TerminalApp[None]):
 
 
 def _results(word: str) -> str:
-    """The places of a word as Markdown, under their headings."""
     lines, before = [], None
     for topic, heading, text in search(word):
         if before != (topic, heading):

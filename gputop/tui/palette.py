@@ -65,7 +65,6 @@ def system_commands(
 
 
 async def _run(app: App[None], main: MainScreen, action: str) -> None:
-    """Do what a key would: an action of the app, else of the screen, else of the main screen."""
     name = f"action_{action.partition('(')[0]}"
     owner = next(node for node in (app, app.screen, main) if hasattr(node, name))
     await app.run_action(action, owner)

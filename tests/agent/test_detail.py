@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gputop.agent.process.detail import read_detail
-from gputop.agent.process.stack import dump_stack
+from gputop.agent.process.detail import dump_stack, read_detail
 from gputop.model.machine.detail import ProcessDetail
 from gputop.protocol.messages import Detail
 from tests.agent.driving import Agent, Json, start_as, until

@@ -152,7 +152,6 @@ def _prefixes(interpreter: str) -> list[Path]:
 
 
 def _why_not_code(prefixes: Sequence[Path]) -> str | None:
-    """Return why others than root can change what an interpreter of those imports or loads."""
     for prefix in prefixes:
         files = [prefix / "pyvenv.cfg", *prefix.glob("lib/*.so*")]
         folders = [*prefix.glob("lib*/python*"), *prefix.glob("local/lib*/python*")]
@@ -166,7 +165,6 @@ def _why_not_code(prefixes: Sequence[Path]) -> str | None:
 
 
 def _why_not_added(folder: Path) -> str | None:
-    """Return why others can change what the `.pth` files below a folder add to its path."""
     for file in folder.glob("*-packages/*.pth"):
         for line in _text(file).splitlines():
             added = file.parent / line.strip()
@@ -177,7 +175,6 @@ def _why_not_added(folder: Path) -> str | None:
 
 
 def _owner(interpreter: str) -> str:
-    """Return whose an environment is, as far as its folder tells."""
     uid = os.lstat(os.path.dirname(interpreter)).st_uid
     try:
         return pwd.getpwuid(uid).pw_name if uid else "USER"

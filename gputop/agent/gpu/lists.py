@@ -41,15 +41,6 @@ _LISTS = (
     ("M", "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
 _VERSIONS = (("_v3", _NEWER), ("_v2", _NEWER), ("", _OLDEST))
-_TYPES = {
-    frozenset("C"): "C",
-    frozenset("G"): "G",
-    frozenset("M"): "M",
-    frozenset("CG"): "C+G",
-    frozenset("MC"): "M+C",
-    frozenset("MG"): "M+G",
-    frozenset("MCG"): "M+C+G",
-}
 
 
 class GpuProcess(NamedTuple):
@@ -147,7 +138,6 @@ class ProcessLists:
         return self._running
 
     def _may_rest(self, used: int | None) -> bool:
-        """Whether an empty list may be taken to be empty still."""
         now = time.monotonic()
         accounted = used is not None and self.held is not None and not is_notable(used - self.held)
         if accounted and now < self._due:
@@ -165,7 +155,7 @@ class ProcessLists:
                 if (amount := validate.memory(memory, total)) is not None:
                     entry[1] = max(amount, entry[1] or 0)
         return tuple(
-            GpuProcess(pid, _TYPES[frozenset(letters)], memory, _instance(gpu), _instance(compute))
+            GpuProcess(pid, _type(letters), memory, _instance(gpu), _instance(compute))
             for (pid, gpu, compute), (letters, memory) in entries.items()
         )
 
@@ -215,8 +205,11 @@ class ProcessLists:
         return newest
 
 
+def _type(letters: set[str]) -> str:
+    return "+".join(letter for letter in "MCG" if letter in letters)
+
+
 def _functions() -> Iterator[tuple[str, Any, _Buffer]]:
-    """Of each list the newest symbol that the driver has."""
     for letter, name in _LISTS:
         for suffix, record in _VERSIONS:
             try:

@@ -119,7 +119,6 @@ class MigDevices:
 
 
 def _memory_of(handle: Any) -> Any:
-    """As for a whole GPU; NVMLError."""
     try:
         return _memory_v2(handle)
     except pynvml.NVMLError:

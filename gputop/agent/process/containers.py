@@ -105,7 +105,6 @@ def _may_ask(host: str) -> bool:
 
 
 def _parse(answer: str) -> tuple[str, str]:
-    """Parse name and image: a line of docker or podman, else JSON. What is not there is empty."""
     name, tab, image = answer.strip().partition("\t")
     if tab and not answer.lstrip().startswith(("{", "[")):
         return name, image

@@ -76,7 +76,6 @@ def may_be_looked_at(pid: int) -> bool:
 
 
 def _has_nodes() -> bool:
-    """Return whether GPUs have nodes here."""
     names = os.listdir("/dev")
     return any(name.startswith("nvidia") and name[6:].isdecimal() for name in names)
 

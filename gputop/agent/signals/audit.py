@@ -98,7 +98,6 @@ class Audit:
             self._written()
 
     def _write(self, lines: bytes) -> str:
-        """Into the log; why not, in words."""
         path = audit_path()
         try:
             with (

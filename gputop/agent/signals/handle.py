@@ -231,16 +231,12 @@ def _open(target: Target) -> int:
     except OSError as error:
         if error.errno == errno.ENOSYS:
             raise _unable(error) from None
-        if error.errno in (errno.EINVAL, errno.ENOENT) and _is_thread(target.pid):
+        is_thread = _status(target.pid, "Tgid") not in (0, target.pid)  # no process has it by now
+        if error.errno in (errno.EINVAL, errno.ENOENT) and is_thread:
             raise NotSentError("gone", _GONE) from None
         raise _unseen(error) from None
     except AttributeError:  # a Python that was built on an older system
         raise _unable(OSError(errno.ENOSYS, "")) from None
-
-
-def _is_thread(number: int) -> bool:
-    """Whether a number is a thread's by now, so that no process has it."""
-    return _status(number, "Tgid") not in (0, number)
 
 
 def _unable(error: OSError) -> NotSentError:

@@ -24,10 +24,9 @@ from gputop.agent.process.users import UserNames
 from gputop.agent.signals.attempt import KEPT, Attempt
 from gputop.agent.signals.audit import TIMEOUT as AUDIT_TIMEOUT
 from gputop.agent.signals.audit import Audit
-from gputop.agent.signals.confirmations import caution_of, cautious
+from gputop.agent.signals.confirmations import caution_of, cautious, has_devices
 from gputop.agent.signals.freed_memory import freed_memory, held_by
 from gputop.agent.signals.handle import NotSentError, ProcessHandle, target_of
-from gputop.agent.signals.ownership import has_devices
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (
     MOST_TARGETS,
@@ -115,7 +114,6 @@ class SignalSender:
             self._drop_settled()
 
     def _wait(self) -> None:
-        """Wait for an order, a frame, the end of a process, or the time to look."""
         poll, now = select.poll(), time.monotonic()
         poll.register(self._wake, select.POLLIN)
         due = []
@@ -151,7 +149,6 @@ class SignalSender:
             self._reply(Reply(request=order.id))
 
     def _case(self, order: Signal, target: Target) -> Attempt:
-        """Hold a process, if it is the one."""
         rows = self._frame.processes if self._frame else ()
         key = (target.pid, target.start_time)
         commands = (row.command for row in rows if (row.pid, row.start_time) == key)
@@ -294,7 +291,6 @@ class SignalSender:
             case.say("zombie", str(process.not_sent_to_the_dead()) + words, freed=freed)
 
     def _note(self) -> None:
-        """In the audit log, every outcome that is new."""
         for case in self._cases:
             verdict = case.verdict
             if verdict.signal != 0 and case.noted != verdict.outcome:
@@ -303,7 +299,6 @@ class SignalSender:
             case.check_notes()
 
     def _drop_settled(self) -> None:
-        """Those of an order that is done."""
         open_ = {case.verdict.order for case in self._cases if _is_open(case.verdict)}
         settled = [case for case in self._cases if case.verdict.order not in open_]
         end = time.monotonic() - KEPT
@@ -313,7 +308,6 @@ class SignalSender:
         self._cases = [case for case in self._cases if case not in old]
 
     def _tell(self) -> None:
-        """Reply to each order of which a verdict is new."""
         verdicts = [case.verdict for case in self._cases]
         changed = {verdict.order: None for verdict in verdicts if verdict not in self._verdicts}
         self._verdicts = set(verdicts)

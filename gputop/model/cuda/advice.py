@@ -91,7 +91,6 @@ def rest_of(answer: Answer) -> str:
 
 
 def _of_form(answer: Answer) -> Iterator[_Words]:
-    """Judge the value as a text: what people write that CUDA does not understand."""
     value, rest = answer.value or "", rest_of(answer)
     plain = re.sub(r"[\s\"'\[\](){}]+", "", value)
     better = plain if _LIST.fullmatch(plain) else "the GPUs as 0,1"
@@ -116,7 +115,6 @@ def _of_form(answer: Answer) -> Iterator[_Words]:
 
 
 def _of_entries(answer: Answer) -> Iterator[_Words]:
-    """Judge single entries that are read otherwise than they look."""
     count = len(answer.visible or ()) + len(answer.hidden)
     for entry in (entry for entry in answer.entries[:64] if entry.outcome != "ignored"):
         text, span, junk = entry.text, _RANGE.fullmatch(entry.text), _JUNK.fullmatch(entry.text)
@@ -174,7 +172,6 @@ def _of_end(answer: Answer, *, explained: bool) -> Iterator[_Words]:
 
 
 def _of_order(answer: Answer) -> Iterator[_Words]:
-    """Judge CUDA_DEVICE_ORDER, and its absence where it decides."""
     uncertain = answer.certainty in ("predicted", "unknown") and answer.count
     if answer.order not in (None, PCI_BUS_ID, FASTEST_FIRST):
         text = "CUDA knows PCI_BUS_ID and FASTEST_FIRST; anything else probably means FASTEST_FIRST"
@@ -188,7 +185,6 @@ def _of_order(answer: Answer) -> Iterator[_Words]:
 def _of_gpus(
     answer: Answer, usage: Mapping[int, Usage], beside: Collection[int]
 ) -> Iterator[_Words]:
-    """Judge the GPUs that are chosen: full, in use, too small for TensorFlow."""
     chosen = answer.visible or ()
     largest = max((device.sms or 0 for device in chosen), default=0)
     for k, device in enumerate(chosen):

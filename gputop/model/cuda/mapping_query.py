@@ -109,7 +109,6 @@ def answer(
 
 
 def _read(query: MappingQuery) -> Pasted | None:
-    """Read a line; None where the text is a value."""
     if query.text is None:
         return None
     # What it needs is needed for lines only.

@@ -203,7 +203,6 @@ class History:
                 series[id_].put(slot, value)
 
     def _slot(self, frame: Frame) -> int:
-        """The slot of a frame."""
         if self._end:
             usual = max(self._interval or 1.0, 1.0)
             if frame.time < self._begun - STEP:

@@ -167,7 +167,6 @@ class _Forest:
                 self._launched.setdefault(self._launcher(pid), []).append(pid)
 
     def lines(self) -> list[ViewRow]:
-        """All of them."""
         blocks = [[entry] for entry in self._rest]
         for key, pids in self._launched.items():
             if len(pids) == 1:
@@ -215,7 +214,6 @@ class _Forest:
         return [entry for block in ordered for entry in block]
 
     def _family(self, pid: int) -> list[ViewRow]:
-        """The entries of a process and of all under it."""
         entries, left = [], [pid]
         while left:
             pid = left.pop()
@@ -245,7 +243,6 @@ class _Forest:
 
 
 def _distinct(rows: Iterable[ProcessRow]) -> list[Process]:
-    """A process on two GPUs once."""
     return list({(row.process.pid, row.process.start_time): row.process for row in rows}.values())
 
 

@@ -232,7 +232,6 @@ class SignalNameDialog(ListDialog[int]):
         self.choose()
 
     def _search(self, text: str) -> int | None:
-        """Return the row of a signal, or of the first one whose name begins with `text`."""
         prefix = text.strip().upper().removeprefix("SIG")
         names = {number: signal_name(number).removeprefix("SIG") for number in self._numbers}
         exact = signal_number(prefix)

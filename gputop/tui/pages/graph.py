@@ -107,7 +107,6 @@ class GraphScreen(PageScreen[None]):
         self.graph.show_curves(curves, self.shown.frame, self.shown.history)
 
     def _metrics(self) -> list[str]:
-        """Return the ids of the metrics that have values."""
         if self.shown is None:
             return []
         keys = [gpu.key for gpu in self.shown.frame.gpus if self._gpu in (None, gpu.key)]

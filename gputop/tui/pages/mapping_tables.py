@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import device_name
-from gputop.model.cuda.mapping_words import bus_id
+from gputop.model.cuda.mapping import bus_id
 from gputop.model.machine.text import printable, short_name
 from gputop.tui.panes.columns import Column, Fitted, fit, heading, row
 from gputop.tui.panes.lines import Piece, spread

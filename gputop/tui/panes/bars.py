@@ -79,7 +79,6 @@ class Heading(Lines):
         return spread(left, right, self.size.width)
 
     def _facts(self, frame: Frame) -> Iterable[list[Piece]]:
-        """Return what is known of the machine, in the order of its weight."""
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         if alarms := len(in_alarm(frame)):
             yield [between, (f"{alarms} alarm{'s' * (alarms != 1)} (H)", "alarm")]
@@ -102,7 +101,6 @@ class Heading(Lines):
             yield [("  ", "text"), *self._load("RAM", words, share)]
 
     def _load(self, label: str, words: str, share: float) -> list[Piece]:
-        """Return a load of the host, with a bar where there is room for one."""
         role = load_role(share, self._thresholds)
         pieces: list[Piece] = [(f"{label} ", "quiet"), (words, role)]
         if self.size.width < _WIDE:
@@ -176,7 +174,6 @@ class KeyLine(Lines):
         return [self._keys[number] for number in sorted(fitting)]
 
     def _state(self) -> list[Piece]:
-        """Return what stands before the keys."""
         return [(" ", "text")]
 
 

@@ -81,7 +81,6 @@ class PaneLayout:
         gpus.styles.height = lines
 
     def _arrange_mapping(self, mapping: MappingPane) -> int:
-        """Lay out the mapping; how many lines it takes."""
         height, lines = self._screen.size.height, 1
         mapping.set_class(not self.mapping_open, "-line")
         mapping.display = "mapping" in self.shown and (self.mapping_open or height >= _TINY)

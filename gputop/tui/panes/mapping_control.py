@@ -55,7 +55,6 @@ class MappingControl:
         self._say(f"copied (OSC 52): {line}" if line else self.state.why_no_export)
 
     def _say(self, note: str) -> None:
-        """Show a note for a while."""
         self.state.note = note
         self._show()
         if self._timer is not None:

@@ -86,7 +86,6 @@ class _Brush:
             column = stop
 
     def finish(self) -> str:
-        """All output, with the terminal's pen put back."""
         if self._output:
             self._pick(PLAIN)
         return "".join(self._output)
@@ -178,7 +177,6 @@ def _clusters(text: str) -> tuple[str, Sequence[str]]:
 
 
 def _attach(mark: str, cells: list[str]) -> None:
-    """Put a combining mark that begins a span on the character before it."""
     for column in range(len(cells) - 1, -1, -1):
         if cells[column]:
             cells[column] += mark
@@ -228,7 +226,6 @@ def _runs(old: CellLine | None, new: CellLine) -> Iterator[tuple[int, int]]:
 
 
 def _changed(old: CellLine, new: CellLine) -> Iterator[int]:
-    """The columns that differ; without a loop in Python, for most of them do not."""
     differs: Iterator[bool] = map(ne, old.cells, new.cells)
     if old.pens is not new.pens and old.pens != new.pens:
         differs = map(or_, differs, map(ne, old.pens, new.pens))
@@ -257,7 +254,6 @@ def _stops(line: CellLine, start: int, end: int) -> Iterator[int]:
 
 
 def _character(cells: list[str], column: int) -> str:
-    """The character that a cell is part of."""
     while column and not cells[column]:
         column -= 1
     return cells[column]
