@@ -110,12 +110,10 @@ class MainScreen(Screen[None]):
 
     @property
     def gpus(self) -> GpuPane:
-        """The pane of GPUs."""
         return self.query_one(GpuPane)
 
     @property
     def processes(self) -> ProcessTable:
-        """The pane of processes."""
         return self.query_one(ProcessTable)
 
     def _key_words(self) -> list[tuple[str, str]]:
@@ -366,7 +364,6 @@ class MainScreen(Screen[None]):
     # The mapping.
 
     def show_mapping(self) -> None:
-        """Show the answer of now."""
         if "mapping" in self.panes.shown:
             self.query_one(MappingPane).show_answer()
 

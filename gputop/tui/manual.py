@@ -78,7 +78,6 @@ class ManualApp(terminal_app.TerminalApp[None]):
         self._topic = topic
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """The roles, for themes that do not know them."""
         return themes.DEFAULTS
 
     def compose(self) -> ComposeResult:

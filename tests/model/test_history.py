@@ -23,7 +23,8 @@ def at(seconds: float, *gpus: Gpu, interval: float | None = 1.0, **fields: Any) 
 
 
 def past(history: History, of: Gpu, id_: str = "utilization") -> list[Any]:
-    return [value if value is None else round(value, 4) for value in history.recent(of, id_)]
+    values = history.values(of.key, id_)[-RECENT:]
+    return [None if value == EMPTY else round(value, 4) for value in values]
 
 
 def filled(*frames: Frame) -> History:

@@ -81,8 +81,8 @@ async def test_a_pause_leaves_no_hole_in_the_past() -> None:
         await screen.press("p")
         history = screen.app._machine.picture.history  # type: ignore[union-attr]
         assert list(history.times) == [NOON + second for second in range(40)]
-        past = history.recent(gpu_of(0), "utilization")
-        assert [round(value or 0, 1) for value in past] == [0.1, 0.2, 0.3, *[0.9] * 37]
+        past = history.values(gpu_of(0).key, "utilization")
+        assert [round(value, 1) for value in past] == [0.1, 0.2, 0.3, *[0.9] * 37]
         assert "peak 90%" in screen.text
 
 

@@ -13,10 +13,11 @@ from textual import events
 from gputop.model.machine.frame import Process
 from gputop.model.machine.signals import Caution, SignalOutcome, Verdict
 from gputop.model.metrics.process import PROCESS
-from gputop.model.processes.process_rows import matching, rows
+from gputop.model.processes.process_rows import rows
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import FrameArrived, ReplyArrived
+from tests.builders import matching
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
 Identity = tuple[int, float | None]

@@ -45,7 +45,6 @@ class ContainerNames:
             self._worker.ask()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the answers."""
         self._worker.wait(time.monotonic() + seconds)
 
     def named(self, container: Container) -> Container:

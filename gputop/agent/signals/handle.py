@@ -67,7 +67,6 @@ class ProcessHandle:
             raise
 
     def close(self) -> None:
-        """Let go of it."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

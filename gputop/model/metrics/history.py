@@ -184,11 +184,6 @@ class History:
         """Whether there ever was a value, of the GPU of a key."""
         return id_ in self._gpus.get(gpu, {})
 
-    def recent(self, gpu: Gpu, id_: str, count: int = RECENT) -> list[float | None]:
-        """The newest values, oldest first."""
-        series = self._gpus.get(gpu.key, {}).get(id_)
-        return _with_gaps(series.last(count, self._end)) if series else []
-
     def of_process(self, process: Process) -> ProcessHistory:
         """Of a process on the GPU of this entry."""
         return self._processes.get(_row(process)) or ProcessHistory(self._end)

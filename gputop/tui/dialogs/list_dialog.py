@@ -74,7 +74,6 @@ class ListDialog(ModalScreen[R | None]):
 
     @property
     def options(self) -> OptionList:
-        """The list."""
         return self.query_one(OptionList)
 
     def draw(self, index: int | None) -> None:

@@ -173,7 +173,6 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._show()
 
     def action_digit(self, digit: str) -> None:
-        """Choose a signal by its number."""
         if not self._state.sent:
             self._state.type_digit(digit)
             self._show()

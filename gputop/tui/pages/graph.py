@@ -60,7 +60,6 @@ class GraphScreen(PageScreen[None]):
 
     @property
     def graph(self) -> Graph:
-        """The graph."""
         return self.query_one(Graph)
 
     def action_leave(self) -> None:

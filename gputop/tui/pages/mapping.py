@@ -136,7 +136,6 @@ class MappingScreen(Screen[None]):
         self.show_answer()  # an offer can be accepted now
 
     def show_answer(self) -> None:
-        """Show the answer of now."""
         question, editor = self._state.question, self.query_one(ValueInput)
         editor.show_state()
         order = self.query_one("#order", Editor)

@@ -43,7 +43,6 @@ class Heading(Lines):
         watch_state(self)
 
     def show_frame(self, frame: Frame | None, interval: float) -> None:
-        """Show another frame or interval."""
         self._frame, self._interval = frame, interval
         self.sync()
 

@@ -111,7 +111,6 @@ class GpuColumns:
         return self._columns
 
     def heading(self) -> list[Piece]:
-        """Return the labels."""
         return heading(self._columns, self._gap)
 
     def row(self, line: GpuLine) -> Sequence[Piece]:

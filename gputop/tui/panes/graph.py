@@ -140,7 +140,6 @@ class Graph(Lines):
             self.draw()
 
     def on_click(self, event: Click) -> None:
-        """Put the cursor under the mouse."""
         event.stop()
         column = event.x - self._left
         if self._times and 0 <= column < self._width:

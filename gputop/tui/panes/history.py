@@ -57,7 +57,6 @@ class HistoryPane(Lines):
         """What the plots are of, and at which time."""
 
     def show_frame(self, frame: Frame, history: History) -> None:
-        """Show another frame."""
         self._history = history
         self._graphs = list(_graphs(frame, history))
         if self.display:

@@ -38,7 +38,6 @@ class PaneLayout:
         """Whether the mapping is more than a line."""
 
     def show(self, panes: tuple[Pane, ...]) -> None:
-        """Show these panes alone."""
         self.shown = panes
         self.arrange()
 

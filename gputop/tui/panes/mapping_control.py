@@ -29,7 +29,6 @@ class MappingControl:
         self._timer: Timer | None = None
 
     def next_order(self) -> None:
-        """Go to the next value of CUDA_DEVICE_ORDER."""
         self.state.next_order()
         self._show()
 

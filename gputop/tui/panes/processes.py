@@ -225,7 +225,6 @@ class ProcessTable(Table[ViewRow]):
         return self._cells.chosen
 
     def show_columns(self, columns: tuple[str, ...]) -> None:
-        """Show other columns, or in another order."""
         self._cells.chosen = columns
         self._fit()
         self.sync()

@@ -78,7 +78,6 @@ class _Brush:
         self._output.append(PLAIN)
 
     def paint(self, row: int, start: int, end: int, line: CellLine) -> None:
-        """Draw the cells from `start` up to `end`."""
         column = start
         for stop in _stops(line, start, end):
             self._move(row, column)

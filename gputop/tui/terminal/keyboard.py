@@ -55,7 +55,6 @@ class Keyboard:
         self._loop.add_reader(self._descriptor, self._read)
 
     def close(self) -> None:
-        """Read no more."""
         self._stop_clock()
         self._loop.remove_reader(self._descriptor)
         if self._own is not None:
