@@ -525,7 +525,7 @@ def test_no_more_than_two_hundred_verdicts_are_kept() -> None:
     nobody = tuple(Target(5_000_000 + n, 1.0) for n in range(150))
     for order in "ab":
         signals.send(Signal(order, nobody, 15, 1.0))
-    until(lambda: [one.verdict.order for one in signals._cases] == [*"a" * 50, *"b" * 150])
+    until(lambda: [one.verdict.order for one in signals._attempts] == [*"a" * 50, *"b" * 150])
 
 
 def test_no_verdict_goes_while_another_of_its_order_waits(
@@ -546,7 +546,7 @@ def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     signals = SignalSender(replies.put, MemoryWatch(tuple))
     signals.send(Signal("a", (Target(5_000_000, 1.0),), 15, 1.0))
     assert [one.outcome for one in replies.get(timeout=10).verdicts] == ["gone"]
-    until(lambda: signals._cases == [])
+    until(lambda: signals._attempts == [])
 
 
 # The audit log
