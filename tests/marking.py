@@ -35,7 +35,7 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 
 def _is_system(item: pytest.Function) -> bool:
-    ahead, read = [one for value in _beginnings(item) for one in _functions(value)], set()
+    ahead, read = [function for value in _beginnings(item) for function in _functions(value)], set()
     while ahead:
         function = ahead.pop()
         if function not in read:
@@ -66,7 +66,7 @@ def _read(function: FunctionType) -> tuple[bool, list[FunctionType]]:
     others = {module.__name__ for module in modules}
     starts = bool(others & _MODULES) or ("os" in others and bool(names & _CALLS))
     starts = starts or any(value is kind for value in found for kind in _OURS)
-    return starts, [one for value in found for one in _functions(value)]
+    return starts, [function for value in found for function in _functions(value)]
 
 
 def _names(code: CodeType) -> Iterator[str]:

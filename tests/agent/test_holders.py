@@ -67,9 +67,9 @@ def start() -> Iterator[Start]:
         return one, pids[-1]
 
     yield popen
-    for one in started:
-        one.kill()
-        one.wait()
+    for job in started:
+        job.kill()
+        job.wait()
     for pid in pids:
         if pid > 1:
             try:
@@ -92,7 +92,7 @@ def look(here: Machine, sought: bool = True) -> list[Json]:
 
 
 def reasons(here: Machine) -> dict[int, str]:
-    return {one["pid"]: one["reason"] for one in look(here)}
+    return {process["pid"]: process["reason"] for process in look(here)}
 
 
 def test_a_worker_that_outlives_its_job(here: Machine, start: Start) -> None:
@@ -168,7 +168,7 @@ def test_who_ended_is_gone_with_the_next_frame(here: Machine, start: Start) -> N
     with Agent(here, interval=0.1) as agent:
 
         def holders() -> list[Any]:
-            return [one["pid"] for one in agent.line()["gpus"][1]["holders"]]
+            return [gpu["pid"] for gpu in agent.line()["gpus"][1]["holders"]]
 
         until(lambda: holders() == [job.pid])
         job.kill()

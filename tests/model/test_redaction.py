@@ -56,7 +56,7 @@ def test_no_secret_is_left() -> None:
 def test_a_user_has_one_number_in_all_frames() -> None:
     redaction = Redaction()
     numbers = [
-        [one.user for one in redaction.frame(told(*users)).processes]
+        [process.user for process in redaction.frame(told(*users)).processes]
         for users in (("alice", "bob", "alice"), ("bob", "carol"))
     ]
     assert numbers == [["user2", "user3", "user2"], ["user3", "user4"]]

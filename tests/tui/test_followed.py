@@ -73,7 +73,7 @@ async def test_the_driver_is_not_asked_about_a_process() -> None:
     async with shown(frame_of(*GPUS, *PROCESSES), size=(200, 50)) as screen:
         await screen.press("j", "v")
         assert "the driver can only be asked about a value" in screen.text
-        assert not [one for one in screen.source.requests if isinstance(one, Probe)]
+        assert not [request for request in screen.source.requests if isinstance(request, Probe)]
         await screen.press("j", "y")
         assert "its variables are not known" in screen.text.replace("process's", "its")
 

@@ -271,7 +271,7 @@ async def test_every_role_can_be_seen(theme: str) -> None:
         assert screen.table.role_style("cursor").reverse
 
 
-def _contrast(one: Color, other: Color) -> float:
+def _contrast(colour: Color, other: Color) -> float:
     """As WCAG 2 counts it."""
 
     def luminance(colour: Color) -> float:
@@ -279,7 +279,7 @@ def _contrast(one: Color, other: Color) -> float:
         linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    high, low = sorted((luminance(colour), luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
