@@ -126,18 +126,18 @@ def test_idle_times() -> None:
 def test_facts_of_processes() -> None:
     facts, surveyor, sizes = ProcessCache(), Enricher(), []
     for _ in range(40):
-        with subprocess.Popen(["sh", "-c", "echo; read x"], stdin=PIPE, stdout=PIPE) as one:
-            assert one.stdout
-            assert one.stdout.readline() == b"\n"  # by now it has libcuda
-            known = facts.read([one.pid], timeout=5)
+        with subprocess.Popen(["sh", "-c", "echo; read x"], stdin=PIPE, stdout=PIPE) as program:
+            assert program.stdout
+            assert program.stdout.readline() == b"\n"  # by now it has libcuda
+            known = facts.read([program.pid], timeout=5)
             keys = frozenset((pid, fact.start_time) for pid, fact in known.items())
             assert len(keys) == 1
             told = surveyor.read(
-                EnrichmentRequest(keys, frozenset({0}), frozenset({one.pid})), timeout=5
+                EnrichmentRequest(keys, frozenset({0}), frozenset({program.pid})), timeout=5
             )
             assert told.origins.keys() == keys
             sizes.append(kept(facts) + kept(surveyor))
-            one.kill()
+            program.kill()
     assert max(sizes[:20]) == max(sizes[-20:])
 
 

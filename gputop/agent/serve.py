@@ -203,10 +203,8 @@ class _Schedule:
 
 
 def _listen(requests: queue.SimpleQueue[Request], desks: queue.SimpleQueue[RequestDesk]) -> None:
-    """Requests of standard input, until it ends and the agent with it.
-
-    Its end and questions do not wait for the frame that is being made, but for the first.
-    """
+    """Until standard input ends, and the agent with it. That end and questions do not wait for the
+    frame that is being made, but for the first."""
     desk: RequestDesk | None = None
     for line in sys.stdin.buffer if sys.stdin else ():
         request = decode_request(line)

@@ -55,16 +55,16 @@ def start() -> Iterator[Start]:
 
     def popen(code: str, *prefix: str) -> tuple[subprocess.Popen[bytes], int]:
         script = ["unshare", "--mount", "sh", "-c", f'{nodes} && exec "$@"', "sh"]
-        one = subprocess.Popen(
+        program = subprocess.Popen(
             [*script, *prefix, sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        started.append(one)
-        assert one.stdout
-        pids.append(int(one.stdout.readline()))
-        return one, pids[-1]
+        started.append(program)
+        assert program.stdout
+        pids.append(int(program.stdout.readline()))
+        return program, pids[-1]
 
     yield popen
     for job in started:

@@ -45,11 +45,11 @@ def swell() -> Iterator[Swell]:
 
     def start(*words: str, env: dict[str, str] | None = None, prefix: tuple[str, ...] = ()) -> int:
         command = [*prefix, str(build.swollen()), *words]
-        one = subprocess.Popen(command, stdout=subprocess.PIPE, env=env or {"A": "1"})
-        started.append(one)
-        assert one.stdout
-        assert one.stdout.read(1) == b"."
-        return one.pid
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, env=env or {"A": "1"})
+        started.append(program)
+        assert program.stdout
+        assert program.stdout.read(1) == b"."
+        return program.pid
 
     yield start
     for pid in started:

@@ -114,8 +114,8 @@ def test_seldom_looks_are_kept_for_longer() -> None:
 def test_a_look_keeps_its_values_and_utilization_is_none_of_them() -> None:
     recent, plain = Recent(), Recent()
     for now in range(3):
-        one = recent.judged(Activity(sm=0.5, dram=0.2), 0.9, float(now))
+        judged = recent.judged(Activity(sm=0.5, dram=0.2), 0.9, float(now))
         other = plain.judged(None, 0.9, float(now))
-    assert one == Activity(sm=0.5, dram=0.2, verdict="busy")
+    assert judged == Activity(sm=0.5, dram=0.2, verdict="busy")
     assert other == Activity(verdict="busy (by UTIL)")
     assert Recent().judged(None, None, 0.0) is None

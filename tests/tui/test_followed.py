@@ -115,8 +115,8 @@ NO_GPU = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0"}), minors=())
 async def test_no_line_is_offered_that_does_not_hold(
     around: CudaContext, gpu: int, said: str
 ) -> None:
-    one = process_of(401, gpu=gpu, gpu_memory=3, cuda_context=around)
-    async with shown(frame_of(*GPUS, one), size=(200, 50)) as screen:
+    followed = process_of(401, gpu=gpu, gpu_memory=3, cuda_context=around)
+    async with shown(frame_of(*GPUS, followed), size=(200, 50)) as screen:
         await screen.open_mapping()
         await screen.press("j")
         assert said in screen.text

@@ -297,10 +297,8 @@ def _build_checks(
 
 
 def _libraries(build: Build, packages: Mapping[str, _Package]) -> list[str]:
-    """The libraries to load, by path where wheels bring them.
-
-    Older wheels of PyTorch have some in torch/lib, and all others built in: then those count.
-    """
+    """By path where wheels bring them. Older wheels of PyTorch have some in torch/lib, and all
+    others built in: then those count."""
     lib = packages["torch"].folder / "torch/lib" if build.name == "torch" else None
     if lib is not None and any(lib.glob("libcudart-*.so.*")):
         names = [name.partition(".so")[0] for name in build.libraries()]

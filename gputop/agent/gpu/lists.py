@@ -78,10 +78,8 @@ class _Buffer:
         self._bytes = ctypes.create_string_buffer(_SPARE * record.size)
 
     def fill(self, call: Any) -> bytes:
-        """What `call(count, array)` fills in, which returns NVML's code; NVMLError if it fails.
-
-        INSUFFICIENT_SIZE leaves the wanted count behind; processes may start meanwhile.
-        """
+        """What `call(count, array)` fills in, which returns NVML's code; NVMLError. After
+        INSUFFICIENT_SIZE `count` is what is wanted; processes may start meanwhile."""
         for _ in range(_GROWTHS):
             count = ctypes.c_uint(self._capacity)
             code = call(ctypes.byref(count), self._bytes)

@@ -107,11 +107,8 @@ class _Brush:
             self._pen = pen
 
     def _write(self, cells: list[str], pen: str) -> None:
-        """Draw cells of one pen at the cursor.
-
-        Only plain blanks are erased rather than written: not every terminal erases to the
-        current background.
-        """
+        """Only plain blanks are erased rather than written: not every terminal erases to the
+        current background."""
         text = "".join(cells)
         self._pick(pen)
         column = (self._column or 0) + len(cells)
@@ -202,10 +199,7 @@ def _cells(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _runs(old: CellLine | None, new: CellLine) -> Iterator[tuple[int, int]]:
-    """The ranges of cells that have to be drawn.
-
-    None begins in the middle of a character: its cells change together.
-    """
+    """The ranges to draw, none from the middle of a character: its cells change together."""
     if old is None:
         yield 0, len(new.cells)
         return
@@ -264,8 +258,6 @@ def _has_disputed(cells: list[str]) -> bool:
 
 
 def _width_is_disputed(cell: str) -> bool:
-    """Whether terminals may advance differently: clusters and emoji, by the age of their tables.
-
-    The next cell is then addressed by its column, so that a disagreement does not spread.
-    """
+    """Whether terminals may advance differently, by the age of their tables: the next cell is then
+    addressed by its column, so that a disagreement does not spread."""
     return len(cell) > 1 or cell >= _EMOJI
