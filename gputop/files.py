@@ -121,7 +121,6 @@ class Folder:
             os.close(listed)
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
         os.unlink(name, dir_fd=self.descriptor)
 
     def rename(self, name: str, other: str) -> None:

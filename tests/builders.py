@@ -7,6 +7,8 @@ from typing import Any
 
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
+from gputop.model.metrics.process import ProcessRow
+from gputop.model.processes.filter import parse
 
 GIB = 2**30
 
@@ -44,3 +46,9 @@ def frame(
         gpus=tuple(gpus) or (gpu(),),
         processes=tuple(processes),
     )
+
+
+def matching(rows: Iterable[ProcessRow], text: str) -> list[ProcessRow]:
+    """The rows that fit a filter."""
+    fits = parse(text)
+    return [row for row in rows if fits(row)]

@@ -240,7 +240,7 @@ class Screenful:
     def _is_under_way(self) -> bool:
         widgets = [self.app.screen, *self.app.screen.walk_children(Widget)]
         busy = any(not pump._message_queue.empty() for pump in (self.app, *widgets))
-        return busy or any(one._layout_required for one in widgets)
+        return busy or any(widget._layout_required for widget in widgets)
 
     async def type(self, text: str) -> None:
         """Type a text."""

@@ -86,7 +86,7 @@ def kind(annotation: Any) -> str:
         unit = get_args(annotation)[1].name
         return _UNITS.get(unit, unit) or kind(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
-        (annotation,) = (one for one in get_args(annotation) if one is not type(None))
+        (annotation,) = (kind_ for kind_ in get_args(annotation) if kind_ is not type(None))
         return kind(annotation)
     if get_origin(annotation) is Literal:
         return "text"

@@ -94,14 +94,14 @@ async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
             app.on_frame_arrived(FrameArrived(feed, frame))
         await pilot.press("j", "j", "space", *["j"] * 2, "space", "f9")
         await pilot.pause()
-        [order] = [one for one in source.requests if isinstance(one, Signal)]
-        users = {one.pid: one.user for one in real[-1].processes}
+        [order] = [request for request in source.requests if isinstance(request, Signal)]
+        users = {process.pid: process.user for process in real[-1].processes}
         said = tuple(
-            Verdict(order=order.id, pid=one.pid, start_time=one.start_time, signal=0,
-                    outcome="alive", user=users[one.pid], parent=1,
-                    words="" if users[one.pid] == "carol" else f"it is {users[one.pid]}'s",
-                    caution=None if users[one.pid] == "carol" else "foreign")
-            for one in order.targets
+            Verdict(order=order.id, pid=target.pid, start_time=target.start_time, signal=0,
+                    outcome="alive", user=users[target.pid], parent=1,
+                    words="" if users[target.pid] == "carol" else f"it is {users[target.pid]}'s",
+                    caution=None if users[target.pid] == "carol" else "foreign")
+            for target in order.targets
         )  # fmt: skip
         app.on_reply_arrived(ReplyArrived(feed, Reply(request=order.id, verdicts=said)))
         await pilot.pause()
@@ -119,7 +119,7 @@ async def demo_pictures(folder: Path) -> None:
     time.tzset()
     demo, long = demo_frames(), demo_frames(300)
     value = [*"1", "comma", *"2", "comma", *"6"]
-    trained = next(one for one in demo[-1].processes if one.pid == 21195)
+    trained = next(process for process in demo[-1].processes if process.pid == 21195)
     assert trained.start_time is not None
     detail = demo_detail(Detail(trained.pid, trained.start_time))
     told = Reply(request="", detail=detail)

@@ -48,12 +48,12 @@ def caches() -> Iterator[tuple[str, int | None]]:
     for found in pkgutil.walk_packages(gputop.__path__, "gputop."):
         if not found.name.endswith("__main__"):
             module = importlib.import_module(found.name)
-            classes = [one for _, one in inspect.getmembers(module, inspect.isclass)]
+            classes = [member for _, member in inspect.getmembers(module, inspect.isclass)]
             for holder in (module, *classes):
-                for one in vars(holder).values():
-                    kept = isinstance(one, functools._lru_cache_wrapper)
-                    if kept and one.__module__.startswith("gputop."):
-                        yield f"{one.__module__}.{one.__qualname__}", one.cache_info().maxsize
+                for value in vars(holder).values():
+                    kept = isinstance(value, functools._lru_cache_wrapper)
+                    if kept and value.__module__.startswith("gputop."):
+                        yield f"{value.__module__}.{value.__qualname__}", value.cache_info().maxsize
 
 
 def test_every_cache_has_a_bound() -> None:
@@ -68,9 +68,9 @@ def test_every_cache_has_a_bound() -> None:
 def finished() -> Callable[[Frame], object]:
     made = RecentlyEnded()
 
-    def handle(one: Frame) -> object:
-        rows = process_rows.rows(one)
-        made.handle(one, rows, process_rows.row_keys(one, rows))
+    def handle(shown: Frame) -> object:
+        rows = process_rows.rows(shown)
+        made.handle(shown, rows, process_rows.row_keys(shown, rows))
         return made
 
     return handle
@@ -79,8 +79,8 @@ def finished() -> Callable[[Frame], object]:
 def history() -> Callable[[Frame], object]:
     made = History()
 
-    def handle(one: Frame) -> object:
-        made.append(one)
+    def handle(shown: Frame) -> object:
+        made.append(shown)
         return made._processes
 
     return handle
@@ -89,10 +89,10 @@ def history() -> Callable[[Frame], object]:
 def names() -> Callable[[Frame], object]:
     made: LogicalNames | None = None
 
-    def handle(one: Frame) -> object:
+    def handle(shown: Frame) -> object:
         nonlocal made
-        made = LogicalNames(one, made)
-        for row in one.processes:
+        made = LogicalNames(shown, made)
+        for row in shown.processes:
             made.name(row)
         return made
 
@@ -127,18 +127,18 @@ def test_idle_times() -> None:
 def test_facts_of_processes() -> None:
     facts, surveyor, sizes = ProcessCache(), Enricher(), []
     for _ in range(40):
-        with subprocess.Popen(["sh", "-c", "echo; read x"], stdin=PIPE, stdout=PIPE) as one:
-            assert one.stdout
-            assert one.stdout.readline() == b"\n"  # by now it has libcuda
-            known = facts.read([one.pid], timeout=5)
+        with subprocess.Popen(["sh", "-c", "echo; read x"], stdin=PIPE, stdout=PIPE) as program:
+            assert program.stdout
+            assert program.stdout.readline() == b"\n"  # by now it has libcuda
+            known = facts.read([program.pid], timeout=5)
             keys = frozenset((pid, fact.start_time) for pid, fact in known.items())
             assert len(keys) == 1
             told = surveyor.read(
-                EnrichmentRequest(keys, frozenset({0}), frozenset({one.pid})), timeout=5
+                EnrichmentRequest(keys, frozenset({0}), frozenset({program.pid})), timeout=5
             )
             assert told.origins.keys() == keys
             sizes.append(kept(facts) + kept(surveyor))
-            one.kill()
+            program.kill()
     assert max(sizes[:20]) == max(sizes[-20:])
 
 

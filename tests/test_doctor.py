@@ -50,14 +50,14 @@ def checks(machine: Machine, *arguments: str) -> list[Json]:
     assert done.stderr == ""
     found = json.loads(done.stdout)
     assert list(found) == ["problems", "checks"]
-    problems = [one for one in found["checks"] if one["level"] == "problem"]
+    problems = [check for check in found["checks"] if check["level"] == "problem"]
     assert (found["problems"], done.returncode) == (len(problems), 1 if problems else 0)
     listed: list[Json] = found["checks"]
     return listed
 
 
 def of(found: list[Json], subject: str) -> list[tuple[str, str]]:
-    return [(one["level"], one["text"]) for one in found if one["subject"] == subject]
+    return [(check["level"], check["text"]) for check in found if check["subject"] == subject]
 
 
 def examine(
@@ -242,7 +242,9 @@ def test_module_and_library(
         line = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Tue Sep 1\nGCC 12.3\n"
         write(root / "proc/driver/nvidia/version", line)
     found = examine(machine("h200x8"), root)
-    nvml = [one for one in found if one["subject"] == "NVML" and "kernel module" in one["text"]]
+    nvml = [
+        check for check in found if check["subject"] == "NVML" and "kernel module" in check["text"]
+    ]
     assert bool(nvml) == (level == "problem")
     if nvml:
         assert "of driver 580.95.05, the loaded kernel module is 580.65.06" in nvml[0]["text"]
@@ -257,7 +259,7 @@ def test_a_container_with_a_library_of_its_own(machine: MachineFactory, root: Pa
     write(root / "sys/module/nvidia/version", "580.65.06\n")
     write(root / ".dockerenv", "")
     found = examine(machine("h200x8"), root)
-    advice = [one["advice"] for one in found if "580.65.06" in one["text"]]
+    advice = [check["advice"] for check in found if "580.65.06" in check["text"]]
     assert "the container brings a library of its own" in advice[0]
     assert of(found, "machine") == [("ok", "inside a container (docker)")]
 
@@ -296,8 +298,8 @@ def test_nodes_that_we_may_not_use(mode: int, group: str, advice: str, root: Pat
     with Machine("h200x8", root) as here:
         Path(here.env["GPUTOP_TEST_DRIVER"]).parent.chmod(0o755)
         found = examine(here, root, prefix=("setpriv", *ids))
-    denied = [one for one in found if "you may not use" in one["text"]]
-    assert [one["level"] for one in denied] == ["problem"]
+    denied = [check for check in found if "you may not use" in check["text"]]
+    assert [check["level"] for check in denied] == ["problem"]
     assert advice in denied[0]["advice"]
 
 
@@ -374,7 +376,7 @@ def tools(root: Path, cuda: str | None = "12.4", **environ: str) -> list[Check]:
 
 
 def said(found: list[Check], subject: str) -> list[tuple[str, str]]:
-    return [(one.level, one.text) for one in found if one.subject == subject]
+    return [(check.level, check.text) for check in found if check.subject == subject]
 
 
 def program(root: Path, name: str, script: str) -> Path:
@@ -395,7 +397,7 @@ def test_toolkits(root: Path) -> None:
     (local / "cuda").symlink_to(local / "cuda-12.4")
     write(local / "cuda-10.1/version.txt", "CUDA Version 10.1.243\n")
     write(local / "cuda-13.0/version.json", "{")
-    found = sorted(said(tools(root), "toolkit"), key=lambda one: one[1])
+    found = sorted(said(tools(root), "toolkit"), key=lambda check: check[1])
     assert found[0] == ("ok", f"CUDA 10.1.243 ({local}/cuda-10.1)")
     assert found[1] == ("ok", f"CUDA 12.4.131 ({local}/cuda-12.4)")
     assert found[2][0] == "notice"
@@ -449,7 +451,7 @@ def test_cudnn(root: Path) -> None:
 @pytest.mark.system
 def test_container_runtimes(root: Path) -> None:
     program(root, "docker", "echo 'Docker version 28.2.2, build e6534b4'")
-    [check] = [one for one in tools(root) if one.subject == "containers"]
+    [check] = [check for check in tools(root) if check.subject == "containers"]
     assert (check.level, check.text) == ("notice", "docker 28.2.2, without nvidia-ctk")
     assert "nvidia-container-toolkit" in (check.advice or "")
     program(root, "nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.17.4'")
@@ -490,7 +492,7 @@ def test_a_build_without_kernels_for_the_card(machine: MachineFactory, root: Pat
     (root / "lib/torch-2.8.0+cu126.dist-info").mkdir(parents=True)
     here.env["PYTHONPATH"] += f":{root}/lib"
     found = checks(here, "--python", str(Path(sys.executable).parent.parent))
-    [lack] = [one for one in found if "no kernel image is available" in one["text"]]
+    [lack] = [check for check in found if "no kernel image is available" in check["text"]]
     assert (lack["level"], lack["subject"]) == ("problem", "torch")
     assert "Blackwell (compute capability 12.1)" in lack["text"]
     assert lack["advice"].endswith("https://download.pytorch.org/whl/cu130")

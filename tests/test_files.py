@@ -65,8 +65,8 @@ def home(public: Path) -> Path:
     path = public / "alice"
     (path / ".config" / "gputop").mkdir(parents=True)
     (path / ".config" / "gputop" / "config.toml").write_text(OLD)
-    for one in (path, *path.rglob("*")):
-        os.chown(one, ALICE, ALICE)
+    for file in (path, *path.rglob("*")):
+        os.chown(file, ALICE, ALICE)
     return path
 
 
@@ -82,8 +82,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def state_of(path: Path) -> object:
     """All that a write could have changed."""
     return sorted(
-        (str(one), one.lstat().st_mode, one.lstat().st_uid, one.lstat().st_mtime_ns)
-        for one in (path, *path.rglob("*"))
+        (str(file), file.lstat().st_mode, file.lstat().st_uid, file.lstat().st_mtime_ns)
+        for file in (path, *path.rglob("*"))
     )
 
 
@@ -137,8 +137,8 @@ def test_root_writes_to_no_folder_of_another(manner: str, home: Path, victim: Pa
         folder.rmdir()
         folder.symlink_to(victim.parent)
     else:
-        for one in (home, home / ".config", folder):
-            os.chown(one, 0, 0)
+        for file in (home, home / ".config", folder):
+            os.chown(file, 0, 0)
     before = state_of(home)
     for _ in range(2):
         with pytest.raises(UnsafeFileError, match=rf"/alice\S* belongs to user {ALICE}"):
@@ -258,7 +258,7 @@ def test_a_link_is_written_through(manner: str, folder: Path, tmp_path: Path) ->
     if manner != "dangling":
         assert "# mine" in target.read_text()
         assert stat.S_IMODE(target.stat().st_mode) == 0o640
-    assert not [one for one in dotfiles.iterdir() if one.name.startswith(".gputop")]
+    assert not [path for path in dotfiles.iterdir() if path.name.startswith(".gputop")]
 
 
 def test_links_in_a_circle(folder: Path) -> None:
@@ -302,10 +302,10 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(disk: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         keep_settings(path, chosen)
     assert path.read_text() == OLD
-    assert sorted(one.name for one in disk.iterdir()) == ["ballast", "config.toml"]
+    assert sorted(path.name for path in disk.iterdir()) == ["ballast", "config.toml"]
     (disk / "ballast").unlink()
     keep_settings(path, chosen)
-    assert [one.name for one in disk.iterdir()] == ["config.toml"]
+    assert [path.name for path in disk.iterdir()] == ["config.toml"]
 
 
 @pytest.mark.system
@@ -330,7 +330,7 @@ def test_a_limit_of_file_sizes(folder: Path) -> None:
 
     assert "File too large" in in_child(limited, os.getuid())
     assert (folder / "config.toml").read_text() == OLD
-    assert [one.name for one in folder.iterdir()] == ["config.toml"]
+    assert [path.name for path in folder.iterdir()] == ["config.toml"]
 
 
 @pytest.mark.system
@@ -351,7 +351,7 @@ def test_what_may_not_change_does_not(manner: str, disk: Path, folder: Path) -> 
         with pytest.raises(OSError, match=r"is read-only|Read-only|not permitted"):
             keep_settings(path, CHOSEN)
         assert path.read_text() == OLD
-        assert [one.name for one in path.parent.iterdir()] == ["config.toml"]
+        assert [file.name for file in path.parent.iterdir()] == ["config.toml"]
     finally:
         if manner == "immutable":
             subprocess.run(["chattr", "-i", str(path)], check=True)
@@ -379,12 +379,12 @@ def test_a_writer_that_is_killed(folder: Path) -> None:
         assert len(from_file(path, COLUMNS).keys["x"]) % 4000 == 0
     aside = folder / ".gputop.0123456789abcdef"
     aside.touch()
-    for one in folder.glob(".gputop.*"):
-        os.utime(one, (1, 1))
+    for file in folder.glob(".gputop.*"):
+        os.utime(file, (1, 1))
     (folder / ".gputop.mine").touch()
     os.utime(folder / ".gputop.mine", (1, 1))
     keep_settings(path, CHOSEN)
-    assert sorted(one.name for one in folder.iterdir()) == [".gputop.mine", "config.toml"]
+    assert sorted(path.name for path in folder.iterdir()) == [".gputop.mine", "config.toml"]
 
 
 @pytest.mark.system
@@ -399,7 +399,7 @@ def test_two_writers_leave_a_whole_file(folder: Path) -> None:
     while any(writer.poll() is None for writer in writers):
         assert from_file(path, COLUMNS).theme == "light"
     assert [writer.wait() for writer in writers] == [0, 0]
-    assert [one.name for one in folder.iterdir()] == ["config.toml"]
+    assert [path.name for path in folder.iterdir()] == ["config.toml"]
 
 
 # Reading
@@ -529,8 +529,8 @@ def test_root_of_a_user_namespace(home: Path) -> None:
 
     codecs.lookup("ascii")  # nor that
     path = home / ".config" / "gputop" / "config.toml"
-    for one in (home, *home.rglob("*")):
-        os.chown(one, 1000, 1000)
+    for file in (home, *home.rglob("*")):
+        os.chown(file, 1000, 1000)
 
     def become_root() -> None:
         assert _LIBC.prctl(4, 1, 0, 0, 0) == 0  # PR_SET_DUMPABLE, for uid_map to be ours

@@ -119,7 +119,7 @@ def test_json(h200x8: Machine) -> None:
     answer: dict[str, Any] = json.loads(free(h200x8, "--json", "--exclude", "2").stdout)
     assert list(answer) == ["value", "gpus", "refused", "notes"]
     assert answer["value"] == uuids(h200x8, 6)
-    assert [one["gpu"] for one in answer["gpus"]] == [6]
+    assert [gpu["gpu"] for gpu in answer["gpus"]] == [6]
     assert answer["refused"][2]["reason"] == "it is excluded"
     done = free(h200x8, "--json", "-n", "3")
     assert (done.returncode, json.loads(done.stdout)["value"]) == (1, None)

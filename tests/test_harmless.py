@@ -54,7 +54,8 @@ COMMANDS = [
 
 def raw(text: str) -> set[str]:
     """What a terminal would act on, hide or reorder by."""
-    return {one for one in text if one != "\n" and unicodedata.category(one) in
+    return {character for character in text
+            if character != "\n" and unicodedata.category(character) in
             ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")}  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def test_every_character_that_is_not_printable_is_escaped() -> None:
     everything = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
     frame = hostile_frame(everything, ["CUDA_VISIBLE_DEVICES"])
     line = frame_json(frame)
-    assert all(one.isprintable() for one in set(line))
+    assert all(character.isprintable() for character in set(line))
     assert msgspec.json.decode(line, type=Frame) == frame
 
 

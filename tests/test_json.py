@@ -250,7 +250,9 @@ def test_every_value_is_the_scenarios(name: str, machine: MachineFactory) -> Non
     pids = here.pids
     by_gpu = {gpu["uuid"]: expected_processes(gpu, era, pids) for gpu in gpus}
     assert len(frame["processes"]) == sum(map(len, by_gpu.values()))
-    commands = {pids[name]: one["command"] for name, one in here.scenario["processes"].items()}
+    commands = {
+        pids[name]: process["command"] for name, process in here.scenario["processes"].items()
+    }
     for told in frame["processes"]:
         assert set(PROCESS_FIELDS) <= set(told)
         key = (told["pid"], told["gpu_instance"], told["compute_instance"])

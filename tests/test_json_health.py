@@ -217,7 +217,7 @@ def test_nvlink_rates_are_bytes_per_second_of_counters_of_kib() -> None:
     looks = [(1000, 10, 10.0), (3000, 510, 12.0), (40, 1010, 14.0), (140, None, 16.0)]
     for sent, received, now in looks:
         told.append(section.read(nothing, {tx: sent, rx: received}, now))
-    assert [one and (one.tx, one.rx) for one in told] == [
+    assert [link and (link.tx, link.rx) for link in told] == [
         None, (1024000.0, 256000.0), (None, 256000.0), (51200.0, None),
     ]  # fmt: skip
 

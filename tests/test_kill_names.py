@@ -323,7 +323,7 @@ def test_a_user_is_a_name_or_a_number_and_never_both(here: Machine, tmp_path: Pa
     lines = ["amy:x:4242:1::/:/bin/sh", "4242:x:9001:1::/:/bin/sh", "AMY:x:9002:1::/:/bin/sh"]
     passwd.write_text(Path("/etc/passwd").read_text() + "\n".join(lines) + "\n")
     programs = {uid: other(uid, f"job-{uid}") for uid in (4242, 9001, 9002, 9003)}
-    here.change(gpu=0, compute=[{"pid": one.pid, "used": GIB} for one in programs.values()])
+    here.change(gpu=0, compute=[{"pid": program.pid, "used": GIB} for program in programs.values()])
     mount = f'mount --bind {passwd} /etc/passwd && exec "$0" -c "$@"'
     try:
         asked = [["--user", user] for user in (*WHO, *NOBODY_IS)]
@@ -333,7 +333,7 @@ def test_a_user_is_a_name_or_a_number_and_never_both(here: Machine, tmp_path: Pa
 
         def of(*words: str) -> set[int] | str:
             answer = answers[words]
-            pids = {one.pid: uid for uid, one in programs.items()}
+            pids = {program.pid: uid for uid, program in programs.items()}
             return answer if isinstance(answer, str) else {pids[pid] for pid in answer}
 
         for user in ("amy", "+4242"):

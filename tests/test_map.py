@@ -229,15 +229,16 @@ def test_second_layers(gputop_map: Map) -> None:
     answer = json.loads(gputop_map(frame, "1,2", "--json", *layers)[1])
     assert list(answer) == [*KEYS, "layers"]
     names = [
-        (one["name"], one["gpu"], one["memory_limit"]) for one in answer["layers"]["tensorflow"]
+        (claim["name"], claim["gpu"], claim["memory_limit"])
+        for claim in answer["layers"]["tensorflow"]
     ]
     assert names == [
         ("/device:GPU:0", 2, 2 * GIB),
         ("/device:GPU:1", 2, 2 * GIB),
         ("/device:GPU:2", 1, None),
     ]
-    claims = [tuple(one[key] for key in ("gpu", "fraction", "bytes", "fits"))
-              for one in answer["layers"]["memory"]]  # fmt: skip
+    claims = [tuple(claim[key] for key in ("gpu", "fraction", "bytes", "fits"))
+              for claim in answer["layers"]["memory"]]  # fmt: skip
     assert claims == [
         (1, 0.4, 56 * GIB, False),
         (2, 0.4, 56 * GIB, True),
@@ -273,7 +274,7 @@ def test_jax_takes_three_quarters_of_the_gpus_that_it_sees(gputop_map: Map) -> N
     memory = {"memory_total": 8 * GIB, "memory_free": 8 * GIB}
     machine = {"gpus": [{**gpu, **memory} for gpu in mixed["gpus"]]}
     answer = json.loads(gputop_map(machine, "--unset", "--framework", "jax", "--json")[1])
-    assert [one["bytes"] for one in answer["layers"]["memory"]] == [6 * GIB, 6 * GIB]
+    assert [claim["bytes"] for claim in answer["layers"]["memory"]] == [6 * GIB, 6 * GIB]
     answer = json.loads(gputop_map(machine, "--unset", "--tf-logical", "0:1024", "--json")[1])
     assert (answer["layers"]["error"], answer["layers"]["memory"]) == ("unknown", [])
 
@@ -299,7 +300,7 @@ def test_the_gpu_that_a_program_asks_for(
 ) -> None:
     status, text, _ = gputop_map(described("h100x4"), "1,2", "--json", *options)
     found = json.loads(text)["layers"]
-    assert [one["gpu"] for one in found["device"] or found["local_rank"]] == [gpu]
+    assert [device["gpu"] for device in found["device"] or found["local_rank"]] == [gpu]
     assert (status, found["error"]) == (0, None)
 
 

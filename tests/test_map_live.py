@@ -29,7 +29,7 @@ def ask(here: Machine, *arguments: str) -> dict[str, Any]:
 
 
 def named(found: dict[str, Any]) -> list[str | None]:
-    return [one["mig_uuid"] for one in found["devices"]]
+    return [device["mig_uuid"] for device in found["devices"]]
 
 
 def test_a_mig_device_by_its_uuid(machine: MachineFactory) -> None:
@@ -77,11 +77,11 @@ def test_different_cards(machine: MachineFactory) -> None:
     here = machine("mixed")
     found = ask(here, "0,1")
     assert found["certainty"] == "predicted"
-    assert [one["gpu"] for one in found["devices"]] == [3, 1]
-    assert [one["gpu"] for one in ask(here, "--unset")["devices"]] == [3, 1, 2, 0]
+    assert [device["gpu"] for device in found["devices"]] == [3, 1]
+    assert [device["gpu"] for device in ask(here, "--unset")["devices"]] == [3, 1, 2, 0]
     exact = ask(here, "0,1", "--order", "PCI_BUS_ID")
     assert exact["certainty"] == "exact"
-    assert [one["gpu"] for one in exact["devices"]] == [0, 1]
+    assert [device["gpu"] for device in exact["devices"]] == [0, 1]
 
 
 def test_different_cards_of_which_little_is_known(machine: MachineFactory) -> None:

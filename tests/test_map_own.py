@@ -50,7 +50,7 @@ def test_children(
     assert (gpus(found), found["certainty"]) == (devices, certainty)
     assert found["value"] == own  # never a child's
     assert found["process"]["evidence"] == evidence
-    assert [one["name"] for one in found["process"]["names"]] == names
+    assert [process["name"] for process in found["process"]["names"]] == names
 
 
 @pytest.mark.parametrize("contained", [True, False])

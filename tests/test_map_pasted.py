@@ -66,7 +66,7 @@ def test_a_published_text(case: dict[str, Any], tmp_path: Path) -> None:
     status, text, errors = ask(tmp_path, case["text"], "--json")
     assert errors == ""
     found = json.loads(text)
-    devices = None if found["devices"] is None else [one["gpu"] for one in found["devices"]]
+    devices = None if found["devices"] is None else [device["gpu"] for device in found["devices"]]
     assert judged(case, devices) == "right"
     if devices is None:
         assert status == 2
@@ -76,7 +76,7 @@ def test_a_published_text(case: dict[str, Any], tmp_path: Path) -> None:
         assert status in (0, 1)
         assert "unknown" not in found
     if case["advice"]:
-        said = " ".join(f"{one['id']} {one['message']}" for one in found["advice"])
+        said = " ".join(f"{hint['id']} {hint['message']}" for hint in found["advice"])
         assert re.search(case["advice"], said, re.IGNORECASE)
 
 
@@ -184,12 +184,12 @@ def test_a_line_inherits_what_the_shell_has(machine: MachineFactory) -> None:
         return done.returncode, json.loads(done.stdout)
 
     status, found = gpus("export CUDA_VISIBLE_DEVCIES=1; python t.py", CUDA_VISIBLE_DEVICES="5")
-    assert [one["gpu"] for one in found["devices"]] == [5]
-    assert {"name-typo", "shell-inherited"} <= {one["id"] for one in found["advice"]}
+    assert [device["gpu"] for device in found["devices"]] == [5]
+    assert {"name-typo", "shell-inherited"} <= {hint["id"] for hint in found["advice"]}
     _, found = gpus("unset CUDA_VISIBLE_DEVICES; python t.py", CUDA_VISIBLE_DEVICES="5")
     assert len(found["devices"]) == 8
     _, found = gpus("CUDA_VISIBLE_DEVICES=2 python t.py", CUDA_VISIBLE_DEVICES="5")
-    assert [one["gpu"] for one in found["devices"]] == [2]
+    assert [device["gpu"] for device in found["devices"]] == [2]
     assert found["advice"] == []
     assert status == 0
 

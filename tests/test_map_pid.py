@@ -30,11 +30,11 @@ def ask(machine: Machine, pid: int) -> tuple[int, dict[str, Any]]:
 
 
 def advice(found: Mapping[str, Any]) -> set[str]:
-    return {one["id"] for one in found["advice"]}
+    return {hint["id"] for hint in found["advice"]}
 
 
 def devices(found: Mapping[str, Any]) -> list[int]:
-    return [one["gpu"] for one in found["devices"]]
+    return [device["gpu"] for device in found["devices"]]
 
 
 def start(machine: Machine, environ: dict[str, str], *, gpu: int) -> int:
@@ -117,7 +117,7 @@ def test_integers_count_in_the_container(machine: MachineFactory) -> None:
         _, found = ask(here, child.pid)
         child.communicate()
     assert devices(found) == [5]
-    reasons = {one["gpu"]: one["reason"] for one in found["hidden"]}
+    reasons = {hidden_device["gpu"]: hidden_device["reason"] for hidden_device in found["hidden"]}
     assert reasons[2] == "no entry names it"
     assert "device nodes" in reasons[0]
 

@@ -40,7 +40,7 @@ def told(machine: Machine, pid: int, *prefix: str) -> str:
 
 
 def gpus(found: dict[str, Any]) -> list[int] | None:
-    return None if found["devices"] is None else [one["gpu"] for one in found["devices"]]
+    return None if found["devices"] is None else [device["gpu"] for device in found["devices"]]
 
 
 def on(machine: Machine, pid: int, *indices: int) -> None:

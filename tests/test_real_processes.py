@@ -75,7 +75,9 @@ def column(here: Machine) -> dict[int, str]:
 
 def cuda_contexts(here: Machine) -> dict[int, Any]:
     done = here.run([sys.executable, "-m", "gputop", "--json"])
-    return {one["pid"]: one["cuda_context"] for one in json.loads(done.stdout)["processes"]}
+    return {
+        process["pid"]: process["cuda_context"] for process in json.loads(done.stdout)["processes"]
+    }
 
 
 def told(here: Machine, pid: int) -> str:

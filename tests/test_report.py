@@ -31,8 +31,8 @@ def report(machine: Machine, path: Path, *more: str) -> subprocess.CompletedProc
 def unpacked(path: Path) -> dict[str, str]:
     with tarfile.open(path) as files:
         members = files.getmembers()
-        assert all(one.isreg() and (one.uid, one.uname) == (0, "") for one in members)
-        return {one.name: files.extractfile(one).read().decode() for one in members}  # type: ignore[union-attr]
+        assert all(member.isreg() and (member.uid, member.uname) == (0, "") for member in members)
+        return {member.name: files.extractfile(member).read().decode() for member in members}  # type: ignore[union-attr]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_without_what_is_nobodys_business(here: Machine, tmp_path: Path) -> None
         assert word not in everything, word
     frames = [msgspec.json.decode(line, type=Frame) for line in found["frames.jsonl"].splitlines()]
     assert len(frames) == 3
-    [own] = [one for one in frames[-1].processes if one.pid == here.pids["own"]]
+    [own] = [process for process in frames[-1].processes if process.pid == here.pids["own"]]
     assert (own.user, own.cuda_context is not None) == ("user1", True)
     assert "interval = 7.5" in found["config.toml"]
     assert "driver 580.95.05" in found["versions.txt"]

@@ -108,7 +108,7 @@ def test_what_is_kept_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
     assert "idle_after = 60 # a minute" in text
     kept = from_file(path, COLUMNS)
     assert (kept.processes.columns, kept.theme) == (("pid", "command"), "dark")
-    assert [one.name for one in path.parent.iterdir()] == ["config.toml"]
+    assert [file.name for file in path.parent.iterdir()] == ["config.toml"]
 
 
 def gputop(here: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -47,7 +47,7 @@ def agent_of(pid: int) -> int:
 
     def found() -> int:
         children = [int(child) for child in path.read_text().split()]
-        return next((one for one in children if b"agent" in command_of(one)), 0)
+        return next((child for child in children if b"agent" in command_of(child)), 0)
 
     until(lambda: found() != 0)
     return found()
@@ -67,9 +67,9 @@ def test_no_command_waits_for_an_agent_that_is_stopped(here: Machine) -> None:
         agents.append(agent_of(running[words].pid))
         os.kill(agents[-1], signal.SIGSTOP)
     here.heal()
-    for words, one in running.items():
-        output, errors = one.communicate(timeout=40)
-        assert (one.returncode, output) == (3, ""), (words, errors)
+    for words, program in running.items():
+        output, errors = program.communicate(timeout=40)
+        assert (program.returncode, output) == (3, ""), (words, errors)
         [line] = errors.splitlines()
         assert re.match(r"gputop: the agent has not answered for 1[01](\.\d+)? s: ", line), words
     assert time.monotonic() - begun < 40

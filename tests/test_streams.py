@@ -55,7 +55,7 @@ def without(here: Machine, streams: tuple[int, ...], words: str, log: Path) -> t
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("streams", CLOSED, ids=lambda one: "".join(map(str, one)))
+@pytest.mark.parametrize("streams", CLOSED, ids=lambda streams: "".join(map(str, streams)))
 def test_no_command_stumbles(streams: tuple[int, ...], here: Machine, tmp_path: Path) -> None:
     for words in (line for line in COMMANDS if streams == (1,) or line not in AS_JSON):
         if len(streams) > 1 and words not in FEW:

@@ -367,7 +367,7 @@ def test_no_environment_of_hers_is_run(
     done = here.run(command)
     assert not ran.exists(), ran.read_text()
     assert (done.returncode, done.stderr) == (1, "")
-    [check] = [one for one in json.loads(done.stdout)["checks"] if one["subject"] == "Python"]
+    [check] = [check for check in json.loads(done.stdout)["checks"] if check["subject"] == "Python"]
     assert check["level"] == "problem"
     assert "is not run as root, since others can change what it runs: " in check["text"]
     assert "gputop doctor --python " in check["advice"]

@@ -106,7 +106,7 @@ def _executed(pid: int, programs: Sequence[str]) -> None:
 
     def running() -> list[str]:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            return [Path(f"/proc/{one}/comm").read_text().strip() for one in file.read().split()]
+            return [Path(f"/proc/{word}/comm").read_text().strip() for word in file.read().split()]
 
     end = time.monotonic() + 10
     while programs and running() != programs:

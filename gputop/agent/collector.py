@@ -54,7 +54,9 @@ class Collector:
     def __init__(self, hasty: bool = False, driver: bool = True) -> None:
         self._asks_driver = driver
         self._hasty = hasty
-        self._opener: Worker[Driver | NvmlError] = Worker("driver", self._open, _unopened)
+        self._opener: Worker[Driver | NvmlError] = Worker(
+            "driver", self._open, lambda words: NvmlError(OURS, words)
+        )
         self._driver: Driver | None = None
         self._events: XidEvents | None = None
         self._devices: list[GpuReader] = []
@@ -141,7 +143,6 @@ class Collector:
         return not late or time.monotonic() - opened >= _WAKE
 
     def _ask_topology(self) -> None:
-        """Ask once how the GPUs are connected and where they stand."""
         samples = [reader.latest for reader in self._readers]
         gpus = [
             (device.handle, None if sample is None else sample.values.get("pci_bus_id"))
@@ -235,10 +236,6 @@ class Collector:
             frozenset(facts),
         )
         return self._enricher.read(wanted, timeout)
-
-
-def _unopened(words: str) -> NvmlError:
-    return NvmlError(OURS, words)
 
 
 def _stale_for(reader: Worker[GpuSample]) -> float | None:

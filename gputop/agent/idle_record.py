@@ -150,7 +150,6 @@ def _recorded(boot_id: str | None) -> dict[_RecordKey, float]:
 
 
 def _read_all(folder: Folder, boot_id: str | None) -> dict[_RecordKey, float]:
-    """The longest that any live agent knows; what the dead have left is removed."""
     longest: dict[_RecordKey, float] = {}
     for name in folder.names():
         with suppress(OSError):

@@ -137,7 +137,6 @@ def _read(status: int, output: bytes, errors: bytes) -> Probed:
 
 
 def _harmless(probed: Probed) -> Probed:
-    """The driver's texts, fit to print."""
     devices = probed.devices and tuple(
         ProbedDevice(
             *(printable(text, 96) for text in (device.uuid, device.pci_bus_id, device.name))

@@ -83,7 +83,6 @@ def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]
 
 
 def _status(child: subprocess.Popen[bytes], deadline: float) -> int | None:
-    """Its exit status; None of one that has to be killed, with what it started."""
     with suppress(subprocess.TimeoutExpired):
         return child.wait(max(0.0, deadline - time.monotonic()))
     _kill(child)

@@ -82,8 +82,6 @@ class Responder(Generic[Q]):
                 self._send(replace(reply, request=id_))
 
     def _alike(self, question: Q) -> list[str]:
-        """Take all that ask the same off the list, and return their ids."""
-
         def is_alike(entry: tuple[Q, Frame]) -> bool:
             return bool(replace(entry[0], id=question.id) == question)
 
@@ -134,7 +132,6 @@ class RequestDesk:
 
 
 def _probe(prober: Prober, probe: Probe, frame: Frame) -> Reply:
-    """Ask for the value, and for the order of the GPUs, which the value left unset shows."""
     inventory = Inventory(frame_devices(frame), frame.driver_version)
     answers = (
         prober.ask(value, probe.order, inventory) for value in dict.fromkeys((probe.value, None))

@@ -25,8 +25,7 @@ from gputop.agent.collector import Collector
 from gputop.agent.errors import end_on_errors
 from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.host import read_file
-from gputop.agent.idle_record import IdleRecord, remove_record
-from gputop.agent.snapshot import one_frame
+from gputop.agent.idle_record import IdleRecord, remove_record, with_idle_times
 from gputop.deadline import within
 from gputop.errors import UsageError
 from gputop.model.machine.frame import Frame
@@ -55,6 +54,8 @@ if TYPE_CHECKING:
 _SHARE_OF_INTERVAL = 0.8
 _LEAST_TIMEOUT = 0.25
 _MOST_TIMEOUT = 2.0
+_ONCE_TIMEOUT = 5.0
+"""Seconds for a driver that is silent, where one frame is all that is asked for."""
 _USER_TIMEOUT = 0.1
 """Seconds for the name of our user: a directory service may take many."""
 _STACK = 2 << 20
@@ -150,11 +151,12 @@ def serve(
 
 
 def serve_once(reader: Versions = SPOKEN) -> None:
-    """Send one frame, the CPU use of its processes measured, and end."""
+    """Send one frame, with the CPU use of its processes measured and what other agents know of idle
+    ones, and end."""
     end_on_errors()
     outlet = Outlet()
     outlet.send(_hello(reader))
-    outlet.send_frame(one_frame())
+    outlet.send_frame(with_idle_times(Collector().collect(None, _ONCE_TIMEOUT, settle=True)))
     os._exit(0)
 
 
@@ -187,11 +189,9 @@ class _Schedule:
 
     @property
     def timeout(self) -> float:
-        """Seconds that a cycle waits for GPUs."""
         return min(_MOST_TIMEOUT, max(_LEAST_TIMEOUT, self.interval * _SHARE_OF_INTERVAL))
 
     def wait(self) -> None:
-        """Wait until the next frame is due, doing meanwhile what is asked."""
         self._due = max(self._due + self.interval, time.monotonic())
         while True:
             left = None if self._paused else max(0.0, self._due - time.monotonic())
@@ -204,7 +204,6 @@ class _Schedule:
                 return
 
     def _answer(self, request: Request) -> bool:
-        """Whether the request wants a frame now."""
         if isinstance(request, SetInterval):
             interval = clamp_interval(request.seconds)
             self._due += interval - self.interval

@@ -45,7 +45,6 @@ class Worker(Generic[T]):
 
     @property
     def busy(self) -> bool:
-        """Whether a call is under way."""
         return self._idle.locked()
 
     @property

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gputop.commands.naming import Alternatives, filter_of, pids_of
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu_selector import gpus_named
+from gputop.model.machine.gpu import gpus_named
 from gputop.model.machine.signals import Candidate, Target
 from gputop.model.machine.text import is_blank, printable
 from gputop.model.metrics.process import ProcessRow

@@ -38,8 +38,8 @@ from gputop.model.cuda.export import shell_lines, why_no_line
 from gputop.model.cuda.framework_selection import Layers, identity, layer_lines, layers_json
 from gputop.model.cuda.frameworks import FRAMEWORKS, MAIN, device_name
 from gputop.model.cuda.inventory import Inventory
-from gputop.model.cuda.mapping import Mapping as Answer
-from gputop.model.cuda.mapping_words import bus_id, hidden_by_reason, unnamed
+from gputop.model.cuda.mapping import Mapping as CudaMapping
+from gputop.model.cuda.mapping import bus_id, hidden_by_reason, unnamed
 from gputop.model.cuda.probe import ProbeVerdict
 from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.cuda.tf_log import TfLog, physical
@@ -49,7 +49,7 @@ MappingJson = dict[str, Any]
 
 
 def mapping_json(
-    answer: Answer,
+    mapping: CudaMapping,
     inventory: Inventory,
     advice: Sequence[Advice],
     layers: Layers,
@@ -61,20 +61,20 @@ def mapping_json(
 ) -> str:
     """The answer as one line of JSON."""
     result: MappingJson = {
-        "value": answer.value,
-        "order": answer.order,
-        "certainty": answer.certainty,
-        "documented": answer.documented,
-        "devices": _each(answer.visible, lambda k, d: _device(k, d, framework)),
-        "set": _each(answer.visible_set, lambda _, d: d.mig_uuid if d.instance else d.index),
-        "stopped_at": msgspec.to_builtins(answer.stopped_at),
-        "hidden": [{**identity(h.device), "reason": h.reason} for h in answer.hidden],
+        "value": mapping.value,
+        "order": mapping.order,
+        "certainty": mapping.certainty,
+        "documented": mapping.documented,
+        "devices": _each(mapping.visible, lambda k, d: _device(k, d, framework)),
+        "set": _each(mapping.visible_set, lambda _, d: d.mig_uuid if d.instance else d.index),
+        "stopped_at": msgspec.to_builtins(mapping.stopped_at),
+        "hidden": [{**identity(h.device), "reason": h.reason} for h in mapping.hidden],
         "advice": msgspec.to_builtins(advice),
     }
     if unknown is not None:
         result["unknown"] = printable(unknown, 600)
     if layers != Layers():
-        result["layers"] = layers_json(answer, inventory, layers)
+        result["layers"] = layers_json(mapping, inventory, layers)
     if process is not None:
         result["process"] = _process(process)
     if verdict is not None:
@@ -109,7 +109,7 @@ def _process(process: ProcessMapping) -> MappingJson:
 
 
 def mapping_text(
-    answer: Answer,
+    mapping: CudaMapping,
     inventory: Inventory,
     advice: Sequence[Advice],
     layers: Layers,
@@ -123,37 +123,37 @@ def mapping_text(
     if unknown is not None:
         said = (f"{advised.severity}: {advised.message}" for advised in advice)
         return "".join(f"{printable(line, 600)}\n" for line in (unknown, *said))
-    lines = [*(_head(answer) if process is None else process.reasoning())]
+    lines = [*(_head(mapping) if process is None else process.reasoning())]
     lines += [verdict.reason] if verdict else []
-    lines += _table(answer, inventory, framework)
-    lines += layer_lines(answer, inventory, layers)
+    lines += _table(mapping, inventory, framework)
+    lines += layer_lines(mapping, inventory, layers)
     lines += [
-        e.message for e in answer.entries if e.outcome in ("stopped", "duplicate", "unresolved")
+        e.message for e in mapping.entries if e.outcome in ("stopped", "duplicate", "unresolved")
     ]
-    for reason, devices in hidden_by_reason(answer).items():
+    for reason, devices in hidden_by_reason(mapping).items():
         lines.append(f"hidden: {', '.join(device.label for device in devices)} ({reason})")
     lines += [f"{advised.severity}: {advised.message}" for advised in advice]
     if here and all(
         advised.severity != "error" for advised in advice
     ):  # nobody should copy a mistake
-        lines += shell_lines(answer) if process is None else process.shell_lines
-        why_not = why_no_line(answer) if process is None else None
+        lines += shell_lines(mapping) if process is None else process.shell_lines
+        why_not = why_no_line(mapping) if process is None else None
         lines += [why_not] if why_not else []
     return "".join(printable(line) + "\n" for line in lines)
 
 
-def _head(answer: Answer) -> Iterator[str]:
-    value = "is unset" if answer.value is None else f"= {answer.value}"
-    order = "is unset" if answer.order is None else f"= {answer.order}"
+def _head(mapping: CudaMapping) -> Iterator[str]:
+    value = "is unset" if mapping.value is None else f"= {mapping.value}"
+    order = "is unset" if mapping.order is None else f"= {mapping.order}"
     yield f"CUDA_VISIBLE_DEVICES {value}; CUDA_DEVICE_ORDER {order}"
-    documented = "" if answer.documented else "; not documented"
-    yield f"{CERTAINTY_WORDS[answer.certainty]}{documented}: {answer.because}"
+    documented = "" if mapping.documented else "; not documented"
+    yield f"{CERTAINTY_WORDS[mapping.certainty]}{documented}: {mapping.because}"
 
 
-def _table(answer: Answer, inventory: Inventory, framework: str | None) -> Iterator[str]:
-    if not answer.visible:
-        yield unnamed(answer)
-    for k, device in enumerate(answer.visible or ()):
+def _table(mapping: CudaMapping, inventory: Inventory, framework: str | None) -> Iterator[str]:
+    if not mapping.visible:
+        yield unnamed(mapping)
+    for k, device in enumerate(mapping.visible or ()):
         names = " ".join(
             f"{device_name(id_, k):<14}" for id_ in ((framework,) if framework else MAIN)
         )

@@ -102,7 +102,6 @@ def _limits(frame: Frame) -> str:
 
 
 def _findings_table(frame: Frame) -> str:
-    """What of the GPUs needs attention, or is worth knowing; empty where all is well."""
     rows = [
         [str(gpu.index), finding.level, finding.text, finding.advice]
         for gpu in frame.gpus
@@ -112,7 +111,6 @@ def _findings_table(frame: Frame) -> str:
 
 
 def _mig_table(gpus: Sequence[Gpu]) -> str:
-    """The MIG devices of all GPUs; empty where there is none."""
     rows = [
         [
             str(gpu.index),

@@ -77,7 +77,6 @@ def _near(frame: Frame, where: Topology) -> str:
 
 
 def _usable(frame: Frame, where: Topology) -> Iterator[str]:
-    """A line for each list of CPUs: how a program is kept on them."""
     lists = [_at(where.usable_cpus, gpu.index) for gpu in frame.gpus]
     for cpus in dict.fromkeys(lists):
         gpus = [gpu.index for gpu, own in zip(frame.gpus, lists, strict=True) if own == cpus]

@@ -98,7 +98,6 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._fleet = FleetControl(self._machines, settings, self._open_host, self._login)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """The roles, for themes that do not know them."""
         return themes.DEFAULTS
 
     def get_default_screen(self) -> Screen[None]:
@@ -304,7 +303,6 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._set_pace(max(self._interval, self.settings.unfocused))
 
     def on_app_focus(self) -> None:
-        """Somebody does."""
         self._set_pace(self._interval)
         if not self.paused:
             self.action_refresh_now()

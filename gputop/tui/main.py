@@ -110,16 +110,13 @@ class MainScreen(Screen[None]):
 
     @property
     def gpus(self) -> GpuPane:
-        """The pane of GPUs."""
         return self.query_one(GpuPane)
 
     @property
     def processes(self) -> ProcessTable:
-        """The pane of processes."""
         return self.query_one(ProcessTable)
 
     def _key_words(self) -> list[tuple[str, str]]:
-        """Return key and word of every binding that is shown, the app's after the first ones."""
         own = [b for b in keyed(self.settings.keys, self.BINDINGS)
                if self.check_action(b.action, ())]  # fmt: skip
         first, more = own[:FIRST], own[FIRST:]
@@ -177,7 +174,6 @@ class MainScreen(Screen[None]):
                 heading.sync()
 
     def _show_panes(self) -> None:
-        """Show the frame of now in the panes; one that is hidden costs nothing."""
         if self._shown is None:
             return
         if "gpus" in self.panes.shown:
@@ -375,7 +371,6 @@ class MainScreen(Screen[None]):
     # The mapping.
 
     def show_mapping(self) -> None:
-        """Show the answer of now."""
         if "mapping" in self.panes.shown:
             self.query_one(MappingPane).show_answer()
 

@@ -78,7 +78,6 @@ class ManualApp(terminal_app.TerminalApp[None]):
         self._topic = topic
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """The roles, for themes that do not know them."""
         return themes.DEFAULTS
 
     def compose(self) -> ComposeResult:
@@ -149,7 +148,6 @@ class ManualApp(terminal_app.TerminalApp[None]):
 
 
 def _results(word: str) -> str:
-    """The places of a word as Markdown, under their headings."""
     lines, before = [], None
     for topic, heading, text in search(word):
         if before != (topic, heading):

@@ -35,7 +35,6 @@ have those of the first half, underlined."""
 
 
 def _variables(colours: str, loads: str, users: str) -> dict[str, str]:
-    """Return the variables of a theme: general colours, then those of loads and of users."""
     named = [*colours.split(), *loads.split(), *users.split()]
     variables = {f"gp-{role}": colour for role, colour in zip(ROLES, named, strict=True)}
     is_enough = len(set(users.split())) == USER_COLOURS
@@ -185,7 +184,6 @@ class UserColours:
         return crc32(user.encode("utf-8", "replace")) % self._count
 
     def _next(self, own: int) -> int:
-        """Return the colour that the fewest have, from a user's own one on."""
         taken = list(self._of.values())
         order = ((own + step) % self._count for step in range(self._count))
         return min(order, key=taken.count)

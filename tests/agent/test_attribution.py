@@ -58,9 +58,9 @@ def start(here: Machine) -> Iterator[Start]:
         return started[-1].pid
 
     yield popen
-    for one in started:
-        one.kill()
-        one.communicate()
+    for pid in started:
+        pid.kill()
+        pid.communicate()
 
 
 def look(here: Machine, *prefix: str) -> Json:
@@ -141,7 +141,7 @@ def test_threads_and_storage(here: Machine, start: Start, tmp_path: Path) -> Non
     assert (first["io_read"], first["io_write"]) == (None, None)
     assert told["threads"] == 2
     assert told["io_read"] == 0.0
-    rates = [one["io_write"] for one in later]  # of a disk that others write to, as well
+    rates = [process["io_write"] for process in later]  # of a disk that others write to, as well
     assert sum(rates) / len(rates) == pytest.approx(written / seconds, rel=0.7)
 
 
@@ -283,9 +283,9 @@ def test_a_local_process_is_not_taken_for_one_of_the_host(here: Machine, tmp_pat
         here.update(lambda scenario: scenario.update(pids="host"))
         before = listed(here, agent, holds, innocent, 1)
         after = listed(here, agent, holds, innocent, 1, 4194305)
-    assert [one["elsewhere"] for one in before] == [False, True, True]
+    assert [process["elsewhere"] for process in before] == [False, True, True]
     assert (before[0]["command"], before[0]["user"]) == ("sleep 1000", "root")
-    assert [one["elsewhere"] for one in after] == [True] * 4  # all are numbers of the host
+    assert [process["elsewhere"] for process in after] == [True] * 4  # all are numbers of the host
     about = ("user", "command", "start_time", "state", "origin", "cuda_context", "cpu")
     for process in (*before[1:], *after):
         assert {process[field] for field in about} == {None}
@@ -295,7 +295,7 @@ def test_a_local_process_is_not_taken_for_one_of_the_host(here: Machine, tmp_pat
 def listed(here: Machine, agent: Agent, *pids: int) -> list[Json]:
     """What is told of processes once the driver lists them."""
     here.change(gpu=0, compute=[{"pid": pid, "used": 1} for pid in pids])
-    processes = {one["pid"]: one for one in agent.refresh()["processes"]}
+    processes = {process["pid"]: process for process in agent.refresh()["processes"]}
     return [processes[pid] for pid in pids]
 
 

@@ -62,7 +62,7 @@ def noted(log: Path) -> list[tuple[int, str]]:
     """Pid and verdict of each line, which is whole."""
     lines = log.read_bytes().split(b"\n")
     assert lines.pop() == b""
-    return [(one["pid"], one["verdict"]) for one in map(json.loads, lines)]
+    return [(line["pid"], line["verdict"]) for line in map(json.loads, lines)]
 
 
 def kill(here: Machine, *words: str) -> tuple[float, subprocess.CompletedProcess[str]]:
@@ -150,7 +150,7 @@ OBSTACLES: list[tuple[Obstacle, str]] = [
 
 @ROOT
 @pytest.mark.parametrize(
-    ("obstacle", "words"), OBSTACLES, ids=lambda one: getattr(one, "__name__", "")
+    ("obstacle", "words"), OBSTACLES, ids=lambda obstacle: getattr(obstacle, "__name__", "")
 )
 def test_a_kill_says_what_it_could_not_note(
     obstacle: Obstacle, words: str, here: Machine, log: Path
@@ -228,7 +228,7 @@ def test_a_log_that_answers_again_gets_its_lines(here: Machine, log: Path) -> No
         told = verdict(agent, target(pids[1]))
         until(lambda: (pids[1], "exited") in noted(log))
     assert told["outcome"] == "exited"
-    assert [one for one in noted(log) if one[0] == pids[1]] == [
+    assert [note for note in noted(log) if note[0] == pids[1]] == [
         (pids[1], "sent"), (pids[1], "exited")
     ]  # fmt: skip
 

@@ -280,7 +280,7 @@ def test_a_slowdown_alone_is_an_alarm_when_it_lasts(machine: MachineFactory) -> 
 
     def level(frame: Json) -> list[str]:
         whole = msgspec.convert(frame, Frame)
-        return [one.level for one in findings(whole, whole.gpus[0]) if one.code == "SLOWDOWN"]
+        return [gpu.level for gpu in findings(whole, whole.gpus[0]) if gpu.code == "SLOWDOWN"]
 
     with Agent(here, interval=1.0) as agent:
         until(lambda: level(agent.refresh()) == ["notice"])

@@ -59,13 +59,13 @@ def start(here: Machine) -> Iterator[Start]:
         started[-1].stdin.write(b".")
         started[-1].stdin.flush()
         assert started[-1].stdout.read(1) == b"."
-        here.change(gpu=0, compute=[{"pid": one.pid, "used": 1} for one in started])
+        here.change(gpu=0, compute=[{"pid": pid.pid, "used": 1} for pid in started])
         return started[-1].pid
 
     yield popen
-    for one in started:
-        one.kill()
-        one.communicate()
+    for pid in started:
+        pid.kill()
+        pid.communicate()
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def look(here: Machine) -> tuple[dict[int, Json], float]:
     done = here.run([sys.executable, "-m", "gputop", "--json"])
     seconds = time.monotonic() - begun
     assert (done.returncode, done.stderr) == (0, "")
-    return {one["pid"]: one for one in json.loads(done.stdout)["processes"]}, seconds
+    return {process["pid"]: process for process in json.loads(done.stdout)["processes"]}, seconds
 
 
 @pytest.mark.system
@@ -130,7 +130,7 @@ def test_an_environment_that_does_not_answer(
         assert seconds < usual + LATER
         with Agent(here, interval=0.2) as agent:
             begun = time.monotonic()
-            until(lambda: all(one["origin"] for one in agent.line()["processes"]))
+            until(lambda: all(process["origin"] for process in agent.line()["processes"]))
             assert time.monotonic() - begun < LATER
             fuse.end()  # or the kernel keeps the agent, with the thread that waits for an answer
 
@@ -181,17 +181,17 @@ def test_more_of_them_than_threads(
         found, seconds = look(here)
         assert seconds < usual + LATER
         assert found[good]["origin"]["venv"] == f"{tmp_path}/env"
-        assert all(one["origin"]["cwd"] for one in found.values())
+        assert all(process["origin"]["cwd"] for process in found.values())
         with Agent(here, interval=0.2) as agent:
             known: set[int] = set()
             for _ in range(40):
                 begun = time.monotonic()
                 frame = agent.line()
                 assert time.monotonic() - begun < 1.0
-                known |= {one["pid"] for one in frame["processes"] if one["origin"]}
+                known |= {process["pid"] for process in frame["processes"] if process["origin"]}
                 assert len(list(Path(f"/proc/{agent.process.pid}/task").iterdir())) < 40
             assert len(known) == 13
-            places = {one["pid"]: one["origin"] for one in frame["processes"]}
+            places = {process["pid"]: process["origin"] for process in frame["processes"]}
             assert places[good]["venv"] == f"{tmp_path}/env"
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gputop.agent.process.detail import read_detail
-from gputop.agent.process.stack import dump_stack
+from gputop.agent.process.detail import dump_stack, read_detail
 from gputop.model.machine.detail import ProcessDetail
 from gputop.protocol.messages import Detail
 from tests.agent.driving import Agent, Json, start_as, until
@@ -87,7 +86,7 @@ def answer(agent: Agent, field: str, request: str, pid: int, **values: object) -
 
 
 def values_of(detail: Json) -> dict[str, str | None]:
-    return {one["name"]: one.get("value") for one in detail["variables"]}
+    return {variable["name"]: variable.get("value") for variable in detail["variables"]}
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -109,7 +108,7 @@ def test_variables(hidden: bool, here: Machine) -> None:
     assert told["NCCL_DEBUG"] == "IN�[2JFO"
     assert told["PLAIN"] == ("in plain" if hidden else None)
     assert [told[name] for name in SECRETS] == [None] * len(SECRETS)
-    kinds = {one["name"]: one["kind"] for one in detail["variables"]}
+    kinds = {variable["name"]: variable["kind"] for variable in detail["variables"]}
     assert {kinds[name] for name in SECRETS} == {"secret"}
     assert (kinds["PLAIN"], kinds["RANK"]) == ("other", "gpu")
     said = json.dumps(lines, ensure_ascii=False).encode() + rest

@@ -20,7 +20,7 @@ QUIET: Json = {"base": "h200x8", "gpus": 3, "processes": None}
 def numbers(frame: Json) -> list[list[int] | None]:
     """The XIDs of each GPU."""
     xids = [(gpu["health"] or {}).get("xids") for gpu in frame["gpus"]]
-    return [told and [one["number"] for one in told] for told in xids]
+    return [told and [xid["number"] for xid in told] for told in xids]
 
 
 def report(here: Machine, gpu: int, *xids: int) -> None:

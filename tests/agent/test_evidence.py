@@ -110,11 +110,11 @@ def test_only_who_is_on_the_gpu_is_hit(
             translates = (pids, version) in TRANSLATING
             told, errors = kill(here, inside, user, job=job if translates else None)
             if translates:
-                verdicts = [(one["pid"], one["verdict"]) for one in told]
+                verdicts = [(verdict["pid"], verdict["verdict"]) for verdict in told]
                 assert verdicts == [(job.pid, "exited")], errors
             else:
                 expected = set() if pids == "empty" else {"other_namespace"}
-                assert {one["verdict"] for one in told} == expected, errors
+                assert {verdict["verdict"] for verdict in told} == expected, errors
                 assert not gone(job.host_pid)
             assert not any(gone(process.host_pid) for process in innocent)
 
@@ -145,7 +145,7 @@ def test_the_reason_is_told(folder: Path) -> None:
 
 
 def command_of(frame: Json, pid: int) -> str | None:
-    [found] = [one["command"] for one in frame["processes"] if one["pid"] == pid]
+    [found] = [process["command"] for process in frame["processes"] if process["pid"] == pid]
     return None if found is None else str(found)
 
 
@@ -177,7 +177,7 @@ def test_one_that_has_ended_and_is_listed_still_leaves_the_others_known(folder: 
             assert command_of(frame, job.pid) is None
             assert frame["gpus"][0]["own_namespace_only"] is True
         told, errors = kill(here, inside, None, job=other)
-        verdicts = {one["pid"]: one["verdict"] for one in told}
+        verdicts = {verdict["pid"]: verdict["verdict"] for verdict in told}
         assert verdicts == {job.pid: "other_namespace", other.pid: "exited"}, errors
 
 
@@ -188,7 +188,7 @@ def test_a_launcher_that_is_on_no_gpu_ends_with_what_it_started(folder: Path) ->
         on(here, listed(job))
         words = (str(launcher.pid), "--descendants")
         told, errors = kill(here, inside, None, *words, gpu=(), job=job)
-        verdicts = {one["pid"]: one["verdict"] for one in told}
+        verdicts = {verdict["pid"]: verdict["verdict"] for verdict in told}
         assert verdicts.keys() == {launcher.pid, job.pid}, errors
         assert set(verdicts.values()) <= {"exited", "zombie"}
 

@@ -205,7 +205,7 @@ def test_one_that_stops_answering_is_looked_for_at_once(machine: MachineFactory)
         assert len(agent.line()["gpus"][0]["mig"]) == 2
         here.change(gpu=0, mig={"devices": [None, part(2)]})
         agent.refresh()
-        assert [one["gi"] for one in agent.refresh()["gpus"][0]["mig"]] == [2]
+        assert [gpu["gi"] for gpu in agent.refresh()["gpus"][0]["mig"]] == [2]
 
 
 def test_refused_memory_is_asked_for_seldom(machine: MachineFactory) -> None:

@@ -58,21 +58,21 @@ def start() -> Iterator[Start]:
 
     def popen(code: str, *prefix: str) -> tuple[subprocess.Popen[bytes], int]:
         script = ["unshare", "--mount", "sh", "-c", f'{nodes} && exec "$@"', "sh"]
-        one = subprocess.Popen(
+        program = subprocess.Popen(
             [*script, *prefix, sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        started.append(one)
-        assert one.stdout
-        pids.append(int(one.stdout.readline()))
-        return one, pids[-1]
+        started.append(program)
+        assert program.stdout
+        pids.append(int(program.stdout.readline()))
+        return program, pids[-1]
 
     yield popen
-    for one in started:
-        one.kill()
-        one.wait()
+    for job in started:
+        job.kill()
+        job.wait()
     for pid in pids:
         if pid > 1:
             try:
@@ -95,7 +95,7 @@ def look(here: Machine, sought: bool = True) -> list[Json]:
 
 
 def reasons(here: Machine) -> dict[int, str]:
-    return {one["pid"]: one["reason"] for one in look(here)}
+    return {process["pid"]: process["reason"] for process in look(here)}
 
 
 def test_a_worker_that_outlives_its_job(here: Machine, start: Start) -> None:
@@ -171,7 +171,7 @@ def test_who_ended_is_gone_with_the_next_frame(here: Machine, start: Start) -> N
     with Agent(here, interval=0.1) as agent:
 
         def holders() -> list[Any]:
-            return [one["pid"] for one in agent.line()["gpus"][1]["holders"]]
+            return [gpu["pid"] for gpu in agent.line()["gpus"][1]["holders"]]
 
         until(lambda: holders() == [job.pid])
         job.kill()

@@ -66,7 +66,7 @@ def look(here: Machine) -> Json:
 
 
 def idle_times(frame: Json) -> list[Any]:
-    return [frame["gpus"][0]["idle_for"], *(one["idle_for"] for one in frame["processes"])]
+    return [frame["gpus"][0]["idle_for"], *(process["idle_for"] for process in frame["processes"])]
 
 
 def recorded(agent: Agent, folder: Path) -> Path:

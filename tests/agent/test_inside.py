@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from gputop.agent.process.stat import read_stat, started
-from gputop.model.health.free import free_gpus
+from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
 from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
@@ -76,7 +76,8 @@ def one(frame: Json, pid: int) -> Json:
 
 
 def free(frame: Json) -> list[int]:
-    return [gpu.index for gpu in free_gpus(msgspec.convert(frame, Frame))]
+    converted = msgspec.convert(frame, Frame)
+    return [gpu.index for gpu in converted.gpus if is_free(converted, gpu)]
 
 
 def for_a_while(agent: Agent, seconds: float) -> Iterator[Json]:

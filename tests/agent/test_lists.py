@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gputop.model.health.free import free_gpus
+from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
 from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory, needs_everybody
@@ -44,7 +44,7 @@ def test_a_gpu_without_a_list_of_processes_is_not_free(error: str, machine: Mach
         for frame in (agent.line(), agent.refresh()):
             assert [gpu["processes_known"] for gpu in frame["gpus"]] == [True, False]
             known = msgspec.convert(frame, Frame)
-            assert [gpu.index for gpu in free_gpus(known)] == [0]
+            assert [gpu.index for gpu in known.gpus if is_free(known, gpu)] == [0]
     done = here.run([sys.executable, "-m", "gputop", "free", "-n", "2", "--max-util", "100"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "GPU 1" in done.stderr

@@ -64,7 +64,7 @@ def inventory(machine: Machine) -> Inventory:
 def indices(probed: Probed, machine: Machine) -> list[int]:
     """NVML's indices of what the driver showed."""
     uuids = [gpu["uuid"] for gpu in machine.scenario["gpus"]]
-    return [uuids.index(f"GPU-{one.uuid}") for one in probed.devices or ()]
+    return [uuids.index(f"GPU-{device.uuid}") for device in probed.devices or ()]
 
 
 # What the driver says
@@ -187,7 +187,7 @@ def test_what_is_remembered_is_bounded(here: Here) -> None:
         prober.ask(str(number), None, machines)
         prober.ask(None, None, machines)  # used, and so not the oldest
     expected = [*(str(number) for number in range(5, 20)), None]
-    assert [one.value for one in prober._answers.values()] == expected
+    assert [answer.value for answer in prober._answers.values()] == expected
     assert machine.calls().count(("cuInit", None)) == 21
 
 
@@ -336,7 +336,7 @@ def test_mig(here: Here, era: int, gpu: CudaDevice, ok: bool | None, reason: str
 def test_a_mig_device_by_its_uuid(here: Here) -> None:
     here({**BOX, "gpus": [{}, {"cuda_uuid": MIG_UUID}]})
     probed = Prober().ask(MIG_UUID, None, NOTHING)
-    assert [one.uuid for one in probed.devices or ()] == [MIG_UUID[4:]]
+    assert [device.uuid for device in probed.devices or ()] == [MIG_UUID[4:]]
 
 
 # The verdict in words

@@ -70,9 +70,9 @@ def program(here: Machine) -> Iterator[Any]:
         return started[-1]
 
     yield start
-    for one in started:
-        one.process.kill()
-        one.process.communicate()
+    for pid in started:
+        pid.process.kill()
+        pid.process.communicate()
 
 
 def only(frame: Json) -> Json:
@@ -305,12 +305,14 @@ def test_very_many_are_looked_at_in_turn(machine: MachineFactory) -> None:
     stopped = here.pids["crowd-7"]
     with Agent(here, interval=60) as agent:
         first = agent.line()["processes"]
-        assert {one["command"] for one in first} == {f"python worker-{n}.py" for n in range(600)}
+        assert {process["command"] for process in first} == {
+            f"python worker-{n}.py" for n in range(600)
+        }
         os.kill(stopped, signal.SIGSTOP)
         states = []
         for _ in range(5):
-            told = {one["pid"]: one for one in agent.refresh()["processes"]}
+            told = {process["pid"]: process for process in agent.refresh()["processes"]}
             assert len(told) == 600
             states.append(told[stopped]["state"])
         assert states[-1] == "T"
-        assert sum(one["cpu"] is not None for one in told.values()) == 600
+        assert sum(process["cpu"] is not None for process in told.values()) == 600

@@ -111,7 +111,7 @@ def verdicts_of(agent: Agent, order: str) -> list[Json]:
     """Once none waits."""
     while True:
         found: list[Json] = agent.reply(order)["verdicts"]
-        if all(one["outcome"] != "waiting" for one in found):
+        if all(verdict["outcome"] != "waiting" for verdict in found):
             return found
 
 
@@ -257,7 +257,7 @@ def test_zombie(here: Machine, start: Start) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.system
@@ -307,10 +307,10 @@ def test_refused(here: Machine) -> None:
             ({"pid": own, "start_time": target(own)["start_time"], "forced": True}, "quit it"),
             (target(os.getpid()), f"{OURSELVES}: not without a confirmation"),
         ]
-        told = verdicts_of(agent, send(agent, *(one for one, _ in cases), number=15))
-        assert [one["outcome"] for one in told] == ["refused"] * len(cases)
-        for one, (_, words) in zip(told, cases, strict=True):
-            assert words in one["words"]
+        told = verdicts_of(agent, send(agent, *(target for target, _ in cases), number=15))
+        assert [verdict["outcome"] for verdict in told] == ["refused"] * len(cases)
+        for refused, (_, words) in zip(told, cases, strict=True):
+            assert words in refused["words"]
         first = verdict(agent, target(1))
         if NESTED:  # and on no GPU
             assert first["outcome"] in ("other_namespace", "refused")
@@ -364,7 +364,9 @@ def in_child(prepare: Callable[[], object], order: Signal) -> list[Json]:
     if child == 0:
         try:
             prepare()
-            told = [[one.outcome, one.words, one.unnoted] for one in in_process(order)]
+            told = [
+                [process.outcome, process.words, process.unnoted] for process in in_process(order)
+            ]
             os.write(write, json.dumps(told).encode())
         finally:
             os._exit(0)
@@ -488,9 +490,9 @@ def test_fifty_at_once(here: Machine) -> None:
         agent.line()
         pids = list(here.pids.values())
         told = verdicts_of(agent, send(agent, *map(target, pids)))
-    assert [one["pid"] for one in told] == pids
-    assert {one["outcome"] for one in told} == {"exited"}
-    assert sum(freed["bytes"] for one in told for freed in one["freed"]) == 50 * GIB
+    assert [process["pid"] for process in told] == pids
+    assert {verdict["outcome"] for verdict in told} == {"exited"}
+    assert sum(freed["bytes"] for target in told for freed in target["freed"]) == 50 * GIB
 
 
 LAUNCHER = """
@@ -518,16 +520,16 @@ def test_a_process_with_its_descendants(here: Machine, start: Start) -> None:
     with Agent(here) as agent:
         agent.line()
         [*listed] = verdicts_of(agent, send(agent, target(program.pid), number=0, descendants=True))
-        assert [one["outcome"] for one in listed] == ["alive"] * 7
+        assert [verdict["outcome"] for verdict in listed] == ["alive"] * 7
         ranks = _children(program.pid)
-        assert [one["pid"] for one in listed[:3]] == [program.pid, *ranks]
-        loaders = {one for rank in ranks for one in _children(rank)}
-        assert {one["pid"] for one in listed[3:]} == loaders
-        frozen = [{name: one[name] for name in ("pid", "start_time")} for one in listed]
+        assert [process["pid"] for process in listed[:3]] == [program.pid, *ranks]
+        loaders = {child for rank in ranks for child in _children(rank)}
+        assert {process["pid"] for process in listed[3:]} == loaders
+        frozen = [{name: target[name] for name in ("pid", "start_time")} for target in listed]
         told = verdicts_of(agent, send(agent, *frozen, number=9))
-    assert [one["pid"] for one in told] == [one["pid"] for one in listed]
-    assert {one["outcome"] for one in told} <= {"exited", "gone", "zombie"}
-    assert all(gone(one["pid"]) for one in listed)
+    assert [process["pid"] for process in told] == [process["pid"] for process in listed]
+    assert {verdict["outcome"] for verdict in told} <= {"exited", "gone", "zombie"}
+    assert all(gone(process["pid"]) for process in listed)
 
 
 @pytest.mark.system
@@ -537,7 +539,7 @@ def test_what_started_gputop_has_no_descendants_to_signal(here: Machine) -> None
         ours = (target(1), target(os.getpid()))
         told = verdicts_of(agent, send(agent, *ours, number=0, descendants=True))
     cautions = {os.getpid(): "ancestor", 1: "first"}  # the tests may run in process 1
-    assert {one["pid"]: one["caution"] for one in told} == cautions
+    assert {verdict["pid"]: verdict["caution"] for verdict in told} == cautions
 
 
 def test_no_more_than_two_hundred_verdicts_are_kept() -> None:
@@ -545,7 +547,9 @@ def test_no_more_than_two_hundred_verdicts_are_kept() -> None:
     nobody = tuple(Target(5_000_000 + n, 1.0) for n in range(150))
     for order in "ab":
         signals.send(Signal(order, nobody, 15, 1.0))
-    until(lambda: [one.verdict.order for one in signals._cases] == [*"a" * 50, *"b" * 150])
+    until(
+        lambda: [verdict.verdict.order for verdict in signals._attempts] == [*"a" * 50, *"b" * 150]
+    )
 
 
 @pytest.mark.system
@@ -557,7 +561,7 @@ def test_no_verdict_goes_while_another_of_its_order_waits(
     quick, stubborn = start(READY), start(f"signal.signal(15, signal.SIG_IGN); {READY}")
     targets = tuple(Target(**target(program.pid)) for program in (quick, stubborn))
     found = in_process(Signal("a", targets, 15, 1.0))
-    assert [one.outcome for one in found] == ["exited", "ignored"]
+    assert [verdict.outcome for verdict in found] == ["exited", "ignored"]
 
 
 def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -566,8 +570,8 @@ def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
     signals = SignalSender(replies.put, MemoryWatch(tuple))
     signals.send(Signal("a", (Target(5_000_000, 1.0),), 15, 1.0))
-    assert [one.outcome for one in replies.get(timeout=10).verdicts] == ["gone"]
-    until(lambda: signals._cases == [])
+    assert [verdict.outcome for verdict in replies.get(timeout=10).verdicts] == ["gone"]
+    until(lambda: signals._attempts == [])
 
 
 # The audit log
@@ -649,10 +653,10 @@ class Duel:
         return self.bystander.poll() is not None or set(pending) != {"0" * 16}
 
     def end(self) -> None:
-        for one in (self.victim, self.bystander):
-            if one is not None:
-                one.kill()
-                one.wait()
+        for program in (self.victim, self.bystander):
+            if program is not None:
+                program.kill()
+                program.wait()
 
 
 @pytest.mark.system
@@ -683,7 +687,7 @@ def test_a_bystander_is_never_hit(here: Machine) -> None:
             for duel in duels:
                 if duel not in late:
                     duel.victim.wait()
-            told = {one["pid"]: one["outcome"] for one in verdicts_of(agent, order)}
+            told = {verdict["pid"]: verdict["outcome"] for verdict in verdicts_of(agent, order)}
             assert [duel.pid for duel in duels if duel.hit()] == []
             same = [duel for duel in early if duel.bystander and duel.bystander.pid == duel.pid]
             assert {told[duel.pid] for duel in same} <= {"identity_changed"}

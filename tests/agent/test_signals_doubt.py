@@ -122,7 +122,7 @@ def test_kill_of_who_is_hidden(
     outcome, words_of = "unknown", "could not be looked at"
     if NESTED:
         outcome, words_of = "other_namespace", "no process here is known to be the one"
-    assert (status, [one["verdict"] for one in told]) == (1, [outcome])
+    assert (status, [verdict["verdict"] for verdict in told]) == (1, [outcome])
     assert words_of in errors
     assert program.poll() is None
     log = (tmp_path / "state" / "gputop" / "signals.jsonl").read_text()
@@ -181,7 +181,7 @@ def test_kill_with_few_descriptors(most: int, here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     limit = ("sh", "-c", f'ulimit -n {most} && exec "$@"', "sh")
     status, told, _ = kill(here, pid, "--signal", "URG", prefix=limit)
-    assert {one["verdict"] for one in told} <= {"unknown", "alive"}
+    assert {verdict["verdict"] for verdict in told} <= {"unknown", "alive"}
     assert status != 0
     assert here.pids["train"] == pid
 
@@ -191,7 +191,7 @@ def test_kill_with_little_memory(megabytes: int, here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     limit = ("sh", "-c", f'ulimit -v {megabytes * 1024} && exec "$@"', "sh")
     status, told, _ = kill(here, pid, "--signal", "URG", prefix=limit)
-    assert {one["verdict"] for one in told} <= {"unknown", "alive"}
+    assert {verdict["verdict"] for verdict in told} <= {"unknown", "alive"}
     assert status != 0
     assert here.pids["train"] == pid
 
@@ -258,7 +258,7 @@ def test_root_of_a_container_is_not_root(here: Machine, boxed: Callable[..., int
     pids = sorted(boxed(*options) for options in UNSHARE.values())
     for words in (["--gpu", "0"], ["--user", "me"], pids, ["mem>0 sys"]):
         status, told, errors = kill(here, *words)
-        verdicts = sorted((one["pid"], one["verdict"]) for one in told)
+        verdicts = sorted((verdict["pid"], verdict["verdict"]) for verdict in told)
         assert (status, verdicts) == (1, [(pid, "refused") for pid in pids]), words
         assert errors.count("it is root's, in a container: not without a confirmation") == 3
         assert "--foreign" in errors
@@ -272,11 +272,11 @@ def test_a_container_within_a_container(here: Machine, boxed: Callable[..., int]
         len(Path(f"/proc/{pid}/status").read_text().partition("NSpid:")[2].split("\n")[0].split())
         == 3
     )
-    assert [one["verdict"] for one in kill(here, "--gpu", "0")[1]] == ["refused"]
+    assert [verdict["verdict"] for verdict in kill(here, "--gpu", "0")[1]] == ["refused"]
     assert lives(pid)
-    assert [one["verdict"] for one in kill(here, "--gpu", "0", "--foreign", "-s", "9")[1]] == [
-        "exited"
-    ]
+    assert [
+        verdict["verdict"] for verdict in kill(here, "--gpu", "0", "--foreign", "-s", "9")[1]
+    ] == ["exited"]
 
 
 @ROOT
@@ -345,10 +345,10 @@ def test_own_is_what_shares_the_namespaces_of_gputop(here: Machine) -> None:
         )
         assert inside.stdout
         pid = int(inside.stdout.readline())
-        for one in (pid, outside.pid):
-            on_gpu(here, one)
+        for shared_pid in (pid, outside.pid):
+            on_gpu(here, shared_pid)
         output, _ = inside.communicate("go\n", timeout=30)
-        told = {one["pid"]: one["verdict"] for one in json.loads(output)["verdicts"]}
+        told = {verdict["pid"]: verdict["verdict"] for verdict in json.loads(output)["verdicts"]}
         still = outside.poll() is None
         outside.kill()
     assert told == {pid: "exited", outside.pid: "other_namespace" if NESTED else "refused"}
@@ -361,9 +361,9 @@ def test_a_container_that_shares_our_namespaces(here: Machine, start: Start) -> 
     program = start(READY, here)
     folder = next(
         (
-            one / "docker" / ("c0ffee" + "0" * 58)
-            for one in _hierarchies()
-            if os.access(one, os.W_OK)
+            hierarchy / "docker" / ("c0ffee" + "0" * 58)
+            for hierarchy in _hierarchies()
+            if os.access(hierarchy, os.W_OK)
         ),
         None,
     )
@@ -373,7 +373,7 @@ def test_a_container_that_shares_our_namespaces(here: Machine, start: Start) -> 
     try:
         (folder / "cgroup.procs").write_text(str(program.pid))
         status, told, errors = kill(here, "--gpu", "0")
-        assert (status, [one["verdict"] for one in told]) == (1, ["refused"])
+        assert (status, [verdict["verdict"] for verdict in told]) == (1, ["refused"])
         assert "it is root's, in a container" in errors
         assert program.poll() is None
     finally:
@@ -386,8 +386,8 @@ def test_a_container_that_shares_our_namespaces(here: Machine, start: Start) -> 
 
 def _hierarchies() -> list[Path]:
     root = Path("/sys/fs/cgroup")
-    return [one for one in (root, root / "pids", root / "freezer")
-            if (one / "cgroup.procs").exists() and not (one / "docker").exists()]  # fmt: skip
+    return [folder for folder in (root, root / "pids", root / "freezer")
+            if (folder / "cgroup.procs").exists() and not (folder / "docker").exists()]  # fmt: skip
 
 
 def become_nobody() -> None:
@@ -434,7 +434,7 @@ def test_a_gpu_that_hangs_names_nobody_who_came_later(here: Machine) -> None:
 
 
 def _row(frame: Json, pid: int) -> Json:
-    rows: list[Json] = [one for one in frame["processes"] if one["pid"] == pid]
+    rows: list[Json] = [process for process in frame["processes"] if process["pid"] == pid]
     return rows[0]
 
 
@@ -477,7 +477,7 @@ def test_where_there_are_devices_who_is_named_has_to_hold_one(here: Machine) -> 
         on_gpu(here, pid)
     output, errors = inside.communicate("go\n", timeout=30)
     line, alive = output.strip().split("\n")[0], output.split("\n")[-2]
-    told = {one["pid"]: one["verdict"] for one in json.loads(line)["verdicts"]}
+    told = {verdict["pid"]: verdict["verdict"] for verdict in json.loads(line)["verdicts"]}
     assert [told[pid] for pid in pids] == ["exited", "refused", "refused", "refused"]
     assert alive == "False True True True"
     assert "has no GPU open" in errors

@@ -47,16 +47,16 @@ def swell() -> Iterator[Swell]:
 
     def start(*words: str, env: dict[str, str] | None = None, prefix: tuple[str, ...] = ()) -> int:
         command = [*prefix, str(build.swollen()), *words]
-        one = subprocess.Popen(command, stdout=subprocess.PIPE, env=env or {"A": "1"})
-        started.append(one)
-        assert one.stdout
-        assert one.stdout.read(1) == b"."
-        return one.pid
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, env=env or {"A": "1"})
+        started.append(program)
+        assert program.stdout
+        assert program.stdout.read(1) == b"."
+        return program.pid
 
     yield start
-    for one in started:
-        one.kill()
-        one.wait()
+    for pid in started:
+        pid.kill()
+        pid.wait()
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def known(agent: Agent) -> dict[int, Json]:
     """A frame in which everything has been looked at; processes by pid."""
     while True:
         frame = agent.refresh()
-        if all(one["cuda_context"] and one["origin"] for one in frame["processes"]):
-            return {one["pid"]: one for one in frame["processes"]}
+        if all(process["cuda_context"] and process["origin"] for process in frame["processes"]):
+            return {process["pid"]: process for process in frame["processes"]}
 
 
 @pytest.mark.parametrize("words", [("cmdline=2147483648",), ("environ=2147483648",),
@@ -171,7 +171,7 @@ while True:
     ) as program:
         assert program.stdout
         program.stdout.readline()
-        found = {(one.missing, one.variables.get(NAME)) for one in
+        found = {(environ.missing, environ.variables.get(NAME)) for environ in
                  (read_environ(program.pid) for _ in range(300))}  # fmt: skip
         program.kill()
     told = {("unset", "0"), ("unset", "1"), ("unset", None)}
@@ -193,12 +193,12 @@ def test_a_thousand_long_command_lines_make_no_endless_frame(machine: MachineFac
     here = machine({"gpu": {"uuid": "GPU-0"}, "processes": {"crowd": crowd}})
     with Agent(here, interval=60) as agent:
         frame = agent.line(30)
-        while NESTED and not all(one["command"] for one in frame["processes"]):
+        while NESTED and not all(process["command"] for process in frame["processes"]):
             frame = agent.refresh(30)  # there each has to be seen to be on a GPU
-        commands = [one["command"] for one in frame["processes"]]
+        commands = [process["command"] for process in frame["processes"]]
     assert len(commands) == 1000
-    assert all(one.startswith("python xxx") for one in commands)
-    assert all(one.endswith("…") for one in commands)
+    assert all(command.startswith("python xxx") for command in commands)
+    assert all(command.endswith("…") for command in commands)
     assert sum(map(len, commands)) <= MIB
     assert min(map(len, commands)) >= 256
 
@@ -206,7 +206,7 @@ def test_a_thousand_long_command_lines_make_no_endless_frame(machine: MachineFac
 def test_a_command_line_that_was_cut_says_so(here: Machine, swell: Swell) -> None:
     enlist(here, swell("cmdline=1000000", "fill=y"), swell("cmdline=2000000000"))
     with Agent(here) as agent:
-        commands = {one["command"] for one in agent.line()["processes"]}
+        commands = {process["command"] for process in agent.line()["processes"]}
     assert f"train{'y' * 4090}…" in commands
     assert "train …" in commands
 
@@ -220,7 +220,7 @@ def test_a_name_of_newlines(here: Machine) -> None:
     ) as program:
         assert program.stdout
         program.stdout.readline()
-        child = [one for pid, one in every_process().items() if pid == program.pid]
+        child = [process for pid, process in every_process().items() if pid == program.pid]
         enlist(here, program.pid)
         with Agent(here) as agent:
             agent.line()
@@ -277,10 +277,10 @@ def test_who_hides_a_gpu_behind_many_files_is_found_at_last(swell: Swell) -> Non
     while not (found := finder.find([minor], every_process(), frozenset(), 0.02)).complete:
         looks += 1
         assert looks < 500
-    assert {one.pid for one in found.by_minor[minor]} == set(hidden)
+    assert {process.pid for process in found.by_minor[minor]} == set(hidden)
     assert looks > 3
     again = finder.find([minor], every_process(), frozenset(), 0.02)
-    assert {one.pid for one in again.by_minor[minor]} == set(hidden)
+    assert {process.pid for process in again.by_minor[minor]} == set(hidden)
 
 
 @ROOT
@@ -340,7 +340,7 @@ def test_one_that_takes_too_much_memory_costs_no_other_its_row(here: Machine, sw
         until(lambda: set(pids) <= known(agent).keys())
         told = known(agent)
     assert len(told) == 9
-    commands = {one["command"] for one in told.values()}
+    commands = {process["command"] for process in told.values()}
     assert {f"python other-{n}.py" for n in range(5)} <= commands
     for pid in pids:
         assert told[pid]["cuda_context"]["environ"] == {"missing": "too_long"}

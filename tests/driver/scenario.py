@@ -224,9 +224,9 @@ def _processes(written: Scenario) -> Iterator[tuple[str, Scenario]]:
         count = process.get("count")
         for n in range(1 if count is None else count):
             words = [_word(word).replace("{n}", str(n)) for word in process["command"]]
-            one = {**process, "command": words, "number": n}
-            one.pop("count", None)
-            yield (name if count is None else f"{name}-{n}"), one
+            entry = {**process, "command": words, "number": n}
+            entry.pop("count", None)
+            yield (name if count is None else f"{name}-{n}"), entry
 
 
 def _word(word: str | Scenario) -> str:

@@ -97,7 +97,7 @@ def test_only_the_window_counts() -> None:
     recent = Recent()
     busy, idle = looks(tensor=0.5)[0], looks(sm=0.0, graphics=0.0)[0]
     said = [recent.judged(busy, None, float(now)) for now in range(5)]
-    assert [one and one.verdict for one in said] == [None, None, *["compute-bound"] * 3]
+    assert [verdict and verdict.verdict for verdict in said] == [None, None, *["compute-bound"] * 3]
     at_end = [recent.judged(idle, None, 5.0 + now) for now in range(int(WINDOW) + 1)]
     assert at_end[-1]
     assert at_end[-1].verdict == "idle"
@@ -108,14 +108,14 @@ def test_only_the_window_counts() -> None:
 def test_seldom_looks_are_kept_for_longer() -> None:
     recent = Recent()
     said = [recent.judged(looks()[0], None, now * 60.0) for now in range(4)]
-    assert [one and one.verdict for one in said] == [None, None, "busy", "busy"]
+    assert [verdict and verdict.verdict for verdict in said] == [None, None, "busy", "busy"]
 
 
 def test_a_look_keeps_its_values_and_utilization_is_none_of_them() -> None:
     recent, plain = Recent(), Recent()
     for now in range(3):
-        one = recent.judged(Activity(sm=0.5, dram=0.2), 0.9, float(now))
+        judged = recent.judged(Activity(sm=0.5, dram=0.2), 0.9, float(now))
         other = plain.judged(None, 0.9, float(now))
-    assert one == Activity(sm=0.5, dram=0.2, verdict="busy")
+    assert judged == Activity(sm=0.5, dram=0.2, verdict="busy")
     assert other == Activity(verdict="busy (by UTIL)")
     assert Recent().judged(None, None, 0.0) is None

@@ -101,7 +101,7 @@ OTHER_WORDS = {
      " (GPU 2). cuda:2 does not exist: 'CUDA error: invalid device ordinal'. For physical GPU 2 use"
      " cuda:1."),
 }  # fmt: skip
-"""Where gputop's message is on purpose not the suggested one, word for word."""
+"""Where gputop's message is on purpose not the suggested card, word for word."""
 
 
 @pytest.mark.parametrize("lint", LINTS, ids=[lint["input"] for lint in LINTS])
@@ -219,8 +219,8 @@ def test_a_name_of_tensorflows_that_does_not_exist(name: str, k: int) -> None:
 
 
 def test_names_are_answered_where_only_their_number_is_known() -> None:
-    (one,) = h100(1)
-    found = request_advice("cuda:0", resolve("", [one]))
+    (card,) = h100(1)
+    found = request_advice("cuda:0", resolve("", [card]))
     assert found is not None
     assert found.message.startswith("No GPU is visible. cuda:0 does not exist")
     assert request_advice("cuda:1", resolve("1,0", mixed())) is None
@@ -337,6 +337,6 @@ def test_any_text_is_judged(text: str, devices: list[CudaDevice]) -> None:
 
 @pytest.mark.parametrize("value", ["'$(touch x)'", '"0;rm x"', "[`id`]", "$'0\\t\\' ;touch X #"])
 def test_what_is_left_of_a_hostile_value_is_not_advised(value: str) -> None:
-    said = [one.message for one in of_value(value) if "Write" in one.message]
+    said = [hint.message for hint in of_value(value) if "Write" in hint.message]
     assert said
     assert all("Write the GPUs as 0,1" in message for message in said)

@@ -39,7 +39,7 @@ def card(index: int = 0, **fields: Any) -> Gpu:
 
 def picked(*frames: Frame, **wanted: Any) -> list[int] | None:
     gpus = choose(frames, PickRequest(**wanted)).gpus
-    return None if gpus is None else [one.index for one in gpus]
+    return None if gpus is None else [gpu.index for gpu in gpus]
 
 
 @pytest.mark.parametrize(("fields", "wanted", "reason"), ONE_PROBLEM)
@@ -112,7 +112,7 @@ def test_neighbours_by_bus_id_whatever_the_index() -> None:
     assert picked(frame(gpus), count=2) == [2, 3]
     assert picked(frame(gpus), count=3) == [1, 2, 3]
     assert picked(frame(gpus)) == [0]
-    turned = [msgspec.structs.replace(one, index=3 - one.index) for one in gpus]
+    turned = [msgspec.structs.replace(gpu, index=3 - gpu.index) for gpu in gpus]
     assert picked(frame(turned), count=2) == [1, 0]
     domains = [card(i, pci_bus_id=f"0000000{i // 2}:01:0{i % 2}.0") for i in range(1, 5)]
     assert picked(frame(domains), count=2) == [2, 3]

@@ -75,8 +75,12 @@ def test_of_gpus_and_jobs(name: str, value: str) -> None:
 
 def test_the_values_of_others_are_told_where_they_are_asked_for() -> None:
     variables = {"PATH": "/usr/bin:/bin", "LANG": "C", "RANK": "0"}
-    assert [one.value for one in env_variables(variables, hidden=False)] == [None, None, "0"]
-    assert [one.value for one in env_variables(variables, hidden=True)] == [
+    assert [hidden_device.value for hidden_device in env_variables(variables, hidden=False)] == [
+        None,
+        None,
+        "0",
+    ]
+    assert [hidden_device.value for hidden_device in env_variables(variables, hidden=True)] == [
         "C",
         "/usr/bin:/bin",
         "0",
@@ -85,13 +89,16 @@ def test_the_values_of_others_are_told_where_they_are_asked_for() -> None:
 
 def test_they_are_harmless_to_print_and_not_too_many() -> None:
     strange = {"RANK": "\x1b[2J\n\u202e\udcff", "\x1b]0;x\x07": "y"}
-    assert {(one.name, one.value) for one in env_variables(strange, hidden=True)} == {
+    assert {
+        (hidden_device.name, hidden_device.value)
+        for hidden_device in env_variables(strange, hidden=True)
+    } == {
         ("RANK", "�[2J���"),
         ("�]0;x�", "y"),
     }
     many = env_variables({f"N{n}": "v" * 99999 for n in range(9999)}, hidden=True)
     assert len(many) < 1000
-    assert all(len(one.value or "") < 2000 for one in many)
+    assert all(len(variable.value or "") < 2000 for variable in many)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from gputop.model.machine.origin import Container, Origin
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes import process_rows
 from gputop.model.processes.filter import FilterError, idle
-from tests.builders import GIB, frame, gpu, process
+from tests.builders import GIB, frame, gpu, matching, process
 
 SEEN = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "GPU-1"}))
 BUSY: dict[str, Any] = {"sm_utilization": 0.9, "cpu": 1.5, "rss": 3 * GIB, "gpu_memory": 20 * GIB}
@@ -38,7 +38,7 @@ def rows(of: Frame = MACHINE) -> list[ProcessRow]:
 
 
 def pids(text: str) -> list[int]:
-    return sorted(row.process.pid for row in process_rows.matching(rows(), text))
+    return sorted(row.process.pid for row in matching(rows(), text))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_what_is_unknown_fits_neither_way(text: str) -> None:
 )
 def test_a_bad_filter_says_where_and_what(text: str, position: int, reason: str) -> None:
     with pytest.raises(FilterError) as caught:
-        process_rows.matching((), text)
+        matching((), text)
     assert (caught.value.position, caught.value.reason) == (position, reason)
     assert isinstance(caught.value, UsageError)
     assert f"column {position + 1}: {reason}" in str(caught.value)
@@ -162,16 +162,14 @@ def test_containers_and_how_long_idle() -> None:
         "!idle": [2, 3],
         "!idle>10m": [2],
     }.items():
-        assert [row.process.pid for row in process_rows.matching(rows(here), text)] == expected, (
-            text
-        )
+        assert [row.process.pid for row in matching(rows(here), text)] == expected, text
 
 
 @given(st.one_of(st.text(), st.lists(PARTS, max_size=8).map("".join)))
 def test_any_text_gives_rows_or_an_error_with_its_place(text: str) -> None:
     every, errors = rows(), []
     try:
-        found = process_rows.matching(every, text)
+        found = matching(every, text)
     except FilterError as error:
         errors.append(error)
         found = []

@@ -36,7 +36,8 @@ def after(
 
 def told(finished: RecentlyEnded) -> list[tuple[int, int | None, float | None]]:
     return [
-        (one.row.process.pid, one.row.process.gpu_memory, one.row.age) for one in finished.ended
+        (ended.row.process.pid, ended.row.process.gpu_memory, ended.row.age)
+        for ended in finished.ended
     ]
 
 

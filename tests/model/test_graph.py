@@ -122,7 +122,7 @@ def test_round_numbers(peak: float, top: float) -> None:
     ],
 )
 def test_values_have_their_units(id_: str, text: str) -> None:
-    one = gpu(utilization=0.97, temperature=61.0, memory_used=int(98.1 * GIB), power=540.4,
+    card = gpu(utilization=0.97, temperature=61.0, memory_used=int(98.1 * GIB), power=540.4,
               sm_clock=1_980_000_000, pcie=Pcie(rx=float(GIB)), thermal=Thermal(margin=26.0),
               idle_for=2460.0)  # fmt: skip
-    assert graph.with_unit(GPU[id_], GPU[id_].read(one), "°") == text
+    assert graph.with_unit(GPU[id_], GPU[id_].read(card), "°") == text

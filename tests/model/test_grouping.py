@@ -25,7 +25,7 @@ def entries(*processes: Process) -> list[ViewRow]:
 
 def told(lines: list[ViewRow]) -> list[tuple[int, int, int]]:
     """Depth, pid and how many rows each line stands for."""
-    return [(one.depth, one.row.process.pid, len(one.members) or 1) for one in lines]
+    return [(line.depth, line.row.process.pid, len(line.members) or 1) for line in lines]
 
 
 def opened(view: View, found: list[ViewRow], order: tuple[str, bool] = BY_MEMORY) -> list[ViewRow]:
@@ -33,7 +33,7 @@ def opened(view: View, found: list[ViewRow], order: tuple[str, bool] = BY_MEMORY
     keys: set[Any] = set()
     while True:
         lines = view.lines(found, order, keys)
-        more = {one.key for one in lines if one.members} - keys
+        more = {line.key for line in lines if line.members} - keys
         if not more:
             return lines
         keys |= more
@@ -103,7 +103,7 @@ def test_a_younger_parent_is_another_process_with_the_number() -> None:
 def test_a_long_chain_of_parents_is_shown_whole() -> None:
     chain = [rank(100 + n, parent=99 + n) for n in range(500)]
     assert {line.row.process.pid for line in opened(TREE, entries(*chain))} == {
-        one.pid for one in chain
+        entry.pid for entry in chain
     }
 
 
@@ -135,7 +135,7 @@ def test_a_line_a_user() -> None:
 
 
 def test_a_view_holds_one_user_or_one_gpu() -> None:
-    rows = [one.row for one in entries(process(1), process(2, user=None), process(3, on=1))]
+    rows = [row.row for row in entries(process(1), process(2, user=None), process(3, on=1))]
     assert [View(whose=("alice",)).holds(row) for row in rows] == [True, False, True]
     assert [View(whose=(None,)).holds(row) for row in rows] == [False, True, False]
     assert [View(gpu="GPU-1").holds(row) for row in rows] == [False, False, True]
@@ -146,7 +146,7 @@ def test_a_view_holds_one_user_or_one_gpu() -> None:
 
 def test_a_view_holds_one_mig_device() -> None:
     parts = (process(1, gpu_instance=2, compute_instance=0), process(2, gpu_instance=3), process(3))
-    rows = [one.row for one in entries(*parts)]
+    rows = [entry.row for entry in entries(*parts)]
     view = View(gpu="GPU-0", instance=(2, 0))
     assert [view.holds(row) for row in rows] == [False, True, False]
     assert view.words([gpu(0), gpu(1)]) == "on GPU 0 MIG 2/0"
@@ -164,16 +164,16 @@ PROCESSES = st.builds(
 )
 
 
-@given(st.lists(PROCESSES, max_size=12, unique_by=lambda one: (one.pid, one.gpu_uuid)))
+@given(st.lists(PROCESSES, max_size=12, unique_by=lambda process: (process.pid, process.gpu_uuid)))
 def test_no_row_is_lost_and_none_comes_twice(processes: list[Process]) -> None:
     """Every row stands once in an open tree, and counts once in the lines of a closed one."""
     found = entries(*processes)
-    keys = sorted(map(repr, (one.key for one in found)))
-    assert sorted(repr(one.key) for one in opened(TREE, found) if not one.members) == keys
+    keys = sorted(map(repr, (view_row.key for view_row in found)))
+    assert sorted(repr(entry.key) for entry in opened(TREE, found) if not entry.members) == keys
     for view in (TREE, USERS):
         lines = view.lines(found, BY_MEMORY)
         assert len({line.key for line in lines}) == len(lines)
         assert sum(len(line.members) or 1 for line in lines) == len(found)
         assert sum(line.row.process.gpu_memory or 0 for line in lines) == sum(
-            one.gpu_memory or 0 for one in processes
+            process.gpu_memory or 0 for process in processes
         )

@@ -18,14 +18,14 @@ NOW = 2000.0
 
 def told(**fields: Any) -> list[tuple[str, str]]:
     """Level and code of what is found on a GPU alone."""
-    one = gpu(0, **fields)
-    return [(found.level, found.code) for found in findings(frame([one], time=NOW), one)]
+    card = gpu(0, **fields)
+    return [(found.level, found.code) for found in findings(frame([card], time=NOW), card)]
 
 
 def only(**fields: Any) -> Finding:
     """The one thing that is found on GPU 3."""
-    one = gpu(3, **fields)
-    [found] = findings(frame([one], time=NOW), one)
+    card = gpu(3, **fields)
+    [found] = findings(frame([card], time=NOW), card)
     return found
 
 
@@ -133,8 +133,8 @@ def test_xids_of_programs_are_notices_for_a_while(number: int) -> None:
 
 def test_each_xid_is_told_once_with_its_count_the_newest_first() -> None:
     health = xids((31, 90.0), (79, 60.0), (31, 30.0), (48, 20.0))
-    one = gpu(3, health=health)
-    found = findings(frame([one], time=NOW), one)
+    card = gpu(3, health=health)
+    found = findings(frame([card], time=NOW), card)
     assert [finding.code for finding in found] == ["XID 48", "XID 79", "XID 31"]
     assert found[1].text == "XID 79, 1m00s ago: the GPU has fallen off the bus"
     assert found[1].advice.startswith("reboot the machine")
@@ -144,8 +144,8 @@ def test_each_xid_is_told_once_with_its_count_the_newest_first() -> None:
 
 
 def test_xids_are_told_by_those_beside_them() -> None:
-    one = gpu(3, health=xids((48, 30.0), (63, 20.0)))
-    last, first = findings(frame([one], time=NOW), one)
+    card = gpu(3, health=xids((48, 30.0), (63, 20.0)))
+    last, first = findings(frame([card], time=NOW), card)
     assert (last.level, first.level) == ("alarm", "notice")
     assert "let what runs there finish, give it no new work, then reset it" in last.advice
     assert last.advice.endswith("nvidia-smi --gpu-reset -i 3")
@@ -160,8 +160,8 @@ def test_work_cleared_away_alone_on_an_hgx_board() -> None:
         ("not_supported", "NVIDIA H200", False),
     ):
         health = replace(alone, fabric_state=state)
-        one = gpu(3, name=name, health=health)
-        [found] = findings(frame([one], time=NOW), one)
+        card = gpu(3, name=name, health=health)
+        [found] = findings(frame([card], time=NOW), card)
         assert found.level == "notice"
         assert ("nvidia-fabricmanager" in found.advice) is restart
 
@@ -220,8 +220,8 @@ def test_a_fabric_manager_is_advised_on_single_machines_alone(name: str) -> None
 
 def test_a_pending_remap_keeps_no_work_off_the_gpu() -> None:
     """NVIDIA: new workloads can be launched."""
-    one = gpu(3, ecc=Ecc(remap_pending=True))
-    assert blocking(frame([one]), one) is None
+    card = gpu(3, ecc=Ecc(remap_pending=True))
+    assert blocking(frame([card]), card) is None
     failed = gpu(3, ecc=Ecc(remap_pending=True, remap_failure=True))
     assert (worst := blocking(frame([failed]), failed)) is not None
     assert worst.code == "REMAP"
@@ -258,7 +258,7 @@ def test_a_link_is_down_where_others_have_it() -> None:
     )
     other = gpu(3, name="another", nvlink=Nvlink(up=0, down=6))
     machine = frame([whole, half, none, other])
-    levels = [[found.level for found in findings(machine, one)] for one in machine.gpus]
+    levels = [[found.level for found in findings(machine, gpu)] for gpu in machine.gpus]
     assert levels == [[], ["alarm"], ["alarm"], []]
 
 
@@ -312,9 +312,9 @@ def test_a_slow_clock_is_said_as_it_is(reason: str, code: str) -> None:
 
 def test_gpus_in_alarm() -> None:
     gpus = [gpu(0), gpu(1, ecc_uncorrected=1, error="x"), gpu(2, compute_mode="prohibited")]
-    assert [one.index for one in in_alarm(frame(gpus))] == [1]
+    assert [gpu.index for gpu in in_alarm(frame(gpus))] == [1]
 
 
 def test_the_demo_is_well() -> None:
     machine = demo_frame(NOW)
-    assert [findings(machine, one) for one in machine.gpus] == [()] * 8
+    assert [findings(machine, gpu) for gpu in machine.gpus] == [()] * 8

@@ -23,13 +23,14 @@ def at(seconds: float, *gpus: Gpu, interval: float | None = 1.0, **fields: Any) 
 
 
 def past(history: History, of: Gpu, id_: str = "utilization") -> list[Any]:
-    return [value if value is None else round(value, 4) for value in history.recent(of, id_)]
+    values = history.values(of.key, id_)[-RECENT:]
+    return [None if value == EMPTY else round(value, 4) for value in values]
 
 
 def filled(*frames: Frame) -> History:
     history = History()
-    for one in frames:
-        history.append(one)
+    for shown in frames:
+        history.append(shown)
     return history
 
 
@@ -59,17 +60,17 @@ def test_where_frames_were_missing_is_one_gap_however_long() -> None:
 
 
 def test_a_copy_does_not_go_on_with_the_other() -> None:
-    one, other = gpu(utilization=0.5), process(1, gpu_memory=5, gpu_uuid=gpu().uuid)
-    history = filled(at(0, one, processes=(other,)))
+    card, other = gpu(utilization=0.5), process(1, gpu_memory=5, gpu_uuid=gpu().uuid)
+    history = filled(at(0, card, processes=(other,)))
     twin = history.copy()
     for second in range(1, SLOTS + 2):
         history.append(at(second, gpu(utilization=1.0), processes=(other,)))
     assert list(twin.times) == [2000.0]
-    assert past(twin, one) == [0.5]
+    assert past(twin, card) == [0.5]
     assert twin.of_process(other).memory == [5]
     twin.append(at(1, gpu(utilization=0.0)))
-    assert past(twin, one) == [0.5, 0.0]
-    assert past(history, one) == [1.0] * RECENT
+    assert past(twin, card) == [0.5, 0.0]
+    assert past(history, card) == [1.0] * RECENT
 
 
 def test_a_longer_interval_is_no_gap() -> None:
@@ -142,8 +143,8 @@ def test_a_process_has_a_short_past_of_its_own() -> None:
     history = History()
     for n in range(RECENT + 5):
         stale = 3.0 if n == RECENT else None
-        one = process(7, gpu_memory=n, sm_utilization=None if n % 2 else 0.5)
-        history.append(at(n, gpu(stale_for=stale), processes=[one]))
+        card = process(7, gpu_memory=n, sm_utilization=None if n % 2 else 0.5)
+        history.append(at(n, gpu(stale_for=stale), processes=[card]))
     its = history.of_process(process(7))
     assert len(its.memory) == RECENT
     assert its.memory[-6:] == [RECENT - 1.0, None, RECENT + 1.0, RECENT + 2.0, RECENT + 3.0,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.model.cuda.pick import PickRequest, choose
-from gputop.model.health.free import WORDS, count_of_free, free_gpus, is_free, not_free, objections
+from gputop.model.health.free import WORDS, count_of_free, is_free, not_free, objections
 from gputop.model.machine.frame import Process
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.sections import Activity, Health, Pcie
@@ -52,7 +52,7 @@ def test_free_or_why_not(here: Gpu, processes: list[Process], reason: str | None
     now = frame([here, gpu(1, memory_used=GIB)], processes)
     objection = not_free(now, here)
     assert is_free(now, here) is (reason is None) is (objection is None)
-    assert free_gpus(now) == ([] if reason else [here])
+    assert [gpu for gpu in now.gpus if is_free(now, gpu)] == ([] if reason else [here])
     if reason is not None:
         assert objection is not None
         assert reason in objection.text

@@ -95,7 +95,7 @@ def test_generations_have_their_names() -> None:
     named = {"2.1": "older than Kepler", "3.7": "Kepler", "5.2": "Maxwell", "6.1": "Pascal",
              "7.2": "Volta", "7.5": "Turing", "8.9": "Ampere or Ada", "9.0": "Hopper",
              "10.3": "Blackwell", "12.1": "Blackwell"}  # fmt: skip
-    assert {one: generation(one) for one in named} == named
+    assert {capability: generation(capability) for capability in named} == named
 
 
 def test_tensorflow_of_this_year() -> None:

@@ -101,7 +101,7 @@ def test_why_there_is_no_name() -> None:
 def test_a_contradicted_mapping_is_not_claimed() -> None:
     found = look({N: "0,1"}, [3])
     assert (found.mapping.visible, found.mapping.certainty) == (None, "unknown")
-    assert [one.id for one in found.advice] == ["env-contradicted"]
+    assert [hint.id for hint in found.advice] == ["env-contradicted"]
     assert (names(found), found.why_not()) == ([], "?")
 
 
@@ -167,7 +167,7 @@ def test_mps_numbers_anew() -> None:
     found = look({N: "1", **PCI}, [2], mps=True, machine=server)
     assert (indices(found.mapping.visible), names(found)) == ([2], ["cuda:0"])
     double = look({N: "0,2", **PCI}, [0], mps=True, machine=server)
-    assert [one.id for one in double.advice] == ["mps-double-mask"]
+    assert [hint.id for hint in double.advice] == ["mps-double-mask"]
     assert indices(double.mapping.visible) == [0]
     assert look({N: "1"}, [2], mps=True).mapping.certainty == "unknown"
     here = {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/b"}  # another server's

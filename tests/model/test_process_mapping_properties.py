@@ -60,7 +60,7 @@ STANDPOINTS = st.just(Standpoint()) | st.builds(
 
 
 def numbered(devices: list[CudaDevice]) -> tuple[CudaDevice, ...]:
-    return tuple(msgspec.structs.replace(one, minor=one.index) for one in devices)
+    return tuple(msgspec.structs.replace(device, minor=device.index) for device in devices)
 
 
 MACHINES = st.builds(
@@ -114,7 +114,7 @@ def check_exactness(case: Case) -> None:
     )
     assert found.evidence.kind in ("confirmed", "unused")
     # The driver sees it nowhere else.
-    assert {one.id for one in used} <= {one.id for one in mapping.visible}
+    assert {device.id for device in used} <= {device.id for device in mapping.visible}
     # The GPUs that it can reach are known, unless its value means the same among any.
     inside, value = found.inside.devices, mapping.value
     named = value is not None and value.startswith(("GPU-", "MIG-"))
@@ -122,21 +122,21 @@ def check_exactness(case: Case) -> None:
         assert hides_all_values(mapping) or (named and mapping.visible)
         return
     assert found.inside.certainty == "exact" or hides_all_values(mapping)
-    assert {one.index for one in mapping.visible} <= {one.index for one in inside}
+    assert {device.index for device in mapping.visible} <= {device.index for device in inside}
     # Integers count in an order that is documented.
     several = len(inside) > 1 and len(mapping.visible) > 0
-    if several and not named and not any(one.instance for one in mapping.visible):
+    if several and not named and not any(device.instance for device in mapping.visible):
         assert environ.variables.get(ORDER) == "PCI_BUS_ID" or found.mps
     # None of what may hide GPUs, or number them, was passed over.
     if around.minors is not None:
-        assert {one.minor for one in mapping.visible} <= set(around.minors)
+        assert {device.minor for device in mapping.visible} <= set(around.minors)
 
 
 def check_consistency(case: Case) -> None:
     """Nothing that is said contradicts itself."""
     around, _, used, found = case
     mapping = found.mapping
-    text = " ".join((*found.reasoning(), *(one.message for one in found.advice)))
+    text = " ".join((*found.reasoning(), *(hint.message for hint in found.advice)))
     assert text.isprintable()
     assert "driver itself" not in text
     assert "cuda:0 in the first case and cuda:0" not in text
@@ -153,12 +153,12 @@ def check_consistency(case: Case) -> None:
         assert found.shell_lines == ()
         assert mapping.certainty != "exact"
     if mapping.visible is not None:
-        places = [one.id for one in mapping.visible]
+        places = [device.id for device in mapping.visible]
         for place, name in found.evidence.names:
             if not name.endswith("?"):
                 assert name == f"cuda:{places.index(place)}"
                 assert mapping.certainty in ("exact", "expected")
-    assert {place for place, _ in found.evidence.names} <= {one.id for one in used}
+    assert {place for place, _ in found.evidence.names} <= {device.id for device in used}
     if mapping.count == 0 and used:
         raise AssertionError("it is on a GPU and said to see none")
 

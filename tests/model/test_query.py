@@ -9,7 +9,7 @@ import pytest
 from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.metrics.process import PROCESS, ProcessRow
 from gputop.model.processes import process_rows
-from tests.builders import frame, gpu, process
+from tests.builders import frame, gpu, matching, process
 
 
 def pids(found: list[ProcessRow]) -> list[int]:
@@ -176,11 +176,11 @@ def test_filter(text: str, expected: list[int]) -> None:
         process(21, on=1, user=None, command="Straße"),
     ]
     found = process_rows.rows(frame([gpu(0), gpu(1)], processes))
-    assert pids(process_rows.matching(found, text)) == expected
+    assert pids(matching(found, text)) == expected
 
 
 def test_a_filter_on_what_is_unknown() -> None:
     found = process_rows.rows(frame(processes=[process(7, on=None, user=None, command=None)]))
-    assert pids(process_rows.matching(found, "none")) == []
-    assert pids(process_rows.matching(found, "gpu:0")) == []
-    assert pids(process_rows.matching(found, "7")) == [7]
+    assert pids(matching(found, "none")) == []
+    assert pids(matching(found, "gpu:0")) == []
+    assert pids(matching(found, "7")) == [7]

@@ -55,7 +55,7 @@ def indices(found: MappingResult) -> list[int]:
 
 
 def ids(found: MappingResult, inventory: Inventory | None = None) -> list[str]:
-    return [one.id for one in judge(found, inventory.usage if inventory else {})]
+    return [hint.id for hint in judge(found, inventory.usage if inventory else {})]
 
 
 def probed(value: str | None, order: str | None, *at: int) -> Probed:
@@ -100,7 +100,7 @@ def test_a_line_that_sets_nothing_leaves_it_unset() -> None:
 )
 def test_what_the_rest_of_the_line_asks_for(program: str, missing: list[str]) -> None:
     found = ask(f"CUDA_VISIBLE_DEVICES=1,2 {program}")
-    said = [one.message.split(" does not exist")[0].split(" ")[-1] for one in found.missed]
+    said = [hint.message.split(" does not exist")[0].split(" ")[-1] for hint in found.missed]
     assert said == missing
 
 
@@ -121,12 +121,12 @@ def test_the_order_of_advice() -> None:
     assert found.said[0].id == "shell-space-before-equals"
     found = ask("CUDA_VISIBLE_DEVICES=1,9 python --device cuda:5", machine)
     advice = judge(found, frame_inventory(machine).usage)
-    assert [one.id for one in advice] == [
+    assert [hint.id for hint in advice] == [
         "value-out-of-range",
         "gpu-full",
         "request-out-of-visible",
     ]
-    assert [one.id for one in by_severity(advice)] == [
+    assert [hint.id for hint in by_severity(advice)] == [
         "value-out-of-range",
         "request-out-of-visible",
     ]
@@ -134,10 +134,10 @@ def test_the_order_of_advice() -> None:
 
 def test_errors_come_first() -> None:
     advice = by_severity(judge(ask("1x,0,9", order="x"), {}))
-    assert [one.severity for one in advice] == sorted(
-        (one.severity for one in advice), key=["error", "warning", "info"].index
+    assert [hint.severity for hint in advice] == sorted(
+        (hint.severity for hint in advice), key=["error", "warning", "info"].index
     )
-    assert {one.severity for one in advice} == {"error", "warning", "info"}
+    assert {hint.severity for hint in advice} == {"error", "warning", "info"}
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_the_free_gpu_is_that_of_the_command() -> None:
     mine = process(7, gpu_uuid=UUIDS[1])
     machine = frame([busy, h200(1), h200(2, utilization=0.9), h200(3)], [mine])
     choice = suggest([machine], OWN)
-    assert [one.index for one in choice.gpus or ()] == [3]
+    assert [gpu.index for gpu in choice.gpus or ()] == [3]
     assert set(choice.reasons) == {0, 1, 2}
     assert suggest([machine], MappingQuery("1,0", None)).gpus is None
     assert offered("3,", machine) is None
@@ -281,8 +281,8 @@ def test_a_gpu_that_was_busy_a_second_ago_is_not_free() -> None:
     busy = frame([h200(0, utilization=0.9), h200(1)], time=2000.0)
     idle = frame([h200(0), h200(1)], time=2001.0)
     later = frame([h200(0), h200(1)], time=2003.5)
-    assert [one.index for one in suggest([busy, idle], OWN).gpus or ()] == [1]
-    assert [one.index for one in suggest([busy, later], OWN).gpus or ()] == [0]
+    assert [gpu.index for gpu in suggest([busy, idle], OWN).gpus or ()] == [1]
+    assert [gpu.index for gpu in suggest([busy, later], OWN).gpus or ()] == [0]
 
 
 @pytest.mark.parametrize(

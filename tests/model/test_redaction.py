@@ -41,11 +41,11 @@ def test_no_secret_is_left() -> None:
     assert SECRET in encode(whole).decode()
     assert SECRET not in encode(frame).decode()
     assert decode(encode(frame), type=Frame) == frame
-    one, other = frame.processes
-    assert (one.user, one.command, other.user) == ("user2", "(13 characters)", None)
-    assert one.cuda_context is not None
-    assert one.cuda_context.minors == (0,)
-    assert one.cuda_context.environ.variables == {
+    first, other = frame.processes
+    assert (first.user, first.command, other.user) == ("user2", "(13 characters)", None)
+    assert first.cuda_context is not None
+    assert first.cuda_context.minors == (0,)
+    assert first.cuda_context.environ.variables == {
         "CUDA_VISIBLE_DEVICES": "(6 characters)",
         "CUDA_DEVICE_ORDER": "",
     }
@@ -56,7 +56,7 @@ def test_no_secret_is_left() -> None:
 def test_a_user_has_one_number_in_all_frames() -> None:
     redaction = Redaction()
     numbers = [
-        [one.user for one in redaction.frame(told(*users)).processes]
+        [process.user for process in redaction.frame(told(*users)).processes]
         for users in (("alice", "bob", "alice"), ("bob", "carol"))
     ]
     assert numbers == [["user2", "user3", "user2"], ["user3", "user4"]]

@@ -165,7 +165,9 @@ def test_names_of_secrets(name: str) -> None:
     """Whatever the value is; none of it is told, with `e` or without."""
     for value in ("hunter2", "", "x", "u:p", "correct horse battery"):
         assert kind_of(name, value) == "secret"
-        assert [one.value for one in env_variables({name: value}, hidden=True)] == [None]
+        assert [
+            hidden_device.value for hidden_device in env_variables({name: value}, hidden=True)
+        ] == [None]
 
 
 @pytest.mark.parametrize("what", VALUES)
@@ -180,16 +182,22 @@ def test_values_that_are_secrets(what: str) -> None:
 @pytest.mark.parametrize("name", READABLE)
 def test_what_stays_readable(name: str) -> None:
     assert not is_secret(name, READABLE[name])
-    assert [one.value for one in env_variables({name: READABLE[name]}, hidden=True)] == [
-        READABLE[name]
-    ]
+    assert [
+        hidden_device.value for hidden_device in env_variables({name: READABLE[name]}, hidden=True)
+    ] == [READABLE[name]]
 
 
 def test_only_what_says_nothing_of_anybody_is_told_without_asking() -> None:
-    found = {one.name for one in env_variables(READABLE, hidden=False) if one.value is not None}
+    found = {
+        hidden_device.name
+        for hidden_device in env_variables(READABLE, hidden=False)
+        if hidden_device.value is not None
+    }
     assert found >= WITHOUT_ASKING
     for name in ("CUDA_NOTE", "RAY_NOTE", "VLLM_NOTE", "SLURM_NOTE", "TF_NOTE", "TORCH_X", "PATH"):
-        assert [one.value for one in env_variables({name: "my words"}, hidden=False)] == [None]
+        assert [
+            hidden_device.value for hidden_device in env_variables({name: "my words"}, hidden=False)
+        ] == [None]
 
 
 @pytest.mark.system

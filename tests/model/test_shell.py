@@ -69,7 +69,7 @@ def test_a_shell_reads_a_value_back(value: str, shell: list[str], tmp_path: Path
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("value", [one for one in RUNS_CODE if len(one) < 100])
+@pytest.mark.parametrize("value", [command for command in RUNS_CODE if len(command) < 100])
 @pytest.mark.parametrize("id_", ["shell-set", "shell-space-before-equals", "shell-not-remote"])
 def test_a_line_that_advice_gives_runs_nothing_else(
     id_: str, value: str, shell: list[str], tmp_path: Path

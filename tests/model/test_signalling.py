@@ -38,7 +38,7 @@ def told(state: SignalDialogState, *verdicts: Verdict, pids: tuple[int, ...] = (
 def checked(*processes: SignalTarget, **more: Any) -> SignalDialogState:
     state = SignalDialogState(processes)
     state.check("check")
-    told(state, *(verdict("check", one.pid, **more) for one in processes))
+    told(state, *(verdict("check", process.pid, **more) for process in processes))
     return state
 
 
@@ -47,7 +47,7 @@ def says(state: SignalDialogState, process: SignalTarget) -> list[str]:
 
 
 def targets(order: Signal | None) -> list[int]:
-    return [] if order is None else [one.pid for one in order.targets]
+    return [] if order is None else [target.pid for target in order.targets]
 
 
 def test_meant_are_each_once_in_their_order_with_all_that_they_hold() -> None:
@@ -57,7 +57,7 @@ def test_meant_are_each_once_in_their_order_with_all_that_they_hold() -> None:
     )
     keys = [ProcessKey("boot", pid, 1000.0) for pid in (10, 20, 10, 99)]
     found = signal_targets(here, keys)
-    assert [one.pid for one in found] == [10, 20]
+    assert [process.pid for process in found] == [10, 20]
     assert found[0].holds() == "1.00G on GPU 0, 2 on GPU 1"
     assert found[0].age == 1000.0
     assert own_on(here, "GPU-1", "bob") == [ProcessKey("boot", 20, 1000.0)]
@@ -176,7 +176,7 @@ def test_cautions_want_the_word(caution: str) -> None:
         assert state.send("order", word) is None
     order = state.send("order", " KILL ")
     assert order is not None
-    assert all(one.forced for one in order.targets)
+    assert all(target.forced for target in order.targets)
 
 
 def test_what_cannot_be_signalled_is_said_and_not_sent() -> None:
@@ -195,9 +195,9 @@ def test_descendants_come_after_a_key_and_go_with_it() -> None:
     state.check("check")
     below = [verdict("check", 11, parent=10), verdict("check", 12, parent=11)]
     told(state, verdict("check", 10, parent=1), *below)
-    assert (state.descendants(ALICE), [one.pid for one in state.processes]) == (2, [10])
+    assert (state.descendants(ALICE), [process.pid for process in state.processes]) == (2, [10])
     state.with_started = True
-    assert [one.pid for one in state.processes] == [10, 11, 12]
+    assert [process.pid for process in state.processes] == [10, 11, 12]
     assert state.send("order", "") is None
     assert targets(state.send("order", "kill")) == [10, 11, 12]
 
@@ -262,16 +262,16 @@ def test_whatever_frames_tell_the_targets_are_those_of_the_key() -> None:
         )
         state = SignalDialogState(chosen)
         state.check("check")
-        told(state, *(verdict("check", *one.identity[:1], start_time=one.start_time)
-                          for one in chosen))  # fmt: skip
+        told(state, *(verdict("check", *process.identity[:1], start_time=process.start_time)
+                          for process in chosen))  # fmt: skip
         for _ in range(dice.randrange(4)):
             pids = dice.sample(range(10, 30), 8)
             other = [verdict(dice.choice(("check", "old")), pid, start_time=9.0) for pid in pids]
             told(state, *other, pids=tuple(pids))
         order = state.send("order", "kill")
         assert order is not None
-        assert [(one.pid, one.start_time) for one in order.targets] == [
-            one.identity for one in chosen
+        assert [(target.pid, target.start_time) for target in order.targets] == [
+            process.identity for process in chosen
         ]
 
 

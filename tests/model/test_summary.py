@@ -42,14 +42,14 @@ def test_strangers(fields: dict[str, Any], count: int) -> None:
 
 def test_only_display() -> None:
     now = frame([gpu(0), gpu(1)], [process(1, type="G")])
-    assert [only_display(now, one) for one in now.gpus] == ["display", None]
+    assert [only_display(now, gpu) for gpu in now.gpus] == ["display", None]
 
 
 def test_processes_by_mig_device() -> None:
     parts = [process(1, gpu_instance=2, compute_instance=0), process(2, gpu_instance=2),
              process(3, gpu_instance=2, compute_instance=0, on=1), process(4)]  # fmt: skip
     found = by_instance(frame([gpu(), gpu(1)], parts))
-    assert {place: [one.pid for one in here] for place, here in found.items()} == {
+    assert {place: [process.pid for process in here] for place, here in found.items()} == {
         ("GPU-0", 2, 0): [1],
         ("GPU-1", 2, 0): [3],
     }

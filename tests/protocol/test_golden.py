@@ -62,7 +62,7 @@ def test_what_the_first_reader_asked_is_understood() -> None:
 @pytest.mark.parametrize("name", ["agent.jsonl", "reader.jsonl"])
 def test_all_of_that_is_still_said(name: str) -> None:
     """More may be said by now, which an old reader ignores."""
-    now = lines_of(stream()) if name == "agent.jsonl" else [encode(one) for one in REQUESTS]
+    now = lines_of(stream()) if name == "agent.jsonl" else [encode(request) for request in REQUESTS]
     for line, old in zip(now, lines(name), strict=True):
         _has(json.loads(line), json.loads(old))
 
@@ -81,4 +81,4 @@ def _has(now: Any, old: Any) -> None:
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
     (GOLDEN / "agent.jsonl").write_bytes(b"".join(lines_of(stream())))
-    (GOLDEN / "reader.jsonl").write_bytes(b"".join(encode(one) + b"\n" for one in REQUESTS))
+    (GOLDEN / "reader.jsonl").write_bytes(b"".join(encode(request) + b"\n" for request in REQUESTS))

@@ -179,8 +179,8 @@ class Pair:
         self.settle(marker)
 
     def settle(self, marker: str | Callable[[Terminal], object]) -> None:
-        for one in (self.stock, self.diff):
-            one.wait_for(marker if isinstance(marker, str) else partial(marker, one))
+        for terminal in (self.stock, self.diff):
+            terminal.wait_for(marker if isinstance(marker, str) else partial(marker, terminal))
         deadline = time.monotonic() + 10
         while not self.alike():
             left = max(0, deadline - time.monotonic())
@@ -195,7 +195,7 @@ class Pair:
 
     def difference(self) -> str:
         rows = zip(self.stock.cells, self.diff.cells, strict=True)
-        unequal = [row for row, (one, other) in enumerate(rows) if one != other]
+        unequal = [row for row, (line, other) in enumerate(rows) if line != other]
         return f"lines {unequal} differ:\n{self.stock.text}\n{self.diff.text}"
 
     def sent(self) -> tuple[int, int]:

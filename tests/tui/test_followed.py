@@ -73,7 +73,7 @@ async def test_the_driver_is_not_asked_about_a_process() -> None:
     async with shown(frame_of(*GPUS, *PROCESSES), size=(200, 50)) as screen:
         await screen.press("j", "v")
         assert "the driver can only be asked about a value" in screen.text
-        assert not [one for one in screen.source.requests if isinstance(one, Probe)]
+        assert not [request for request in screen.source.requests if isinstance(request, Probe)]
         await screen.press("j", "y")
         assert "its variables are not known" in screen.text.replace("process's", "its")
 
@@ -115,8 +115,8 @@ NO_GPU = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0"}), minors=())
 async def test_no_line_is_offered_that_does_not_hold(
     around: CudaContext, gpu: int, said: str
 ) -> None:
-    one = process_of(401, gpu=gpu, gpu_memory=3, cuda_context=around)
-    async with shown(frame_of(*GPUS, one), size=(200, 50)) as screen:
+    followed = process_of(401, gpu=gpu, gpu_memory=3, cuda_context=around)
+    async with shown(frame_of(*GPUS, followed), size=(200, 50)) as screen:
         await screen.open_mapping()
         await screen.press("j")
         assert said in screen.text

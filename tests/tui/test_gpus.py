@@ -138,7 +138,7 @@ async def test_a_gpu_that_sleeps_says_so_quietly() -> None:
     async with shown(frame_of(gpu_of(0, asleep=True, **nothing), gpu_of(1))) as screen:
         assert screen.gpu_cell(0, "WHO") == "asleep"
         assert "1 free" in screen.text
-        [word] = [one for one in screen.segments[screen.gpus.region.y + 1] if "asleep" in one.text]
+        [word] = [gpu for gpu in screen.segments[screen.gpus.region.y + 1] if "asleep" in gpu.text]
         assert word.style is not None
         assert word.style.dim
         await screen.press("shift+tab", "down", "enter")
@@ -172,7 +172,7 @@ async def test_a_hung_gpu_is_plainly_hung_and_keeps_its_user(size: tuple[int, in
         assert "1m03s" in line
         assert "95%" not in line  # it is of a minute ago
         segments = screen.segments[screen.gpus.region.y + screen.gpus.head_lines]
-        [alarm] = [one for one in segments if "1m03s" in one.text]
+        [alarm] = [segment for segment in segments if "1m03s" in segment.text]
         assert alarm.style
         assert alarm.style.bold
         assert alarm.style.color
@@ -185,9 +185,11 @@ async def test_values_stand_out_from_where_the_settings_say(
 ) -> None:
     async with shown(frame_of(BUSY), settings=Session(thresholds=thresholds)) as screen:
         row = screen.segments[screen.gpus.region.y + 1]
-        texts = [one for one in row if one.text.strip() in ("61", "98.1")]
+        texts = [segment for segment in row if segment.text.strip() in ("61", "98.1")]
         assert len(texts) == 2
-        assert [one.text.strip() for one in texts if one.style and one.style.bold] == marked
+        assert [
+            segment.text.strip() for segment in texts if segment.style and segment.style.bold
+        ] == marked
 
 
 async def colours_of(
@@ -224,12 +226,12 @@ async def test_a_free_row_is_plainly_free() -> None:
     frame = frame_of(gpu_of(0), gpu_of(1, memory_used=20 * GIB), process_of(100, 1))
     async with shown(frame, theme="dark") as screen:
         free, used = screen.segments[screen.gpus.region.y + 1 :][:2]
-        colours = {one.text.strip(): one.style.color for one in free if one.style}
+        colours = {segment.text.strip(): segment.style.color for segment in free if segment.style}
         assert colours["0"] == colours["free"] is not None
         grey = [text for text, colour in colours.items() if text and colour != colours["free"]]
         assert "H200" in grey
         assert len({colours[text] for text in grey}) == 2  # words, and the empty bars
-        assert colours["free"] not in {one.style.color for one in used if one.style}
+        assert colours["free"] not in {device.style.color for device in used if device.style}
 
 
 async def test_a_fan_column_only_where_a_fan_is() -> None:

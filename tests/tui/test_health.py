@@ -44,7 +44,7 @@ async def test_a_mark_has_the_colour_of_its_level() -> None:
     async with shown(sick(), (200, 50)) as screen:
         top = screen.gpus.region.y + screen.gpus.head_lines
         for line, mark, role in ((2, "! REMAP", "alarm"), (3, "! XID 31", "notice")):
-            [segment] = [one for one in screen.segments[top + line] if mark in one.text]
+            [segment] = [segment for segment in screen.segments[top + line] if mark in segment.text]
             assert segment.style == screen.gpus.role_style(role)
 
 

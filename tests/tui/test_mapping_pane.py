@@ -232,7 +232,9 @@ async def test_free_gpus_that_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     async with shown(frame_of(*FOUR, process_of(1, gpu=3)), size=WIDE) as screen:
         await screen.open_mapping()
-        assert any("none of the 3 free GPUs can be taken (" in one for one in screen.mapping_lines)
+        assert any(
+            "none of the 3 free GPUs can be taken (" in line for line in screen.mapping_lines
+        )
         assert "3 free" in screen.lines[0]
 
 
@@ -397,7 +399,9 @@ async def test_a_value_that_is_not_text_is_not_asked(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0\udcff")
     async with shown(frame_of(*FOUR)) as screen:
         await screen.press("v", "y")
-        assert [one for one in screen.source.requests if not isinstance(one, Refresh)] == []
+        assert [
+            request for request in screen.source.requests if not isinstance(request, Refresh)
+        ] == []
         assert "copied" not in screen.text
         assert "no line for a shell: CUDA_VISIBLE_DEVICES has" in screen.text
 

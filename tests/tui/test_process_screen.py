@@ -56,7 +56,7 @@ def at(seconds: float, *parts: Any, **values: Any) -> Frame:
 
 
 def asked(screen: Screenful, kind: type = Detail) -> list[Any]:
-    return [one for one in screen.source.requests if isinstance(one, kind)]
+    return [request for request in screen.source.requests if isinstance(request, kind)]
 
 
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])

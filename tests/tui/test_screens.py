@@ -81,8 +81,8 @@ async def test_a_pause_leaves_no_hole_in_the_past() -> None:
         await screen.press("p")
         history = screen.machine.picture.history  # type: ignore[union-attr]
         assert list(history.times) == [NOON + second for second in range(40)]
-        past = history.recent(gpu_of(0), "utilization")
-        assert [round(value or 0, 1) for value in past] == [0.1, 0.2, 0.3, *[0.9] * 37]
+        past = history.values(gpu_of(0).key, "utilization")
+        assert [round(value, 1) for value in past] == [0.1, 0.2, 0.3, *[0.9] * 37]
         assert "peak 90%" in screen.text
 
 
@@ -271,7 +271,7 @@ async def test_every_role_can_be_seen(theme: str) -> None:
         assert screen.table.role_style("cursor").reverse
 
 
-def _contrast(one: Color, other: Color) -> float:
+def _contrast(colour: Color, other: Color) -> float:
     """As WCAG 2 counts it."""
 
     def luminance(colour: Color) -> float:
@@ -279,7 +279,7 @@ def _contrast(one: Color, other: Color) -> float:
         linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    high, low = sorted((luminance(colour), luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 

@@ -22,11 +22,11 @@ ME = Session(me="alice")
 
 
 def orders(screen: Screenful) -> list[Signal]:
-    return [one for one in screen.source.requests if isinstance(one, Signal)]
+    return [request for request in screen.source.requests if isinstance(request, Signal)]
 
 
 def pids(order: Signal) -> list[int]:
-    return [one.pid for one in order.targets]
+    return [target.pid for target in order.targets]
 
 
 def reply(order: Signal, verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
@@ -39,9 +39,9 @@ async def answer(screen: Screenful, outcome: Any = "alive", **more: Any) -> None
     frame, order = screen.app.last_frame, orders(screen)[-1]
     assert frame is not None
     said = tuple(
-        Verdict(order=order.id, pid=one.pid, start_time=one.start_time, signal=order.number,
+        Verdict(order=order.id, pid=target.pid, start_time=target.start_time, signal=order.number,
                 outcome=outcome, **{"words": f"{outcome} it is", **more})
-        for one in order.targets
+        for target in order.targets
     )  # fmt: skip
     gpus, processes = frame.gpus, frame.processes
     await screen.show(frame_of(*gpus, *processes, time=frame.time + 1), **reply(order, said))
@@ -179,7 +179,7 @@ async def test_nobody_is_meant() -> None:
         while screen.selected is None:
             await screen.press("j")
         await screen.press("f9")
-        assert [pids(one) for one in orders(screen)] == [[left]]
+        assert [pids(request) for request in orders(screen)] == [[left]]
 
 
 async def test_never_one_that_has_ended() -> None:
@@ -319,7 +319,7 @@ async def test_readonly_has_no_key() -> None:
         assert orders(screen) == []
         assert not screen.main.check_action("signal", ())
         main: Any = screen.main
-        commands = [one.title for one in screen.app.get_system_commands(main)]
+        commands = [command.title for command in screen.app.get_system_commands(main)]
         assert commands
         assert not any("signal" in title for title in commands)
 
@@ -332,13 +332,15 @@ async def test_from_the_page_of_a_process() -> None:
         chosen = screen.selected
         await screen.press("f9")
         await answer(screen)
-        assert [pids(one) for one in orders(screen)] == [[chosen]]
+        assert [pids(request) for request in orders(screen)] == [[chosen]]
         await screen.press("enter")
         assert pids(orders(screen)[1]) == [chosen]
         await answer(screen, "exited")
         await screen.press("escape")
         assert isinstance(screen.app.screen, ProcessScreen)
-        await screen.show(frame_of(*(one for one in parts if one.pid != chosen), time=NOON + 5))
+        await screen.show(
+            frame_of(*(process for process in parts if process.pid != chosen), time=NOON + 5)
+        )
         await screen.press("K")
         assert "it has ended, or left the GPUs" in screen.text
         assert len(orders(screen)) == 2

@@ -235,7 +235,7 @@ def nobodys(here: Machine) -> Iterator[int]:
 def test_the_word_is_not_typed_blindly(here: Machine, nobodys: int, log: Path) -> None:
     with running(here) as terminal:
         select(terminal, nobodys)
-        type_fast(terminal, b"K", b"\t", *(bytes([one]) for one in b"kill"), b"\t", b"\r")
+        type_fast(terminal, b"K", b"\t", *(bytes([byte]) for byte in b"kill"), b"\t", b"\r")
         terminal.wait_for("[ Send SIGTERM ]")
         assert (alive(nobodys), sent(log)) == (True, [])
         confirm(terminal)
@@ -247,7 +247,9 @@ def test_the_word_is_not_typed_blindly(here: Machine, nobodys: int, log: Path) -
 
 def orders(screen: Screenful) -> int:
     """How many signals were sent."""
-    return sum(isinstance(one, Signal) and one.number > 0 for one in screen.source.requests)
+    return sum(
+        isinstance(request, Signal) and request.number > 0 for request in screen.source.requests
+    )
 
 
 async def type_ahead(screen: Screenful, *keys: str) -> None:

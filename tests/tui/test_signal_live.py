@@ -269,7 +269,9 @@ def test_the_agent_ends_while_one_waits(
         terminal.send(b"\x1b")
         terminal.wait_for(lambda: "[ Close ]" not in terminal.text)
         terminal.wait_for("agent ended: end of 1 signal unknown")
-        terminal.wait_for(lambda: [one for one in agents(terminal) if one != agent])
+        terminal.wait_for(
+            lambda: [agent_pid for agent_pid in agents(terminal) if agent_pid != agent]
+        )
         late = here.spawn("late", ["python", "late.py"], used=GIB)
         terminal.send(b"/\x15late\r")
         terminal.wait_for(str(late))  # the new agent has made a frame

@@ -13,10 +13,11 @@ from textual import events
 from gputop.model.machine.frame import Process
 from gputop.model.machine.signals import Caution, SignalOutcome, Verdict
 from gputop.model.metrics.process import PROCESS
-from gputop.model.processes.process_rows import matching, rows
+from gputop.model.processes.process_rows import rows
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import FrameArrived, ReplyArrived
+from tests.builders import matching
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
 Identity = tuple[int, float | None]
@@ -71,12 +72,12 @@ class World:
         """A frame, at once."""
         app = self.screen.app
         self.time += 1.0
-        parts = [one for own in self.processes.values() for one in own]
+        parts = [key for own in self.processes.values() for key in own]
         self.dice.shuffle(parts)
         feed = self.screen.machine.feed
         app.on_frame_arrived(FrameArrived(feed, frame_of(*GPUS, *parts, time=self.time)))
-        for order in {one.order for one in self.verdicts}:
-            said = tuple(one for one in self.verdicts if one.order == order)
+        for order in {verdict.order for verdict in self.verdicts}:
+            said = tuple(verdict for verdict in self.verdicts if verdict.order == order)
             app.on_reply_arrived(ReplyArrived(feed, Reply(request=order, verdicts=said)))
 
     async def press(self, *keys: str) -> None:
@@ -128,7 +129,7 @@ class World:
     @property
     def orders(self) -> list[Signal]:
         """All that was asked of the agent."""
-        return [one for one in self.screen.source.requests if isinstance(one, Signal)]
+        return [request for request in self.screen.source.requests if isinstance(request, Signal)]
 
 
 async def choose(world: World) -> list[set[Identity]]:
@@ -159,7 +160,7 @@ def check_verdicts(world: World, check: Signal, started: int) -> tuple[Verdict, 
                        caution=caution, words="it is bob's", user="bob",
                        command="python work.py", parent=parent)  # fmt: skip
 
-    roots = [said(one.pid, one.start_time, 1) for one in check.targets]
+    roots = [said(target.pid, target.start_time, 1) for target in check.targets]
     children = [said(900 + k, world.time - k, roots[0].pid) for k in range(started)]
     return (*roots, *children)
 
@@ -174,17 +175,19 @@ async def once(world: World) -> str:
     blind = dice.choices(("tab", "enter", "s", "d", *"kil9"), k=dice.choice((0, 0, 8)))
     await world.type_blindly(dice.choice(("f9", "K")), *blind)
     assert isinstance(screen.app.screen, SignalScreen)
-    assert all(one.number == 0 for one in world.orders[before:])
+    assert all(request.number == 0 for request in world.orders[before:])
     if not meant:
         await world.press("tab", "enter", "tab", "enter", "escape")
         assert len(world.orders) == before
         return "nobody"
     check = world.orders[-1]
-    pinned = [(one.pid, one.start_time) for one in check.targets]
+    pinned = [(target.pid, target.start_time) for target in check.targets]
     assert (set(pinned), len(pinned), check.number) == (meant, len(meant), 0)
 
     world.verdicts = check_verdicts(world, check, dice.randrange(3))
-    cautions = {(one.pid, one.start_time): one.caution is not None for one in world.verdicts}
+    cautions = {
+        (verdict.pid, verdict.start_time): verdict.caution is not None for verdict in world.verdicts
+    }
     below = list(cautions)[len(pinned) :]
     world.churn()
     number, wanted = 15, list(pinned)
@@ -200,7 +203,7 @@ async def once(world: World) -> str:
             number = 9
     await screen.drawn()
     is_aimed = screen.app.screen.focused is screen.app.screen.query_one("#send")
-    wants_word = len(wanted) > 1 or any(cautions[one] for one in wanted)
+    wants_word = len(wanted) > 1 or any(cautions[process] for process in wanted)
     assert not (is_aimed and wants_word)
     if dice.random() < 0.2:
         cancel = ["tab", "enter"] if is_aimed else ["enter"]
@@ -213,8 +216,8 @@ async def once(world: World) -> str:
         await world.press(*(["enter"] if is_aimed else ["tab", "enter"]))
     assert len(world.orders) == before + 2, screen.text
     sent = world.orders[-1]
-    assert [(one.pid, one.start_time) for one in sent.targets] == wanted
-    assert [one.forced for one in sent.targets] == [cautions[one] for one in wanted]
+    assert [(target.pid, target.start_time) for target in sent.targets] == wanted
+    assert [target.forced for target in sent.targets] == [cautions[process] for process in wanted]
     assert sent.number == number
     await follow(world, sent)
     return "sent"
@@ -223,17 +226,21 @@ async def once(world: World) -> str:
 async def follow(world: World, sent: Signal) -> None:
     """Some live on, and get SIGKILL; nobody else does."""
     world.verdicts = tuple(
-        Verdict(order=sent.id, pid=one.pid, start_time=one.start_time, signal=sent.number,
+        Verdict(order=sent.id, pid=target.pid, start_time=target.start_time, signal=sent.number,
                 outcome=world.dice.choice(OUTCOMES), words="so it is")
-        for one in sent.targets
+        for target in sent.targets
     )  # fmt: skip
     world.churn()
-    stubborn = [(one.pid, one.start_time) for one in world.verdicts if one.outcome == "ignored"]
+    stubborn = [
+        (verdict.pid, verdict.start_time)
+        for verdict in world.verdicts
+        if verdict.outcome == "ignored"
+    ]
     before = len(world.orders)
     await world.press("tab", "enter")
     if stubborn and sent.number != 9:
         assert len(world.orders) == before + 1, world.screen.text
-        assert [(one.pid, one.start_time) for one in world.orders[-1].targets] == stubborn
+        assert [(target.pid, target.start_time) for target in world.orders[-1].targets] == stubborn
         assert world.orders[-1].number == 9
     else:
         assert len(world.orders) == before

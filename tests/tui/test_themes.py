@@ -45,9 +45,9 @@ def lab(colour: str, eye: str) -> Vector:
     return times(_LAB, tuple(part ** (1 / 3) for part in times(_LMS, seen)))
 
 
-def apart(one: str, other: str, eye: str = "normal") -> float:
+def apart(colour: str, other: str, eye: str = "normal") -> float:
     """How far apart two colours are: 100 is from black to white."""
-    pairs = zip(lab(one, eye), lab(other, eye), strict=True)
+    pairs = zip(lab(colour, eye), lab(other, eye), strict=True)
     return 100 * float(sum((a - b) ** 2 for a, b in pairs) ** 0.5)
 
 
@@ -56,9 +56,9 @@ def luminance(colour: str) -> float:
     return sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear(colour), strict=True))
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(colour: str, other: str) -> float:
     """As WCAG 2 has it: 1 to 21."""
-    dark, bright = sorted((luminance(one), luminance(other)))
+    dark, bright = sorted((luminance(colour), luminance(other)))
     return (bright + 0.05) / (dark + 0.05)
 
 
@@ -78,7 +78,7 @@ def test_users_are_clearly_apart(theme: Theme) -> None:
     users, fixed = colours(theme, USERS), colours(theme, ["good", "alarm"])
     assert theme.variables["gp-more-users"] == "none"
     for eye in eyes:
-        assert min(apart(one, other, eye) for one, other in combinations(users, 2)) >= 10
+        assert min(apart(colour, other, eye) for colour, other in combinations(users, 2)) >= 10
         assert min(apart(user, other, eye) for user in users for other in fixed) >= 9.5
 
 
@@ -87,7 +87,7 @@ def test_loads_are_apart_from_each_other_and_from_free_and_alarms(theme: Theme) 
     eyes = _AS_SEEN if theme.name == "colorblind" else ["normal"]
     loads, fixed = colours(theme, LOADS), colours(theme, ["good", "alarm"])
     for eye in eyes:
-        assert min(apart(one, other, eye) for one, other in combinations(loads, 2)) >= 8
+        assert min(apart(colour, other, eye) for colour, other in combinations(loads, 2)) >= 8
         assert min(apart(load, other, eye) for load in loads for other in fixed) >= 9
 
 

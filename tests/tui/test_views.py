@@ -154,11 +154,11 @@ async def test_space_tags_a_process_on_all_its_rows() -> None:
 async def test_a_group_is_tagged_whole() -> None:
     async with shown(frame_of(*GPUS, rank(101), rank(102), MIXED[0])) as screen:
         await screen.press("t", "end", "space")
-        assert {one.pid for one in screen.table.tagged} == {101, 102} or (
-            [one.pid for one in screen.table.tagged] == [301]
+        assert {key.pid for key in screen.table.tagged} == {101, 102} or (
+            [key.pid for key in screen.table.tagged] == [301]
         )
         await screen.press("escape", "home", "space", "end", "space")
-        assert {one.pid for one in screen.table.tagged} == {101, 102, 301}
+        assert {key.pid for key in screen.table.tagged} == {101, 102, 301}
 
 
 async def test_a_tag_stays_with_its_process() -> None:
@@ -309,9 +309,9 @@ async def test_the_selected_process_is_never_another_one() -> None:
             what = chance.randrange(4)
             if what == 0:
                 now = [
-                    rank(one.pid, gpu=one.pid % 3, user=one.user, parent=one.parent,
+                    rank(process.pid, gpu=process.pid % 3, user=process.user, parent=process.parent,
                          gpu_memory=chance.randrange(9) * GIB)
-                    for one in chance.sample(pool, chance.randrange(31))
+                    for process in chance.sample(pool, chance.randrange(31))
                 ]  # fmt: skip
                 await screen.show(frame_of(*GPUS, *now, time=NOON + turn))
             elif what == 1:

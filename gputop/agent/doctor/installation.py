@@ -170,7 +170,6 @@ def _libcuda(library: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _nodes(dev: Path, answers: bool, inside: str | None) -> Iterator[Check]:
-    """The device nodes: that they are there, and that we may use them."""
     names = sorted(path.name for path in dev.glob("nvidia*") if _NODE.match(path.name))
     make = _TOOLKIT if inside else "sudo nvidia-modprobe -c 0 -u"
     denied = [dev / name for name in names if not os.access(dev / name, os.R_OK | os.W_OK)]
@@ -190,7 +189,6 @@ def _missing(harmless: bool, subject: str, text: str, advice: str) -> Check:
 
 
 def _permission(node: Path) -> str:
-    """How to come to use a node, by its group or its mode."""
     status, uid = node.stat(), os.getuid()
     always = f"sudo chmod a+rw {node}; for good: NVreg_DeviceFileMode=0666 of the module nvidia"
     try:

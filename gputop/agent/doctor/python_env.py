@@ -152,7 +152,6 @@ def _prefixes(interpreter: str) -> list[Path]:
 
 
 def _why_not_code(prefixes: Sequence[Path]) -> str | None:
-    """Return why others than root can change what an interpreter of those imports or loads."""
     for prefix in prefixes:
         files = [prefix / "pyvenv.cfg", *prefix.glob("lib/*.so*")]
         folders = [*prefix.glob("lib*/python*"), *prefix.glob("local/lib*/python*")]
@@ -166,7 +165,6 @@ def _why_not_code(prefixes: Sequence[Path]) -> str | None:
 
 
 def _why_not_added(folder: Path) -> str | None:
-    """Return why others can change what the `.pth` files below a folder add to its path."""
     for file in folder.glob("*-packages/*.pth"):
         for line in _text(file).splitlines():
             added = file.parent / line.strip()
@@ -177,7 +175,6 @@ def _why_not_added(folder: Path) -> str | None:
 
 
 def _owner(interpreter: str) -> str:
-    """Return whose an environment is, as far as its folder tells."""
     uid = os.lstat(os.path.dirname(interpreter)).st_uid
     try:
         return pwd.getpwuid(uid).pw_name if uid else "USER"
@@ -300,10 +297,8 @@ def _build_checks(
 
 
 def _libraries(build: Build, packages: Mapping[str, _Package]) -> list[str]:
-    """The libraries to load, by path where wheels bring them.
-
-    Older wheels of PyTorch have some in torch/lib, and all others built in: then those count.
-    """
+    """By path where wheels bring them. Older wheels of PyTorch have some in torch/lib, and all
+    others built in: then those count."""
     lib = packages["torch"].folder / "torch/lib" if build.name == "torch" else None
     if lib is not None and any(lib.glob("libcudart-*.so.*")):
         names = [name.partition(".so")[0] for name in build.libraries()]

@@ -121,7 +121,6 @@ def _text(path: Path) -> str:
 
 
 def _said(command: Sequence[str]) -> str:
-    """What a program writes, empty where it fails."""
     try:
         done = run_program(command, _LIMIT)
     except OSError:

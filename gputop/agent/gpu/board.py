@@ -38,13 +38,9 @@ _ARCHITECTURES: dict[int | None, str] = {
     pynvml.NVML_DEVICE_ARCH_BLACKWELL: "Blackwell",
     13: "Rubin",  # nvidia-ml-py names it from 13 on
 }
-_VIRTUALIZATION: dict[int | None, str] = {
-    0: "none",
-    1: "passthrough",
-    2: "vgpu",
-    3: "host_vgpu",
-    4: "host_vsga",
-}
+_VIRTUALIZATION: dict[int | None, str] = dict(
+    enumerate(("none", "passthrough", "vgpu", "host_vgpu", "host_vsga"))
+)
 _HELD_BACK = {
     name: reason.counter for name, reason in THROTTLE_REASONS.items() if reason.counter is not None
 }

@@ -84,7 +84,6 @@ class XidEvents:
                 pynvml.nvmlEventSetFree(events)
 
     def _register(self, events: Any) -> dict[int | None, int]:
-        """The GPUs that report XIDs, by the addresses of their handles."""
         indices: dict[int | None, int] = {}
         for device in self._devices:
             handle = device.handle

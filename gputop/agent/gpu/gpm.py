@@ -125,7 +125,6 @@ class _Meter:
 
 
 def _between(before: Any, after: Any) -> Activity:
-    """What was done between two samples; NVMLError."""
     get = pynvml.c_nvmlGpmMetricsGet_t()
     get.version, get.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
     get.sample1, get.sample2 = before, after

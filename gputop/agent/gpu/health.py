@@ -95,7 +95,6 @@ def _problems(mask: int) -> tuple[str, ...] | None:
 
 
 def _pending(repairs: list[int] | None) -> bool | None:
-    """Of channels, or of TPCs."""
     flags = [validate.flag(repair) for repair in repairs or ()]
     if True in flags:
         return True

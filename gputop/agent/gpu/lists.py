@@ -41,15 +41,6 @@ _LISTS = (
     ("M", "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
 _VERSIONS = (("_v3", _NEWER), ("_v2", _NEWER), ("", _OLDEST))
-_TYPES = {
-    frozenset("C"): "C",
-    frozenset("G"): "G",
-    frozenset("M"): "M",
-    frozenset("CG"): "C+G",
-    frozenset("MC"): "M+C",
-    frozenset("MG"): "M+G",
-    frozenset("MCG"): "M+C+G",
-}
 
 
 class GpuProcess(NamedTuple):
@@ -87,10 +78,8 @@ class _Buffer:
         self._bytes = ctypes.create_string_buffer(_SPARE * record.size)
 
     def fill(self, call: Any) -> bytes:
-        """What `call(count, array)` fills in, which returns NVML's code; NVMLError if it fails.
-
-        INSUFFICIENT_SIZE leaves the wanted count behind; processes may start meanwhile.
-        """
+        """What `call(count, array)` fills in, which returns NVML's code; NVMLError. After
+        INSUFFICIENT_SIZE `count` is what is wanted; processes may start meanwhile."""
         for _ in range(_GROWTHS):
             count = ctypes.c_uint(self._capacity)
             code = call(ctypes.byref(count), self._bytes)
@@ -147,7 +136,6 @@ class ProcessLists:
         return self._running
 
     def _may_rest(self, used: int | None) -> bool:
-        """Whether an empty list may be taken to be empty still."""
         now = time.monotonic()
         accounted = used is not None and self.held is not None and not is_notable(used - self.held)
         if accounted and now < self._due:
@@ -165,7 +153,7 @@ class ProcessLists:
                 if (amount := validate.memory(memory, total)) is not None:
                     entry[1] = max(amount, entry[1] or 0)
         return tuple(
-            GpuProcess(pid, _TYPES[frozenset(letters)], memory, _instance(gpu), _instance(compute))
+            GpuProcess(pid, _type(letters), memory, _instance(gpu), _instance(compute))
             for (pid, gpu, compute), (letters, memory) in entries.items()
         )
 
@@ -215,8 +203,11 @@ class ProcessLists:
         return newest
 
 
+def _type(letters: set[str]) -> str:
+    return "+".join(letter for letter in "MCG" if letter in letters)
+
+
 def _functions() -> Iterator[tuple[str, Any, _Buffer]]:
-    """Of each list the newest symbol that the driver has."""
     for letter, name in _LISTS:
         for suffix, record in _VERSIONS:
             try:

@@ -119,7 +119,6 @@ class MigDevices:
 
 
 def _memory_of(handle: Any) -> Any:
-    """As for a whole GPU; NVMLError."""
     try:
         return _memory_v2(handle)
     except pynvml.NVMLError:
@@ -127,11 +126,8 @@ def _memory_of(handle: Any) -> Any:
 
 
 def _mig_devices(gpu: Any, slots: int | None) -> list[tuple[Any, MigDevice]] | None:
-    """The MIG devices with their handles, in NVML's order.
-
-    None where the driver refuses a slot or an id: a list that lacks one would say that it is not
-    there.
-    """
+    """None where the driver refuses a slot or an id: a list that lacks one would say that it is not
+    there."""
     if not slots or slots > _MOST_SLOTS:
         return None
     try:

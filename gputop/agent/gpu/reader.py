@@ -68,12 +68,9 @@ _SECTIONS = (
 
 _TEMPERATURES = pynvml.nvmlDeviceGetTemperatureV, pynvml.nvmlDeviceGetTemperature
 _POWER_LIMITS = pynvml.nvmlDeviceGetEnforcedPowerLimit, pynvml.nvmlDeviceGetPowerManagementLimit
-_COMPUTE_MODES: dict[int | None, str] = {
-    0: "default",
-    1: "exclusive_thread",
-    2: "prohibited",
-    3: "exclusive_process",
-}
+_COMPUTE_MODES: dict[int | None, str] = dict(
+    enumerate(("default", "exclusive_thread", "prohibited", "exclusive_process"))
+)
 
 
 def _text(text: str | None) -> str | None:
@@ -241,7 +238,6 @@ class GpuReader:
         return card_file(self._fixed["pci_bus_id"], "power/runtime_status") in _ASLEEP
 
     def _asleep(self) -> GpuSample:
-        """Who it is: any call would wake it. What it did before says nothing of now."""
         self._gpm.reset()
         identity = self._sections.values.get("identity")
         values = {"index": self.index, **self._fixed, "identity": identity, "asleep": True}
@@ -289,7 +285,6 @@ class GpuReader:
         }
 
     def _mig_mode(self) -> bool | None:
-        """Whether it is divided; into what is looked up, too."""
         modes = self._ask(pynvml.nvmlDeviceGetMigMode)
         on = None if modes is None else bool(modes[0])
         slots = self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) if on else 0

@@ -195,10 +195,8 @@ class Sections:
         return values
 
     def _field_values(self, handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
-        """The records; their buffer is kept, since the same ids are asked for again and again.
-
-        Not by nvidia-ml-py's structs, of which each member costs as much as a call.
-        """
+        """The buffer is kept, since the same ids are asked for again and again; without
+        nvidia-ml-py's structs, of which each member costs as much as a call."""
         if ids not in self._buffers:
             blank = b"".join(
                 _RECORD.pack(field & 0xFFFFFFFF, field >> 32, 0, 0, 0, 0, b"") for field in ids

@@ -45,7 +45,6 @@ class ContainerNames:
             self._worker.ask()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the answers."""
         self._worker.wait(time.monotonic() + seconds)
 
     def named(self, container: Container) -> Container:
@@ -105,7 +104,6 @@ def _may_ask(host: str) -> bool:
 
 
 def _parse(answer: str) -> tuple[str, str]:
-    """Parse name and image: a line of docker or podman, else JSON. What is not there is empty."""
     name, tab, image = answer.strip().partition("\t")
     if tab and not answer.lstrip().startswith(("{", "[")):
         return name, image

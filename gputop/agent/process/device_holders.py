@@ -116,7 +116,6 @@ class HolderFinder:
         table: Mapping[int, ProcStat],
         files: Mapping[int, frozenset[str]],
     ) -> dict[int, tuple[DeviceHolder, ...]]:
-        """Return them by the N of /dev/nvidiaN."""
         wanted = {f"/dev/nvidia{minor}": minor for minor in minors}
         pids = [pid for pid in files if not files[pid].isdisjoint(wanted)]
         uids = {pid: real_uid(pid) for pid in pids}

@@ -208,7 +208,6 @@ class Enricher:
         process.context, process.origin, process.again = context, origin, again
 
     def _load_frameworks(self) -> None:
-        """See which frameworks are loaded, of as many processes as the time allows."""
         guard, step = self._guard, Step()
         end = time.monotonic() + _MAPS_SECONDS
         unknown = [key for key, process in self._processes.items() if not process.loaded]
@@ -230,7 +229,6 @@ class Enricher:
             self._processes[key].change(frameworks=frameworks)
 
     def _name_containers(self) -> None:
-        """Give containers their names, as far as they are known."""
         nameless = self._nameless()
         self._names.prepare(container for _, container in nameless)
         for process, container in nameless:
@@ -246,7 +244,6 @@ class Enricher:
         ]
 
     def _walk(self) -> dict[int, ProcStat]:
-        """Read all processes, now and then; empty otherwise."""
         now = time.monotonic()
         if now < self._due or not (self._request.minors or self._request.processes):
             return {}
@@ -281,7 +278,6 @@ class Enricher:
         self._due = max(self._due, now + _SHARE * spent)
 
     def _still_open(self) -> DeviceHolders:
-        """Without those that have ended since."""
         holders = {
             minor: tuple(holder for holder in holders if os.path.exists(f"/proc/{holder.pid}"))
             for minor, holders in self._holders.by_minor.items()

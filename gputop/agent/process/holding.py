@@ -76,16 +76,13 @@ def may_be_looked_at(pid: int) -> bool:
 
 
 def _has_nodes() -> bool:
-    """Return whether GPUs have nodes here."""
     names = os.listdir("/dev")
     return any(name.startswith("nvidia") and name[6:].isdecimal() for name in names)
 
 
 def _maps_gpu(pid: int, seconds: float, wanted: re.Pattern[bytes]) -> bool | None:
-    """None where there are none, and where not all could be looked through.
-
-    The mappings of a process that waits in the kernel (state D) can take for ever to read.
-    """
+    """None where there are none, and where not all could be looked through: those of a process that
+    waits in the kernel (state D) can take for ever to read."""
     stat = read_stat(pid)
     if stat is not None and stat.state == "D":
         return None

@@ -77,7 +77,6 @@ def _minors(names: Iterable[str]) -> frozenset[int] | None:
 
 
 def _dev(sight: Sight) -> tuple[int, int]:
-    """Return which folder /dev is; OSError."""
     with sight.find("/dev") as folder:
         status = os.fstat(folder)
     return status.st_dev, status.st_ino

@@ -78,7 +78,6 @@ def _environment(
 
 
 def _which(sight: Sight, program: str, path: str) -> str | None:
-    """Return the file of a program that runs, as its process sees it."""
     for folder in path.split(":", _MOST_FOLDERS)[:_MOST_FOLDERS]:
         file = f"{folder}/{program}"
         with suppress(OSError, ValueError), sight.find(file) as descriptor:

@@ -90,7 +90,6 @@ class _Trail:
             os.close(descriptor)
 
     def follow(self, path: bytes) -> None:
-        """Go where a path leads, over its links."""
         todo, links, parts = path.split(b"/")[::-1], 0, 0
         if not path.startswith(b"/"):
             raise NotLookedUpError("a relative path")

@@ -31,7 +31,6 @@ def standpoint(variables: Mapping[str, str] = os.environ) -> Standpoint:
 
 
 def _contained(variables: Mapping[str, str]) -> bool:
-    """Whether this is a container: a PID namespace or a root of our own, or a runtime's mark."""
     marked = "KUBERNETES_SERVICE_HOST" in variables or any(map(os.path.exists, _MARKS))
     return (
         marked or not in_first_namespace() or bool(MountCache(CallGuard()).ask(in_container, _INIT))

@@ -50,7 +50,6 @@ class Attempt:
         )
 
     def say(self, outcome: SignalOutcome, words: str, **more: object) -> None:
-        """Change the verdict."""
         seconds = self.verdict.seconds
         if self.sent is not None:
             seconds = round((self.ended or time.monotonic()) - self.sent, 2)

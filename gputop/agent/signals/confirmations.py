@@ -1,15 +1,30 @@
-"""Which processes are signalled only when a person has confirmed it."""
+"""Which processes are signalled only when a person has confirmed it, and whose a process is besides
+its user: of which namespaces and container.
+
+Root of a container has the uid of root, and a user namespace can show any uid as ours. So a
+process counts as ours only where it can be seen to share our PID and user namespace, and the
+container that its control group names.
+
+A link of /proc is read, and never followed: what it leads to is the process's own, and may hang.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 
+from gputop.agent.process.procfs import CGROUP, read_link, read_whole
 from gputop.agent.process.stat import read_stat
 from gputop.agent.process.users import real_uid
 from gputop.agent.signals.handle import ProcessHandle
-from gputop.agent.signals.ownership import of_others
+from gputop.model.machine.cgroup import parse_cgroup
 from gputop.model.machine.signals import Caution, Verdict
+
+_MAJOR = 195
+"""Of /dev/nvidiaN (Documentation/admin-guide/devices.txt)."""
 
 
 def caution_of(process: ProcessHandle) -> Caution | None:
@@ -19,7 +34,7 @@ def caution_of(process: ProcessHandle) -> Caution | None:
         return "first"
     if process.pid in _ancestors():
         return "ancestor"
-    others = of_others(process.pid)
+    others = _of_others(process.pid)
     if others == "container":
         return others
     return "foreign" if real_uid(process.pid) != os.getuid() else others
@@ -40,7 +55,44 @@ def cautious(verdict: Verdict) -> str:
 
 
 def _ancestors() -> Iterator[int]:
-    """Under which this runs: gputop, the shell, tmux, sshd."""
     pid = os.getpid()
     while (stat := read_stat(pid)) and (pid := stat.parent):
         yield pid
+
+
+def _of_others(pid: int) -> Caution | None:
+    """Why a process of our own uid counts as somebody else's; None where it is ours."""
+    for kind in ("pid", "user"):
+        namespace = read_link(f"/proc/{pid}/ns/{kind}")
+        if namespace is None:
+            return "unreadable"
+        if namespace != read_link(f"/proc/self/ns/{kind}"):
+            return "container"
+    container, own = _container(pid), _container("self")
+    if container is None and own is not None:
+        return "unreadable"
+    return "container" if container and container != own else None
+
+
+def _container(pid: int | str) -> str | None:
+    """Of a container that shares our namespaces (docker run --pid=host); empty without one, None
+    where that cannot be read."""
+    text = read_whole(f"/proc/{pid}/cgroup", CGROUP)
+    if text is None:
+        return None
+    container = parse_cgroup(text.decode("utf-8", "replace")).container
+    return "" if container is None else container.id
+
+
+def has_devices(folder: Path = Path("/dev")) -> bool:
+    """Whether this machine has device nodes of GPUs: WSL has none."""
+    try:
+        nodes = [entry.name for entry in os.scandir(folder) if re.match("nvidia[0-9]", entry.name)]
+        return any(_is_device(folder / name) for name in nodes)
+    except OSError:
+        return False
+
+
+def _is_device(path: Path) -> bool:
+    status = path.lstat()
+    return stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) == _MAJOR

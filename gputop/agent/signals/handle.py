@@ -67,7 +67,6 @@ class ProcessHandle:
             raise
 
     def close(self) -> None:
-        """Let go of it."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -231,16 +230,12 @@ def _open(target: Target) -> int:
     except OSError as error:
         if error.errno == errno.ENOSYS:
             raise _unable(error) from None
-        if error.errno in (errno.EINVAL, errno.ENOENT) and _is_thread(target.pid):
+        is_thread = _status(target.pid, "Tgid") not in (0, target.pid)  # no process has it by now
+        if error.errno in (errno.EINVAL, errno.ENOENT) and is_thread:
             raise NotSentError("gone", _GONE) from None
         raise _unseen(error) from None
     except AttributeError:  # a Python that was built on an older system
         raise _unable(OSError(errno.ENOSYS, "")) from None
-
-
-def _is_thread(number: int) -> bool:
-    """Whether a number is a thread's by now, so that no process has it."""
-    return _status(number, "Tgid") not in (0, number)
 
 
 def _unable(error: OSError) -> NotSentError:

@@ -25,10 +25,9 @@ from gputop.agent.process.users import UserNames
 from gputop.agent.signals.attempt import KEPT, Attempt
 from gputop.agent.signals.audit import TIMEOUT as AUDIT_TIMEOUT
 from gputop.agent.signals.audit import Audit
-from gputop.agent.signals.confirmations import caution_of, cautious
+from gputop.agent.signals.confirmations import caution_of, cautious, has_devices
 from gputop.agent.signals.freed_memory import freed_memory, held_by
 from gputop.agent.signals.handle import NotSentError, ProcessHandle, target_of
-from gputop.agent.signals.ownership import has_devices
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (
     MOST_TARGETS,
@@ -60,7 +59,7 @@ class SignalSender:
         self._frame: Frame | None = None
         self._orders: queue.SimpleQueue[Signal | threading.Event] = queue.SimpleQueue()
         self._known: dict[str, None] = {}
-        self._cases: list[Attempt] = []
+        self._attempts: list[Attempt] = []
         self._verdicts: set[Verdict] = set()
         """Those that were told."""
         self._vouched: set[tuple[int, float | None]] = set()
@@ -110,8 +109,8 @@ class SignalSender:
                     done.append(order)
             self._note()  # that it was sent, however soon it ends
             memory = self._memory_of_the_ended()
-            for case in self._cases:
-                self._update(case, memory)
+            for attempt in self._attempts:
+                self._update(attempt, memory)
             self._note()
             for event in done:
                 event.set()
@@ -119,14 +118,13 @@ class SignalSender:
             self._drop_settled()
 
     def _wait(self) -> None:
-        """Wait for an order, a frame, the end of a process, or the time to look."""
         poll, now = select.poll(), time.monotonic()
         poll.register(self._wake, select.POLLIN)
         due = []
-        for case in self._cases:
-            if case.ended is None and case.process is not None:
-                poll.register(case.process.fd, select.POLLIN)
-            due.append(case.due(now))
+        for attempt in self._attempts:
+            if attempt.ended is None and attempt.process is not None:
+                poll.register(attempt.process.fd, select.POLLIN)
+            due.append(attempt.due(now))
         wait = min(due, default=math.inf) - now
         poll.poll(None if not due else max(0.0, min(wait, 3600.0)) * 1000 + 1)
         try:
@@ -144,22 +142,21 @@ class SignalSender:
         targets = {
             (target.pid, target.start_time): target for target in order.targets[:MOST_TARGETS]
         }
-        cases = [self._case(order, target) for target in targets.values()]
+        attempts = [self._attempt(order, target) for target in targets.values()]
         if order.descendants:
-            cases += self._below(order, cases)
-        for case in cases:
-            if case.process is not None:
-                self._send(case, case.process)
-        self._cases += cases
-        if not cases:
+            attempts += self._below(order, attempts)
+        for attempt in attempts:
+            if attempt.process is not None:
+                self._send(attempt, attempt.process)
+        self._attempts += attempts
+        if not attempts:
             self._reply(Reply(request=order.id))
 
-    def _case(self, order: Signal, target: Target) -> Attempt:
-        """Hold a process, if it is the one."""
+    def _attempt(self, order: Signal, target: Target) -> Attempt:
         rows = self._frame.processes if self._frame else ()
         key = (target.pid, target.start_time)
         commands = (row.command for row in rows if (row.pid, row.start_time) == key)
-        case = Attempt(order, target, next(commands, None))
+        attempt = Attempt(order, target, next(commands, None))
         if order.descendants and None not in key and all(row.pid != target.pid for row in rows):
             self._vouched.add(key)  # a launcher: its number is its user's, and not the driver's
         try:
@@ -167,23 +164,23 @@ class SignalSender:
                 raise NotSentError("identity_changed", _REBOOTED)
             if order.number not in (0, *signal.valid_signals()):
                 raise NotSentError("refused", f"{order.number} is not a signal")
-            case.process = process = ProcessHandle(target, self._vouched)
-            case.listed = any(key == (row.pid, row.start_time) for row in rows)
+            attempt.process = process = ProcessHandle(target, self._vouched)
+            attempt.listed = any(key == (row.pid, row.start_time) for row in rows)
         except NotSentError as reason:
-            case.say(reason.outcome, str(reason))
-            return case
+            attempt.say(reason.outcome, str(reason))
+            return attempt
         uid = process.uid
         if uid is not None:
             self._users.prepare([uid])
-        case.held = held_by(target, self._frame)
-        case.verdict = msgspec.structs.replace(
-            case.verdict,
-            command=case.verdict.command or process.command,
+        attempt.held = held_by(target, self._frame)
+        attempt.verdict = msgspec.structs.replace(
+            attempt.verdict,
+            command=attempt.verdict.command or process.command,
             user=self._users.name(uid),
             parent=process.parent,
-            caution=_caution(case, process),
+            caution=_caution(attempt, process),
         )
-        return case
+        return attempt
 
     def _below(self, order: Signal, roots: list[Attempt]) -> list[Attempt]:
         """The descendants, a parent before its children: a launcher that is told first starts no
@@ -192,7 +189,7 @@ class SignalSender:
         children: dict[int, list[int]] = {}
         for pid, stat in every_process().items():
             children.setdefault(stat.parent, []).append(pid)
-        attempts, pids = list(roots), {case.target.pid for case in roots}
+        attempts, pids = list(roots), {attempt.target.pid for attempt in roots}
         for above in attempts:
             whole = above.process is None or above.verdict.caution in ("first", "ancestor")
             for pid in () if whole else children.get(above.target.pid, ()):
@@ -200,9 +197,9 @@ class SignalSender:
                 if target is None or pid in pids or len(attempts) >= MOST_TARGETS:
                     continue
                 pids.add(pid)
-                case = self._child(order, target, above)
-                if case is not None:
-                    attempts.append(case)
+                attempt = self._child(order, target, above)
+                if attempt is not None:
+                    attempts.append(attempt)
         return attempts[len(roots) :]
 
     def _child(self, order: Signal, target: Target, above: Attempt) -> Attempt | None:
@@ -210,117 +207,118 @@ class SignalSender:
         assert above.process is not None
         key = (target.pid, target.start_time)
         self._vouched.add(key)
-        case = self._case(order, msgspec.structs.replace(target, forced=above.target.forced))
-        if case.process and case.process.parent == above.target.pid and not above.process.ended:
-            return case
+        attempt = self._attempt(order, msgspec.structs.replace(target, forced=above.target.forced))
+        parent = attempt.process and attempt.process.parent
+        if parent == above.target.pid and not above.process.ended:
+            return attempt
         self._vouched.discard(key)
-        case.close()
+        attempt.close()
         return None
 
-    def _send(self, case: Attempt, process: ProcessHandle) -> None:
-        caution = _caution(case, process)  # it may have entered a container since
-        case.verdict = verdict = msgspec.structs.replace(case.verdict, caution=caution)
+    def _send(self, attempt: Attempt, process: ProcessHandle) -> None:
+        caution = _caution(attempt, process)  # it may have entered a container since
+        attempt.verdict = verdict = msgspec.structs.replace(attempt.verdict, caution=caution)
         number, name = verdict.signal, signal_name(verdict.signal)
         try:
             if process.ended:
                 raise process.not_sent_to_the_dead()
             process.send(0)
-            if case.device is False:
+            if attempt.device is False:
                 raise NotSentError("refused", _WITHOUT_DEVICE)
-            if verdict.caution is not None and not case.target.forced and number != 0:
+            if verdict.caution is not None and not attempt.target.forced and number != 0:
                 raise NotSentError("refused", f"{cautious(verdict)}: not without a confirmation")
             discarded = number != 0 and process.discards(number)
             process.send(number)
             discarded = discarded and process.discards(number)
         except NotSentError as reason:
-            case.say(reason.outcome, str(reason))
-            case.close()
+            attempt.say(reason.outcome, str(reason))
+            attempt.close()
             return
         if number == 0:
             words = cautious(verdict) or "it is there"
-            case.say("alive", words, ignored=process.ignored)
-            case.close()
+            attempt.say("alive", words, ignored=process.ignored)
+            attempt.close()
             return
-        case.sent = time.monotonic()
-        case.counts = ends_processes(number) and not discarded
-        if case.counts:
-            self._supersede(case)
+        attempt.sent = time.monotonic()
+        attempt.counts = ends_processes(number) and not discarded
+        if attempt.counts:
+            self._supersede(attempt)
         if not ends_processes(number):
-            case.say("alive", f"{name} was sent, which does not end a process")
+            attempt.say("alive", f"{name} was sent, which does not end a process")
         elif discarded:
-            case.say("ignored", f"it ignores {name}; SIGKILL ends it")
-        elif case.grace == 0:
-            case.say("alive", f"{name} was sent, and its end is not awaited")
+            attempt.say("ignored", f"it ignores {name}; SIGKILL ends it")
+        elif attempt.grace == 0:
+            attempt.say("alive", f"{name} was sent, and its end is not awaited")
         else:
-            case.say("waiting", f"{name} was sent")
+            attempt.say("waiting", f"{name} was sent")
 
     def _supersede(self, later: Attempt) -> None:
         """Let go of earlier attempts at a process: its end is that of the last one."""
         who = later.target.pid, later.target.start_time
-        for case in self._cases:
-            if case.process is not None and (case.target.pid, case.target.start_time) == who:
-                case.yield_to(later.verdict.signal)
+        for attempt in self._attempts:
+            target = attempt.target
+            if attempt.process is not None and (target.pid, target.start_time) == who:
+                attempt.yield_to(later.verdict.signal)
 
     def _memory_of_the_ended(self) -> dict[str, GpuMemory]:
         """Notice who has ended, and ask the GPUs that they have held memory of."""
-        for case in self._cases:
-            if case.process is None or case.sent is None or case.ended is not None:
+        for attempt in self._attempts:
+            if attempt.process is None or attempt.sent is None or attempt.ended is not None:
                 continue
-            if case.process.ended:
-                case.end()
-        waiting = [case for case in self._cases if case.verdict.outcome == "waiting"]
-        uuids = {held.uuid for case in waiting if case.ended is not None for held in case.held}
+            if attempt.process.ended:
+                attempt.end()
+        ended = [attempt for attempt in self._attempts if attempt.ended is not None]
+        waiting = [attempt for attempt in ended if attempt.verdict.outcome == "waiting"]
+        uuids = {held.uuid for attempt in waiting for held in attempt.held}
         return self._memory.read(uuids) if uuids else {}
 
-    def _update(self, case: Attempt, memory: Mapping[str, GpuMemory]) -> None:
-        process, now = case.process, time.monotonic()
-        if process is None or case.sent is None:
+    def _update(self, attempt: Attempt, memory: Mapping[str, GpuMemory]) -> None:
+        process, now = attempt.process, time.monotonic()
+        if process is None or attempt.sent is None:
             return
-        if case.ended is not None:
-            if case.verdict.outcome == "waiting":
+        if attempt.ended is not None:
+            if attempt.verdict.outcome == "waiting":
                 fresh = {
-                    uuid: sample for uuid, sample in memory.items() if sample.asked >= case.ended
+                    uuid: sample for uuid, sample in memory.items() if sample.asked >= attempt.ended
                 }
-                case.freed = freed_memory(case.held, case.target, fresh)
-            self._settle(case, process, now - case.ended)
-        elif case.verdict.outcome == "waiting" and now >= case.sent + case.grace:
-            case.say(*process.why_alive(case.verdict.signal))
+                attempt.freed = freed_memory(attempt.held, attempt.target, fresh)
+            self._settle(attempt, process, now - attempt.ended)
+        elif attempt.verdict.outcome == "waiting" and now >= attempt.sent + attempt.grace:
+            attempt.say(*process.why_alive(attempt.verdict.signal))
 
-    def _settle(self, case: Attempt, process: ProcessHandle, since: float) -> None:
+    def _settle(self, attempt: Attempt, process: ProcessHandle, since: float) -> None:
         """It has ended: has its memory come back, and has its parent taken notice?"""
-        (back, freed, words), reaped = case.freed, process.reaped
+        (back, freed, words), reaped = attempt.freed, process.reaped
         if (not back and since < _MEMORY_TIMEOUT) or (not reaped and since < _PARENT_TIMEOUT):
             return
         if reaped:
-            name, seconds = signal_name(case.verdict.signal), case.verdict.seconds or 0.0
+            name, seconds = signal_name(attempt.verdict.signal), attempt.verdict.seconds or 0.0
             after = f"{seconds:.1f} s after" if seconds >= 0.1 else "at once after"
-            case.say("exited", f"ended {after} {name}{words}", freed=freed)
-            case.close()
-        elif case.verdict.outcome != "zombie":
-            case.say("zombie", str(process.not_sent_to_the_dead()) + words, freed=freed)
+            attempt.say("exited", f"ended {after} {name}{words}", freed=freed)
+            attempt.close()
+        elif attempt.verdict.outcome != "zombie":
+            attempt.say("zombie", str(process.not_sent_to_the_dead()) + words, freed=freed)
 
     def _note(self) -> None:
-        """In the audit log, every outcome that is new."""
-        for case in self._cases:
-            verdict = case.verdict
-            if verdict.signal != 0 and case.noted != verdict.outcome:
-                case.noted = verdict.outcome
-                case.notes.append(self._audit.note(verdict))
-            case.check_notes()
+        for attempt in self._attempts:
+            verdict = attempt.verdict
+            if verdict.signal != 0 and attempt.noted != verdict.outcome:
+                attempt.noted = verdict.outcome
+                attempt.notes.append(self._audit.note(verdict))
+            attempt.check_notes()
 
     def _drop_settled(self) -> None:
-        """Those of an order that is done."""
-        open_ = {case.verdict.order for case in self._cases if _is_open(case.verdict)}
-        settled = [case for case in self._cases if case.verdict.order not in open_]
+        open_ = {attempt.verdict.order for attempt in self._attempts if _is_open(attempt.verdict)}
+        settled = [attempt for attempt in self._attempts if attempt.verdict.order not in open_]
         end = time.monotonic() - KEPT
-        old = {case for case in settled if case.changed < end} | set(settled[:-MOST_TARGETS])
-        for case in old:
-            case.close()
-        self._cases = [case for case in self._cases if case not in old]
+        old = {attempt for attempt in settled if attempt.changed < end}
+        old |= set(settled[:-MOST_TARGETS])
+        for attempt in old:
+            attempt.close()
+        self._attempts = [attempt for attempt in self._attempts if attempt not in old]
 
     def _tell(self) -> None:
-        """Reply to each order of which a verdict is new."""
-        verdicts = [case.verdict for case in self._cases]
+        verdicts = [attempt.verdict for attempt in self._attempts]
         changed = {verdict.order: None for verdict in verdicts if verdict not in self._verdicts}
         self._verdicts = set(verdicts)
         for order in changed:
@@ -335,14 +333,14 @@ def _is_open(verdict: Verdict) -> bool:
     return verdict.outcome == "waiting" or verdict.noting
 
 
-def _caution(case: Attempt, process: ProcessHandle) -> Caution | None:
+def _caution(attempt: Attempt, process: ProcessHandle) -> Caution | None:
     """What has to be confirmed, and whether one that a GPU names has a GPU open: its driver may
     name one that has ended, whose number is another's by now."""
     caution = caution_of(process)
-    if not case.listed or not has_devices():
+    if not attempt.listed or not has_devices():
         return caution
-    case.device = holds_gpu(process.pid, _LOOK_SECONDS)
-    return caution or ("unreadable" if case.device is None else None)
+    attempt.device = holds_gpu(process.pid, _LOOK_SECONDS)
+    return caution or ("unreadable" if attempt.device is None else None)
 
 
 _REBOOTED = "the machine has been restarted since the process was seen; nothing was sent"

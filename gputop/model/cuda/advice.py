@@ -17,7 +17,7 @@ from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice,
 from gputop.model.cuda.evidence import HIDDEN, Evidence
 from gputop.model.cuda.export import quoted
 from gputop.model.cuda.inventory import Usage
-from gputop.model.cuda.mapping import Mapping as Answer
+from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.reach import DeviceSet
 from gputop.model.machine.environment import CONTAINER, NAME, Environ
 from gputop.model.machine.text import printable
@@ -70,33 +70,32 @@ _STOPS: dict[str, _Words] = {
 
 
 def advise(
-    answer: Answer, usage: Mapping[int, Usage] | None = None, *, beside: Collection[int] = ()
+    mapping: CudaMapping, usage: Mapping[int, Usage] | None = None, *, beside: Collection[int] = ()
 ) -> tuple[Advice, ...]:
     """Say what is worth a word of a value; `usage` by NVML index, `beside` are the indices of GPUs
     on which the process is itself, which is not counted."""
-    words = [*_of_form(answer), *_of_entries(answer)]
-    words += _of_end(answer, explained=bool(words))
-    words += [*_of_order(answer), *_of_gpus(answer, usage or {}, beside)]
+    words = [*_of_form(mapping), *_of_entries(mapping)]
+    words += _of_end(mapping, explained=bool(words))
+    words += [*_of_order(mapping), *_of_gpus(mapping, usage or {}, beside)]
     return tuple(Advice(id_, severity, printable(text)) for id_, severity, text in words)
 
 
-def rest_of(answer: Answer) -> str:
+def rest_of(mapping: CudaMapping) -> str:
     """What is visible, as the end of a sentence."""
-    if answer.count == 0:
+    if mapping.count == 0:
         return "NO GPU is visible"
-    if answer.visible is None:
+    if mapping.visible is None:
         return "which GPUs are visible cannot be told"
-    names = ", ".join(device.label for device in answer.visible)
-    return f"only {names} {'is' if answer.count == 1 else 'are'} visible"
+    names = ", ".join(device.label for device in mapping.visible)
+    return f"only {names} {'is' if mapping.count == 1 else 'are'} visible"
 
 
-def _of_form(answer: Answer) -> Iterator[_Words]:
-    """Judge the value as a text: what people write that CUDA does not understand."""
-    value, rest = answer.value or "", rest_of(answer)
+def _of_form(mapping: CudaMapping) -> Iterator[_Words]:
+    value, rest = mapping.value or "", rest_of(mapping)
     plain = re.sub(r"[\s\"'\[\](){}]+", "", value)
     better = plain if _LIST.fullmatch(plain) else "the GPUs as 0,1"
     first = shown(value.split(",")[0])
-    if answer.value == "":
+    if mapping.value == "":
         text = "An empty value hides every GPU. On Windows it deletes the variable"
         yield "value-hides-all", "info", f"{text}: -1 works in both."
     elif value == plain and value.lower() in _NOTHING:
@@ -115,10 +114,9 @@ def _of_form(answer: Answer) -> Iterator[_Words]:
         yield "value-semicolon", "error", f"';' does not separate GPUs: {rest}. Use commas."
 
 
-def _of_entries(answer: Answer) -> Iterator[_Words]:
-    """Judge single entries that are read otherwise than they look."""
-    count = len(answer.visible or ()) + len(answer.hidden)
-    for entry in (entry for entry in answer.entries[:64] if entry.outcome != "ignored"):
+def _of_entries(mapping: CudaMapping) -> Iterator[_Words]:
+    count = len(mapping.visible or ()) + len(mapping.hidden)
+    for entry in (entry for entry in mapping.entries[:64] if entry.outcome != "ignored"):
         text, span, junk = entry.text, _RANGE.fullmatch(entry.text), _JUNK.fullmatch(entry.text)
         if _BARE_UUID.fullmatch(text):
             words = f"A UUID without GPU- is read as a number. Write GPU-{text.strip()}."
@@ -133,20 +131,20 @@ def _of_entries(answer: Answer) -> Iterator[_Words]:
             words += f" starts with {text[4:]}. Write {text[4:]}."
             yield "value-gpu-dash-index", "warning", words
         elif junk is not None and re.match(r"\s+[0-9]", junk[2], re.A):
-            words = f"Spaces do not separate GPUs: {rest_of(answer)}. Use commas."
+            words = f"Spaces do not separate GPUs: {rest_of(mapping)}. Use commas."
             yield "value-spaces", "error", words
         elif junk is not None and entry.documented and junk[2].strip()[0] not in ";，、":
             words = f"CUDA reads {junk[1]} and ignores {shown(junk[2].strip())}."
             yield "value-junk", "warning", words
 
 
-def _of_end(answer: Answer, *, explained: bool) -> Iterator[_Words]:
+def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_Words]:
     """Say where the list ended; unless its form explains that, and what is undocumented."""
-    stop, reason = answer.stopped_at, answer.reason
-    after = [entry.text for entry in answer.entries if stop and entry.position > stop.position]
+    stop, reason = mapping.stopped_at, mapping.reason
+    after = [entry.text for entry in mapping.entries if stop and entry.position > stop.position]
     if reason == "duplicate":
-        text = f"CUDA rejects the whole list and {rest_of(answer)}."
-        if kind_of(answer.value or "") == "integer":
+        text = f"CUDA rejects the whole list and {rest_of(mapping)}."
+        if kind_of(mapping.value or "") == "integer":
             yield "value-duplicate", "error", f"A GPU is named twice: {text}"
         else:
             yield "value-duplicate-prefix", "error", f"Both prefixes are the same GPU: {text}"
@@ -156,40 +154,38 @@ def _of_end(answer: Answer, *, explained: bool) -> Iterator[_Words]:
         yield "value-hides-rest", "warning", text
     elif stop and reason in _STOPS and not (explained and reason == "not_a_number"):
         id_, severity, template = _STOPS[reason]
-        before = f" after {answer.entries[stop.position - 1].text}" if stop.position else ""
-        text, rest = printable(stop.entry, 48), rest_of(answer)
+        before = f" after {mapping.entries[stop.position - 1].text}" if stop.position else ""
+        text, rest = printable(stop.entry, 48), rest_of(mapping)
         words = template.format(text=text, shown=shown(stop.entry), rest=rest, before=before)
         yield id_, severity, words
     elif reason in ("mig", "mig_abbreviated"):
         text = "On a machine with MIG this cannot be told. Name MIG devices by their whole UUIDs."
         yield "mig-unknown", "info", text
-    odd = next((entry for entry in answer.entries if not entry.documented), None)
+    odd = next((entry for entry in mapping.entries if not entry.documented), None)
     if odd is not None and not explained and reason not in ("mig", "mig_one_ci_per_gi"):
         text = f"CUDA does not document how it reads {shown(odd.text)}."
         better = " Write a plain decimal index." if kind_of(odd.text) == "integer" else ""
         yield "value-uncertain", "info", text + better
-    elif odd is None and not answer.documented and stop:
+    elif odd is None and not mapping.documented and stop:
         text = "A GPU is named again after the end of the list: that is not documented."
         yield "value-uncertain", "info", text
 
 
-def _of_order(answer: Answer) -> Iterator[_Words]:
-    """Judge CUDA_DEVICE_ORDER, and its absence where it decides."""
-    uncertain = answer.certainty in ("predicted", "unknown") and answer.count
-    if answer.order not in (None, PCI_BUS_ID, FASTEST_FIRST):
+def _of_order(mapping: CudaMapping) -> Iterator[_Words]:
+    uncertain = mapping.certainty in ("predicted", "unknown") and mapping.count
+    if mapping.order not in (None, PCI_BUS_ID, FASTEST_FIRST):
         text = "CUDA knows PCI_BUS_ID and FASTEST_FIRST; anything else probably means FASTEST_FIRST"
         yield "order-bad-value", "warning", f"Unknown value. {text}."
-    elif uncertain and answer.reason != "mig" and answer.order != PCI_BUS_ID:
-        how = "is predicted" if answer.certainty == "predicted" else "cannot be told"
+    elif uncertain and mapping.reason != "mig" and mapping.order != PCI_BUS_ID:
+        how = "is predicted" if mapping.certainty == "predicted" else "cannot be told"
         text = f"The order {how}: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs."
         yield "order-unset", "warning", text
 
 
 def _of_gpus(
-    answer: Answer, usage: Mapping[int, Usage], beside: Collection[int]
+    mapping: CudaMapping, usage: Mapping[int, Usage], beside: Collection[int]
 ) -> Iterator[_Words]:
-    """Judge the GPUs that are chosen: full, in use, too small for TensorFlow."""
-    chosen = answer.visible or ()
+    chosen = mapping.visible or ()
     largest = max((device.sms or 0 for device in chosen), default=0)
     for k, device in enumerate(chosen):
         if device.instance is None:  # of a MIG device's own share nothing is known
@@ -230,18 +226,18 @@ def of_tensorflow(name: str) -> bool:
     return re.search("gpu:[0-9]", name, re.IGNORECASE) is not None
 
 
-def request_advice(name: str, answer: Answer) -> Advice | None:
+def request_advice(name: str, mapping: CudaMapping) -> Advice | None:
     """Say what is wrong with asking for a name such as cuda:2; None where there is such a GPU."""
     asked = requested(name)
-    if asked is None or answer.count is None or asked < answer.count:
+    if asked is None or mapping.count is None or asked < mapping.count:
         return None
     stem, error = "cuda:", "'CUDA error: invalid device ordinal'"
     if of_tensorflow(name):
         stem, error = "/device:GPU:", "'unknown device', or another device with soft placement"
-    visible = answer.visible or ()
+    visible = mapping.visible or ()
     names = [f"{stem}{k} ({device.label})" for k, device in enumerate(visible)]
     named = f", named {' and '.join(names)}" if names else ""
-    many = f"{answer.count or 'No'} GPU{'s are' if answer.count > 1 else ' is'} visible{named}."
+    many = f"{mapping.count or 'No'} GPU{'s are' if mapping.count > 1 else ' is'} visible{named}."
     k = next((k for k, d in enumerate(visible) if d.index == asked and not d.instance), None)
     fix = "" if k is None else f" For physical GPU {asked} use {stem}{k}."
     message = f"{many} {stem}{asked} does not exist: {error}.{fix}"
@@ -354,7 +350,7 @@ def environ_advice(
 
 
 def evidence_advice(
-    mapping: Answer, evidence: Evidence, used: Sequence[CudaDevice]
+    mapping: CudaMapping, evidence: Evidence, used: Sequence[CudaDevice]
 ) -> Iterator[Advice]:
     """Judge what the driver's lists say to a process's variables."""
     names = ", ".join(device.label for device in used)
@@ -377,7 +373,7 @@ def evidence_advice(
         yield Advice("set-in-process", "info", message)
 
 
-def mps_advice(inside: DeviceSet, client: Answer) -> Iterator[Advice]:
+def mps_advice(inside: DeviceSet, client: CudaMapping) -> Iterator[Advice]:
     """Judge an MPS client's value, which counts what its server left; `inside` is that."""
     stop, order = client.stopped_at, inside.order
     if stop is None or client.reason != "out_of_range" or not order:
@@ -391,7 +387,7 @@ def mps_advice(inside: DeviceSet, client: Answer) -> Iterator[Advice]:
 
 
 def container_advice(
-    mapping: Answer,
+    mapping: CudaMapping,
     machine: Sequence[CudaDevice],
     reached: Sequence[CudaDevice] | None = None,
     where: str = "the container",

@@ -192,7 +192,6 @@ def _read_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
 
 
 def _find_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
-    """Find the GPU whose UUID starts with a text; MIG mode does not matter here."""
     uuids = [device.uuid for device in cuda.devices]
     fits = [rank for rank, uuid in enumerate(uuids) if uuid is not None and uuid.startswith(text)]
     documented = text != "GPU-"
@@ -359,7 +358,6 @@ def _visible(
 def _end(
     position: int, text: str, entry: ParsedEntry, taken: dict[int, ResolvedEntry]
 ) -> ResolvedEntry:
-    """Describe the entry at which the list ends."""
     subject, reason, documented = _subject(position, text), entry.reason, entry.documented
     outcome: EntryOutcome = "unresolved" if reason in _UNRESOLVED else "stopped"
     message = f"{subject} {entry.problem}"

@@ -233,7 +233,6 @@ def _ranked(gpus: tuple[CudaDevice, ...], *, by_bus_id: bool) -> Enumeration:
 
 
 def _speeds(gpus: Sequence[CudaDevice]) -> dict[int, tuple[int, int, int]]:
-    """Return cores, SMs and cores x clock by NVML index; empty unless all rank models alike."""
     speeds: dict[int, tuple[int, int, int]] = {}
     for gpu in gpus:
         if gpu.name is None or gpu.cores is None or gpu.sms is None or gpu.sm_clock is None:

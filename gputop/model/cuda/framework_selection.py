@@ -19,7 +19,7 @@ from gputop.errors import UsageError
 from gputop.model.cuda.advice import of_tensorflow, request_advice, requested
 from gputop.model.cuda.enumeration import CudaDevice, shown
 from gputop.model.cuda.inventory import Inventory
-from gputop.model.cuda.mapping import Mapping as Answer
+from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.machine.text import GIB, MIB
 
 JAX_FRACTION = 0.75
@@ -191,17 +191,17 @@ def read_layers(
     return Layers(tf_visible, logical, share, preallocates, jax_visible, local_rank, device)
 
 
-def selected(answer: Answer, layers: Layers) -> Iterator[Layer]:
+def selected(mapping: CudaMapping, layers: Layers) -> Iterator[Layer]:
     """Yield what comes of every selection that was made."""
-    count = None if answer.visible is None else len(answer.visible)
-    narrowed = answer  # by TensorFlow, once it has selected
+    count = None if mapping.visible is None else len(mapping.visible)
+    narrowed = mapping  # by TensorFlow, once it has selected
     if layers.tf_visible is not None or layers.tf_logical:
         selection = _UNKNOWN if count is None else _tensorflow(layers, count)
         devices = tf_logical_devices(selection.ordinals or (), layers.tf_logical)
         yield Layer("tensorflow", selection, devices)
-        if answer.visible and devices and of_tensorflow(layers.device or ""):
-            gpus = tuple(answer.visible[device.ordinal] for device in devices)
-            narrowed = msgspec.structs.replace(answer, visible=gpus, count=len(gpus))
+        if mapping.visible and devices and of_tensorflow(layers.device or ""):
+            gpus = tuple(mapping.visible[device.ordinal] for device in devices)
+            narrowed = msgspec.structs.replace(mapping, visible=gpus, count=len(gpus))
     if layers.jax_visible is not None:
         selection = _UNKNOWN if count is None else jax_visible_devices(layers.jax_visible, count)
         yield _layer("jax", selection, lambda k, _: f"jax.devices()[{k}]")
@@ -210,7 +210,7 @@ def selected(answer: Answer, layers: Layers) -> Iterator[Layer]:
         yield _layer("local_rank", selection, lambda _, ordinal: f"cuda:{ordinal}")
     if layers.device is not None:
         name = layers.device
-        yield _layer("device", _requested(name, narrowed, answer), lambda *_: name)
+        yield _layer("device", _requested(name, narrowed, mapping), lambda *_: name)
 
 
 def _layer(id_: str, selection: FrameworkSelection, name: Callable[[int, int], str]) -> Layer:
@@ -232,13 +232,13 @@ def _tensorflow(layers: Layers, count: int) -> FrameworkSelection:
     return FrameworkSelection(None, "tf_error_range", message)
 
 
-def _requested(name: str, narrowed: Answer, answer: Answer) -> FrameworkSelection:
+def _requested(name: str, narrowed: CudaMapping, mapping: CudaMapping) -> FrameworkSelection:
     wrong = request_advice(name, narrowed)
     if wrong is not None:
         return FrameworkSelection(None, "no_such_device", wrong.message)
-    if narrowed.visible is None or answer.visible is None:
+    if narrowed.visible is None or mapping.visible is None:
         return _UNKNOWN
-    return FrameworkSelection((answer.visible.index(narrowed.visible[requested(name) or 0]),))
+    return FrameworkSelection((mapping.visible.index(narrowed.visible[requested(name) or 0]),))
 
 
 class MemoryClaim(msgspec.Struct, frozen=True):
@@ -256,10 +256,10 @@ class MemoryClaim(msgspec.Struct, frozen=True):
         return None if self.free is None or self.bytes is None else self.bytes <= self.free
 
 
-def _claims(answer: Answer, inventory: Inventory, layers: Layers) -> Iterator[MemoryClaim]:
-    gpus = tuple(answer.visible or answer.visible_set or ())
+def _claims(mapping: CudaMapping, inventory: Inventory, layers: Layers) -> Iterator[MemoryClaim]:
+    gpus = tuple(mapping.visible or mapping.visible_set or ())
     takes: Sequence[int] = range(len(gpus))
-    for layer in selected(answer, layers):
+    for layer in selected(mapping, layers):
         if layer.id in ("tensorflow", "jax") and layer.selection.error != "unknown":
             takes = sorted(layer.selection.ordinals or ())
     usages = [inventory.usage_of(gpu) for gpu in gpus]
@@ -268,7 +268,7 @@ def _claims(answer: Answer, inventory: Inventory, layers: Layers) -> Iterator[Me
         size = None if total is None else int(total * (layers.fraction or 0))
         yield MemoryClaim(gpus[k], layers.fraction, size, usages[k].memory_free)
     for k, limits in layers.tf_logical.items():
-        if answer.visible is not None and k in takes:
+        if mapping.visible is not None and k in takes:
             yield MemoryClaim(gpus[k], None, sum(limits), usages[k].memory_free)
 
 
@@ -277,12 +277,12 @@ def identity(device: CudaDevice) -> SelectionJson:
     return {"gpu": device.index, "uuid": device.uuid, "mig_uuid": device.mig_uuid}
 
 
-def layers_json(answer: Answer, inventory: Inventory, layers: Layers) -> SelectionJson:
+def layers_json(mapping: CudaMapping, inventory: Inventory, layers: Layers) -> SelectionJson:
     """What comes of the selections (null where not made, or with an error), and the memory."""
     keys = ("tensorflow", "jax", "local_rank", "device", "error", "message")
     result: SelectionJson = dict.fromkeys(keys)
-    gpus = answer.visible or ()
-    for layer in selected(answer, layers):
+    gpus = mapping.visible or ()
+    for layer in selected(mapping, layers):
         if layer.selection.error is None:
             result[layer.id] = [
                 {"name": d.name, **identity(gpus[d.ordinal]), "memory_limit": d.memory_limit}
@@ -292,16 +292,16 @@ def layers_json(answer: Answer, inventory: Inventory, layers: Layers) -> Selecti
             result.update(error=layer.selection.error, message=layer.selection.message)
     result["memory"] = [
         {**identity(c.device), "fraction": c.fraction, "bytes": c.bytes, "fits": c.fits}
-        for c in _claims(answer, inventory, layers)
+        for c in _claims(mapping, inventory, layers)
     ]
     return result
 
 
-def layer_lines(answer: Answer, inventory: Inventory, layers: Layers) -> Iterator[str]:
+def layer_lines(mapping: CudaMapping, inventory: Inventory, layers: Layers) -> Iterator[str]:
     """What comes of it, for people; nothing where nothing was selected."""
     rank = f"LOCAL_RANK={layers.local_rank}"
     subjects = {"tensorflow": "TensorFlow", "jax": "JAX", "local_rank": rank, "device": ""}
-    for layer in selected(answer, layers):
+    for layer in selected(mapping, layers):
         subject, selection = subjects[layer.id], layer.selection
         if selection.error:
             raises = " raises an error" * selection.raises
@@ -311,14 +311,14 @@ def layer_lines(answer: Answer, inventory: Inventory, layers: Layers) -> Iterato
             limit = device.memory_limit
             room = "" if limit is None else f"  {limit / GIB:.2f} GiB"
             name = f"{subject} {device.name}".lstrip()
-            yield f"  {name:<25} -> {_label((answer.visible or ())[device.ordinal])}{room}"
+            yield f"  {name:<25} -> {_label((mapping.visible or ())[device.ordinal])}{room}"
     if layers.preallocates:
         yield (
             f"JAX takes {layers.fraction:g} of each GPU at its first operation"
             " (XLA_CLIENT_MEM_FRACTION sets another share; with XLA_PYTHON_CLIENT_PREALLOCATE=false"
             " it takes what it needs)"
         )
-    for claim in _claims(answer, inventory, layers):
+    for claim in _claims(mapping, inventory, layers):
         label, size = _label(claim.device), claim.bytes
         if size is None:
             yield f"  {label}: its memory is not known"

@@ -43,8 +43,6 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 class _Gpu(msgspec.Struct):
-    """A GPU of either form."""
-
     index: int
     name: str | None = None
     uuid: str | None = None

@@ -79,7 +79,6 @@ class LogicalNames:
         return self._rows.get(pid, [])
 
     def _device(self, process: Process) -> CudaDevice | None:
-        """A MIG device; its GPU where the MIG devices are not known."""
         device = (process.gpu_uuid, process.gpu_instance, process.compute_instance)
         return self._devices.get(device) or self._devices.get((process.gpu_uuid, None, None))
 

@@ -15,7 +15,7 @@ from gputop.model.cuda.entries import ENDS, kind_of
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.framework_selection import Layers
 from gputop.model.cuda.inventory import Inventory, Usage
-from gputop.model.cuda.mapping import Mapping as Resolved
+from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.pasted.meaning import in_this_shell, meaning, requests_advice
 from gputop.model.cuda.pasted.outcome import Pasted
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
@@ -49,7 +49,7 @@ class MappingQuery(msgspec.Struct, frozen=True):
 class MappingResult(msgspec.Struct, frozen=True):
     """What the CUDA variables come to on a machine, whoever is on it."""
 
-    mapping: Resolved
+    mapping: CudaMapping
     said: tuple[Advice, ...]
     """Of the line itself, as a shell reads it."""
     missed: tuple[Advice, ...]
@@ -79,7 +79,7 @@ def answer(
     devices, version = inventory.devices, inventory.driver_version
     cuda_order = inventory.cuda_order or probed_order(probed, order, devices)
 
-    def mapped(text: str | Pasted | None, cuda_order: Sequence[int] | None) -> Resolved:
+    def mapped(text: str | Pasted | None, cuda_order: Sequence[int] | None) -> CudaMapping:
         if isinstance(text, Pasted):
             return meaning(
                 text, devices, order=order, cuda_order=cuda_order, driver_version=version
@@ -109,7 +109,6 @@ def answer(
 
 
 def _read(query: MappingQuery) -> Pasted | None:
-    """Read a line; None where the text is a value."""
     if query.text is None:
         return None
     # What it needs is needed for lines only.

@@ -31,8 +31,7 @@ from gputop.model.cuda.resolve import resolve
 from gputop.model.health.free import ObjectionKind, count_of_free, objections
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.gpu_selector import gpus_named
+from gputop.model.machine.gpu import Gpu, gpus_named
 from gputop.model.machine.summary import free_memory, strangers, users
 from gputop.model.machine.text import GIB, percent, size
 from gputop.model.machine.topology import Links, connection
@@ -159,7 +158,6 @@ def _mapping(frame: Frame, value: str | None, order: str | None) -> Mapping:
 
 
 def _doubt(frame: Frame, gpus: Sequence[Gpu], order: str | None, value: str) -> str | None:
-    """Why a value does not surely mean these GPUs in this order."""
     mapping = _mapping(frame, value, order)
     visible = [device.index for device in mapping.visible or ()]
     if mapping.certainty != "exact" or visible != [gpu.index for gpu in gpus]:
@@ -280,7 +278,6 @@ def _sets(group: Sequence[_Candidate], count: int) -> Iterator[list[_Candidate]]
 
 
 def _by_rank(candidate: _Candidate) -> tuple[tuple[int, int, int], int]:
-    """Its PCI bus id, and then its index."""
     return normalize_bus_id(candidate.gpu.pci_bus_id) or _FAR, candidate.gpu.index
 
 

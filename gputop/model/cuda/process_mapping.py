@@ -189,7 +189,6 @@ def _guess(process: SeenProcess) -> Mapping | None:
 
 
 def _inferred(own: Mapping, guess: Mapping) -> Mapping:
-    """The process's own value, with the GPUs of another's: likely at best."""
     because = "that fits the variables of a process that it started"
     return msgspec.structs.replace(
         guess.weakened("predicted", because),
@@ -203,7 +202,6 @@ def _inferred(own: Mapping, guess: Mapping) -> Mapping:
 
 
 def _held(mapping: Mapping, evidence: Evidence) -> Mapping:
-    """The mapping as far as the driver's lists leave it."""
     if evidence.kind == "contradicted":
         because = f"the driver sees it on a GPU that {evidence.against}"
         return unknown_mapping(mapping.value, mapping.order, because)
@@ -214,7 +212,6 @@ def _held(mapping: Mapping, evidence: Evidence) -> Mapping:
 
 
 def _resolve(inside: DeviceSet, process: SeenProcess) -> Mapping:
-    """Ask the resolver about the GPUs that the process reaches."""
     machine = process.machine
     value, order = process.variables.get(NAME), process.variables.get(ORDER)
     if inside.devices is None:
@@ -267,7 +264,6 @@ def hides_all(mapping: Mapping) -> bool:
 
 
 def _is_seen(mapping: Mapping, used: Sequence[CudaDevice]) -> bool:
-    """Tell whether the driver lists the process on every GPU that is visible."""
     return {device.id for device in mapping.visible or ()} <= {device.id for device in used}
 
 

@@ -231,7 +231,6 @@ def _chosen(devices: Sequence[CudaDevice], chosen: Sequence[CudaDevice]) -> tupl
 
 
 def _in_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
-    """Leave what a batch job may reach."""
     variables, devices = process.variables, process.machine.devices
     job, ids = job_of(variables), job_gpus(variables)
     if not inside.devices or (job is None and ids is None):
@@ -267,7 +266,6 @@ def _in_our_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
 
 
 def _both(inside: DeviceSet, job: DeviceSet, ids: str | None) -> DeviceSet:
-    """What a container and a job leave together."""
     kept = {device.index for device in inside.devices or ()}
     if job.devices is None:
         return job if not inside.because or not kept <= set(slurm_ids(ids)) else inside

@@ -82,7 +82,6 @@ def _mapping(value: str | None, order: str | None, cuda: Enumeration) -> Mapping
 
 
 def _unset(order: str | None, cuda: Enumeration) -> Mapping:
-    """Every GPU, in CUDA's order."""
     return Mapping(
         value=None,
         order=order,
@@ -122,7 +121,6 @@ def _depends_on_driver(value: str | None, order: str | None) -> Mapping:
 
 
 def _mixes_kinds(value: str) -> bool:
-    """Tell whether a list of integers goes on with UUIDs."""
     return kind_of(value) == "integer" and any(
         text.startswith(("GPU-", "MIG-")) for text in value.split(",")
     )
@@ -147,6 +145,7 @@ def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
         and (cuda.documented or not counted)
     )
     visible = tuple(e.device for e in entries if e.device is not None)
+    stop = ListEnd(end.position, end.text, end.reason) if end and end.reason else None
     return Mapping(
         value=value,
         order=order,
@@ -157,15 +156,9 @@ def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
         visible_set=None if ordered or count < len(cuda.devices) else cuda.devices,
         count=count,
         reason=None if end is None else end.reason,
-        stopped_at=_list_end(end),
+        stopped_at=stop,
         entries=entries,
     )
-
-
-def _list_end(end: ResolvedEntry | None) -> ListEnd | None:
-    if end is None or end.reason is None:
-        return None
-    return ListEnd(end.position, end.text, end.reason)
 
 
 # --- the hidden GPUs -----------------------------------------------------------------------------
@@ -174,7 +167,6 @@ def _list_end(end: ResolvedEntry | None) -> ListEnd | None:
 def _hidden(
     mapping: Mapping, devices: Sequence[CudaDevice], cuda: Enumeration
 ) -> tuple[Hidden, ...]:
-    """Return every GPU and MIG device that is not visible, in the order of the inventory."""
     if mapping.visible is None:
         return ()
     everything = [part for device in devices for part in device.parts()]

@@ -183,7 +183,6 @@ def _explain(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[Advice]:
 
 
 def _numbers(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[str]:
-    """Say what the log's `device: N` are, and what they are not."""
     ordinals = sorted({entry.ordinal for entry in log.devices})
     gpus = [physical(entry.bus_id, devices) for entry in log.devices]
     labels = ", ".join(str(gpu.index) if gpu else "none of this machine" for gpu in gpus)
@@ -203,7 +202,6 @@ def _numbers(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[str]:
 
 
 def _no_gpu(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[str]:
-    """Explain a log in which TensorFlow has no GPU, perhaps with XLA's devices alone."""
     if log.xla_gpus:
         yield f"TensorFlow registered no GPU of its own: {_but_for_xla(log)}"
     else:
@@ -217,7 +215,6 @@ def _no_gpu(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[str]:
 
 
 def _but_for_xla(log: TfLog) -> str:
-    """What runs on a card all the same."""
     names = ", ".join(map(printable, log.xla_gpus[:8]))
     count = sum(n for name, n in log.operations.items() if "/device:XLA_GPU" in name)
     ran = f" ({count} operation{'s' * (count > 1)} of this log)" if count else ""

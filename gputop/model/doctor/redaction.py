@@ -58,8 +58,6 @@ def _shown(
     command: Callable[[str | None], str | None],
     variable: Callable[[str, str], str],
 ) -> Frame:
-    """A frame with its users, command lines and variables as they are to be shown."""
-
     def owner(item: T) -> T:
         return replace(item, user=user(item.user), command=command(item.command))
 

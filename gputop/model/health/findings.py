@@ -262,7 +262,6 @@ def _is_multinode(gpu: Gpu) -> bool:
 
 
 def _most_links(frame: Frame, gpu: Gpu) -> int:
-    """Of the GPUs of the same product."""
     alike = (other.nvlink for other in frame.gpus if other.name == gpu.name and not other.mig_mode)
     return max((nvlink.up or 0 for nvlink in alike if nvlink is not None), default=0)
 
@@ -298,7 +297,6 @@ def _throttle(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
 
 
 def _clock(gpu: Gpu) -> str:
-    """How fast the SMs run, of how fast they could."""
     if gpu.sm_clock is None or gpu.sm_clock_max is None:
         return ""
     return f": {gpu.sm_clock / 1e6:.0f} of {gpu.sm_clock_max / 1e6:.0f} MHz"

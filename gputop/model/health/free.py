@@ -89,11 +89,6 @@ def _first(frame: Frame, gpu: Gpu) -> Objection | None:
     return next(objections(frame, gpu), None)
 
 
-def free_gpus(frame: Frame) -> list[Gpu]:
-    """The GPUs that are free."""
-    return [gpu for gpu in frame.gpus if is_free(frame, gpu)]
-
-
 def count_of_free(frame: Frame) -> int | None:
     """How many are free; None where none is, and who is on some cannot be seen."""
     against = [not_free(frame, gpu) for gpu in frame.gpus]
@@ -187,7 +182,6 @@ def _memory(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
 
 
 def _is_the_systems(gpu: Gpu) -> bool:
-    """Whether the operating system manages its memory."""
     return gpu.numa_node is not None or is_unified(gpu)
 
 

@@ -170,7 +170,6 @@ def what_matters(environ: Environ) -> Environ:
 
 
 def _misspelt(names: Iterable[str]) -> tuple[str, ...]:
-    """Those that were meant to be CUDA_VISIBLE_DEVICES, of no more than anybody has."""
     lengths = range(len("CUDA_VISIBLE"), len(NAME) + _CLOSE + 1)
     near = (name for name in names if len(name) in lengths and name not in _MATTER)
     return tuple(filter(is_misspelt, islice(near, _MOST_LIKE_IT)))

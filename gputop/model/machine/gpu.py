@@ -6,6 +6,7 @@ itself; the rest in `model.machine.sections`, a field for each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -218,3 +219,17 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """Identity; of a GPU that never answered, its index."""
         return self.uuid or f"index {self.index}"
+
+
+def is_named(gpu: Gpu, word: str) -> bool:
+    """Return whether a word is the index of a GPU, or a beginning of its UUID in any case."""
+    if word.isascii() and word.isdecimal():
+        return str(gpu.index) == (word.lstrip("0") or "0")
+    return bool(word) and (gpu.uuid or "").casefold().startswith(word.casefold())
+
+
+def gpus_named(gpus: Iterable[Gpu], word: str) -> list[Gpu]:
+    """Return the GPUs that a word names; none for what every UUID begins with."""
+    if "gpu-".startswith(word.casefold()):
+        return []
+    return [gpu for gpu in gpus if is_named(gpu, word)]

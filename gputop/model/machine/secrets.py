@@ -178,7 +178,6 @@ def masked(command: str) -> str:
 
 
 def _takes_secret(option: str, value: str, program: str) -> bool:
-    """Whether a word is one that a secret follows, in a command of that program."""
     if _SCHEME.match(option) or (program in _LOGIN and option == "login"):
         return True
     name = _NAMED.fullmatch(option)

@@ -130,10 +130,8 @@ def short_command(command: str | None) -> str:
 
 
 def _script(arguments: list[str], code: str) -> list[str] | None:
-    """From the script on, of an interpreter's arguments; None where there is none.
-
-    `code` is the letter of the option before inline code; it may end a bundle, as in `-lc`.
-    """
+    """From the script on; None where there is none. `code` is the letter of the option before
+    inline code, which may end a bundle, as in `-lc`."""
     position = 0
     while position < len(arguments):
         argument, *following = arguments[position : position + 2]

@@ -89,7 +89,6 @@ def ceiling(gpus: Iterable[Gpu], id_: str, peak: float) -> float:
 
 
 def _most(gpu: Gpu, id_: str) -> float | None:
-    """The most that a metric of a GPU can be; None where that is not known."""
     section = id_.partition(".")[0]
     if section == "pcie" and gpu.pcie is not None:
         lane, lanes = _LANE.get(gpu.pcie.generation_max or 0), gpu.pcie.width_max

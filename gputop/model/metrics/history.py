@@ -190,11 +190,6 @@ class History:
         """Whether there ever was a value, of the GPU of a key."""
         return id_ in self._gpus.get(gpu, {})
 
-    def recent(self, gpu: Gpu, id_: str, count: int = RECENT) -> list[float | None]:
-        """The newest values, oldest first."""
-        series = self._gpus.get(gpu.key, {}).get(id_)
-        return _with_gaps(series.last(count, self._end)) if series else []
-
     def of_process(self, process: Process) -> ProcessHistory:
         """Of a process on the GPU of this entry."""
         return self._processes.get(_row(process)) or ProcessHistory(self._end)
@@ -213,7 +208,6 @@ class History:
                 series[id_].put(slot, value)
 
     def _slot(self, frame: Frame) -> int:
-        """The slot of a frame."""
         if self._end:
             usual = max(self._interval or 1.0, 1.0)
             if frame.time < self._begun - STEP:

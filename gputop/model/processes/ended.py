@@ -87,7 +87,6 @@ class RecentlyEnded:
         ]
 
     def _part(self, frame: Frame, now: dict[RowKey, ProcessRow], gone: list[RowKey]) -> None:
-        """Which rows have ended, and which may come back."""
         alive = {(row.process.pid, row.process.start_time) for row in now.values()}
         silent = {
             gpu.uuid: gpu.error is not None

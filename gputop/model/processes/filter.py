@@ -28,7 +28,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gputop.errors import UsageError
-from gputop.model.machine.gpu_selector import is_named
+from gputop.model.machine.gpu import is_named
 from gputop.model.machine.text import printable
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 
@@ -141,8 +141,6 @@ def _term(text: str, word: re.Match[str]) -> Term:
 
 
 def _when_known(read: Callable[[ProcessRow], Any], fits: Callable[[Any], bool]) -> Test:
-    """Test a value that may be unknown."""
-
     def test(row: ProcessRow) -> bool | None:
         value = read(row)
         return None if value is None else fits(value)
@@ -151,7 +149,6 @@ def _when_known(read: Callable[[ProcessRow], Any], fits: Callable[[Any], bool]) 
 
 
 def _plain(text: str, position: int, value: str) -> tuple[str, Test]:
-    """The key of a word without a colon, and its test."""
     if value == "idle":
         return value, idle
     if match := _GPU_WORD.fullmatch(value):

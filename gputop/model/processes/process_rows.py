@@ -9,7 +9,6 @@ from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, Process, ProcessKey
 from gputop.model.machine.gpu import Gpu
 from gputop.model.metrics.process import COLUMNS, ProcessRow
-from gputop.model.processes.filter import parse
 
 R = TypeVar("R")
 
@@ -65,12 +64,6 @@ def by_value(items: Sequence[R], values: Sequence[Any], descending: bool) -> lis
     ranked.sort(key=values.__getitem__, reverse=descending)
     unknown = [item for item, value in zip(items, values, strict=True) if value is None]
     return [*(items[k] for k in ranked), *unknown]
-
-
-def matching(shown: Iterable[ProcessRow], text: str) -> list[ProcessRow]:
-    """The rows that fit a filter, in the language of `model.processes.filter`. FilterError."""
-    fits = parse(text)
-    return [row for row in shown if fits(row)]
 
 
 def row_order(row: ProcessRow) -> tuple[int, int, int, int]:

@@ -177,7 +177,6 @@ class _Forest:
                 self._launched.setdefault(self._launcher(pid), []).append(pid)
 
     def lines(self) -> list[ViewRow]:
-        """All of them."""
         blocks = [[entry] for entry in self._rest]
         for key, pids in self._launched.items():
             if len(pids) == 1:
@@ -225,7 +224,6 @@ class _Forest:
         return [entry for block in ordered for entry in block]
 
     def _family(self, pid: int) -> list[ViewRow]:
-        """The entries of a process and of all under it."""
         entries, left = [], [pid]
         while left:
             pid = left.pop()

@@ -34,7 +34,6 @@ class DialogButton(Lines, can_focus=True):
         self.label = label
 
     def say(self, label: str) -> None:
-        """Show another label."""
         if label != self.label:
             self.label = label
             self.styles.width = len(label) + 6

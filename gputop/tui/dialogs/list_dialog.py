@@ -74,7 +74,6 @@ class ListDialog(ModalScreen[R | None]):
 
     @property
     def options(self) -> OptionList:
-        """The list."""
         return self.query_one(OptionList)
 
     def draw(self, index: int | None) -> None:
@@ -232,7 +231,6 @@ class SignalNameDialog(ListDialog[int]):
         self.choose()
 
     def _search(self, text: str) -> int | None:
-        """Return the row of a signal, or of the first one whose name begins with `text`."""
         prefix = text.strip().upper().removeprefix("SIG")
         names = {number: signal_name(number).removeprefix("SIG") for number in self._numbers}
         exact = signal_number(prefix)

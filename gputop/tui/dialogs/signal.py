@@ -173,7 +173,6 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._show()
 
     def action_digit(self, digit: str) -> None:
-        """Choose a signal by its number."""
         if not self._state.sent:
             self._state.type_digit(digit)
             self._show()
@@ -231,7 +230,6 @@ class SignalScreen(ModalScreen[None], Hasty):
             self._show()
 
     def _acts(self, key: str) -> bool:
-        """Whether a key does more than to move or to type."""
         return key == "enter" or not (isinstance(self.focused, Editor) or key in _MOVES)
 
     def _show(self) -> None:
@@ -267,7 +265,6 @@ class SignalScreen(ModalScreen[None], Hasty):
         return self.query_one(SignalProcesses).size.width < _NARROW
 
     def _note(self) -> tuple[str, int, str]:
-        """Return what is said of all: words, where they begin, and their role."""
         send = self.query_one("#send")
         closed = bool(self._offer) and not self._guard.is_open
         words, role = _SOON if closed else self._state.note(self._left, aimed=send.has_focus)

@@ -277,7 +277,6 @@ class SignalDialogState:
         return "Done", "text"
 
     def _past(self, process: SignalTarget) -> Iterator[Saying]:
-        """Yield what became of the signals before the last one."""
         for order in self._orders_for(process)[:-1]:
             verdict = self._of(order, process)
             if verdict is not None and verdict.outcome in _LIVES_ON:
@@ -298,12 +297,10 @@ class SignalDialogState:
         return verdict is not None and verdict.outcome != "waiting"
 
     def _latest(self, process: SignalTarget) -> Verdict | None:
-        """Return the verdict of the last order for a process, once there is one."""
         orders = self._orders_for(process)
         return self._of(orders[-1], process) if orders else None
 
     def _orders_for(self, process: SignalTarget) -> list[Signal]:
-        """Return what was sent to a process."""
         return [order for order in self._orders[1:] if process.identity in self._targets[order.id]]
 
     def _of(self, order: Signal, process: SignalTarget | Target) -> Verdict | None:
@@ -336,7 +333,6 @@ class SignalDialogState:
 
 
 def _without_gpu(verdict: Verdict, now: float | None) -> SignalTarget:
-    """Return a process that holds no GPU."""
     start = verdict.start_time
     age = None if start is None or now is None else max(0.0, now - start)
     return SignalTarget(verdict.pid, start, verdict.user, verdict.command, age)
@@ -352,7 +348,6 @@ def _needs_word(check: Verdict) -> bool:
 
 
 def _below(parents: Mapping[int, int | None]) -> dict[int, int]:
-    """Return how many descendants each process has."""
     below = dict.fromkeys(parents, 0)
     for pid in parents:
         above, visited = parents[pid], {pid}

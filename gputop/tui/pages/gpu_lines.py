@@ -168,7 +168,6 @@ def _graphs(page: Page, history: History, gpu: Gpu, span: float) -> Iterator[Sty
 def _graph(
     page: Page, history: History, gpu: Gpu, id_: str, width: int, span: float
 ) -> Iterator[StyledLine]:
-    """Draw a heading and a curve, `width` cells."""
     glyphs, metric = page.glyphs, GPU[id_]
     room = max(4, width - _SCALE - 4)
     across, times = dots_across(glyphs), history.times
@@ -197,7 +196,6 @@ def _graph(
 
 
 def _links(page: Page, gpu: Gpu, frame: Frame) -> Iterator[StyledLine]:
-    """List the GPUs by how they are connected, the best link first."""
     links, there = frame.links or (), dict[str | None, list[int]]()
     for index, link in enumerate(links[gpu.index] if gpu.index < len(links) else ()):
         if link != ITSELF and index != gpu.index:

@@ -60,7 +60,6 @@ class GraphScreen(PageScreen[None]):
 
     @property
     def graph(self) -> Graph:
-        """The graph."""
         return self.query_one(Graph)
 
     def action_leave(self) -> None:
@@ -107,7 +106,6 @@ class GraphScreen(PageScreen[None]):
         self.graph.show_curves(curves, self.shown.frame, self.shown.history)
 
     def _metrics(self) -> list[str]:
-        """Return the ids of the metrics that have values."""
         if self.shown is None:
             return []
         keys = [gpu.key for gpu in self.shown.frame.gpus if self._gpu in (None, gpu.key)]

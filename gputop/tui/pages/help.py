@@ -91,7 +91,6 @@ class HelpScreen(PageScreen[None]):
                 yield from _explained(page, word, text, _WORD)
 
     def _groups(self) -> list[Group]:
-        """Return the tasks, each with its keys."""
         groups: dict[str, list[Entry]] = {}
         for name in _TASKS:
             here = (b for b in self._of_main if b.group and b.group.description == name)
@@ -107,7 +106,6 @@ class HelpScreen(PageScreen[None]):
             yield sized(pieces, width, self._glyphs.ellipsis, left=True)
 
     def _beside(self, groups: Sequence[Group], width: int) -> Iterator[StyledLine]:
-        """Return two columns, as even as they can be without a task being divided."""
         columns = [[list(self._group(group, width)) for group in part]
                    for part in min(_splits(groups), key=_height)]  # fmt: skip
         left, right = ([line for group in column for line in group] for column in columns)
@@ -165,7 +163,6 @@ def _name(key: str, arrows: dict[str, str]) -> str:
 
 
 def _explained(page: Page, word: str, text: str, width: int) -> Iterator[StyledLine]:
-    """Break what is said of a word into lines beside it."""
     lead = f"  {word:<{width}} "
     for line in page.wrapped(text, len(lead)):
         yield [(lead, "key"), *line[1:]]

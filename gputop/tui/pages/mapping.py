@@ -119,11 +119,6 @@ class MappingScreen(Screen[None]):
             self.query_one(Heading).show_frame(shown.frame, shown.interval)
             self.show_answer()
 
-    def show_reply(self) -> None:
-        """The driver has answered; the inquiry knows it already."""
-        if self.is_mounted:
-            self.show_answer()
-
     def on_mount(self) -> None:
         self._open_fields(False)
         if self._shown is not None:
@@ -141,7 +136,6 @@ class MappingScreen(Screen[None]):
         self.show_answer()  # an offer can be accepted now
 
     def show_answer(self) -> None:
-        """Show the answer of now."""
         question, editor = self._state.question, self.query_one(ValueInput)
         editor.show_state()
         order = self.query_one("#order", Editor)
@@ -206,7 +200,6 @@ class MappingScreen(Screen[None]):
         self._mapping.copy()
 
     def _read(self, name: str, text: str) -> None:
-        """Ask with what a field says, or show what is wrong with it."""
         fields = {**self._state.fields, name: text.strip()}
         try:
             layers = _layers(fields)
@@ -252,7 +245,6 @@ class MappingScreen(Screen[None]):
 
 
 def _layers(fields: dict[str, str]) -> Layers:
-    """Read the fields; UsageError with what is wrong."""
     try:
         fraction = float(fields["fraction"]) if fields["fraction"] else None
         rank = int(fields["local-rank"]) if fields["local-rank"] else None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import device_name
-from gputop.model.cuda.mapping_words import bus_id
+from gputop.model.cuda.mapping import bus_id
 from gputop.model.machine.text import printable, short_name
 from gputop.tui.panes.columns import Column, Fitted, fit, heading, row
 from gputop.tui.panes.lines import Piece, spread
@@ -50,7 +50,6 @@ class DeviceTable(Table[NamedDevice]):
         self._columns: Fitted[NamedDevice] = []
 
     def devices(self) -> list[NamedDevice]:
-        """Return the rows."""
         raise NotImplementedError
 
     def columns(self) -> list[Column[NamedDevice]]:
@@ -58,7 +57,6 @@ class DeviceTable(Table[NamedDevice]):
         raise NotImplementedError
 
     def show_answer(self) -> None:
-        """Show the answer of now."""
         self._rows = self.devices()
         self._fit()
         self.show(self._rows, [_key(row.device) for row in self._rows])
@@ -133,7 +131,6 @@ class LogicalTable(DeviceTable):
     title = "Logical to physical"
 
     def devices(self) -> list[NamedDevice]:
-        """The visible devices, in their order."""
         return [
             NamedDevice(device, k) for k, device in enumerate(self._state.mapping.visible or ())
         ]
@@ -166,7 +163,6 @@ class PhysicalTable(DeviceTable):
     title = "Physical to logical"
 
     def devices(self) -> list[NamedDevice]:
-        """Every GPU, each followed by its MIG devices."""
         mapping = self._state.mapping
         logical = {_key(device): k for k, device in enumerate(mapping.visible or ())}
         why = {_key(hidden.device): hidden.reason for hidden in mapping.hidden}

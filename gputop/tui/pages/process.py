@@ -111,11 +111,9 @@ class ProcessScreen(PageScreen[None]):
 
     @property
     def _can_ask(self) -> bool:
-        """Whether there is a process to ask about."""
         return self._subject.key.start_time is not None and not self._subject.ended
 
     def _ask(self) -> None:
-        """Ask for the details."""
         if self._can_ask and self._subject.frame is not None:
             self._asked = self._subject.frame.time
             self._request(Detail(*self._identity, self._subject.with_values))

@@ -130,7 +130,6 @@ def _origin(page: Page, origin: Origin, parent: int | None) -> Iterator[StyledLi
 
 
 def _ancestors(origin: Origin) -> str:
-    """Return the ancestors from the terminal down, as pstree has them."""
     return " > ".join(f"{process.name} {process.pid}" for process in reversed(origin.ancestors))
 
 

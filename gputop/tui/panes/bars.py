@@ -43,7 +43,6 @@ class Heading(Lines):
         watch_state(self)
 
     def show_frame(self, frame: Frame | None, interval: float) -> None:
-        """Show another frame or interval."""
         self._frame, self._interval = frame, interval
         self.sync()
 
@@ -81,7 +80,6 @@ class Heading(Lines):
         return spread(left, right, self.size.width)
 
     def _facts(self, frame: Frame) -> Iterable[list[Piece]]:
-        """Return what is known of the machine, in the order of its weight."""
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         if alarms := len(in_alarm(frame)):
             yield [between, (f"{alarms} alarm{'s' * (alarms != 1)} (H)", "alarm")]
@@ -104,7 +102,6 @@ class Heading(Lines):
             yield [("  ", "text"), *self._load("RAM", words, share)]
 
     def _load(self, label: str, words: str, share: float) -> list[Piece]:
-        """Return a load of the host, with a bar where there is room for one."""
         role = load_role(share, self._thresholds)
         pieces: list[Piece] = [(f"{label} ", "quiet"), (words, role)]
         if self.size.width < _WIDE:
@@ -178,7 +175,6 @@ class KeyLine(Lines):
         return [self._keys[number] for number in sorted(fitting)]
 
     def _state(self) -> list[Piece]:
-        """Return what stands before the keys."""
         return [(" ", "text")]
 
 

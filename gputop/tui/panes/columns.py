@@ -55,7 +55,6 @@ def fit(columns: Sequence[Column[R]], width: int, gap: int) -> Fitted[R]:
 
 
 def _grow(columns: Sequence[Column[R]], widths: dict[str, int], spare: int) -> int:
-    """Share the spare cells among columns of one rank, as evenly as their limits allow."""
     while spare > 0:
         growing = [column for column in columns if widths[column.id] < column.most]
         if not growing:

@@ -38,7 +38,6 @@ class FilterNote(Lines):
     error: FilterError | None = None
 
     def show_error(self, error: FilterError | None) -> None:
-        """Show another error, or none."""
         self.error = error
         self.sync()
 
@@ -76,7 +75,6 @@ class FilterLine(Horizontal):
         """Stay in the editor: Tab is no way out of it."""
 
     def clear(self) -> None:
-        """Clear the filter."""
         self.query_one(FilterInput).value = ""
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -66,7 +66,6 @@ def load_role(share: float, thresholds: Thresholds) -> str:
 
 
 def ratio(share: float | None, glyphs: GlyphSet, role: str = "text") -> Piece:
-    """Return a share in percent."""
     return value(MISSING if share is None else f"{percent(share)}%", glyphs, role)
 
 
@@ -106,7 +105,6 @@ def used_share(device: Gpu | MigDevice) -> float | None:
 
 
 def memory(device: Gpu | MigDevice, role: str, glyphs: GlyphSet) -> Sequence[Piece]:
-    """Return the memory in use and its total."""
     if device.memory_used is None or device.memory_total is None:
         return [value(MISSING, glyphs)]
     total = three_digits(device.memory_total / GIB)

@@ -13,7 +13,7 @@ from gputop.model.health.activity import BY_UTILIZATION
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import MISSING, short_name
 from gputop.model.metrics import graph
@@ -111,7 +111,6 @@ class GpuColumns:
         return self._columns
 
     def heading(self) -> list[Piece]:
-        """Return the labels."""
         return heading(self._columns, self._gap)
 
     def row(self, line: GpuLine) -> Sequence[Piece]:
@@ -171,7 +170,7 @@ class GpuColumns:
         yield self._plain("temperature", 5, 2, self._temperature)
         yield self._plain("power", 5, 3, self._power, most=2 + 2 * len(f"{limit:.0f}"))
         if any(gpu.fan is not None for gpu in gpus):
-            yield self._plain("fan", 4, 9, self._fan)
+            yield self._plain("fan", 4, 9, lambda gpu, _: [ratio(gpu.fan, self._glyphs)])
         if self._width >= _WIDER:
             yield self._plain("sm_clock", 5, 9)
         if self._width >= _WIDE and len({gpu.pstate for gpu in gpus}) > 1:
@@ -197,14 +196,13 @@ class GpuColumns:
             yield Column("throttle", GPU["throttle.reasons"].label, 14, 14, 10, draw, left=True)
         if any(activity is not None and activity.sm is not None for activity in activities):
             for name in ("sm", "tensor", "dram"):
-                share = partial(_active, name)
-                yield Column(name, GPU[f"activity.{name}"].label, 6, 6, 11, self._ratio(share))
+                label = GPU[f"activity.{name}"].label
+                yield Column(name, label, 6, 6, 11, partial(self._active, name))
 
     def _plain(
         self, id_: str, width: int, rank: int,
         draw: Callable[[Gpu, int], Sequence[Piece]] | None = None, most: int = 0,
     ) -> Column[GpuLine]:  # fmt: skip
-        """Return the column of a metric of the GPU itself."""
         metric = GPU[id_]
         draw = draw or (lambda gpu, _: [value(metric.text(gpu), self._glyphs)])
         return Column(id_, metric.label, width, max(width, most), rank, self._gpu_only(draw))
@@ -215,8 +213,8 @@ class GpuColumns:
         """Leave the cell of a MIG device blank: power and the like are the whole GPU's."""
         return lambda line, width: () if line.device else draw(line.gpu, width)
 
-    def _ratio(self, share: Callable[[Gpu | MigDevice], float | None]) -> _Draw:
-        return lambda line, _: [ratio(share(line.subject), self._glyphs)]
+    def _active(self, name: str, line: GpuLine, width: int) -> Sequence[Piece]:
+        return [ratio(getattr(line.subject.activity, name, None), self._glyphs)]
 
     def _index(self, line: GpuLine, width: int) -> Sequence[Piece]:
         if line.device is not None:
@@ -256,7 +254,6 @@ class GpuColumns:
         return [("idle", "quiet") if is_idle else (text, role)]
 
     def _throttled(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        """Return what costs most, and how many there are besides."""
         reasons = gpu.throttle.reasons if gpu.throttle else ()
         if not reasons:
             return ()
@@ -279,13 +276,9 @@ class GpuColumns:
         has_room = width >= 2 * len(limit) - 2  # whatever is drawn, up to the limit
         return [(watts, "text"), (limit if has_room else "W", "quiet")]
 
-    def _fan(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        return [ratio(gpu.fan, self._glyphs)]
-
     # The short history.
 
     def _history_label(self, cells: int) -> str:
-        """Return the longest words that fit."""
         words, (span, short) = self.history_words, _SPANS[self._span]
         fitting = [f"the last {span} of {words}", f"{words}, {span}", f"{words} {short}", words]
         if self.history_id == HISTORIES[0]:  # of which there is a column besides
@@ -328,8 +321,3 @@ class _Settled(NamedTuple):
     numbers: Sequence[float]
     top: float
     pieces: Sequence[Piece]
-
-
-def _active(name: str, subject: Gpu | MigDevice) -> float | None:
-    share: float | None = getattr(subject.activity, name, None)
-    return share

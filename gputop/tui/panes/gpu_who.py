@@ -75,14 +75,12 @@ class Occupants:
         return [(f"{sign}{[*fitting, sentences[-1]][0]}", "alarm")]
 
     def _mark(self, gpu: Gpu) -> Piece | None:
-        """Return the worst finding."""
         for finding in findings(self._frame, gpu):
             if finding.code != HUNG:  # which is a sentence
                 return f"{self._glyphs.warning} {finding.code}", finding.level
         return None
 
     def _since(self, line: GpuLine) -> list[Piece]:
-        """Return for how long it has been idle, or how old its values are."""
         gpu = line.gpu
         if line.device is not None or silence(gpu):
             return []
@@ -92,7 +90,6 @@ class Occupants:
         return [(f" idle {coarse_duration(gpu.idle_for or 0.0)}", "notice")] if is_idle else []
 
     def _names(self, line: GpuLine, room: int) -> list[Piece]:
-        """Return the users, as many as there is room for, and how many there are besides."""
         people = list(self._people(line))
         pieces: list[Piece] = []
         for n, (text, role, count) in enumerate(people):
@@ -111,7 +108,6 @@ class Occupants:
         return pieces
 
     def _people(self, line: GpuLine) -> Sequence[tuple[str, str, int]]:
-        """Return text, role and count of each user, those with most memory first."""
         gpu, device = line.gpu, line.device
         if device is None:
             users, strangers = summary.users(self._frame, gpu), summary.strangers(self._frame, gpu)
@@ -124,7 +120,6 @@ class Occupants:
         return people
 
     def _nobody(self, line: GpuLine) -> Piece:
-        """Return what there is to say of a GPU on which nobody is seen."""
         gpu, device = line.gpu, line.device
         unknown = (self._glyphs.not_available, "quiet")
         if gpu.asleep:

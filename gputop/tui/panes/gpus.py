@@ -38,7 +38,6 @@ class GpuPane(Table[GpuLine]):
         self._cells = GpuColumns(settings)
 
     def show_frame(self, frame: Frame, history: History) -> None:
-        """Show another frame."""
         self._frame, self._history = frame, history
         self._cells.show(frame, history, self.glyphs)
         self._fit()

@@ -140,7 +140,6 @@ class Graph(Lines):
             self.draw()
 
     def on_click(self, event: Click) -> None:
-        """Put the cursor under the mouse."""
         event.stop()
         column = event.x - self._left
         if self._times and 0 <= column < self._width:
@@ -175,19 +174,16 @@ class Graph(Lines):
 
     @property
     def _width(self) -> int:
-        """Cells of the curves."""
         taken = self._left if self.stacked else _MARGIN + _MARKS
         return max(4, self.size.width - taken - 1)
 
     @property
     def _left(self) -> int:
-        """Cells before the curves."""
         least, most = _STRIP
         return min(most, max(least, self.size.width * 3 // 8)) if self.stacked else _MARGIN
 
     @property
     def _column(self) -> int | None:
-        """The column of the cursor."""
         if self._cursor is None:
             return None
         return int((self._cursor - self._begin) / self._span * self._width)
@@ -213,7 +209,6 @@ class Graph(Lines):
         return self._scaled(traces)
 
     def _scaled(self, traces: list[_Trace]) -> list[_Trace]:
-        """Give curves of one metric one scale."""
         gpus = self._frame.gpus if self._frame else ()
         shown = {trace.curve.gpu for trace in traces}
         tops = {
@@ -233,7 +228,6 @@ class Graph(Lines):
         return spread(self.heading, [(span, "text")], self.size.width)
 
     def _plot(self, traces: list[_Trace]) -> Iterable[list[Piece]]:
-        """Draw all curves in one plot, its scale at the left, and what they are under it."""
         legend = list(self._legend(traces))
         height = max(2, self.size.height - 2 - len(legend))
         canvas = Canvas(self._width, height, self.glyphs)
@@ -265,7 +259,6 @@ class Graph(Lines):
         return self._text(trace, trace.top * (1 - n / (height - 1)))
 
     def _axis(self) -> list[Piece]:
-        """Return the times at both ends and under the cursor, as far as there is room."""
         width, margin = self._width, self._left
         words = {max(0, width - 8): _clock(self._times[-1])}
         if width > 17:
@@ -282,7 +275,6 @@ class Graph(Lines):
         return pieces
 
     def _words(self, trace: _Trace) -> tuple[str, str]:
-        """Return the value under the cursor or the newest, and the greatest in sight."""
         return self._text(trace, trace.now), self._text(trace, peak(trace.values))
 
     def _text(self, trace: _Trace, value: float | None) -> str:
@@ -334,7 +326,6 @@ class Graph(Lines):
 
 
 def _named(curves: Sequence[tuple[int, str]]) -> StyledLine:
-    """Name the GPUs whose curves end in a line, by index and role: ` GPU 0-3,5`."""
     pieces: StyledLine = []
     for _, run in groupby(enumerate(sorted(curves)), lambda pair: pair[1][0] - pair[0]):
         (first, role), *rest = (curve_ for _, curve_ in run)

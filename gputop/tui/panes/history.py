@@ -57,7 +57,6 @@ class HistoryPane(Lines):
         """What the plots are of, and at which time."""
 
     def show_frame(self, frame: Frame, history: History) -> None:
-        """Show another frame."""
         self._history = history
         self._graphs = list(_graphs(frame, history))
         if self.display:
@@ -137,7 +136,6 @@ class HistoryPane(Lines):
 
 
 def _graphs(frame: Frame, history: History) -> Iterator[_Graph]:
-    """Yield a graph of all that has a past."""
     loads = [
         _Graph(_LOAD, f"GPU {gpu.index}", _share(gpu.utilization, gpu), values, 1.0)
         for gpu in frame.gpus
@@ -169,7 +167,6 @@ def _memory(gpu: Gpu) -> str:
 
 
 def _side_by_side(parts: Sequence[StyledLine]) -> StyledLine:
-    """Join a line of each graph."""
     line: StyledLine = []
     for part in parts:
         line += [(" " * (_GAP if line else 1), "text"), *part]
@@ -177,8 +174,6 @@ def _side_by_side(parts: Sequence[StyledLine]) -> StyledLine:
 
 
 def _columns(count: int, width: int, height: int) -> int:
-    """Return how many graphs stand side by side, so that they look well."""
-
     def ugliness(across: int) -> tuple[bool, float]:
         rows = -(-count // across)
         lines, empty = height // rows, across * rows - count

@@ -38,7 +38,6 @@ class PaneLayout:
         """Whether the mapping is more than a line."""
 
     def show(self, panes: tuple[Pane, ...]) -> None:
-        """Show these panes alone."""
         self.shown = panes
         self.arrange()
 
@@ -81,7 +80,6 @@ class PaneLayout:
         gpus.styles.height = lines
 
     def _arrange_mapping(self, mapping: MappingPane) -> int:
-        """Lay out the mapping; how many lines it takes."""
         height, lines = self._screen.size.height, 1
         mapping.set_class(not self.mapping_open, "-line")
         mapping.display = "mapping" in self.shown and (self.mapping_open or height >= _TINY)

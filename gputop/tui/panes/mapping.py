@@ -122,7 +122,6 @@ class MappingPane(Vertical):
         self.query_one("#mapping-state", Label).show(right)
 
     def _across(self, label: list[Piece], right: list[Piece]) -> list[Piece]:
-        """Extend the label over the place of the editor."""
         width = max(1, self.size.width - width_of(right))
         cut = sized(label, min(width, width_of(label)), Lines.glyphs.ellipsis, left=True)
         return spread([*cut, (" ", "track")], [], width, Lines.glyphs.rule)

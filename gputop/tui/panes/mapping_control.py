@@ -29,7 +29,6 @@ class MappingControl:
         self._timer: Timer | None = None
 
     def next_order(self) -> None:
-        """Go to the next value of CUDA_DEVICE_ORDER."""
         self.state.next_order()
         self._show()
 
@@ -55,7 +54,6 @@ class MappingControl:
         self._say(f"copied (OSC 52): {line}" if line else self.state.why_no_export)
 
     def _say(self, note: str) -> None:
-        """Show a note for a while."""
         self.state.note = note
         self._show()
         if self._timer is not None:

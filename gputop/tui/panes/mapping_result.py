@@ -7,8 +7,8 @@ from textwrap import wrap
 
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import MAIN, device_name
+from gputop.model.cuda.mapping import bus_id
 from gputop.model.cuda.mapping_query import by_severity, who_is_on
-from gputop.model.cuda.mapping_words import bus_id
 from gputop.model.health.free import not_free
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import GIB, printable, short_name, three_digits
@@ -94,7 +94,6 @@ class MappingLine(Lines):
         return spread([*left, (" ", "track")], right, self.size.width, rule)
 
     def _right(self) -> tuple[StyledLine, StyledLine]:
-        """Return how to edit it, which gives way first, and the end of the line."""
         rule, advice = self.glyphs.rule, by_severity(self._state.advice)
         right: StyledLine = [(f"{rule} ", "track"), certainty(self._state), (f" {rule}", "track")]
         if advice:
@@ -176,7 +175,6 @@ class MappingResultView(Table[StyledLine], can_focus=False):
         return [(text, role) for text, _ in pieces] if role else pieces
 
     def _foot(self) -> Iterable[Piece]:
-        """Return the line for a shell, or the note."""
         note, export = self._state.note, self._state.export
         whole = self.glyphs.text(printable(note or export or self._state.why_no_export))
         text = cut(whole, self.size.width - 2, self.glyphs.ellipsis)
@@ -217,7 +215,6 @@ class MappingResultView(Table[StyledLine], can_focus=False):
 
 
 def _wrapped(line: StyledLine, width: int) -> Iterator[StyledLine]:
-    """Break a mark and a sentence into as many lines as the sentence takes."""
     if line:
         (mark, mark_role), (text, role) = line
         first, *more = wrap(text, max(20, width - len(mark) - 1)) or [""]

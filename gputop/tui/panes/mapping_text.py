@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS
 from gputop.model.cuda.framework_selection import Layers, layer_lines
-from gputop.model.cuda.mapping import Mapping
+from gputop.model.cuda.mapping import Mapping, hidden_by_reason, unnamed
 from gputop.model.cuda.mapping_query import by_severity, reasons
-from gputop.model.cuda.mapping_words import hidden_by_reason, unnamed
 from gputop.model.cuda.pick import GpuPick, export_for
 from gputop.model.machine.text import printable
 from gputop.tui.glyphs import GlyphSet

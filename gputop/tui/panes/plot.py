@@ -16,7 +16,6 @@ _BRAILLE = 0x2800
 
 
 def _patterns(column: Sequence[int]) -> list[int]:
-    """Return the dots of a column by its four bits."""
     return [sum(dot for n, dot in enumerate(column) if bits >> n & 1) for bits in range(16)]
 
 

@@ -95,7 +95,6 @@ class ProcessColumns:
         yield "command", COLUMNS["command"]
 
     def _rank(self, metric_id: str) -> int:
-        """Return the rank of a column: of the chosen ones the last is left out first."""
         if self.by_user or not self.chosen:
             return _RANKS[metric_id]
         return 1 if metric_id == "command" else self.chosen.index(metric_id)

@@ -225,7 +225,6 @@ class ProcessTable(Table[ViewRow]):
         return self._cells.chosen
 
     def show_columns(self, columns: tuple[str, ...]) -> None:
-        """Show other columns, or in another order."""
         self._cells.chosen = columns
         self._fit()
         self.sync()
@@ -308,7 +307,6 @@ class ProcessTable(Table[ViewRow]):
 
     @property
     def _order(self) -> str:
-        """What rows are sorted by, and which way."""
         metric_id, _ = self.view.order(self.sort_id, self.descending)
         return f"{COLUMNS[metric_id].label} {self._mark}".rstrip()
 
@@ -321,7 +319,6 @@ class ProcessTable(Table[ViewRow]):
         return self.glyphs.descending if order[1] else self.glyphs.ascending
 
     def _words(self) -> Iterable[Piece]:
-        """Return what the rule says of the pane above, of tags, view and filter."""
         tagged = len(self.tagged)
         texts = (
             (self.above, "notice"),
@@ -349,14 +346,12 @@ class ProcessTable(Table[ViewRow]):
         self._arrange()
 
     def _processes(self, view_row: ViewRow) -> list[ProcessKey]:
-        """Return what a tag on a row is put on."""
         if view_row.kind in ("ended", "unaccounted") or self._frame is None:
             return []
         rows = view_row.members or (view_row.row,)
         return [self._frame.key(row.process) for row in rows]
 
     def _arrange(self) -> None:
-        """Show the rows that fit, in order."""
         rows = self._every
         ended = self._recently_ended.ended if self._with_ended else []
         if ended:  # where they were, among equal ones
@@ -375,7 +370,6 @@ class ProcessTable(Table[ViewRow]):
         self.on_arranged(len(lines))
 
     def _matching(self, rows: list[ViewRow]) -> list[ViewRow]:
-        """Return the rows that fit the filter and the view."""
         if self.filter:
             fits = parse(self.filter)
             rows = [view_row for view_row in rows if fits(view_row.row)]

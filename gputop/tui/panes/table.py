@@ -191,7 +191,6 @@ class Table(Lines, Generic[R], can_focus=True):
 
     @property
     def _start(self) -> int:
-        """The row that a key moves from."""
         return self._top if self._cursor is None else self._index
 
     def _choose(self, index: int) -> None:

@@ -78,7 +78,6 @@ class _Brush:
         self._output.append(PLAIN)
 
     def paint(self, row: int, start: int, end: int, line: CellLine) -> None:
-        """Draw the cells from `start` up to `end`."""
         column = start
         for stop in _stops(line, start, end):
             self._move(row, column)
@@ -86,7 +85,6 @@ class _Brush:
             column = stop
 
     def finish(self) -> str:
-        """All output, with the terminal's pen put back."""
         if self._output:
             self._pick(PLAIN)
         return "".join(self._output)
@@ -109,11 +107,8 @@ class _Brush:
             self._pen = pen
 
     def _write(self, cells: list[str], pen: str) -> None:
-        """Draw cells of one pen at the cursor.
-
-        Only plain blanks are erased rather than written: not every terminal erases to the
-        current background.
-        """
+        """Only plain blanks are erased rather than written: not every terminal erases to the
+        current background."""
         text = "".join(cells)
         self._pick(pen)
         column = (self._column or 0) + len(cells)
@@ -178,7 +173,6 @@ def _clusters(text: str) -> tuple[str, Sequence[str]]:
 
 
 def _attach(mark: str, cells: list[str]) -> None:
-    """Put a combining mark that begins a span on the character before it."""
     for column in range(len(cells) - 1, -1, -1):
         if cells[column]:
             cells[column] += mark
@@ -205,10 +199,7 @@ def _cells(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _runs(old: CellLine | None, new: CellLine) -> Iterator[tuple[int, int]]:
-    """The ranges of cells that have to be drawn.
-
-    None begins in the middle of a character: its cells change together.
-    """
+    """The ranges to draw, none from the middle of a character: its cells change together."""
     if old is None:
         yield 0, len(new.cells)
         return
@@ -228,7 +219,6 @@ def _runs(old: CellLine | None, new: CellLine) -> Iterator[tuple[int, int]]:
 
 
 def _changed(old: CellLine, new: CellLine) -> Iterator[int]:
-    """The columns that differ; without a loop in Python, for most of them do not."""
     differs: Iterator[bool] = map(ne, old.cells, new.cells)
     if old.pens is not new.pens and old.pens != new.pens:
         differs = map(or_, differs, map(ne, old.pens, new.pens))
@@ -257,7 +247,6 @@ def _stops(line: CellLine, start: int, end: int) -> Iterator[int]:
 
 
 def _character(cells: list[str], column: int) -> str:
-    """The character that a cell is part of."""
     while column and not cells[column]:
         column -= 1
     return cells[column]
@@ -269,8 +258,6 @@ def _has_disputed(cells: list[str]) -> bool:
 
 
 def _width_is_disputed(cell: str) -> bool:
-    """Whether terminals may advance differently: clusters and emoji, by the age of their tables.
-
-    The next cell is then addressed by its column, so that a disagreement does not spread.
-    """
+    """Whether terminals may advance differently, by the age of their tables: the next cell is then
+    addressed by its column, so that a disagreement does not spread."""
     return len(cell) > 1 or cell >= _EMOJI

@@ -89,6 +89,5 @@ def _names_in(function: Any) -> tuple[str, ...]:
 
 
 def _named(name: str) -> Any:
-    """Return what `module:Class.method` stands for."""
     module, _, dotted = name.partition(":")
     return attrgetter(dotted)(import_module(module)) if dotted else import_module(module)

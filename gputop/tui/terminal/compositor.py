@@ -81,7 +81,6 @@ def _begin(screen: Screen[Any], timer: Timer) -> None:
 
 
 def _is_layout_due(screen: Screen[Any]) -> bool:
-    """Whether one was asked for, or may be about to be."""
     waits = screen._layout_required or not screen._message_queue.empty()
     return waits or any(widget._layout_required for widget in screen.walk_children(Widget))
 

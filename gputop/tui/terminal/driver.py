@@ -202,7 +202,6 @@ class TerminalDriver(LinuxDriver):
             output.restore()
 
     def _listen(self) -> None:
-        """Wait for keys and the end of the terminal."""
         self._stop_listening()
         if self._is_writing:
             hung_up = partial(self._app.exit, return_code=128 + signal.SIGHUP)

@@ -115,14 +115,12 @@ class KeysInTurn(App[ReturnType]):
         return False
 
     def _target(self, event: events.Event) -> Widget:
-        """Return the widget that an event goes to first."""
         if isinstance(event, events.MouseEvent):
             with suppress(NoWidget):
                 return self.get_widget_at(event.x, event.y)[0]
         return self.focused or self.screen
 
     def _is_quiet(self, target: Widget) -> bool:
-        """Whether nothing is under way that a key has made happen."""
         pumps = (self, self.screen, *self.screen.walk_children())
         return self.focused is target and all(pump._message_queue.empty() for pump in pumps)
 

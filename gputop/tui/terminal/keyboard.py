@@ -42,8 +42,8 @@ class Keyboard:
     def __init__(
         self, descriptor: int, handle: Callable[[Message], None], hung_up: Callable[[], None]
     ) -> None:
-        """`take` gets what is typed, `hung_up` is called when the terminal is gone."""
-        self._take, self._hung_up = handle, hung_up
+        """`handle` gets what is typed, `hung_up` is called when the terminal is gone."""
+        self._handle, self._hung_up = handle, hung_up
         self._parser = _CellParser()
         # Bytes that are no UTF-8, as in a paste, are shown as such.
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
@@ -55,7 +55,6 @@ class Keyboard:
         self._loop.add_reader(self._descriptor, self._read)
 
     def close(self) -> None:
-        """Read no more."""
         self._stop_clock()
         self._loop.remove_reader(self._descriptor)
         if self._own is not None:
@@ -77,7 +76,7 @@ class Keyboard:
 
     def _hand_over(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            self._take(message)
+            self._handle(message)
         self._stop_clock()
         if self._parser._timeout_time is not None:
             self._clock = self._loop.call_later(ESCAPE_DELAY + _LATER, self._late)

@@ -28,7 +28,6 @@ def span(text: str, style: Style | None, colors: ColorSystem) -> Span:
 
 @lru_cache(maxsize=1024)
 def _pens(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
-    """The pens of a style for text and for blanks."""
     if style is None:
         return (PLAIN, PLAIN)
     color, bgcolor = _unless_default(style.color), _unless_default(style.bgcolor)

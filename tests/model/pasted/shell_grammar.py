@@ -48,7 +48,7 @@ class RealShell:
         if not self._record.exists():
             return set()
         lines = self._record.read_text().splitlines()
-        return {tuple(_value(one) for one in line.split("\t")) for line in lines}  # type: ignore[misc]
+        return {tuple(_value(word) for word in line.split("\t")) for line in lines}  # type: ignore[misc]
 
 
 def _value(text: str) -> str | None:

@@ -84,7 +84,7 @@ def test_a_container_counts_its_own_gpus(text: str, gpus: list[int] | None) -> N
     mapping = meaning(pasted, h100(4))
     assert indices(mapping.visible) == gpus
     if gpus is not None:
-        hidden = {one.device.index for one in mapping.hidden}
+        hidden = {hidden_device.device.index for hidden_device in mapping.hidden}
         assert hidden == {0, 1, 2, 3} - set(gpus)
         assert container_set(h100(4), pasted.gpus).devices is not None
 

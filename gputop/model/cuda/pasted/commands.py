@@ -44,7 +44,6 @@ def follow_shell(text: str, variables: Variables, trace: Trace) -> None:
 
 
 def _run(shell: Shell, command: Command) -> None:
-    """Do what a command does to the shell, or note the program that it starts."""
     shell.trace.step()
     shell.variables.exits(True, certain=False)
     word, name = command.words[0], command.name
@@ -167,7 +166,6 @@ def _wrapped(shell: Shell, command: Command) -> None:
 
 
 def _run_program(shell: Shell, command: Command) -> None:
-    """Run what a wrapper starts: a program, neither a builtin nor a function of the shell."""
     if command.name in _BUILTINS:
         raise UnclearError(f"{command.name} behind another command is not followed")
     shell.variables.functions = {}
@@ -243,7 +241,6 @@ def _behind(command: Command, option: str, count: int = 1) -> Command:
 
 
 def _exec(shell: Shell, command: Command) -> None:
-    """Become the program; without one only redirections are done."""
     program = _behind(command, "-a", 2)
     if program.words:
         before = shell.variables.copy()
@@ -284,7 +281,6 @@ def _time(shell: Shell, command: Command) -> None:
 
 
 def _set(shell: Shell, command: Command) -> None:
-    """Change the shell's options, or its arguments."""
     words = [argument.word for argument in command.arguments]
     for argument in command.arguments:
         name, equals, value = argument.word.partition("=")

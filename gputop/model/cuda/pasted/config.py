@@ -44,7 +44,6 @@ def _lines(text: str) -> list[str]:
 
 
 def _filled(value: str) -> str:
-    """Give a value that nothing is put into."""
     if re.search(r"\$|\{\{", value):
         raise UndecidedError("its value is put in from elsewhere")
     return value
@@ -65,7 +64,6 @@ def _document(text: str) -> ConfigVariables | None:
 
 
 def _json(text: str) -> Any:
-    """Read JSON with comments and trailing commas, or the inside of an object."""
     plain = re.sub(r",(\s*[}\]])", r"\1", re.sub(r"(?m)^\s*//.*$", "", text)).strip().rstrip(",")
     if plain[:1] not in '{["':
         return None
@@ -139,7 +137,6 @@ def _environment(text: str) -> ConfigVariables | None:
 
 
 def _pairs(words: str) -> ConfigVariables:
-    """Read NAME=VALUE words, and Docker's old NAME VALUE."""
     try:
         parts = shlex.split(words)
     except ValueError:
@@ -209,7 +206,6 @@ def _yaml_scalar(text: str) -> str:
 
 
 def _compose_gpus(text: str) -> ConfigVariables:
-    """Compose's `device_ids:` and `count:` give the container some GPUs."""
     ids = re.findall(r"device_ids:\s*(.*)", text)
     counts = re.findall(r"(?m)^\s*(?:-\s+)?count:\s*(\S+)\s*$", text)
     if len(ids) + len(counts) > 1 or len(re.findall(r"(?m)^\s*environment:", text)) > 1:

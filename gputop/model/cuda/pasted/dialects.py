@@ -94,7 +94,6 @@ def _is_of(line: str, dialect: Dialect) -> bool:
 
 
 def _translated(line: str, dialect: Dialect) -> str:
-    """Write each statement of a line as bash's."""
     parts = re.findall(rf"(?:\"[^\"]*\"|'[^']*'|(?!{dialect.separator}).)+", line)
     return "; ".join(filter(None, (_statement(part, dialect) for part in parts)))
 
@@ -117,7 +116,6 @@ def _statement(part: str, dialect: Dialect) -> str:
 
 
 def _set(match: re.Match[str], dialect: Dialect) -> str:
-    """Write `export NAME='VALUE'`."""
     name = match["name"].upper() if dialect.windows else match["name"]
     value = match["value"] or ""
     if dialect.quotes:

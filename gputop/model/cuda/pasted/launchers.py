@@ -228,7 +228,6 @@ def _mpirun(shell: Shell, command: Command) -> Rest:
 
 
 def _own_options(command: Command, names: str) -> list[Option]:
-    """Return the options of some names in front of the program, wherever they stand."""
     options: list[Option] = []
     following = [*command.arguments[1:], Argument("")]
     for argument, behind in zip(command.arguments, following, strict=False):

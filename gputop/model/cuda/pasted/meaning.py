@@ -99,7 +99,6 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _names(option: str, value: str) -> Iterator[str]:
-    """Yield the GPUs that an option asks for by a name, as cuda:2."""
     text = value[:_LIMIT]
     for match in (*_NAMED.finditer(text), *_CALLED.finditer(text)):
         number = match[match.lastindex or 0]

@@ -115,7 +115,6 @@ class _Program:
         self._accounted.update(id(part) for node in nodes for part in ast.walk(node))
 
     def _differs(self, value: object) -> bool:
-        """Tell whether something is an environment with other values than the program's own."""
         return isinstance(value, dict) and any(
             value.get(name) != self._own.get(name) for name in CONCERNED
         )
@@ -151,7 +150,6 @@ class _Program:
             self._other(node)
 
     def _if(self, node: ast.If) -> None:
-        """Follow both ways, and keep what is the same in both."""
         if re.fullmatch(r"__name__ == ['\"]__main__['\"]", ast.unparse(node.test)):
             self._body(node.body)
             return
@@ -177,7 +175,6 @@ class _Program:
                 self._other(target)
 
     def _add(self, target: ast.expr, value: object) -> None:
-        """Follow `target += value` and `os.environ |= value`."""
         variable = self._variable(target)
         if isinstance(target, ast.Name | ast.Attribute):
             before = self._evaluated(target, load=True)
@@ -198,7 +195,6 @@ class _Program:
         return variable is not None
 
     def _variable(self, target: ast.expr) -> tuple[Environment, str] | None:
-        """Return environment and name of os.environ["NAME"]."""
         if not isinstance(target, ast.Subscript):
             return None
         environment = self._evaluated(target.value)
@@ -260,7 +256,6 @@ class _Program:
     # --- values --------------------------------------------------------------------------------
 
     def _evaluated(self, node: ast.expr, *, load: bool = False) -> object:
-        """Work out what the text tells of a value; Unknown where it does not."""
         if isinstance(node, ast.Constant):
             return node.value
         if _is_environ(node):
@@ -320,7 +315,6 @@ class _Program:
     # --- calls ---------------------------------------------------------------------------------
 
     def _call(self, call: ast.Call) -> object:
-        """Follow a call that is known, and return its value; None: another one."""
         name = ast.unparse(call.func)
         method = name.rpartition(".")[2]
         if _STARTS.fullmatch(name):
@@ -337,7 +331,6 @@ class _Program:
         return self._calculated(call, name)
 
     def _keeps(self, call: ast.Call, environment: Environment, method: str) -> object:
-        """Do what a method of an environment does."""
         if method == "copy":
             return dict(environment)
         if method == "clear":
@@ -374,7 +367,6 @@ class _Program:
         return environment
 
     def _starts(self, call: ast.Call) -> Unknown:
-        """Follow what a subprocess runs, in the variables that it is given."""
         environment: object = self._own
         for keyword in call.keywords:
             if keyword.arg == "env" and ast.unparse(keyword.value) != "None":
@@ -447,7 +439,6 @@ def _is_environ(node: ast.AST) -> bool:
 
 
 def _mentions(node: ast.AST) -> bool:
-    """Tell whether a part of the program holds a name that is followed."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
         text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
         return mentions(text)

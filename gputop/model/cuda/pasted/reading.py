@@ -91,7 +91,6 @@ def _certain(value: PastedValue) -> str | None:
 
 
 def _sets(text: str, own: dict[str, str]) -> bool:
-    """Tell whether the text sets the value, which is also the pasting shell's."""
     without = {name: value for name, value in own.items() if name != NAME}
     try:
         return _read(text, without, Trace()).value == own[NAME]
@@ -128,7 +127,6 @@ def _read(text: str, inherited: Mapping[str, str], trace: Trace) -> StartedProgr
 
 
 def _configured(config: list[tuple[str, str]]) -> StartedProgram:
-    """Return what a program gets that is started with a configuration, if it sets one value."""
     values: dict[str, str] = {}
     for name, value in config:
         if values.setdefault(name, value) != value:

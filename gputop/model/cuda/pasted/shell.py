@@ -106,7 +106,6 @@ class Shell:
     # --- statements ----------------------------------------------------------------------------
 
     def _statements(self, node: Node) -> None:
-        """Follow statements in their order; one with `&` behind it in a subshell."""
         for child in node.children:
             if _in_background(child):
                 with self._subshell():
@@ -244,7 +243,6 @@ class Shell:
         self._input = outside
 
     def _redirect(self, node: Node) -> None:
-        """Note a redirection behind which no pipeline may stand."""
         self._input, behind = self._words.redirect(node, self._input, self.trace)
         if behind:
             raise UnclearError("what stands behind << on its line is not followed")
@@ -270,7 +268,6 @@ class Shell:
         self.variables.exits(None)
 
     def _clauses(self, node: Node) -> Iterator[tuple[list[Node] | None, list[Node]]]:
-        """Yield condition and statements of if, elif, else (without a condition)."""
         condition: list[Node] = []
         body: list[Node] = []
         clauses: list[Node] = []
@@ -323,7 +320,6 @@ class Shell:
         raise UndecidedError("a loop changes its variables in each round")
 
     def _inside(self, body: Node) -> None:
-        """Follow one round of a loop, or one call of a function."""
         self._inner += 1
         self._statement(body)
         self._inner -= 1
@@ -402,7 +398,6 @@ class Shell:
                 self._account_node(part)
 
     def _assigned(self, node: Node) -> Assignment:
-        """Read NAME=VALUE, and account for it."""
         name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name_node.type != "variable_name":
             raise UnclearError("an element of an array is not followed")
@@ -437,7 +432,6 @@ class Shell:
     # --- export, declare, unset ----------------------------------------------------------------
 
     def _on_declaration_command(self, node: Node) -> None:
-        """Follow export, declare, typeset, readonly, local."""
         keyword, names = node.children[0].type, ("variable_assignment", "variable_name")
         options = [self._words.argument(child).word for child in node.named_children
                    if child.type not in names]  # fmt: skip
@@ -463,7 +457,6 @@ class Shell:
             raise UnclearError("braces behind export are not followed")
 
     def _declare(self, name: str, keyword: str, flags: str) -> None:
-        """Do what the flags say to one variable."""
         inside = self._inner > 0 and keyword in ("declare", "typeset")
         if inside or keyword in ("local", "readonly") or set(flags) - set("xnp"):
             if name in CONCERNED:

@@ -45,7 +45,6 @@ class Variables:
         return self.values.get(name, Unknown(f"the text does not tell the value of ${name}"))
 
     def set(self, name: str, value: PastedValue, *, export: bool = False) -> None:
-        """Assign; None removes it."""
         self.values[name] = value
         if value is None:
             self.keep(name)

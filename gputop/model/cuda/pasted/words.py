@@ -183,7 +183,6 @@ class Words:
         return parts
 
     def _string(self, node: Node) -> list[WordPart]:
-        """Read what stands between double quotes, expansions and what is between them."""
         parts, start = [WordPart("", True)], node.start_byte + 1
         for child in node.children:
             if child.type in _EXPANSIONS:
@@ -274,7 +273,6 @@ class Words:
 
 
 def _bare(parts: list[WordPart]) -> str:
-    """Return what is known and not quoted."""
     return "".join(p.text for p in parts if isinstance(p.text, str) and not p.quoted)
 
 

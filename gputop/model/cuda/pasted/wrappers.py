@@ -101,7 +101,6 @@ def set_variable(shell: Shell, name: str, value: PastedValue) -> None:
 
 
 def _assigned(shell: Shell, word: Argument) -> Assignment | None:
-    """Read a word NAME=VALUE, and account for it; None where it is another one."""
     if match := _ASSIGNMENT.fullmatch(word.word):
         shell.account(word)
         return match[1], match[2]
