@@ -193,8 +193,8 @@ def window(program: str, size: tuple[int, int], here: Machine) -> Iterator[tuple
 @pytest.mark.parametrize("program", MULTIPLEXERS)
 def test_in_a_window(program: str, size: tuple[int, int], machine: MachineFactory) -> None:
     with window(program, size, machine("h200x8")) as (terminal, _):
-        # The nearest of 256 to our green: GNU screen takes 24 bits for something else.
-        assert "5fd787" in {cell.fg for line in terminal.cells for cell in line}
+        # The nearest of 256 to the blue of keys: GNU screen takes 24 bits for something else.
+        assert "5fafff" in {cell.fg for line in terminal.cells for cell in line}
         for keys, sign in TOUR:
             terminal.send(keys)
             terminal.wait_for(lambda sign=sign: shows(terminal, sign))  # type: ignore[misc]

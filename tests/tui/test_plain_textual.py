@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.conftest import NESTED, MachineFactory
+from tests.conftest import MachineFactory
 from tests.tui.conftest import TextualFactory
 from tests.tui.live import running
 
@@ -30,7 +30,7 @@ TOUR = (
     (b"?", "Keys"),
     (b"\x1b", "? help"),
     (b"T\x0c", "? help"),
-    (b"m", "is unset" if NESTED else "is unset GPU-"),  # a free GPU is offered where one is known
+    (b"m", "keep the value"),
     (b"3,1", "CUDA_VISIBLE_DEVICES=3,1"),
     (b"\x1b", "? help"),
 )
