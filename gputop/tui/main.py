@@ -129,6 +129,7 @@ class MainScreen(Screen[None]):
         """Say below what the keys do now: an editor has its own."""
         is_editing = isinstance(self.focused, ValueInput)
         self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self._key_words())
+        self.panes.fit_mapping(is_editing)
 
     # What comes from the agent.
 
@@ -371,6 +372,7 @@ class MainScreen(Screen[None]):
         """Show the answer of now."""
         if "mapping" in self.panes.shown:
             self.query_one(MappingPane).show_answer()
+            self.panes.fit_mapping(isinstance(self.focused, ValueInput))
 
     def action_mapping(self) -> None:
         """Open the pane if it is a line, and edit."""
