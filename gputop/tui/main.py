@@ -94,6 +94,7 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         self.panes.arrange()
         self.gpus.on_scrolled = self._say_above
+        self.processes.above = self._words_above
         self.processes.on_arranged = self._arranged
         for table in self.query(Table):
             table.on_moved = self._cursor_moved
@@ -467,6 +468,9 @@ class MainScreen(Screen[None]):
         self._say_above()
 
     def _say_above(self) -> None:
-        """Say above the processes what was not saved, or what the pane of GPUs has no room for."""
+        self.processes.say_above()
+
+    def _words_above(self) -> str:
+        """Return what was not saved, what is searched, or what the pane of GPUs has no room for."""
         hidden = self.gpus.unsaid if "gpus" in self.panes.shown else ""
-        self.processes.say_above(self._unsaved or self.pids.words or hidden)
+        return self._unsaved or self.pids.words or hidden

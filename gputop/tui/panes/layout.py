@@ -14,6 +14,8 @@ from gputop.tui.panes.processes import ProcessTable
 
 _TINY = 14
 """Lines under which the mapping is not shown until it is wanted."""
+_HEADED = 20
+"""Lines from which on GPUs have a heading, even where not all of them are in sight."""
 _SOME = 8
 """Processes that are in sight before GPUs have a heading, and devices of a mapping."""
 _REMARKS = 3
@@ -82,7 +84,8 @@ class PaneLayout:
         room = self._screen.size.height - 2 - self._arrange_mapping(find(MappingPane))
         wanted = processes.head_lines + max(1, self._processes) if processes.display else 0
         some = min(wanted, processes.head_lines + _SOME)
-        gpus.head_lines = 1 if self._rows + 1 + some <= room else 0
+        is_headed = self._rows + 1 + some <= room or self._screen.size.height >= _HEADED
+        gpus.head_lines = 1 if is_headed else 0
         some = min(some, processes.head_lines + max(1, self._screen.size.height // 3))
         lines = min(self._rows + gpus.head_lines, max(1, room - some)) if gpus.display else 0
         left = room - lines - wanted
