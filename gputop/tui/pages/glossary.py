@@ -29,6 +29,8 @@ _GPU = (
     ("MIG", "the GPU is divided; each part has a row, by GPU instance and compute instance"),
     ("the last 3 minutes", "now is at the right; gaps are gaps; g shows another metric"),
     ("CPU, RAM", "of the host"),
+    ("1 user seen", "others cannot be seen from here: WSL, a container, no permission"),
+    ("users unknown", "the driver does not say who computes here"),
 )
 _FINDINGS = (
     ("XID 79", "an error that the driver reports by number"),
@@ -56,6 +58,7 @@ _PROCESSES = (
     ("unaccounted", "memory in use that belongs to no process the driver lists"),
     ("2 tagged", "Space has tagged these; F9 is for them and nothing else"),
     ("3 of 37", "how many processes the filter and the view leave"),
+    ("rows 1-36 of 208", "those in sight; memory of no process and groups have rows of their own"),
 )
 _MAPPING = (
     ("cuda:0", "what a program calls its first GPU, after CUDA_VISIBLE_DEVICES"),
