@@ -117,7 +117,7 @@ MORE: dict[str, Metric[ProcessRow]] = dict([
             "share of time it read or wrote device memory"),
     _metric("encoder_utilization", "ENC%", RATIO, 4, "its share of the video encoder"),
     _metric("decoder_utilization", "DEC%", RATIO, 4, "its share of the video decoder"),
-    _metric("threads", "THR", PLAIN, 4, "its threads"),
+    _metric("threads", "THREADS", PLAIN, 7, "its threads"),
     _metric("io_read", "READ", RATE, 5, "bytes per second read from storage"),
     _metric("io_write", "WRITE", RATE, 5, "bytes per second written to storage"),
     _of_origin("container", "CONTAINER", 14, "name, or short id, of its container",
