@@ -47,8 +47,8 @@ from gputop.tui.themes import show_users
 _NOTE_SECONDS = 6.0
 """For how long it is said that something was not saved."""
 _EDITING = (
-    ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "take what is offered"),
-    ("up down", "earlier values"), ("PgDn", "rest of the answer"),
+    ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "accept the suggestion"),
+    ("up down", "earlier values"), ("PgDn", "more of the answer"),
 )  # fmt: skip
 
 

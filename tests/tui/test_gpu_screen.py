@@ -254,13 +254,13 @@ async def test_help_and_palette_know_the_keys() -> None:
         await open_page(screen)
         assert {"graphs", "its processes", "next gpu"} <= named()
         await screen.press("G")
-        assert {"longer", "cursor", "in front"} <= named()
+        assert {"longer", "cursor", "highlight"} <= named()
         assert not {"next metric", "overlay"} & named()
         await screen.press("escape", "escape", "question_mark")
         assert isinstance(screen.app.screen, HelpScreen)
         text = await screen.whole_page()
-        for words in ("On the page of a GPU: its processes alone", "In the graphs: the next metric",
-                      "Short history: another metric"):  # fmt: skip
+        for words in ("GPU: only its processes", "Graphs: the next metric",
+                      "Next metric of the history"):  # fmt: skip
             assert words in text
 
 

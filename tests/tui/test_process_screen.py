@@ -296,4 +296,4 @@ async def test_the_keys_are_listed() -> None:
         assert screen.lines[-1].split() == keys.split()
         await screen.press("question_mark")
         assert isinstance(screen.app.screen, HelpScreen)
-        assert "In the details: where it is, asked of py-spy" in await screen.whole_page()
+        assert "Process: its Python stack, by py-spy" in await screen.whole_page()

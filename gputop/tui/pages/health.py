@@ -20,7 +20,7 @@ class HealthScreen(PageScreen[None]):
     """The findings on every GPU in the last frame."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,H,backspace", "leave", "Back", tooltip="From the health to the table",
+        Binding("escape,H,backspace", "leave", "Back", tooltip="Health: back",
                 id="health.leave", key_display="Esc", group=Binding.Group("GPUs")),
     ]  # fmt: skip
 
