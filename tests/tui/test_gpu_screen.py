@@ -9,7 +9,7 @@ import pytest
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder
 from gputop.model.machine.sections import Activity, Identity, Pcie, Throttle
-from gputop.model.metrics.gpu import SECTIONS
+from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.sources.demo.source import demo_frame
 from gputop.tui.glyphs import ASCII, UNICODE
 from gputop.tui.pages.gpu import GpuScreen
@@ -75,6 +75,15 @@ async def test_every_metric_of_a_full_gpu(size: tuple[int, int]) -> None:
         "1980 MHz", "BAR1 256G", "TEMP-MEM 66°C", "B/s", "NV18 GPU 1, 2, 3, 4, 5, 6, 7: a bond",
     ):  # fmt: skip
         assert text in words, page
+
+
+async def test_metrics_stand_side_by_side_where_there_is_room() -> None:
+    async with shown(demo_frame(NOON, 0.0, 1.0), size=(160, 50)) as screen:
+        await open_page(screen)
+        memory = section(await screen.whole_page(), "Memory")
+    [line] = [line for line in memory if "MEM-TOTAL" in line]
+    assert "MEM-USED" in line
+    assert GPU["memory_used"].help in line
 
 
 async def test_what_a_card_has_not_is_told_once() -> None:

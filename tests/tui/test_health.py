@@ -48,6 +48,15 @@ async def test_a_mark_has_the_colour_of_its_level() -> None:
             assert segment.style == screen.gpus.role_style(role)
 
 
+async def test_the_page_of_a_gpu_says_how_grave_a_finding_is_in_words() -> None:
+    async with shown(sick(), (80, 24)) as screen:
+        await screen.press("tab", "j", "j", "j", "enter")
+        lines = [line.strip() for line in screen.lines]
+        at = lines.index("! alarm: a row of memory could not be replaced")
+        assert lines[at + 1] == "have the card replaced"
+        assert any(line.startswith("! notice: rows of memory wait") for line in lines)
+
+
 async def test_a_notice_hides_nobody() -> None:
     """It is there where there is room, an alarm everywhere."""
     async with shown(sick(), (200, 50)) as screen:

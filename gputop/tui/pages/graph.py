@@ -43,7 +43,7 @@ class GraphScreen(PageScreen[None]):
                 group=_GROUP),
         Binding("down,j", "front(1)", "Highlight", tooltip="Graphs: highlight the next curve",
                 id="graph.front", key_display="up down", group=_GROUP),
-        Binding("up,k", "front(-1)", "Highlight previous", tooltip="Graphs: highlight the one before",
+        Binding("up,k", "front(-1)", "Highlight back", tooltip="Graphs: highlight the one before",
                 id="graph.front-back", show=False, group=_GROUP),
     ]  # fmt: skip
 
