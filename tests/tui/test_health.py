@@ -54,7 +54,7 @@ async def test_the_page_of_a_gpu_says_how_grave_a_finding_is_in_words() -> None:
         lines = [line.strip() for line in screen.lines]
         at = lines.index("! alarm: a row of memory could not be replaced")
         assert lines[at + 1] == "have the card replaced"
-        assert any(line.startswith("! notice: rows of memory wait") for line in lines)
+        assert any(line.startswith("! notice: faulty rows of memory") for line in lines)
 
 
 async def test_a_notice_hides_nobody() -> None:
