@@ -111,7 +111,7 @@ PROCESS: dict[str, Metric[ProcessRow]] = dict([
 
 MORE: dict[str, Metric[ProcessRow]] = dict([
     _metric("idle_memory", "IDLE-MEM", BYTES, 8,
-            "its memory, once it has done nothing for idle_after (10 minutes)",
+            "its memory, once idle for idle_after (10 minutes)",
             attrgetter("idle_memory")),
     _metric("memory_utilization", "MEM%", RATIO, 4,
             "share of time it read or wrote device memory"),
