@@ -54,8 +54,8 @@ def gpu_lines(
     """Return the lines of a GPU; of one that is `gone`, as it was last."""
     yield []
     yield [(f" GPU {gpu.index}  {short_name(gpu.name)}", "heading")]
-    facts = [GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None]
-    yield from page.wrapped(f" {page.glyphs.separator} ".join(facts), 1, "quiet")
+    facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
+    yield from page.facts(facts, "quiet")
     yield from _state(page, gpu, gone)
     for finding in findings(shown.frame, gpu):
         yield from finding_lines(page, finding)
