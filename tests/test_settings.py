@@ -232,7 +232,7 @@ async def test_other_keys(tmp_path: Path) -> None:
         await screen.press("F", *"bob", "enter")
         assert "401" not in screen.text
         await screen.press("question_mark")
-        assert "F /" in screen.line_with("Word, gpu:1")
+        assert "F /" in screen.line_with("Filter: alice, gpu:1")
 
 
 async def test_other_keys_of_a_page_are_told_below_it() -> None:

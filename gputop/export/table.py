@@ -12,7 +12,7 @@ from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder, Gpu
 from gputop.model.machine.limits import limits, nobody
-from gputop.model.machine.summary import users
+from gputop.model.machine.summary import count_of_users
 from gputop.model.machine.text import MIB, MISSING, duration
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
@@ -54,7 +54,7 @@ def table(frame: Frame, idle_after: float) -> str:
 
 
 def _heading(frame: Frame) -> str:
-    free, who = count_of_free(frame), users(frame)
+    free = count_of_free(frame)
     facts = [
         f"gputop {__version__}",
         _name(frame),
@@ -63,7 +63,7 @@ def _heading(frame: Frame) -> str:
         f"CUDA {frame.cuda_version or MISSING}",
         f"{len(frame.gpus)} GPU{'s' * (len(frame.gpus) != 1)}"
         + (f", {free} free" if free is not None else ""),
-        f"{len(who)} user{'s' * (len(who) != 1)}",
+        count_of_users(frame),
     ]
     return _GAP.join(facts)
 

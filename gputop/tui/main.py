@@ -45,8 +45,8 @@ from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
 
 _EDITING = (
-    ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "take what is offered"),
-    ("up down", "earlier values"), ("PgDn", "rest of the answer"),
+    ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "accept the suggestion"),
+    ("up down", "earlier values"), ("PgDn", "more of the answer"),
 )  # fmt: skip
 
 
@@ -94,6 +94,7 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         self.panes.arrange()
         self.gpus.on_scrolled = self._say_above
+        self.processes.above = self._words_above
         self.processes.on_arranged = self._arranged
         for table in self.query(Table):
             table.on_moved = self._cursor_moved
@@ -129,6 +130,7 @@ class MainScreen(Screen[None]):
         """Say below what the keys do now: an editor has its own."""
         is_editing = isinstance(self.focused, ValueInput)
         self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self._key_words())
+        self.panes.fit_mapping(is_editing)
 
     # What comes from the agent.
 
@@ -373,6 +375,7 @@ class MainScreen(Screen[None]):
     def show_mapping(self) -> None:
         if "mapping" in self.panes.shown:
             self.query_one(MappingPane).show_answer()
+            self.panes.fit_mapping(isinstance(self.focused, ValueInput))
 
     def action_mapping(self) -> None:
         """Open the pane if it is a line, and edit."""
@@ -463,6 +466,9 @@ class MainScreen(Screen[None]):
         self._say_above()
 
     def _say_above(self) -> None:
-        """Say above the processes what was not saved, or what the pane of GPUs has no room for."""
+        self.processes.say_above()
+
+    def _words_above(self) -> str:
+        """Return what was not saved, what is searched, or what the pane of GPUs has no room for."""
         hidden = self.gpus.unsaid if "gpus" in self.panes.shown else ""
-        self.processes.say_above(self._unsaved or self.pids.words or hidden)
+        return self._unsaved or self.pids.words or hidden

@@ -335,7 +335,7 @@ def test_free_says_why_not(inside: Container, machine: MachineFactory) -> None:
 def test_once_says_what_is_not_known(inside: Container, machine: MachineFactory) -> None:
     here, job = driven(machine, "550.54.15"), inside.start()
     text = here.run([*inside.prefix, *GPUTOP, "--once"]).stdout
-    assert " 2 GPUs  0 users\n" in text
+    assert " 2 GPUs  users unknown\n" in text
     assert "\nGPU 0,1: container: only its own processes can be seen" in text
     assert text.endswith("those outside of this container cannot be seen\n")
     on(here, 0, listed(job, sm=90))

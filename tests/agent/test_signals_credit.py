@@ -149,7 +149,7 @@ def test_ended_is_told_while_memory_is_awaited(here: Machine, start: Start) -> N
         while not (told := agent.reply(order)["verdicts"][0])["ended"]:
             assert "has ended" not in told["words"]
         assert (told["outcome"], told["words"]) == (
-            "waiting", "it has ended; its memory is awaited",
+            "waiting", "it has ended; waiting for its memory",
         )  # fmt: skip
 
 

@@ -47,7 +47,8 @@ def test_the_picture_moves_by_whole_cells() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "span"), [(0, 60), (60, 60), (61, 300), (300, 300), (301, 900), (5000, 900)]
+    ("length", "span"),
+    [(0, 60), (60, 60), (61, 120), (121, 180), (300, 300), (301, 600), (601, 900), (5000, 900)],
 )
 def test_the_span_is_as_long_as_the_past(length: float, span: float) -> None:
     assert graph.fitting([1000.0, 1000.0 + length]) == span

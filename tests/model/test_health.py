@@ -138,16 +138,14 @@ def test_each_xid_is_told_once_with_its_count_the_newest_first() -> None:
     assert [finding.code for finding in found] == ["XID 48", "XID 79", "XID 31"]
     assert found[1].text == "XID 79, 1m00s ago: the GPU has fallen off the bus"
     assert found[1].advice.startswith("reboot the machine")
-    assert (
-        found[2].text == "XID 31 (2 times), 30s ago: a program used an address that is not its own"
-    )
+    assert found[2].text == "XID 31 (2 times), 30s ago: a program accessed an invalid address"
 
 
 def test_xids_are_told_by_those_beside_them() -> None:
     card = gpu(3, health=xids((48, 30.0), (63, 20.0)))
     last, first = findings(frame([card], time=NOW), card)
     assert (last.level, first.level) == ("alarm", "notice")
-    assert "let what runs there finish, give it no new work, then reset it" in last.advice
+    assert "start nothing new on it, let its programs finish, then reset it" in last.advice
     assert last.advice.endswith("nvidia-smi --gpu-reset -i 3")
 
 
@@ -169,7 +167,7 @@ def test_work_cleared_away_alone_on_an_hgx_board() -> None:
 def test_the_advice_of_a_drain_lets_work_finish() -> None:
     drained = only(health=Health(recovery_action="drain_and_reset")).advice
     assert drained == (
-        "give it no new work and let what runs there finish; then reset it: "
+        "start nothing new on it, let its programs finish, then reset it: "
         "nvidia-smi --gpu-reset -i 3"
     )
     peers = only(health=Health(recovery_action="drain_p2p")).advice

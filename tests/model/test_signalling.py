@@ -112,7 +112,7 @@ def test_term_that_was_ignored_and_kill_that_ended_it_are_both_said() -> None:
     assert term is not None
     ignored = verdict(term, 10, "ignored", signal=15, words="it ignores SIGTERM; SIGKILL ends it")
     told(state, ignored)
-    assert "1 process lives on" in state.note()[0]
+    assert "1 process is still running" in state.note()[0]
     kill = state.kill("kill")
     assert kill is not None
     assert says(state, ALICE) == ["SIGTERM: ignored", "its signal is being sent"]

@@ -8,6 +8,7 @@ import pytest
 
 from gputop.model.machine.summary import (
     by_instance,
+    count_of_users,
     only_display,
     strangers,
     users,
@@ -29,6 +30,14 @@ def test_users_are_those_with_compute_processes_most_memory_first() -> None:
     assert users(now) == ["alice", "bob", "carl", "zoe"]
     assert users(now, now.gpus[0]) == ["bob", "alice"]
     assert users(now, now.gpus[1]) == ["alice", "carl", "zoe"]
+
+
+def test_where_processes_are_not_listed_nobody_is_counted() -> None:
+    listed, unlisted = gpu(0), gpu(1, processes_known=False)
+    assert count_of_users(frame([listed], [])) == "0 users"
+    assert count_of_users(frame([listed], [process(1)])) == "1 user"
+    assert count_of_users(frame([listed, unlisted], [])) == "users unknown"
+    assert count_of_users(frame([listed, unlisted], [process(1)])) == "1 user seen"
 
 
 @pytest.mark.parametrize(

@@ -91,12 +91,12 @@ def test_a_corrected_error_of_the_link_to_the_cpu_needs_no_reset() -> None:
 @pytest.mark.parametrize(
     ("beside", "words"),
     [
-        ((48,), "stop what runs there and reset it"),
-        ((48, 63), "let what runs there finish, give it no new work, then reset it"),
+        ((48,), "stop all programs on it and reset it"),
+        ((48, 63), "start nothing new on it, let its programs finish, then reset it"),
         ((48, 63, 64), "could not be replaced"),
         ((48, 172), "in the chip's own memory"),
         ((171, 48), "in the card's memory"),
-        ((48, 63, 171), "let what runs there finish"),
+        ((48, 63, 171), "let its programs finish"),
     ],
 )
 def test_an_uncorrected_error_is_told_by_those_beside_it(

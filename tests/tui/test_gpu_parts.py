@@ -51,6 +51,12 @@ FULL = frame_of(
 )
 
 
+async def test_the_short_history_is_of_what_divided_gpus_have() -> None:
+    async with shown(frame_of(divided(0, part(2))), size=(160, 40)) as screen:
+        assert screen.lines[1].rstrip().endswith(" of memory")
+        assert screen.gpu_line(0)[-1] != " "
+
+
 async def test_a_part_has_its_own_memory_activity_and_users() -> None:
     async with shown(FULL, size=(200, 50)) as screen:
         head, lines = screen.lines[1], [screen.gpu_line(place) for place in range(5)]

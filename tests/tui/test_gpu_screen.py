@@ -9,7 +9,7 @@ import pytest
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder
 from gputop.model.machine.sections import Activity, Identity, Pcie, Throttle
-from gputop.model.metrics.gpu import SECTIONS
+from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.sources.demo.source import demo_frame
 from gputop.tui.glyphs import ASCII, UNICODE
 from gputop.tui.pages.gpu import GpuScreen
@@ -75,6 +75,15 @@ async def test_every_metric_of_a_full_gpu(size: tuple[int, int]) -> None:
         "1980 MHz", "BAR1 256G", "TEMP-MEM 66°C", "B/s", "NV18 GPU 1, 2, 3, 4, 5, 6, 7: a bond",
     ):  # fmt: skip
         assert text in words, page
+
+
+async def test_metrics_stand_side_by_side_where_there_is_room() -> None:
+    async with shown(demo_frame(NOON, 0.0, 1.0), size=(160, 50)) as screen:
+        await open_page(screen)
+        memory = section(await screen.whole_page(), "Memory")
+    [line] = [line for line in memory if "MEM-TOTAL" in line]
+    assert "MEM-USED" in line
+    assert GPU["memory_used"].help in line
 
 
 async def test_what_a_card_has_not_is_told_once() -> None:
@@ -254,13 +263,13 @@ async def test_help_and_palette_know_the_keys() -> None:
         await open_page(screen)
         assert {"graphs", "its processes", "next gpu"} <= named()
         await screen.press("G")
-        assert {"longer", "cursor", "in front"} <= named()
+        assert {"longer", "cursor", "highlight"} <= named()
         assert not {"next metric", "overlay"} & named()
         await screen.press("escape", "escape", "question_mark")
         assert isinstance(screen.app.screen, HelpScreen)
         text = await screen.whole_page()
-        for words in ("On the page of a GPU: its processes alone", "In the graphs: the next metric",
-                      "Short history: another metric"):  # fmt: skip
+        for words in ("GPU: only its processes", "Graphs: the next metric",
+                      "Next metric of the history"):  # fmt: skip
             assert words in text
 
 

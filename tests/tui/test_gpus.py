@@ -421,6 +421,7 @@ async def test_sixteen_gpus_scroll_and_say_so() -> None:
     async with shown(frame, size=(80, 24)) as screen:
         room = screen.gpus.room
         assert room < 16
+        assert "WHO" in screen.lines[1]
         assert f"GPU 0-{room - 1} of 16 ── Processes" in screen.text
         await screen.press("shift+tab", "end")
         assert screen.gpu_line(room - 1).split()[0] == "15"
@@ -428,6 +429,20 @@ async def test_sixteen_gpus_scroll_and_say_so() -> None:
         await screen.resize(80, 60)
         assert "of 16 ──" not in screen.text
         assert screen.gpu_line(0).split()[0] == "0"
+        await screen.resize(80, 24)
+        await screen.press("m")
+        await screen.resize(40, 12)
+        assert "─ GPU 15 of 16 ─" in screen.text
+
+
+async def test_what_is_hidden_is_said_as_the_rows_are_now() -> None:
+    """Not as they were when the pane last told of it, which it may do before it has its size."""
+    frame = frame_of(*(gpu_of(index) for index in range(16)), *map(process_of, range(100, 130)))
+    async with shown(frame, size=(80, 24)) as screen:
+        assert "of 16 ──" in screen.text
+        screen.gpus.on_scrolled = lambda: None
+        await screen.resize(80, 60)
+        assert "of 16 ──" not in screen.text
 
 
 async def test_a_gpu_that_comes_back_keeps_the_cursor() -> None:

@@ -12,7 +12,7 @@ from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.panes.graph import Graph
 from gputop.tui.panes.lines import Lines
 from gputop.tui.panes.plot import Canvas
-from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, shown
+from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, shown, silent_gpu
 
 GAP = float("-inf")
 
@@ -153,12 +153,12 @@ async def test_zoom_and_the_peak_of_what_is_in_sight() -> None:
         for second in range(1, 130):
             await screen.show(at(second, 0.1))
         await graphs(screen)
-        assert "5 min" in screen.lines[0]
+        assert "3 min" in screen.lines[0]
         assert "peak 100%" in screen.text
-        await screen.press("-")
+        await screen.press("-", "-")
         assert "1 min" in screen.lines[0]
         assert "peak 10%" in screen.text
-        await screen.press("-", "+", "+", "+")
+        await screen.press("-", *"+++++", "+")
         assert "15 min" in screen.lines[0]
         assert "peak 100%" in screen.text
         assert screen.source.requests == []  # the interval is not what + and - change here
@@ -274,7 +274,8 @@ async def test_any_size(size: tuple[int, int]) -> None:
 async def test_a_gpu_without_any_value() -> None:
     async with shown(at(0, None), size=(80, 24)) as screen:
         await graphs(screen)
+        assert screen.lines[0].startswith(" MEM-USED")  # what there is instead
+    async with shown(frame_of(silent_gpu(0)), size=(80, 24)) as screen:
+        await graphs(screen)
         await screen.press("left", "-", "j", "s")
         assert "No values yet" in screen.text
-        await screen.press("g")
-        assert screen.lines[0].startswith(" MEM-USED")

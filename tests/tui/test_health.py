@@ -48,6 +48,15 @@ async def test_a_mark_has_the_colour_of_its_level() -> None:
             assert segment.style == screen.gpus.role_style(role)
 
 
+async def test_the_page_of_a_gpu_says_how_grave_a_finding_is_in_words() -> None:
+    async with shown(sick(), (80, 24)) as screen:
+        await screen.press("tab", "j", "j", "j", "enter")
+        lines = [line.strip() for line in screen.lines]
+        at = lines.index("! alarm: a row of memory could not be replaced")
+        assert lines[at + 1] == "have the card replaced"
+        assert any(line.startswith("! notice: faulty rows of memory") for line in lines)
+
+
 async def test_a_notice_hides_nobody() -> None:
     """It is there where there is room, an alarm everywhere."""
     async with shown(sick(), (200, 50)) as screen:
@@ -111,7 +120,7 @@ async def test_the_list_follows_the_frames() -> None:
 async def test_what_is_not_known_is_said() -> None:
     async with shown(frame_of(gpu_of(0), gpu_of(1, stale_for=31.0))) as screen:
         await screen.press("H")
-        assert "The driver reports no XIDs here; the kernel's log has them" in screen.text
+        assert "The driver reports no XIDs here; the kernel log has them" in screen.text
         assert screen.text.count("t has not answered for 31s") == 1
         assert "1 of 2 GPUs needs attention." in screen.text
         await screen.show(frame_of(gpu_of(0), gpu_of(1, stale_for=2.0)))
@@ -119,7 +128,7 @@ async def test_what_is_not_known_is_said() -> None:
         assert "Nothing was found, but 1 of 2 GPUs does not answer." in screen.text
         assert "All is well" not in screen.text
         await screen.show(frame_of(gpu_of(0, health=xids()), gpu_of(1)))
-        assert "since gputop started; earlier ones are in the kernel's log" in screen.text
+        assert "since gputop started; earlier ones are in the kernel log" in screen.text
         assert "not answered" not in screen.text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gputop.model.machine.frame import Frame, Host
 from gputop.settings import Session
@@ -131,6 +132,29 @@ async def test_the_mapping_takes_lines_of_history_while_it_is_open() -> None:
         assert screen.pane.region == opened  # the editor stays where it is
         await screen.press("enter", "escape")
         assert history(screen).size.height == height
+
+
+async def test_the_mapping_has_no_blank_line_once_the_value_is_kept() -> None:
+    async with shown(machine(8), size=(200, 50)) as screen:
+        await screen.press("m")
+        await screen.type("3,1")
+        await screen.press("enter")
+        lines = screen.mapping_lines
+        assert screen.pane.size.height == 1 + len(lines)
+        assert lines[-1] == "export CUDA_VISIBLE_DEVICES=3,1"
+        await screen.press("m", *["backspace"] * 3, *"0,1,2,4", "enter")
+        assert screen.pane.size.height == 1 + len(screen.mapping_lines) == 3 + len(lines)
+        await screen.press("U")
+        assert screen.pane.size.height == 1 + len(screen.mapping_lines) > 3 + len(lines)
+
+
+async def test_rows_are_not_taken_for_processes() -> None:
+    hidden = gpu_of(0, memory_used=50 * GIB, memory_unaccounted=49 * GIB)
+    frame = machine(60)
+    async with shown(frame, size=(120, 40)) as screen:
+        assert f" 1-{screen.table.room} of 60 ─" in screen.text
+        await screen.show(structs.replace(frame, gpus=(hidden, *frame.gpus[1:])))
+        assert f" rows 1-{screen.table.room} of 61, 60 processes ─" in screen.text
 
 
 async def test_it_is_a_pane_that_can_be_hidden() -> None:

@@ -130,13 +130,20 @@ async def test_what_matters_comes_first() -> None:
         assert screen.text.count("used by bob") == 1
 
 
+async def test_what_is_typed_can_be_read_on_a_small_terminal() -> None:
+    async with shown(frame_of(*EIGHT), size=(40, 12)) as screen:
+        await screen.press("m")
+        await screen.type("1,2")
+        assert screen.line_with("─ value").startswith("─ value 1,2")
+
+
 async def test_the_line_for_the_shell_is_always_in_sight() -> None:
     async with shown(frame_of(*EIGHT), size=(80, 24)) as screen:
         await screen.press("m")
         assert screen.mapping_lines[-1].split("  ")[0] == "unset CUDA_VISIBLE_DEVICES"
-        assert screen.mapping_lines[-1].endswith("1-6 of 10")
+        assert screen.mapping_lines[-1].endswith("1-6 of 11")
         await screen.press("pagedown", "pagedown")
-        assert screen.mapping_lines[-1].endswith("5-10 of 10")
+        assert screen.mapping_lines[-1].endswith("6-11 of 11")
         assert screen.app.focused is screen.pane.query_one(ValueInput)
 
 

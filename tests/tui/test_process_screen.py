@@ -95,6 +95,16 @@ async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
     assert "none or unknown" not in page
 
 
+async def test_a_value_and_its_unit_stay_together() -> None:
+    process = process_of(401, io_read=4e6, io_write=0.0)
+    async with shown(at(0, process), size=(100, 24)) as screen:
+        await screen.press("enter", "enter")
+        for width in range(60, 100, 5):
+            await screen.resize(width, 24)
+            assert "reads 3.81M B/s" in screen.text
+            assert "writes 0 B/s" in screen.text
+
+
 async def test_more_is_asked_for_at_once_and_every_five_seconds() -> None:
     process = process_of(401)
     async with shown(at(0, process)) as screen:
@@ -296,4 +306,4 @@ async def test_the_keys_are_listed() -> None:
         assert screen.lines[-1].split() == keys.split()
         await screen.press("question_mark")
         assert isinstance(screen.app.screen, HelpScreen)
-        assert "In the details: where it is, asked of py-spy" in await screen.whole_page()
+        assert "Process: its Python stack, by py-spy" in await screen.whole_page()

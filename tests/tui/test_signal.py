@@ -108,7 +108,7 @@ async def test_term_that_is_ignored_and_kill_after_it_are_told_apart() -> None:
         await answer(screen, "ignored", words="it ignores SIGTERM; SIGKILL ends it")
         assert "▸[ Close ]  [ SIGKILL to 1 ]" in screen.text
         await screen.press("tab", "enter")
-        await answer(screen, "waiting", ended=True, words="it has ended; its memory is awaited")
+        await answer(screen, "waiting", ended=True, words="it has ended; waiting for its memory")
         assert "SIGTERM: ignored" in screen.text
         assert "may take" not in screen.text
         await answer(screen, "exited", ended=True, words="ended at once after SIGKILL")
@@ -280,7 +280,7 @@ async def test_fifty_of_them_scroll(size: tuple[int, int]) -> None:
         await screen.press("tab", *"kill", "enter", "enter")
         assert len(orders(screen)[1].targets) == 50
         await answer(screen, "ignored")
-        assert "50 processes live on" in screen.text
+        assert "50 processes are still running" in screen.text
         await screen.press("enter")
         assert len(orders(screen)) == 2
 

@@ -293,10 +293,10 @@ def test_readonly(argument: str, variable: str | None, here: Machine, log: Path)
         assert "F9" not in terminal.text
         terminal.send(b"j\x1b[20~K\x1b")
         terminal.send(b"?")
-        terminal.wait_for("Sort the other way round")
+        terminal.wait_for("Reverse the order")
         assert "Signal" not in terminal.text
         terminal.send(b"\x1b[6~")
-        terminal.wait_for("From the details to the table")
+        terminal.wait_for("Process: back")
         assert "Signal" not in terminal.text
         assert "f9" not in terminal.text
         terminal.send(b"\x1b\x10signal")

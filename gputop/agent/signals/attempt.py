@@ -61,7 +61,7 @@ class Attempt:
         """Take in that the process has ended; the signal did that only if it counts."""
         self.ended = time.monotonic()
         if self.counts:
-            self.say("waiting", "it has ended; its memory is awaited", ended=True)
+            self.say("waiting", "it has ended; waiting for its memory", ended=True)
             return
         name, outcome = signal_name(self.verdict.signal), self.verdict.outcome
         did = f"it ignored {name}" if outcome == "ignored" else f"{name} was sent"

@@ -40,10 +40,10 @@ _RECOVERY = {
     "gpu_reset": RESET,
     "node_reboot": REBOOT,
     "system_reboot": REBOOT,
-    "drain_p2p": "give it no new work, let the programs that use it together with other GPUs end, "
-    "and switch UVM persistence off (nvidia-persistenced without --uvm-persistence-mode); then the "
-    f"driver asks for something else; if it does not, {RESET}",
-    "drain_and_reset": "give it no new work and let what runs there finish; then reset it: "
+    "drain_p2p": "start nothing new on it, let the programs that share it with other GPUs end, and "
+    "turn UVM persistence off (nvidia-persistenced without --uvm-persistence-mode); the driver "
+    f"then asks for something else; if it does not, {RESET}",
+    "drain_and_reset": "start nothing new on it, let its programs finish, then reset it: "
     "nvidia-smi --gpu-reset -i {index}",
     "recover_imex_domain": "restart nvidia-imex on the machines of its NVLink domain",
     "bus_reset": "reset its bus, or reboot the machine",
@@ -54,32 +54,35 @@ _FABRIC = {
     "failed": "could not be set up",
 }
 _FABRIC_MANAGER = (
-    "CUDA does not start without it: systemctl status nvidia-fabricmanager; its version has to be "
+    "CUDA does not work without it: systemctl status nvidia-fabricmanager; its version must match "
     "the driver's"
 )
 _MULTINODE = (
-    "its NVLinks go to switches that several machines share, which are run from there (NMX): ask "
-    "who runs them; on this machine: systemctl status nvidia-imex"
+    "its NVLink switches are shared by several machines and managed elsewhere (NMX): ask their "
+    "administrators; on this machine: systemctl status nvidia-imex"
 )
 _MULTINODE_NAME = re.compile(r"\bG[BH][1-9]00\b", re.ASCII)
 """GH200, GB200, GB300: boards of machines that share their NVLink switches."""
 _FABRIC_HEALTH: dict[str, tuple[FindingLevel, str]] = {
     "degraded_bandwidth": (
         "alarm",
-        "the NVSwitch fabric gives the GPU less bandwidth than it has",
+        "the GPU has less than its full bandwidth to the NVSwitch fabric",
     ),
     "route_unhealthy": ("alarm", "a route through the NVSwitch fabric is broken"),
     "route_recovery": ("notice", "a route through the NVSwitch fabric is being repaired"),
-    "access_timeout_recovery": ("notice", "the NVSwitch fabric repairs an access that timed out"),
+    "access_timeout_recovery": (
+        "notice",
+        "the NVSwitch fabric is recovering from an access timeout",
+    ),
     "no_partition": ("alarm", "the GPU is in no partition of the NVSwitch fabric"),
     "insufficient_nvlinks": ("alarm", "too few NVLinks to the NVSwitch fabric are up"),
-    "incompatible_firmware": ("alarm", "the GPU's firmware does not fit the NVSwitch fabric"),
+    "incompatible_firmware": ("alarm", "the GPU's firmware does not match the NVSwitch fabric"),
     "incorrect_system_guid": ("alarm", "the NVSwitch fabric takes the GPU for another machine's"),
     "incorrect_chassis_serial": ("alarm", "the NVSwitch fabric takes the GPU for another chassis'"),
-    "invalid_location": ("alarm", "the NVSwitch fabric does not know where the GPU stands"),
-    "gpu_state_invalid": ("alarm", "the GPU is in no state that the NVSwitch fabric can use"),
-    "incorrect_configuration": ("alarm", "the GPU is not set up for the NVSwitch fabric"),
-    "manager_disconnected": ("notice", "nobody manages the NVSwitch fabric at the moment"),
+    "invalid_location": ("alarm", "the NVSwitch fabric does not know the GPU's location"),
+    "gpu_state_invalid": ("alarm", "the NVSwitch fabric cannot use the GPU in its current state"),
+    "incorrect_configuration": ("alarm", "the GPU is not configured for the NVSwitch fabric"),
+    "manager_disconnected": ("notice", "the NVSwitch fabric has no manager at the moment"),
 }
 """By `Health.fabric_health`, how grave it is and what it is."""
 _LOG = "(sudo dmesg | grep Xid)"
@@ -105,19 +108,19 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 _REPLACE = "have the card replaced"
-_IDLE_RESET = "when nobody uses it, reset it: nvidia-smi --gpu-reset -i {index}"
+_IDLE_RESET = "reset it when it is idle: nvidia-smi --gpu-reset -i {index}"
 _MEMORY = (
     ("ecc", "remap_failure",
      Finding("alarm", "REMAP", "a row of memory could not be replaced", _REPLACE)),
     ("ecc", "sram_threshold_exceeded",
      Finding("alarm", "SRAM", "too many uncorrected errors in the chip's own memory", _REPLACE)),
     ("health", "unrepairable_memory",
-     Finding("alarm", "MEMORY", "memory beyond repair", _REPLACE)),
+     Finding("alarm", "MEMORY", "memory that cannot be repaired", _REPLACE)),
     ("ecc", "remap_pending",
-     Finding("notice", "REMAP", "rows of memory wait to be replaced; until then the driver keeps"
-             " programs off them", _IDLE_RESET)),
+     Finding("notice", "REMAP", "faulty rows of memory are replaced at the next reset; until then"
+             " programs are kept off them", _IDLE_RESET)),
     ("health", "repair_pending",
-     Finding("alarm", "REPAIR", "a repair waits for a reset", _IDLE_RESET)),
+     Finding("alarm", "REPAIR", "a memory repair waits for a reset", _IDLE_RESET)),
     ("ecc", "retired_pending",
      Finding("alarm", "PAGES", "pages of memory wait to be retired", _IDLE_RESET)),
 )  # fmt: skip
@@ -153,8 +156,8 @@ def is_hung(gpu: Gpu) -> bool:
 def heard(frame: Frame) -> str:
     """Which XIDs are known: NVML reports none from before gputop listened."""
     if all(gpu.health is None or gpu.health.xids is None for gpu in frame.gpus):
-        return f"The driver reports no XIDs here; the kernel's log has them {_LOG}."
-    return f"XIDs: only those since gputop started; earlier ones are in the kernel's log {_LOG}."
+        return f"The driver reports no XIDs here; the kernel log has them {_LOG}."
+    return f"XIDs: only those since gputop started; earlier ones are in the kernel log {_LOG}."
 
 
 def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
@@ -210,7 +213,7 @@ def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
             "alarm",
             "ECC",
             f"{gpu.ecc_uncorrected} uncorrected memory error{plural} since the driver loaded",
-            f"results of that time may be wrong; {_reset(gpu)}; {REPLACE}",
+            f"results since then may be wrong; {_reset(gpu)}; {REPLACE}",
         )
     for section, field, finding in _MEMORY:
         if getattr(getattr(gpu, section), field, None):
@@ -270,7 +273,7 @@ def _pcie(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     pcie = gpu.pcie
     if pcie is None or gpu.utilization is None or gpu.utilization < _LOADED:
         return
-    advice = "check its seat, riser and slot; the kernel's log may have PCIe errors (dmesg)"
+    advice = "check its seat, riser and slot; the kernel log may show PCIe errors (dmesg)"
     under = f"at {percent(gpu.utilization)} % utilization"
     if pcie.width and pcie.width_max and pcie.width < pcie.width_max:
         text = f"PCIe has {pcie.width} of {pcie.width_max} lanes {under}"
@@ -291,7 +294,7 @@ def _throttle(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
             continue  # that is said of every one of the hardware's
         advice, grave = reason.advice, name.startswith("hw_")
         if name == _PASSING and name not in lasting:
-            grave, advice = False, "look again: a change of clocks looks the same for a moment"
+            grave, advice = False, "check again: a change of clocks looks the same for a moment"
         text = f"{reason.finding}{_clock(gpu)}"
         yield Finding("alarm" if grave else "notice", reason.code, text, advice)
 
@@ -307,11 +310,11 @@ def _settings(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         yield Finding(
             "notice",
             "PERS",
-            "persistence mode is off: the driver unloads an unused card, and starts slowly",
+            "persistence mode is off: the driver unloads an idle GPU, and is slow to start",
             f"systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1 -i {gpu.index}",
         )
     if gpu.compute_mode in _MODES:
-        advice = f"if nobody wants that: nvidia-smi -c DEFAULT -i {gpu.index}"
+        advice = f"if that is not wanted: nvidia-smi -c DEFAULT -i {gpu.index}"
         yield Finding("notice", "MODE", _MODES[gpu.compute_mode], advice)
 
 

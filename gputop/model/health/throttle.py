@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-COOLING = "check fans, filters, inlet air and the load of its neighbours"
-SUPPLY = "check its power cables and supply"
+COOLING = "check fans, filters, the inlet air and the load of the GPUs next to it"
+SUPPLY = "check its power cables and the power supply"
 
 
 class ThrottleReason(NamedTuple):
@@ -33,11 +33,11 @@ class ThrottleReason(NamedTuple):
 THROTTLE_REASONS = {
     "hw_thermal_slowdown": ThrottleReason(
         "HW thermal", "too hot: the hardware halves the clocks or more", 0x40, 270,
-        "HOT", "the GPU is too hot, and the hardware slows it down", COOLING,
+        "HOT", "the GPU is too hot, so the hardware slows it down", COOLING,
     ),
     "hw_power_brake_slowdown": ThrottleReason(
         "power brake", "power brake: the machine's supply asks for less", 0x80, 271,
-        "POWER BRAKE", "the power supply is overloaded, and the GPU slows down", SUPPLY,
+        "POWER BRAKE", "the power supply is overloaded, so the GPU slows down", SUPPLY,
     ),
     "hw_slowdown": ThrottleReason(
         "HW slowdown", "the hardware halves the clocks or more: heat, or the supply", 0x08, None,
@@ -45,7 +45,7 @@ THROTTLE_REASONS = {
     ),
     "sw_thermal_slowdown": ThrottleReason(
         "SW thermal", "the chip or its memory is warm: the driver lowers the clocks", 0x20, 269,
-        "HOT", "the GPU or its memory is at its highest temperature, and the GPU slows down",
+        "HOT", "the GPU or its memory is at its temperature limit, so it slows down",
         COOLING,
     ),
     "board_limit": ThrottleReason("board limit", "a limit of the board is reached", 0x200, 77),

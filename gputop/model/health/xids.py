@@ -21,15 +21,15 @@ from typing import Literal, NamedTuple
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 
-RESET = "stop what runs there and reset it: nvidia-smi --gpu-reset -i {index}"
+RESET = "stop all programs on it and reset it: nvidia-smi --gpu-reset -i {index}"
 REBOOT = "reboot the machine"
-REPLACE = "if it comes back, have the card replaced"
-SUPPORT = "if it comes back, contact the vendor's support"
+REPLACE = "if it happens again, have the card replaced"
+SUPPORT = "if it happens again, contact the vendor's support"
 
 XidSeverity = Literal["application", "notice", "attention"]
-"""application  a program's own error, most likely: the card is well
+"""application  most likely a bug in the program: the card is fine
 notice       nothing has to be done now
-attention    somebody has to do something: the GPU is not to be had until then"""
+attention    somebody has to act: until then the GPU is not available"""
 
 
 class XidMeaning(NamedTuple):
@@ -43,127 +43,129 @@ class XidMeaning(NamedTuple):
 
 
 _ADVICE = {
-    "app": "its owner looks for the error with compute-sanitizer, and starts it again; the card is "
-    "most likely well",
-    "restart": f"start the program again; {SUPPORT}",
-    "nothing": f"there is nothing to do; {SUPPORT}",
+    "app": "most likely a bug in the program: debug it with compute-sanitizer and restart it; the "
+    "card is probably fine",
+    "restart": f"restart the program; {SUPPORT}",
+    "nothing": f"no action needed; {SUPPORT}",
     "reset": f"{RESET}; {SUPPORT}",
     "firmware": f"{RESET}; if that does not help, {REBOOT} and update the driver",
-    "support": f"contact the vendor's support; look it up: {CATALOG}",
-    "seat": f"{REBOOT}; if it comes back, check its power cables, its seat and its temperature",
-    "nvlink5": "the kernel's log has the details to decode (sudo dmesg | grep Xid), RECOVERY in "
-    f"the details says whether a reset is needed: {CATALOG}",
+    "support": f"contact the vendor's support; details: {CATALOG}",
+    "seat": f"{REBOOT}; if it happens again, check power cables, slot and temperature",
+    "nvlink5": "decode the details in the kernel log (sudo dmesg | grep Xid); RECOVERY on the "
+    f"GPU's page says whether a reset is needed: {CATALOG}",
 }
 
 _LEGACY = "not used on Ampere and later; on older cards: "
-_COPY = "a copy engine failed at a program's work"
-_VIDEO = "a video engine failed at a program's work"
-_SMOOTHING = "power smoothing (a circuit that evens out the power draw)"
+_COPY = "a copy engine failed while a program was using it"
+_VIDEO = "a video engine failed while a program was using it"
+_SMOOTHING = "power smoothing (which evens out the power draw)"
 
 _XidRow = tuple[str, str, str, XidSeverity, str]
 _ROWS: tuple[_XidRow, ...] = (
     # numbers; what it is; what to do, by _ADVICE or in words; severity; source
-    ("8", "a program's work did not come to an end", "restart", "application", "catalog"),
-    ("11 25", "a program sent the GPU illegal commands", "app", "application", "catalog"),
+    ("8", "a program's work timed out", "restart", "application", "catalog"),
+    ("11 25", "a program sent invalid commands to the GPU", "app", "application", "catalog"),
     ("13", "a program made an illegal access or instruction", "app", "application", "catalog"),
-    ("14", "an error that the driver made for a test", "nothing", "notice", "catalog"),
-    ("31", "a program used an address that is not its own", "app", "application", "catalog"),
-    ("32", "the commands of a program arrived damaged",
-     f"its owner starts it again; {SUPPORT}", "application", "catalog"),
-    ("37", "a request that the card's firmware does not know", "nothing", "notice", "catalog"),
-    ("38", "a watchdog of the card's firmware ran out", "nothing", "notice", "catalog"),
+    ("14", "an error injected by the driver as a test", "nothing", "notice", "catalog"),
+    ("31", "a program accessed an invalid address", "app", "application", "catalog"),
+    ("32", "a program's commands arrived corrupted",
+     f"restart the program; {SUPPORT}", "application", "catalog"),
+    ("37", "the card's firmware got an unknown request", "nothing", "notice", "catalog"),
+    ("38", "a watchdog of the card's firmware timed out", "nothing", "notice", "catalog"),
     ("39-41 70-72 75-77 85 126-135", _COPY, "restart", "application", "catalog"),
-    ("43", "a program's work was stopped after an error of its own", "app", "application",
+    ("43", "a program's work was stopped after an error in the program", "app", "application",
      "catalog"),
     ("44", "a fault while the GPU switched between programs", "nothing", "notice", "catalog"),
-    ("45", "work was cleared away, as after an error or a kill",
-     "an XID beside it tells why; after a kill there is nothing to do", "notice", "catalog"),
+    ("45", "queued work was discarded, as after an error or a kill",
+     "another XID of this GPU tells why; after a kill no action is needed", "notice", "catalog"),
     ("46", "the GPU stopped working", "reset", "attention", "catalog"),
     ("48", "an uncorrected memory error", f"{RESET}; {REPLACE}", "attention", "catalog"),
     ("54", "the card's own power cable is not connected",
-     "switch the machine off and check the card's power cables and seat", "attention", "catalog"),
+     "power off the machine and check the card's power cables and seat", "attention", "catalog"),
     ("60", _VIDEO, "restart", "application", "catalog"),
     ("61", f"{_LEGACY}its microcontroller stopped at a breakpoint", "support", "attention",
      "nverror"),
     ("62", "the card's microcontroller stopped", "reset", "attention", "catalog"),
-    ("63", "the card noted memory that it will replace",
-     "there is nothing to do now: it takes effect at the next reset", "notice", "catalog"),
-    ("64", "the card could not note memory to be replaced", f"{RESET}; {REPLACE}",
+    ("63", "a faulty row of memory will be replaced",
+     "no action needed now: it takes effect at the next reset", "notice", "catalog"),
+    ("64", "a faulty row of memory could not be recorded for replacement", f"{RESET}; {REPLACE}",
      "attention", "catalog"),
-    ("66 67", "the driver made an access that the card's firmware refused", "nothing", "notice",
+    ("66 67", "the card's firmware refused an access by the driver", "nothing", "notice",
      "catalog"),
     ("68 82-84 86 88 89 96-105 139", _VIDEO, "restart", "application", "catalog"),
-    ("69", "a program gave the GPU an illegal command", "app", "application", "catalog"),
+    ("69", "a program sent an invalid command to the GPU", "app", "application", "catalog"),
     ("74", "an NVLink failed",
-     f"{RESET}; if it comes back on the same link, check switch, bridge and seat", "attention",
+     f"{RESET}; if it happens again on the same link, check switch, bridge and seat", "attention",
      "catalog"),
-    ("78", "a virtual GPU could not be started", "update the vGPU software of host and guest, which"
-     " have to fit each other", "attention", "catalog"),
+    ("78", "a virtual GPU could not be started", "update the vGPU software of host and guest to"
+     " versions that match", "attention", "catalog"),
     ("79", "the GPU has fallen off the bus", "seat", "attention", "catalog"),
-    ("80", "the commands of a program arrived damaged", "app", "application", "catalog"),
-    ("92", "many corrected memory errors", "watch them: ECC-COR in the details", "notice",
+    ("80", "a program's commands arrived corrupted", "app", "application", "catalog"),
+    ("92", "many corrected memory errors", "keep an eye on ECC-COR on the GPU's page", "notice",
      "catalog"),
     ("93", "the card's configuration memory (InfoROM) is written to too often", "nothing",
      "notice", "catalog"),
     ("94", "an uncorrected memory error, which ended one program only",
-     "start that program again; give the GPU no new work, and when the others are done reset it:"
-     " nvidia-smi --gpu-reset -i {index}", "attention", "catalog dcgm smi"),
-    ("95", "an uncorrected memory error that concerns every program there", "reset", "attention",
-     "catalog dcgm"),
-    ("106 107", "a message for testing the machine's management controller", "nothing", "notice",
+     "restart that program elsewhere; start nothing new here, and reset the GPU once the others"
+     " have finished: nvidia-smi --gpu-reset -i {index}", "attention", "catalog dcgm smi"),
+    ("95", "an uncorrected memory error that affects every program on the GPU", "reset",
+     "attention", "catalog dcgm"),
+    ("106 107", "a test message for the machine's management controller", "nothing", "notice",
      "catalog"),
-    ("108 137", "a program used memory of another GPU that is not its own", "app", "application",
+    ("108 137", "a program made an invalid access to another GPU's memory", "app", "application",
      "catalog dcgm"),
-    ("109", "programs could not be switched in time", "reset", "attention", "catalog"),
+    ("109", "switching between programs timed out", "reset", "attention", "catalog"),
     ("110", "a security fault", "firmware", "attention", "catalog"),
     ("119", "the card's processor (GSP) does not answer the driver", "firmware", "attention",
      "catalog dcgm"),
     ("120", "the card's processor (GSP) failed", "firmware", "attention", "catalog dcgm"),
     ("121", "the link to the CPU (C2C) had errors, which were corrected",
-     "work goes on as before, nothing has to be done now; the next planned restart of the GPU"
-     " trains the link anew", "notice", "catalog dcgm"),
+     "no action needed: work goes on; the link is trained again at the next planned restart of the"
+     " GPU", "notice", "catalog dcgm"),
     ("136", "an NVLink could not be started",
-     f"{RESET}; if it comes back, check cables, switch and seat", "attention", "catalog"),
+     f"{RESET}; if it happens again, check cables, switch and seat", "attention", "catalog"),
     ("140", "an uncorrected memory error that the driver could not contain",
      f"{RESET}; {REPLACE}", "attention", "catalog dcgm"),
-    ("141", "CUDA's quick way to start work failed", "nothing", "notice", "catalog"),
+    ("141", "CUDA's fast path for starting work failed", "nothing", "notice", "catalog"),
     ("142", "a video encoder failed", "support", "attention", "catalog"),
     ("143", "the GPU could not be started", f"{RESET}; if that does not help, {REBOOT}; {REPLACE}",
      "attention", "catalog"),
     ("144-150", "an NVLink (of the fifth generation) failed", "nvlink5", "attention", "catalog"),
-    ("151", "the keys of confidential computing could not be changed",
+    ("151", "confidential computing could not rotate its keys",
      f"restart the virtual machine; {SUPPORT}", "attention", "catalog"),
-    ("152 153", "the deep learning accelerator (DLA) failed at a program's work", "nothing",
+    ("152 153", "the deep learning accelerator (DLA) failed while a program was using it",
+     "nothing", "notice", "catalog"),
+    ("154", "the recovery action that the GPU needs has changed", "see RECOVERY on the GPU's page",
      "notice", "catalog"),
-    ("154", "what the GPU needs has changed", "see RECOVERY in the details", "notice", "catalog"),
-    ("155", "an NVLink was taken down by software", f"{RESET}; where somebody did that on purpose,"
-     " there is nothing to do", "attention", "catalog"),
-    ("156", "a broken part of the chip waits to be switched off", "reset", "attention", "catalog"),
-    ("157", "a broken part of the chip cannot be switched off: no spare is left",
-     f"work can go on, and may meet the same error; {SUPPORT}", "notice", "catalog"),
-    ("158", "the GPU did not answer in time, for good", "reset", "attention", "catalog"),
+    ("155", "an NVLink was taken down by software", f"{RESET}; if that was on purpose, no action is"
+     " needed", "attention", "catalog"),
+    ("156", "a faulty part of the chip is to be disabled at the next reset", "reset", "attention",
+     "catalog"),
+    ("157", "a faulty part of the chip cannot be disabled: no spare is left",
+     f"work can go on, but may hit the same error; {SUPPORT}", "notice", "catalog"),
+    ("158", "the GPU timed out and did not recover", "reset", "attention", "catalog"),
     ("159", "an error on the link between GPU and CPU",
-     "an XID beside it tells what to do; alone, stop what runs there and contact the vendor's"
-     " support", "attention", "catalog"),
-    ("160", "a memory channel was switched off", "nothing", "notice", "catalog"),
-    ("161", "a memory channel could not be switched off", "nothing", "notice", "catalog"),
-    ("162", f"{_SMOOTHING} works again", "there is nothing to do", "notice", "trigger"),
-    ("163", f"{_SMOOTHING} was switched off", "no reset is needed; where it is wanted, look after"
+     "another XID of this GPU tells what to do; if there is none, stop all programs on it and"
+     " contact the vendor's support", "attention", "catalog"),
+    ("160", "a memory channel was disabled", "nothing", "notice", "catalog"),
+    ("161", "a memory channel could not be disabled", "nothing", "notice", "catalog"),
+    ("162", f"{_SMOOTHING} works again", "no action needed", "notice", "trigger"),
+    ("163", f"{_SMOOTHING} was turned off", "no reset is needed; if you rely on it, check"
      " the temperature", "notice", "trigger"),
-    ("164", f"{_SMOOTHING} is nearly worn out", "plan to replace the card where it is wanted",
+    ("164", f"{_SMOOTHING} is nearly worn out", "if you rely on it, plan to replace the card",
      "notice", "trigger"),
-    ("165", f"{_SMOOTHING} is worn out", "replace the card where it is wanted", "notice",
+    ("165", f"{_SMOOTHING} is worn out", "if you rely on it, replace the card", "notice",
      "trigger"),
-    ("166 170", "traffic on an NVLink that confidential computing does not allow", "support",
+    ("166 170", "NVLink traffic that confidential computing does not allow", "support",
      "attention", "trigger"),
-    ("167", "the PCIe link did not answer in time, for good", "seat", "attention", "trigger"),
-    ("168", "errors in the memory that the driver keeps for itself: there is less for programs",
-     f"switch ECC on (nvidia-smi -e 1 -i {{index}}) and {REBOOT}", "attention", "trigger"),
+    ("167", "the PCIe link timed out and did not recover", "seat", "attention", "trigger"),
+    ("168", "errors in the memory reserved by the driver: less is left for programs",
+     f"turn ECC on (nvidia-smi -e 1 -i {{index}}) and {REBOOT}", "attention", "trigger"),
     ("169", "the card's security processor stopped", "reset", "attention", "trigger"),
     ("171", "an uncorrected error in the card's memory", f"{RESET}; {REPLACE}", "attention",
      "trigger"),
     ("172", "an uncorrected error in the chip's own memory",
-     f"{RESET}; if SRAM in the details says that there were too many, have the card replaced",
+     f"{RESET}; if SRAM on the GPU's page is on, have the card replaced",
      "attention", "trigger"),
     ("173", "the link to the CPU (C2C) failed", f"{REBOOT}; {SUPPORT}", "attention", "unverified"),
     ("175 176", "an error that NVIDIA's catalogue does not explain yet", "support", "attention",
@@ -193,8 +195,7 @@ _ROWS: tuple[_XidRow, ...] = (
 
 _UNKNOWN = XidMeaning(
     "an error that gputop does not know",
-    f"look it up in NVIDIA's catalogue, {CATALOG}; the kernel's log has more (sudo dmesg | grep "
-    "Xid)",
+    f"look it up in NVIDIA's catalogue, {CATALOG}; the kernel log has more (sudo dmesg | grep Xid)",
     "attention",
     "unverified",
 )
@@ -215,17 +216,17 @@ MEANINGS = {
 
 _BESIDE_48 = {
     64: f"the memory could not be replaced: {RESET}; {REPLACE}",
-    63: "the card replaces that memory: let what runs there finish, give it no new work, then reset"
-    " it: nvidia-smi --gpu-reset -i {index}",
-    172: f"it was in the chip's own memory: {RESET}; if SRAM in the details says that there were "
-    "too many, have the card replaced",
+    63: "the card will replace that memory: start nothing new on it, let its programs finish, then"
+    " reset it: nvidia-smi --gpu-reset -i {index}",
+    172: f"it was in the chip's own memory: {RESET}; if SRAM on the GPU's page is on, have the "
+    "card replaced",
     171: f"it was in the card's memory: {RESET}; {REPLACE}",
 }
 """What the XIDs beside a 48 change (NVIDIA's WORKFLOW_XID_48); the first counts."""
 
 _RESTART_FABRIC = (
-    "after a kill there is nothing to do; else, as no other XID is beside it, restart the fabric "
-    "manager: systemctl restart nvidia-fabricmanager"
+    "after a kill no action is needed; otherwise, with no other XID on this GPU, restart the "
+    "fabric manager: systemctl restart nvidia-fabricmanager"
 )
 
 

@@ -31,6 +31,15 @@ def users_of(processes: Iterable[Process]) -> list[str]:
     return sorted(held, key=lambda user: (-held[user], user))
 
 
+def count_of_users(frame: Frame) -> str:
+    """How many users compute, in words: not 0 where the driver does not list processes, or not
+    those outside of a container."""
+    count = len(users(frame))
+    if all(gpu.processes_known is not False for gpu in frame.gpus):
+        return f"{count} user{'s' * (count != 1)}"
+    return f"{count} user{'s' * (count != 1)} seen" if count else "users unknown"
+
+
 def strangers(frame: Frame, gpu: Gpu) -> int:
     """How many compute processes of a GPU nothing is known of, as in a container."""
     return sum(process.user is None for process in _on_gpu(frame, gpu))

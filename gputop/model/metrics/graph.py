@@ -12,8 +12,8 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.metric import Metric
 
-SPANS = (60.0, 300.0, 900.0)
-"""Seconds that a graph may show."""
+SPANS = (60.0, 120.0, 180.0, 300.0, 600.0, 900.0)
+"""Seconds that a graph may show: no past of over a minute leaves more than half of it empty."""
 
 _CEILINGS = {
     "memory_used": "memory_total",

@@ -103,14 +103,15 @@ _LABEL = max(len(metric.label) for metric in COLUMNS.values()) + 2
 
 
 def _described(metric: Metric[Any]) -> str:
-    return f"{metric.label:<{_LABEL}}{metric.help}"
+    words, _, _ = metric.help.partition(";")  # as far as there is room for it
+    return f"{metric.label:<{_LABEL}}{words}"
 
 
 class SortDialog(ListDialog[str]):
     """Asks for the id of the column to sort by."""
 
     def __init__(self, current: str) -> None:
-        super().__init__("Sort by (the same again: other way)", list(COLUMNS).index(current))
+        super().__init__("Sort by (the same again reverses)", list(COLUMNS).index(current))
 
     def lines(self) -> Iterable[str]:
         return (_described(metric) for metric in COLUMNS.values())
@@ -131,7 +132,7 @@ class ColumnsDialog(ListDialog[tuple[str, ...]]):
     ]  # fmt: skip
 
     def __init__(self, shown: Sequence[str]) -> None:
-        super().__init__("Columns: space shows, [ ] move, Enter keeps")
+        super().__init__("Columns: Space shows or hides, [ ] move, Enter saves")
         self._order = [*shown, *(id_ for id_ in COLUMNS if id_ not in shown)]
         self._order.remove("command")
         self._shown = set(shown)
@@ -167,7 +168,7 @@ class PanesDialog(ListDialog["PanesChoice"]):
     ]
 
     def __init__(self, shown: Sequence[Pane]) -> None:
-        super().__init__("Panes: space shows or hides, Enter for now, w keeps")
+        super().__init__("Panes: Space shows or hides, Enter for now, w saves")
         self._shown = set(shown)
 
     def lines(self) -> Iterable[str]:

@@ -126,7 +126,7 @@ class SignalScreen(ModalScreen[None], Hasty):
                 with Horizontal(id="signal-second"):
                     yield DialogButton("Send", id="send")
                     yield KeyLine(
-                        [("9", "SIGKILL"), ("s", "others"), ("d", "with what they started")],
+                        [("9", "SIGKILL"), ("s", "other signals"), ("d", "with children")],
                         id="signal-keys",
                     )
 

@@ -267,8 +267,9 @@ class SignalDialogState:
         if ending:
             return "waiting for GPU memory to come back", "text"
         if self.living:
-            lives = "lives" if len(self.living) == 1 else "live"
-            return f"{_count(len(self.living))} {lives} on: SIGKILL leaves no time to save", "alarm"
+            are = "is" if len(self.living) == 1 else "are"
+            count = _count(len(self.living))
+            return f"{count} {are} still running: SIGKILL leaves no time to save", "alarm"
         if all(verdict.outcome in _NOT_SENT for verdict in latest):
             return "nothing was sent", "notice"
         left_over = sum(map(_should_have_ended, latest))

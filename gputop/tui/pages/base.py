@@ -36,7 +36,7 @@ class PageScreen(Screen[R]):
     """A subclass gives `lines`, and bindings: those with `show` are listed below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "leave", "Back", tooltip="From any page", id="page.leave", show=False,
+        Binding("q", "leave", "Back", tooltip="Leave any page", id="page.leave", show=False,
                 group=Binding.Group("Pages")),
     ]  # fmt: skip
 

@@ -29,6 +29,8 @@ _GPU = (
     ("MIG", "the GPU is divided; each part has a row, by GPU instance and compute instance"),
     ("the last 3 minutes", "now is at the right; gaps are gaps; g shows another metric"),
     ("CPU, RAM", "of the host"),
+    ("1 user seen", "others cannot be seen from here: WSL, a container, no permission"),
+    ("users unknown", "the driver does not say who computes here"),
 )
 _FINDINGS = (
     ("XID 79", "an error that the driver reports by number"),
@@ -37,16 +39,16 @@ _FINDINGS = (
     ("UNREAD", "gputop could not read the GPU: a fault of its own"),
     ("RECOVERY", "the driver asks for a reset or a reboot"),
     ("ECC", "memory errors that could not be corrected"),
-    ("REMAP", "a row of memory waits to be replaced, or could not be"),
+    ("REMAP", "a faulty row of memory waits to be replaced, or could not be"),
     ("SRAM", "too many errors in the chip's own memory"),
-    ("MEMORY", "memory beyond repair"),
+    ("MEMORY", "memory that cannot be repaired"),
     ("REPAIR", "a repair of the memory waits for a reset"),
     ("PAGES", "pages of memory wait to be retired"),
     ("FABRIC", "the NVSwitch fabric is not ready, or has a fault"),
     ("NVLINK", "links to other GPUs are down"),
     ("PCIE", "the link to the CPU is narrower or slower than it could be"),
     ("HOT", "the GPU or its memory is too hot, and slows down"),
-    ("POWER BRAKE", "the power supply is overloaded, and the GPU slows down"),
+    ("POWER BRAKE", "the power supply is overloaded, so the GPU slows down"),
     ("SLOWDOWN", "the hardware slows the GPU down"),
     ("PERS", "persistence mode is off: the driver starts anew for each program"),
     ("MODE", "its compute mode keeps programs off it"),
@@ -56,6 +58,7 @@ _PROCESSES = (
     ("unaccounted", "memory in use that belongs to no process the driver lists"),
     ("2 tagged", "Space has tagged these; F9 is for them and nothing else"),
     ("3 of 37", "how many processes the filter and the view leave"),
+    ("rows 1-36 of 208", "those in sight; memory of no process and groups have rows of their own"),
 )
 _MAPPING = (
     ("cuda:0", "what a program calls its first GPU, after CUDA_VISIBLE_DEVICES"),

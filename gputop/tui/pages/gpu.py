@@ -21,15 +21,15 @@ class GpuScreen(PageScreen["str | None"]):
     """The page of a GPU; it answers with the key of a GPU whose processes are wanted alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,backspace", "leave", "Back", tooltip="From the page of a GPU",
+        Binding("escape,enter,backspace", "leave", "Back", tooltip="GPU: back",
                 id="gpu.leave", key_display="Esc", group=_GROUP),
-        Binding("G", "graphs", "Graphs", tooltip="On the page of a GPU: all its graphs",
+        Binding("G", "graphs", "Graphs", tooltip="GPU: all its graphs",
                 id="gpu.graphs", key_display="G", group=_GROUP),
-        Binding("f", "only", "Its processes", tooltip="On the page of a GPU: its processes alone",
+        Binding("f", "only", "Its processes", tooltip="GPU: only its processes, on the main screen",
                 id="gpu.only", key_display="f", group=_GROUP),
-        Binding("right,n", "other(1)", "Next GPU", tooltip="On the page of a GPU: the next one",
+        Binding("right,n", "other(1)", "Next GPU", tooltip="GPU: the next GPU",
                 id="gpu.next", key_display="n", group=_GROUP),
-        Binding("left,b", "other(-1)", "GPU before", tooltip="On the page of a GPU: the one before",
+        Binding("left,b", "other(-1)", "Previous GPU", tooltip="GPU: the previous GPU",
                 id="gpu.before", show=False, group=_GROUP),
     ]  # fmt: skip
 

@@ -20,6 +20,7 @@ from gputop.model.metrics.metric import Metric
 from gputop.model.processes import process_rows
 from gputop.model.processes.views import ViewRow, unaccounted_rows
 from gputop.tui.pages.base import ShownFrame
+from gputop.tui.pages.health import finding_lines
 from gputop.tui.panes.columns import heading, row, sized
 from gputop.tui.panes.lines import Piece, StyledLine, width_of
 from gputop.tui.panes.page import Page, title
@@ -35,9 +36,9 @@ _COLUMNS = (
 _FACTS = ("pci_bus_id", "uuid", "identity.architecture")
 _LABEL = 14
 _HELPED = 92
-"""Cells that a metric takes with its help, without which it is not shown."""
-_PLAIN = 38
-"""Without."""
+"""Cells of a page on which metrics have their help."""
+_BESIDE, _PLAIN = 78, 38
+"""Cells that a metric takes with its help, and without."""
 _VALUE = 18
 _HEIGHT = 4
 """Lines of a graph."""
@@ -53,11 +54,11 @@ def gpu_lines(
     """Return the lines of a GPU; of one that is `gone`, as it was last."""
     yield []
     yield [(f" GPU {gpu.index}  {short_name(gpu.name)}", "heading")]
-    facts = [GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None]
-    yield from page.wrapped(f" {page.glyphs.separator} ".join(facts), 1, "quiet")
+    facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
+    yield from page.facts(facts, "quiet")
     yield from _state(page, gpu, gone)
     for finding in findings(shown.frame, gpu):
-        yield from page.wrapped(f"{finding.text}: {finding.advice}", 1, finding.level)
+        yield from finding_lines(page, finding)
     for sentence in limits(shown.frame, gpu):
         yield from page.wrapped(sentence, 1, "quiet")
     yield from title("Processes")
@@ -95,7 +96,7 @@ def _section(page: Page, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator[S
         return
     width = page.size.width
     helped = width >= _HELPED
-    count = max(1, width // (_HELPED if helped else _PLAIN))
+    count = max(1, width // (_BESIDE if helped else _PLAIN))
     room = (width - 1) // count
     line: StyledLine = []
     for metric in metrics:

@@ -20,7 +20,7 @@ class HealthScreen(PageScreen[None]):
     """The findings on every GPU in the last frame."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,H,backspace", "leave", "Back", tooltip="From the health to the table",
+        Binding("escape,H,backspace", "leave", "Back", tooltip="Health: back",
                 id="health.leave", key_display="Esc", group=Binding.Group("GPUs")),
     ]  # fmt: skip
 
@@ -60,5 +60,10 @@ def _of_gpu(page: Page, gpu: Gpu, on_gpu: tuple[Finding, ...]) -> Iterator[Style
         old = f"It has not answered for {duration(gpu.stale_for)}."
         yield from page.wrapped(old, 4, "alarm")
     for finding in on_gpu:
-        yield from page.marked(f"{finding.level}: {finding.text}", finding.level)
-        yield from page.wrapped(finding.advice, 6, "quiet")
+        yield from finding_lines(page, finding)
+
+
+def finding_lines(page: Page, finding: Finding) -> Iterator[StyledLine]:
+    """Say how grave a finding is, what it is, and below that what to do."""
+    yield from page.marked(f"{finding.level}: {finding.text}", finding.level)
+    yield from page.wrapped(finding.advice, 6, "quiet")

@@ -126,11 +126,11 @@ def _height(columns: Sequence[Sequence[Group]]) -> int:
 def _moving(glyphs: GlyphSet) -> list[Entry]:
     arrows = "j k" if glyphs.name == "ascii" else "j k ↓ ↑"
     return [
-        (arrows, "Select a row; it stays on it"),
-        ("PgDn ^F", "By screenfuls; PgUp, ^B back"),
-        ("Home End", "To the first row, to the last"),
-        ("Tab", "To the other pane"),
-        ("^P", "Every action by name"),
+        (arrows, "Select a row"),
+        ("PgDn ^F", "Page down; PgUp, ^B: page up"),
+        ("Home End", "First row, last row"),
+        ("Tab", "Switch between the panes"),
+        ("^P", "Find any action by name"),
     ]
 
 

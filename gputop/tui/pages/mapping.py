@@ -75,12 +75,12 @@ class MappingScreen(Screen[None]):
     AUTO_FOCUS = "LogicalTable"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("escape,q,M", "back", "Back", "From a field to the tables; to the main screen"),
-        _key("m", "edit", "Edit", "Edit CUDA_VISIBLE_DEVICES, and what a program sets besides"),
-        _key("o", "order", "Order", "Go round CUDA_DEVICE_ORDER"),
-        _key("U", "unset", "Unset", "Unset CUDA_VISIBLE_DEVICES"),
-        _key("v", "verify", "Verify", "Ask the CUDA driver what the value means"),
-        _key("y", "copy", "Copy", "Copy the export line (OSC 52)"),
+        _key("escape,q,M", "back", "Back", "Mapping: leave a field; back"),
+        _key("m", "edit", "Edit", "Mapping: edit CUDA_VISIBLE_DEVICES and what a program sets"),
+        _key("o", "order", "Order", "Mapping: change CUDA_DEVICE_ORDER"),
+        _key("U", "unset", "Unset", "Mapping: unset CUDA_VISIBLE_DEVICES"),
+        _key("v", "verify", "Verify", "Mapping: check with the CUDA driver"),
+        _key("y", "copy", "Copy", "Mapping: copy the export line (OSC 52)"),
     ]
 
     def __init__(

@@ -25,13 +25,13 @@ class ProcessScreen(PageScreen[None]):
     """The page of a process; it stays, with its last figures, when the process ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,backspace", "leave", "Back", tooltip="From the details to the table",
+        Binding("escape,enter,backspace", "leave", "Back", tooltip="Process: back",
                 id="process.leave", key_display="Esc", group=_GROUP),
-        Binding("e", "values", "Values", tooltip="In the details: values of all variables, or not",
+        Binding("e", "values", "Values", tooltip="Process: show or hide the values of variables",
                 id="process.values", key_display="e", group=_GROUP),
-        Binding("t", "stack", "Stack", tooltip="In the details: where it is, asked of py-spy",
+        Binding("t", "stack", "Stack", tooltip="Process: its Python stack, by py-spy",
                 id="process.stack", key_display="t", group=_GROUP),
-        Binding("f9,K", "signal", "Signal", tooltip="In the details: signal this process",
+        Binding("f9,K", "signal", "Signal", tooltip="Process: kill it, or send another signal",
                 id="process.signal", key_display="F9", group=_GROUP),
     ]  # fmt: skip
 

@@ -74,8 +74,7 @@ def process_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
         yield [(f" {page.glyphs.ellipsis} all of it is below", "quiet")]
     if subject.ended:
         yield [(" it has ended, or left the GPUs; these are its last figures", "alarm")]
-    separator = f" {page.glyphs.separator} " if page.glyphs.name != "ascii" else ", "
-    yield from page.wrapped(separator.join(_facts(subject.rows[0])), 1)
+    yield from page.facts(_facts(subject.rows[0]))
     yield from title("Origin")
     if process.elsewhere:
         yield from page.quiet("The PID may be the host's: no process here is known to be it.")

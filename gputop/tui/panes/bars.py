@@ -91,8 +91,7 @@ class Heading(Lines):
             yield [between, (f"{free} of {total} free", role)]
         else:
             yield [between, (f"{total} GPU{plural}, ", "text"), (f"{free} free", role)]
-        users = len(summary.users(frame))
-        yield [between, (f"{users} user{'s' * (users != 1)}", "text")]
+        yield [between, (summary.count_of_users(frame), "text")]
         host = frame.host
         if host.cpu is not None:
             yield [between, *self._load("CPU", f"{percent(host.cpu)}%", host.cpu)]

@@ -77,7 +77,7 @@ class GpuColumns:
         self.history_id = HISTORIES[0]
         """The metric that the short history shows."""
         self.history_wanted = False
-        """Whether others give way to the short history."""
+        """Whether a metric was chosen, and others give way to the short history."""
 
     @property
     def history_words(self) -> str:
@@ -91,6 +91,8 @@ class GpuColumns:
         self._frame, self._history, self._glyphs = frame, history, glyphs
         self._occupants = Occupants(frame, self._idle_after, glyphs)
         self._times = history.times
+        if not self.history_wanted:
+            self.history_id = self._usual(frame)
         past = self._times[-1] - self._times[0] if self._times else 0.0
         enough = min(past, max(180.0, 90 * (frame.interval or 1.0)))
         self._span = next((span for span in _SPANS if span >= enough), 3600.0)
@@ -277,6 +279,12 @@ class GpuColumns:
         return [(watts, "text"), (limit if has_room else "W", "quiet")]
 
     # The short history.
+
+    def _usual(self, frame: Frame) -> str:
+        """Return the first metric that some GPU has: divided ones (MIG) have no utilization."""
+        known = (id_ for id_ in HISTORIES
+                 if any(self._history.knows(gpu.key, id_) for gpu in frame.gpus))  # fmt: skip
+        return next(known, HISTORIES[0])
 
     def _history_label(self, cells: int) -> str:
         words, (span, short) = self.history_words, _SPANS[self._span]

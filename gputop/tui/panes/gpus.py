@@ -85,8 +85,8 @@ class GpuPane(Table[GpuLine]):
             if any(line.device for line in self._rows):
                 words.append(f"GPU rows {first}-{last} of {total}")
             else:
-                indices = [self._rows[n - 1].gpu.index for n in (first, last)]
-                words.append(f"GPU {indices[0]}-{indices[1]} of {total}")
+                low, high = (self._rows[n - 1].gpu.index for n in (first, last))
+                words.append(f"GPU {low if low == high else f'{low}-{high}'} of {total}")
         if not self.head_lines and self.history_id != HISTORIES[0]:
             words.append(f"history: {self._cells.history_words}")
         return ", ".join(words)

@@ -14,6 +14,8 @@ from gputop.tui.panes.processes import ProcessTable
 
 _TINY = 14
 """Lines under which the mapping is not shown until it is wanted."""
+_HEADED = 20
+"""Lines from which on GPUs have a heading, even where not all of them are in sight."""
 _SOME = 8
 """Processes that are in sight before GPUs have a heading, and devices of a mapping."""
 _REMARKS = 3
@@ -36,6 +38,8 @@ class PaneLayout:
         self.shown = panes or PANES
         self.mapping_open = False
         """Whether the mapping is more than a line."""
+        self._answer: int | None = None
+        """Lines of the mapping once its value is kept; None while it is edited."""
 
     def show(self, panes: tuple[Pane, ...]) -> None:
         self.shown = panes
@@ -43,8 +47,18 @@ class PaneLayout:
 
     def open_mapping(self, is_open: bool) -> None:
         """Show the whole mapping, or a line of it."""
-        self.mapping_open = is_open
+        self.mapping_open, self._answer = is_open, None
         self.arrange()
+
+    def fit_mapping(self, is_edited: bool) -> None:
+        """Share the lines anew where the mapping takes others: all that there may be while it is
+        edited, since the editor must not move; then as many as the answer has. A longer one gets
+        more, and a shorter one leaves them, since each process in turn has its own."""
+        lines = self._screen.query_one(MappingPane).lines
+        wanted = None if is_edited else max(self._answer or 0, lines)
+        if self.mapping_open and wanted != self._answer:
+            self._answer = wanted
+            self.arrange()
 
     def fit(self, frame: Frame) -> None:
         """Share the lines anew where there are more or fewer rows than before."""
@@ -69,7 +83,8 @@ class PaneLayout:
         room = self._screen.size.height - 2 - self._arrange_mapping(find(MappingPane))
         wanted = processes.head_lines + max(1, self._processes) if processes.display else 0
         some = min(wanted, processes.head_lines + _SOME)
-        gpus.head_lines = 1 if self._rows + 1 + some <= room else 0
+        is_headed = self._rows + 1 + some <= room or self._screen.size.height >= _HEADED
+        gpus.head_lines = 1 if is_headed else 0
         some = min(some, processes.head_lines + max(1, self._screen.size.height // 3))
         lines = min(self._rows + gpus.head_lines, max(1, room - some)) if gpus.display else 0
         left = room - lines - wanted
@@ -83,7 +98,8 @@ class PaneLayout:
         height, lines = self._screen.size.height, 1
         mapping.set_class(not self.mapping_open, "-line")
         mapping.display = "mapping" in self.shown and (self.mapping_open or height >= _TINY)
-        if self.mapping_open:  # as many whatever is typed: the editor must not move
-            lines = min(min(self._gpus, _SOME) + 3 + _REMARKS, max(4, height // 3))
+        if self.mapping_open:
+            most = min(min(self._gpus, _SOME) + 3 + _REMARKS, max(4, height // 3))
+            lines = most if self._answer is None else min(most, self._answer)
         mapping.query_one("#mapping-result").styles.height = max(1, lines - 1)
         return lines if mapping.display else 0

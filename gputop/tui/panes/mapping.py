@@ -78,6 +78,11 @@ class MappingPane(Vertical):
             editor.is_open = False
         self.show_answer()
 
+    @property
+    def lines(self) -> int:
+        """How many lines editor and answer take."""
+        return 1 + self.query_one(MappingResultView).lines
+
     def action_stay(self) -> None:
         """Stay in the editor, where Tab has nothing to accept."""
 

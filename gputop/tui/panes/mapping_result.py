@@ -160,6 +160,11 @@ class MappingResultView(Table[StyledLine], can_focus=False):
         self.show(lines, list(range(len(lines))))
 
     @property
+    def lines(self) -> int:
+        """How many lines the answer takes, with the one for a shell."""
+        return len(self._rows) + 1
+
+    @property
     def room(self) -> int:
         """The visible rows; where there is more than one line, the last is the shell's."""
         return max(1, self.size.height - 1) if self.size.height else 0
@@ -195,8 +200,8 @@ class MappingResultView(Table[StyledLine], can_focus=False):
             yield from _wrapped(line, self.size.width)
         if self.with_devices:
             yield from hidden(mapping, self.glyphs)
-        if state.followed is None and (line := suggestion(state, offer, self.glyphs)):
-            yield line
+        if state.followed is None:
+            yield from _wrapped(suggestion(state, offer, self.glyphs), self.size.width)
 
     def _device(self, k: int, device: CudaDevice) -> StyledLine:
         torch, tensorflow = (device_name(framework, k) for framework in MAIN)
@@ -215,8 +220,11 @@ class MappingResultView(Table[StyledLine], can_focus=False):
 
 
 def _wrapped(line: StyledLine, width: int) -> Iterator[StyledLine]:
+    """Break a mark and a sentence into as many lines as the sentence takes; what is left of the
+    line stands after it."""
     if line:
-        (mark, mark_role), (text, role) = line
-        first, *more = wrap(text, max(20, width - len(mark) - 1)) or [""]
-        yield [(mark, mark_role), (first, role)]
-        yield from ([("    ", "text"), (words, role)] for words in more)
+        (mark, mark_role), (text, role), *rest = line
+        parts = wrap(text, max(20, width - len(mark) - width_of(rest) - 1)) or [""]
+        for n, part in enumerate(parts):
+            lead = ("    ", "text") if n else (mark, mark_role)
+            yield [lead, (part, role), *(rest if n == len(parts) - 1 else ())]

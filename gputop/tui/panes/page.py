@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from textwrap import wrap
 
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells
 
 from gputop.tui.panes.columns import sized
 from gputop.tui.panes.lines import Piece, StyledLine
@@ -65,6 +65,18 @@ class Page(Table[StyledLine]):
         room = max(20, self.size.width - indent - 1)
         for line in _wrapped(self.glyphs.text(text), room):
             yield [(" " * indent, "text"), (line, role)]
+
+    def facts(self, facts: Iterable[str], role: str = "text") -> Iterator[StyledLine]:
+        """Put facts beside each other; where a line is full, the next begins with a whole one."""
+        separator = f" {self.glyphs.separator} " if self.glyphs.name != "ascii" else ", "
+        line = ""
+        for fact in facts:
+            joined = f"{line}{separator}{fact}" if line else fact
+            if line and cell_len(self.glyphs.text(joined)) > self.size.width - 4:
+                yield from self.wrapped(f"{line}{separator}".rstrip(), 1, role)
+                joined = fact
+            line = joined
+        yield from self.wrapped(line, 1, role)
 
     def quiet(self, text: str) -> Iterator[StyledLine]:
         """Break an aside into lines."""

@@ -48,8 +48,8 @@ class ProcessTable(Table[ViewRow]):
         self.descending = _falls(self.sort_id)
         self.filter = ""
         self.view = View(whose=() if settings.user is None else (settings.user,))
-        self.above = ""
-        """What the rule says of the pane above it."""
+        self.above: Callable[[], str] = str
+        """Returns what the rule says of the pane above it, whenever it is drawn."""
         self.on_arranged: Callable[[int], None] = lambda count: None
         """Called with the number of rows when others are shown."""
         self._me = settings.me
@@ -214,9 +214,8 @@ class ProcessTable(Table[ViewRow]):
             return f"PID {digits} is not in this view"
         return f"no PID {digits}"
 
-    def say_above(self, text: str) -> None:
-        """Say something of the pane above, in the rule between the two."""
-        self.above = text
+    def say_above(self) -> None:
+        """Say what there is to say of the pane above now, in the rule between the two."""
         self.sync([0])
 
     @property
@@ -290,9 +289,10 @@ class ProcessTable(Table[ViewRow]):
         first, last, shown = self.span
         whole = self._fitting == self._total and not self.filter
         count = f"{self._total}" if whole else f"{self._fitting} of {self._total}"
-        if last - first + 1 < shown:
-            lines = f"{first}-{last} of {shown}"
-            count = lines if count == f"{shown}" else f"{lines} ({count})"
+        if last - first + 1 < shown and count == f"{shown}":
+            count = f"{first}-{last} of {shown}"
+        elif last - first + 1 < shown:
+            count = f"rows {first}-{last} of {shown}, {count} process{'es' * (self._total != 1)}"
         left: list[Piece] = [(f"{line} ", "track")]
         for text, role in self._words():
             left += [(f"{text} ", role), (f"{line * 2} ", "track")]
@@ -321,7 +321,7 @@ class ProcessTable(Table[ViewRow]):
     def _words(self) -> Iterable[Piece]:
         tagged = len(self.tagged)
         texts = (
-            (self.above, "notice"),
+            (self.above(), "notice"),
             ("Processes", "heading" if self.is_active else "quiet"),
             (f"{tagged} tagged" if tagged else "", "notice"),
             (self.view.words(self._frame.gpus if self._frame else ()), "notice"),
