@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -44,11 +45,12 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     return [program, "-f"] if request.param == "zsh" else [program]
 
 
-def run_by(shell: list[str], line: str, folder: Path) -> bytes:
-    """What the shell has then as CUDA_VISIBLE_DEVICES; nothing else has come of it."""
+def run_by(shell: list[str], lines: Iterable[str], folder: Path) -> bytes:
+    """What the shell has as CUDA_VISIBLE_DEVICES after each; nothing else has come of them."""
+    folder.mkdir(exist_ok=True)
     environ = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "LC_ALL": "C.UTF-8"}
     script = folder / "script"
-    script.write_text(f"{line}\nprintenv CUDA_VISIBLE_DEVICES\n")
+    script.write_text("".join(f"{line}\nprintenv CUDA_VISIBLE_DEVICES\n" for line in lines))
     done = subprocess.run(
         [*shell, str(script)], cwd=folder, env=environ, capture_output=True, check=False
     )
@@ -58,31 +60,36 @@ def run_by(shell: list[str], line: str, folder: Path) -> bytes:
     return done.stdout
 
 
-@pytest.mark.system
-@pytest.mark.parametrize("value", RUNS_CODE)
-def test_a_shell_reads_a_value_back(value: str, shell: list[str], tmp_path: Path) -> None:
-    folder = tmp_path / "cwd"
-    folder.mkdir()
-    line = export_line(resolve(value, h100(2), order=value))
-    assert line is not None
-    assert run_by(shell, line, folder) == os.fsencode(value) + b"\n"
+def printed(values: Iterable[str]) -> bytes:
+    """What printenv writes of them, a line each."""
+    return b"".join(os.fsencode(value) + b"\n" for value in values)
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("value", [command for command in RUNS_CODE if len(command) < 100])
+def test_a_shell_reads_a_value_back(shell: list[str], tmp_path: Path) -> None:
+    lines = [export_line(resolve(value, h100(2), order=value)) for value in RUNS_CODE]
+    read = run_by(shell, [line for line in lines if line is not None], tmp_path / "cwd")
+    assert read == printed(RUNS_CODE)
+
+
+@pytest.mark.system
 @pytest.mark.parametrize("id_", ["shell-set", "shell-space-before-equals", "shell-not-remote"])
 def test_a_line_that_advice_gives_runs_nothing_else(
-    id_: str, value: str, shell: list[str], tmp_path: Path
+    id_: str, shell: list[str], tmp_path: Path
 ) -> None:
-    """`ssh HOST` joins words and has the shell there read them, as `eval` does."""
-    folder = tmp_path / "cwd"
-    folder.mkdir()
+    values = [value for value in RUNS_CODE if len(value) < 100]
+    lines = [line_of_advice(id_, value) for value in values]
+    assert run_by(shell, lines, tmp_path / "cwd") == printed(values)
+
+
+def line_of_advice(id_: str, value: str) -> str:
+    """Ready to run: `ssh HOST` joins words and has the shell there read them, as `eval` does."""
     message = mistake(id_, name="node 1;touch X", value=value).message
     line = re.findall("(?:Use |Write (?!it)|there: )(.*)[.]", message)[0].removesuffix(" ...")
     line = line if line.startswith("export ") else f"{line}; export CUDA_VISIBLE_DEVICES"
     if id_ == "shell-not-remote":
         line = line.replace("ssh 'node 1;touch X' ", "eval ", 1).replace(" ...'", "'")
-    assert run_by(shell, line, folder) == os.fsencode(value) + b"\n"
+    return line
 
 
 @pytest.mark.parametrize("value", [*NOT_QUOTED, "x" * 500])
@@ -92,21 +99,19 @@ def test_advice_gives_no_line_that_cannot_be_quoted(value: str) -> None:
 
 
 @pytest.mark.system
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
     | st.text("'\\$ ;#`\"!~=", max_size=12)
 )
 @example("0\\t' ;touch X #")
 def test_any_text_is_read_back_or_refused(shell: list[str], tmp_path: Path, value: str) -> None:
-    folder = tmp_path / "cwd"
-    folder.mkdir(exist_ok=True)
     mapping = resolve(value, h100(2))
     line = export_line(mapping)
     assert (line is None) == (why_no_line(mapping) is not None)
     if line is not None:
         assert "\n" not in line
-        assert run_by(shell, line, folder) == os.fsencode(value) + b"\n"
+        assert run_by(shell, [line], tmp_path / "cwd") == printed([value])
 
 
 @pytest.mark.parametrize("value", NOT_QUOTED)

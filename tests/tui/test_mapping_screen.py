@@ -6,6 +6,7 @@ import re
 
 import pytest
 from textual.binding import Binding
+from textual.events import Paste
 from textual.widgets import Input
 
 from gputop.model.machine.gpu import Gpu, MigDevice
@@ -117,7 +118,9 @@ async def test_sixteen_gpus_with_mig_fit_side_by_side() -> None:
     machine = [mig_gpu(0, 7), *SIXTEEN[1:]]
     async with shown(frame_of(*machine), size=WIDE) as screen:
         await screen.press("M", "m")
-        await screen.type(",".join(uuid_of(k) for k in range(1, 13)))
+        assert screen.app.focused is not None
+        screen.app.focused.post_message(Paste(",".join(uuid_of(k) for k in range(1, 13))))
+        await screen.press()
         assert len(table(screen, LogicalTable)) == 12
         assert len(table(screen, PhysicalTable)) == 23
         assert physical(screen)["GPU 12 H200"] == "cuda:11"
@@ -225,33 +228,31 @@ async def test_what_jax_and_torchrun_select() -> None:
         assert "! a number from 0" in screen.text
 
 
-@pytest.mark.parametrize("size", [WIDE, (80, 24)])
-@pytest.mark.parametrize(
-    ("name", "good", "bad", "error"),
-    [
-        ("tf-logical", "0:1", "x", "! write it as 0:2048,2048; 1:1024"),
-        ("tf-logical", "0:1;1:1", ";2", "! write it as 0:2048,2048; 1:1024"),
-        ("fraction", "0.5", "x", "! a number above 0 and at most 1"),
-        ("fraction", "1", "1", "! a number above 0 and at most 1"),
-        ("request", "", "cud", "! write cuda:2 or /device:GPU:2"),
-        ("fraction", "1", "[/]", "! a number above 0 and at most 1"),
-    ],
+MISTAKES = (
+    ("tf-logical", "TF logical devices", "0:1", "x", "! write it as 0:2048,2048; 1:1024"),
+    ("tf-logical", "TF logical devices", "0:1;1:1", ";2", "! write it as 0:2048,2048; 1:1024"),
+    ("fraction", "memory fraction", "0.5", "x", "! a number above 0 and at most 1"),
+    ("fraction", "memory fraction", "1", "1", "! a number above 0 and at most 1"),
+    ("fraction", "memory fraction", "1", "[/]", "! a number above 0 and at most 1"),
+    ("request", "requested device", "", "cud", "! write cuda:2 or /device:GPU:2"),
 )
-async def test_a_mistake_is_told_beside_its_field(
-    name: str, good: str, bad: str, error: str, size: tuple[int, int]
-) -> None:
+"""The field, its label, a value, what is typed after it, and what is said then."""
+
+
+@pytest.mark.parametrize("size", [WIDE, (80, 24)])
+async def test_a_mistake_is_told_beside_its_field(size: tuple[int, int]) -> None:
     async with shown(frame_of(*FOUR), size=size) as screen:
         await screen.press("M")
-        await field(screen, name, good)
-        before = screen.inquiry.question
-        assert "!" not in screen.text
-        await screen.type(bad)
-        label = {"tf-logical": "TF logical devices", "fraction": "memory fraction",
-                 "request": "requested device"}[name]  # fmt: skip
-        assert error in screen.line_with(label)
-        assert screen.inquiry.question == before
-        await screen.press(*["backspace"] * len(bad))
-        assert "!" not in screen.text
+        for name, label, good, bad, error in MISTAKES:
+            await field(screen, name, good)
+            before = screen.inquiry.question
+            assert "!" not in screen.text
+            await screen.type(bad)
+            assert error in screen.line_with(label)
+            assert screen.inquiry.question == before
+            await screen.press(*["backspace"] * len(bad))
+            assert "!" not in screen.text
+            await screen.press(*["backspace"] * len(good))
 
 
 async def test_what_tensorflow_would_not_take() -> None:

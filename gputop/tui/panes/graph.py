@@ -16,6 +16,7 @@ from gputop.model.metrics.history import History
 from gputop.tui.panes.columns import sized
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
 from gputop.tui.panes.plot import Canvas, dots_across, peak
+from gputop.tui.terminal import drawing
 
 _MARGIN = 11
 """Cells of the scale at the left of a plot."""
@@ -74,7 +75,7 @@ class _Trace:
 class Graph(Lines):
     """A heading, the curves, their time axis and what they are."""
 
-    COMPONENT_CLASSES = {f"lines--curve{number}" for number in range(_CURVES)}
+    COMPONENT_CLASSES = drawing.components(f"lines--curve{number}" for number in range(_CURVES))
     DEFAULT_CSS = "\n".join(
         f"Graph{kind} .lines--curve{number} {{ color: {colour}; }}"
         for kind, colours in _COLOURS.items()

@@ -27,7 +27,7 @@ class Lines(OnlyBindings):
     repaints those that differ.
     """
 
-    COMPONENT_CLASSES = {f"lines--{role}" for role in (*ROLES, "text", "cursor")}
+    COMPONENT_CLASSES = drawing.components(f"lines--{role}" for role in (*ROLES, "text", "cursor"))
 
     DEFAULT_CSS = (
         """
@@ -69,7 +69,7 @@ class Lines(OnlyBindings):
         """Return the style of a role in the current theme; of no role, of the rest of a line."""
         style = self._role_styles.get(role)
         if style is None:
-            style = self.get_component_rich_style(f"lines--{role}") if role else self.rich_style
+            style = drawing.component_style(self, f"lines--{role}") if role else self.rich_style
             self._role_styles[role] = style
         return style
 

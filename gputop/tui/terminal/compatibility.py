@@ -28,6 +28,7 @@ _PARAMETERS = {
     "textual.app:App._check_bindings": "self key priority",
     "textual.app:App._display": "self screen renderable",
     "textual.app:App._fatal_error": "self",
+    "textual.dom:DOMNode._attach": "self parent",
     "textual.drivers._writer_thread:WriterThread.write": "self text",
     "textual.strip:Strip.render_ansi": "style color_system",
     f"{_DRIVER}._disable_mouse_support": "self",

@@ -1,11 +1,13 @@
 """How lines get to the terminal: by the compositor that sends only changed cells, if it `fits`."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import Any
 
 import textual.screen
+from rich.style import Style
 from textual.app import App
+from textual.dom import DOMNode
 from textual.geometry import Region
 from textual.widget import Widget
 
@@ -41,6 +43,22 @@ def repaint(widget: Widget, lines: Collection[Region]) -> None:
     compositor = _compositor()
     if compositor is None or not compositor.mark(widget, lines):
         widget.refresh(*lines)
+
+
+def components(classes: Iterable[str]) -> set[str]:
+    """Return the component classes that Textual is to work out, for every widget each time that it
+    gets or loses the focus: none where `component_style` does it for those that are drawn."""
+    return set() if fits() else set(classes)
+
+
+def component_style(widget: Widget, component: str) -> Style:
+    """Return the style of a component class of a widget."""
+    if not fits():
+        return widget.get_component_rich_style(component)
+    node = DOMNode(classes=component)
+    node._attach(widget)
+    widget.app.stylesheet.apply(node)
+    return node.rich_style
 
 
 def _compositor() -> ModuleType | None:
