@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gputop.errors import SourceError
+from gputop.model.machine.signals import Target
+from gputop.protocol.messages import Signal
 from gputop.protocol.versions import SPOKEN
+from gputop.sources.ask import ask
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.names import HostName
 from tests.agent.driving import until
@@ -96,9 +103,14 @@ def silence(host: HostName) -> str:
 
 
 @pytest.mark.timeout(40)
-def test_one_that_accepts_and_says_nothing(sshd: Sshd) -> None:
-    """ssh gives it ten seconds; whoever quits meanwhile does not wait for it."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+def test_silence_of_ten_seconds(sshd: Sshd) -> None:
+    """ssh gives them to a host that accepts and says nothing, and whoever quits meanwhile does not
+    wait for it; an agent gives them to a reader that is cut off without a word."""
+    cut_off = sshd.host("cut-off")
+    with socket.create_server(("127.0.0.1", 0)) as silent, source(cut_off) as stopped:
+        first_frame(stopped)
+        assert sshd.processes(cut_off)
+        os.kill(client_of(cut_off), signal.SIGSTOP)
         host = sshd.host("silent", more=f"Port {silent.getsockname()[1]}")
         with source(host) as opened, source(host) as quits:
             begun = time.monotonic()
@@ -112,6 +124,15 @@ def test_one_that_accepts_and_says_nothing(sshd: Sshd) -> None:
             assert time.monotonic() - begun < 5
             thread.join(20)
             assert "timed out" in str(errors[0])
+        until(lambda: not sshd.processes(cut_off))
+        os.kill(client_of(cut_off), signal.SIGCONT)
+
+
+def client_of(host: HostName) -> int:
+    """The ssh that has the stream of a host."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in children}
+    return next(int(pid) for pid in children if host.target.encode() in words[pid])
 
 
 def test_a_clock_that_is_wrong_and_another_boot(sshd: Sshd, tmp_path: Path) -> None:
@@ -123,3 +144,13 @@ def test_a_clock_that_is_wrong_and_another_boot(sshd: Sshd, tmp_path: Path) -> N
         assert abs(frame.time - time.time()) > 3600
         assert opened.link.age is not None
         assert 0 <= opened.link.age < 5
+        (sshd.folder / "hosts" / host.target / "script").unlink()
+        opened.reconnect()
+        with subprocess.Popen(["sleep", "100"]) as process:
+            target = Target(process.pid, psutil.Process(process.pid).create_time(), forced=True)
+            [verdict] = ask(opened, Signal("s1", (target,), signal.SIGKILL, 1.0), 10.0).verdicts
+            process.terminate()
+            assert process.wait(5) == -signal.SIGTERM
+        assert verdict.outcome == "gone"
+        assert verdict.words == "the machine has been restarted since; nothing was sent"
+        assert first_frame(opened).host.boot_id != frame.host.boot_id
