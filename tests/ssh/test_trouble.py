@@ -105,10 +105,17 @@ def silence(host: HostName) -> str:
 @pytest.mark.timeout(40)
 def test_silence_of_ten_seconds(sshd: Sshd) -> None:
     """ssh gives them to a host that accepts and says nothing, and whoever quits meanwhile does not
-    wait for it; an agent gives them to a reader that is cut off without a word."""
-    cut_off = sshd.host("cut-off")
-    with socket.create_server(("127.0.0.1", 0)) as silent, source(cut_off) as stopped:
+    wait for it; an agent gives them to a reader that is cut off without a word, and goes on for
+    the others."""
+    cut_off, well = sshd.host("cut-off"), sshd.host("well")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        source(cut_off) as stopped,
+        source(well, 60.0) as lives,
+    ):
         first_frame(stopped)
+        first_frame(lives)
+        [agent] = [pid for pid, words in sshd.processes(well).items() if "agent" in words]
         assert sshd.processes(cut_off)
         os.kill(client_of(cut_off), signal.SIGSTOP)
         host = sshd.host("silent", more=f"Port {silent.getsockname()[1]}")
@@ -126,6 +133,7 @@ def test_silence_of_ten_seconds(sshd: Sshd) -> None:
             assert "timed out" in str(errors[0])
         until(lambda: not sshd.processes(cut_off))
         os.kill(client_of(cut_off), signal.SIGCONT)
+        assert agent in sshd.processes(well)
 
 
 def client_of(host: HostName) -> int:
