@@ -42,6 +42,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin yes
 MaxStartups 100
 AcceptEnv GPUTOP_TEST_HOST
+Banner {folder}/banner
 ForceCommand {folder}/login
 """
 _LOGIN = """\
@@ -89,6 +90,7 @@ class Sshd:
         (self.folder / "sshd_config").write_text(_SERVER.format(**values) + self._more)
         (self.folder / "login").write_text(_LOGIN.format(**values))
         (self.folder / "login").chmod(0o755)
+        (self.folder / "banner").write_text("Permission denied (publickey): for members only\n")
         self.config.touch()
         if os.geteuid() == 0:  # where Debian's own service puts it, too
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
