@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import select
+import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -228,6 +232,8 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
         gpus = first_frame(opened).gpus
         assert [gpu.mig_mode for gpu in gpus] == [None] * 8
         assert opened.link[:3] == ("connected", "poor", WORDS)
+        assert opened.way
+        assert opened.way.text.startswith("gputop is not installed there, and no Python is found")
         with pytest.raises(SourceError, match="only nvidia-smi and ps are read on this host"):
             ask(opened, Checks(), 20.0)
     until(lambda: not sshd.processes(host), within=2)
@@ -237,3 +243,22 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
 def test_an_nvidia_smi_that_fails(sshd: Sshd, tools: str) -> None:
     host = sshd.host("driverless", {}, path=tools)
     assert "nvidia-smi has ended there: Failed to initialize NVML" in str(why_not(host))
+
+
+def test_it_ends_where_its_reader_is_silent(tools: str, kept: MachineFactory) -> None:
+    """As after the network was cut, which nobody there is told of."""
+    with subprocess.Popen(
+        ["/bin/sh", "-c", smi_text(0.1, lease=2).decode()], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, env={**kept("h200x8").env, "PATH": tools}, start_new_session=True,
+    ) as program:  # fmt: skip
+        assert program.stdin
+        assert program.stdout
+        end = time.monotonic() + 3.5
+        while time.monotonic() < end:
+            os.write(program.stdin.fileno(), b"ping\n")
+            if select.select([program.stdout], [], [], 0.5)[0]:
+                os.read(program.stdout.fileno(), 1 << 20)
+        assert program.poll() is None
+        program.stdout.read()
+        assert program.wait(5) == -signal.SIGTERM
+        until(lambda: not group(program.pid), within=2)

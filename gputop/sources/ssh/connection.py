@@ -74,6 +74,8 @@ class Connection:
         self._heard: float | None = None
         self._lock = threading.Lock()
         self._process: SshProcess | None = None
+        self.remote: Remote | None = None
+        """What there is on the machine, once it has told."""
         self._queued: list[bytes] | None = []
         """What was asked before there was an agent; None from then on."""
         self._is_over = False
@@ -142,6 +144,7 @@ class Connection:
             remote = read_remote(lambda most: process.line(self._timeout, most))
         if remote is None:
             raise failure(process.words(), process.wait(1))
+        self.remote = remote
         how, why, start = choice(remote, self._options)
         if how == "poor":
             self._reader = SmiReader(self._options.interval)
@@ -167,7 +170,6 @@ class Connection:
     def _write(self, data: bytes) -> None:
         if isinstance(self._reader, SmiReader):
             self._reader.refuse(data)
-            return
         try:
             if self._process is not None:
                 self._process.write(data)

@@ -30,6 +30,7 @@ from gputop.protocol.assemble import MAX_GPUS, MAX_PROCESSES
 from gputop.protocol.codec import decode_request
 from gputop.protocol.harmless import harmless
 from gputop.protocol.messages import Question, Reply
+from gputop.sources.ssh.heart import LEASE
 from gputop.sources.ssh.smi_values import (
     FEWER_FIELDS,
     FIELDS,
@@ -58,7 +59,11 @@ _LEAST = 0.05
 
 _SHELL = """\
 exec 3<&0 </dev/null
-{ while read -r line; do :; done; kill 0; } <&3 >/dev/null 2>&1 &
+{ trap 'left=LEASE' USR1; left=LEASE
+  while [ "$left" -gt 0 ]; do sleep 1 & wait $!; left=$((left - 1)); done; kill 0
+} >/dev/null 2>&1 3<&- &
+clock=$!
+{ while read -r line; do kill -USR1 "$clock"; done; kill 0; } <&3 >/dev/null 2>&1 &
 LC_ALL=C; export LC_ALL
 tell() { read -r line <"$2" && printf '%s %s\\n' "$1" "$line"; }
 processes() {
@@ -105,11 +110,15 @@ kill 0
 """
 
 
-def smi_text(interval: float | None) -> bytes:
-    """Return the text for /bin/sh: a round every `interval` seconds, or one."""
+def smi_text(interval: float | None, lease: float = LEASE) -> bytes:
+    """Return the text for /bin/sh: a round every `interval` seconds, or one.
+
+    It ends with its input, and where nothing has come on it for `lease` seconds: where the network
+    is cut that is all that can be noticed there.
+    """
     again = "" if interval is None else f"-lms {max(1, round(interval * 1000))}"
     text = _SHELL.replace("FIELDS", ",".join(FIELDS)).replace("FEWER", ",".join(FEWER_FIELDS))
-    return text.replace("AGAIN", again).encode()
+    return text.replace("AGAIN", again).replace("LEASE", f"{lease:.0f}").encode()
 
 
 class SmiReader:
