@@ -5,7 +5,8 @@
         os.environ["GPUTOP_SSH_CONFIG"] = str(sshd.config)
 
 Every machine is this sshd with an environment, a home and a folder for temporary files of its own:
-the session's environment is what `host` was given, and nothing of the tests' own.
+the session's environment is what `host` was given, and nothing of the tests' own. No login script
+of whoever runs the tests takes part.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin yes
 MaxStartups 100
 AcceptEnv GPUTOP_TEST_HOST
+SetEnv HOME={folder}
 Banner {folder}/banner
 ForceCommand {folder}/login
 """
