@@ -17,11 +17,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 import pytest
 
+from gputop.sources.ssh.names import HostName
 from tests.conftest import needed
 
 INSTALLED = str(Path(sys.executable).parent)
@@ -35,16 +37,17 @@ AuthorizedKeysFile {folder}/authorized_keys
 PidFile none
 StrictModes no
 UsePAM no
-PasswordAuthentication no
+PasswordAuthentication yes
 KbdInteractiveAuthentication no
 PermitRootLogin yes
-MaxStartups 10:30:100
+MaxStartups 100
 AcceptEnv GPUTOP_TEST_HOST
 ForceCommand {folder}/login
 """
 _LOGIN = """\
 #!/bin/sh
 cd {folder}/hosts/$GPUTOP_TEST_HOST/home || exit 1
+[ ! -e ../script ] || exec env -i $(cat ../env) /bin/sh ../script
 exec env -i $(cat ../env) /bin/sh -c "$SSH_ORIGINAL_COMMAND"
 """
 _HOST = """\
@@ -52,7 +55,7 @@ Host {name}
     HostName 127.0.0.1
     Port {port}
     User {user}
-    IdentityFile {folder}/key
+    IdentityFile {folder}/{key}
     IdentitiesOnly yes
     UserKnownHostsFile {folder}/known_hosts
     GlobalKnownHostsFile none
@@ -73,7 +76,9 @@ class Sshd:
             self.port = free.getsockname()[1]
 
     def __enter__(self) -> Sshd:
-        program = needed("sshd", "openssh-server")
+        if Path(pwd.getpwuid(os.getuid()).pw_shell).name in ("nologin", "false"):
+            pytest.skip("who runs the tests may not log in")
+        program = needed("/usr/sbin/sshd", "openssh-server")
         for name in ("host_key", "key"):
             make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
             subprocess.run(make, check=True)
@@ -113,12 +118,15 @@ class Sshd:
         environ: Mapping[str, str] = os.environ,
         path: str = f"{INSTALLED}:{SYSTEM}",
         more: str = "",
+        script: str = "",
+        key: str = "key",
         **variables: str,
-    ) -> Path:
-        """Add a machine and return its home.
+    ) -> HostName:
+        """Add a machine, and return its name.
 
         environ: the simulated driver's variables are taken from it, `Machine.env`; path: PATH
-        there; more: lines of ssh_config for it, which count before the usual ones.
+        there; more: lines of ssh_config for it, which count before the usual ones; script: of sh,
+        is run there whatever ssh asks for; key: the file of the one that ssh shows.
         """
         home, temporary = (self.folder / "hosts" / name / part for part in ("home", "tmp"))
         home.mkdir(parents=True)
@@ -129,12 +137,35 @@ class Sshd:
         words = [f"{name}={value}" for name, value in every.items()]
         assert words == [shlex.split(word)[0] for word in words], "values of one plain word"
         (self.folder / "hosts" / name / "env").write_text("\n".join(words))
+        if script:
+            (self.folder / "hosts" / name / "script").write_text(script)
         user = pwd.getpwuid(os.getuid()).pw_name
-        usual = _HOST.format(name=name, folder=self.folder, port=self.port, user=user)
+        usual = _HOST.format(name=name, folder=self.folder, port=self.port, user=user, key=key)
         first, rest = usual.split("\n", 1)
         with self.config.open("a") as config:
             config.write(f"{first}\n{more}\n{rest}")
-        return home
+        return HostName(name, name, None)
+
+    def files(self, host: HostName) -> dict[Path, int]:
+        """Return what is in a machine's home and temporary files, and when it was changed."""
+        folder = self.folder / "hosts" / host.target
+        return {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+
+    def processes(self, host: HostName) -> dict[int, list[str]]:
+        """Return the processes that run on a machine, and their command lines."""
+        mark = f"HOME={self.folder}/hosts/{host.target}/home".encode()
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    words = (process / "cmdline").read_text(errors="replace").split("\0")
+                    found[int(process.name)] = words
+        return found
+
+    def sessions(self) -> list[int]:
+        """Return the processes of sshd that have somebody logged in, the newest last."""
+        children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
+        return [int(pid) for pid in Path(children).read_text().split()]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from contextlib import closing
@@ -16,6 +17,7 @@ from gputop.protocol.messages import Signal
 from gputop.sources.ask import answers, ask, wait_for_frame
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
+from gputop.sources.ssh.start import remote_command
 from tests.agent.driving import sleeping, until
 from tests.conftest import ME, MachineFactory
 from tests.driver import Machine
@@ -33,16 +35,15 @@ NO_KILL = "setpriv --bounding-set=-kill --inh-caps=-kill"
 
 
 def host(sshd: Sshd, machine: MachineFactory, name: str, prefix: str = "") -> Machine:
-    """A host with train.py on its GPU; `prefix` is what its agent runs under."""
+    """Add a host with train.py on its GPU; `prefix` is what a login there runs under."""
     here = machine({
         "gpu": {"uuid": "GPU-{i}7777777", "memory": {"total": 80 * GIB, "used": 9 * GIB}},
         "processes": {
             "train": {"command": ["python", "train.py"], "on": {"gpu": 0, "used": 4 * GIB}},
         },
     })  # fmt: skip
-    home = sshd.host(name, here.env)
-    with (home.parent / "env").open("a") as environment:
-        environment.write(f" {prefix}")
+    script = f"exec {prefix} /bin/sh -c {shlex.quote(remote_command())}"
+    sshd.host(name, here.env, script=script if prefix else "")
     return here
 
 
@@ -113,7 +114,7 @@ def test_another_identity_gets_nothing(sshd: Sshd, machine: MachineFactory) -> N
         boot = frame.host.boot_id
         for start, boot_id, outcome in (
             (process.start_time - 60, boot, "identity_changed"),
-            (process.start_time, "another boot", "identity_changed"),
+            (process.start_time, "another boot", "gone"),
             (process.start_time, boot, "exited"),
         ):
             assert process.pid in here.pids.values()

@@ -1,10 +1,14 @@
-"""Messages into Frames, at the reader."""
+"""Messages into Frames, at the reader, who believes nothing that an agent sends.
+
+Whatever comes, it is frames and replies that can be drawn, or one SourceError: types are those of
+the messages, texts and numbers are made harmless, and what is kept has a bound.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +18,9 @@ from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import printable
 from gputop.protocol.codec import decode_line, reason
+from gputop.protocol.harmless import check_topology, harmless
 from gputop.protocol.messages import (
+    AgentMessage,
     Hello,
     InventoryUpdate,
     MachineFacts,
@@ -29,6 +35,45 @@ from gputop.protocol.versions import SPOKEN, Versions
 MAX_GPUS = 1024
 MAX_PROCESSES = 1 << 16
 """Rows of a machine: what an agent makes a reader keep has an end."""
+MAX_INVENTORY = 64 << 20
+"""Bytes of JSON of either: thousands of processes whose users write all they can into them."""
+MAX_PARTS = 1 << 18
+"""Lists and objects in a line: they take 20 times the memory of their brackets."""
+
+R = TypeVar("R", Gpu, Process)
+
+
+class _Rows(Generic[R]):
+    """The GPUs or the processes of a machine, by id, without their numbers."""
+
+    def __init__(self, most: int) -> None:
+        self.facts: dict[int, R] = {}
+        self._most = most
+        self._sizes: dict[int, int] = {}
+        """Bytes of JSON, about; those of some that are gone among them."""
+
+    def learn(self, rows: Mapping[int, R], size: int) -> None:
+        """Keep rows, in place of those under the same ids, that took so many bytes."""
+        if not rows:
+            return
+        self.facts.update(rows)
+        self._sizes.update(dict.fromkeys(rows, size // len(rows)))
+        self._sizes = {id_: self._sizes[id_] for id_ in self.facts}
+        if len(self.facts) > self._most:
+            _fail("told of more GPUs or processes than a machine has")
+        if sum(self._sizes.values()) > MAX_INVENTORY:
+            _fail(f"told more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
+
+    def present(self, ids: Sequence[int]) -> Sequence[R]:
+        """Return those that a Sample has, in its order; the others are gone."""
+        try:
+            present = {id_: self.facts[id_] for id_ in ids}
+        except (KeyError, TypeError):
+            _fail("sent numbers of what is not in its inventory")
+        if len(present) != len(ids):
+            _fail("sent numbers of the same twice")
+        self.facts = present
+        return tuple(present.values())
 
 
 class Assembler:
@@ -42,14 +87,14 @@ class Assembler:
         self._spoken = spoken
         self._number = 0
         self._machine: MachineFacts | None = None
-        self._gpus: dict[int, Gpu] = {}
-        self._processes: dict[int, Process] = {}
+        self._gpus = _Rows[Gpu](MAX_GPUS)
+        self._processes = _Rows[Process](MAX_PROCESSES)
 
     def read(self, line: bytes) -> Frame | Reply | None:
         """Return what a line makes known: a Frame, a Reply, or nothing yet."""
         if not line.endswith(b"\n"):
             _fail("ended in the middle of a line")
-        number, message = decode_line(line)
+        number, message = _decode(line)
         if number != self._number:
             _fail(f"sent line {number} in place of line {self._number}")
         self._number += 1
@@ -62,7 +107,7 @@ class Assembler:
         if isinstance(message, Hello):
             self._greet(message)
         else:
-            self._learn(message)
+            self._learn(message, len(line))
         return None
 
     def _greet(self, hello: Hello) -> None:
@@ -75,12 +120,10 @@ class Assembler:
             )
         self.hello = hello
 
-    def _learn(self, inventory: InventoryUpdate) -> None:
+    def _learn(self, inventory: InventoryUpdate, size: int) -> None:
         self._machine = inventory.machine or self._machine
-        self._gpus.update(inventory.gpus)
-        self._processes.update(inventory.processes)
-        if len(self._gpus) > MAX_GPUS or len(self._processes) > MAX_PROCESSES:
-            _fail("told of more GPUs or processes than a machine has")
+        self._gpus.learn(inventory.gpus, size)
+        self._processes.learn(inventory.processes, size)
 
     def _frame(self, sample: Sample) -> Frame:
         machine = self._machine
@@ -109,20 +152,41 @@ class Assembler:
         ids = columns.pop("id", [])
         if not isinstance(ids, list):
             _fail("sent numbers of GPUs without their ids")
-        self._gpus = _present(self._gpus, ids)
+        gpus = self._gpus.present(ids)
         rows = zip(*(_values(column, len(ids)) for column in columns.values()), strict=True)
         numbers = rows if columns else repeat((), len(ids))
         return tuple(
             _gpu(facts, zip(columns, values, strict=True))
-            for facts, values in zip(self._gpus.values(), numbers, strict=True)
+            for facts, values in zip(gpus, numbers, strict=True)
         )
 
     def _assemble_processes(self, columns: ProcessNumbers) -> tuple[Process, ...]:
         ids = columns.id
-        self._processes = _present(self._processes, ids)
+        processes = self._processes.present(ids)
         numbers = (_values(getattr(columns, name), len(ids)) for name in PROCESS_NUMBERS)
-        rows = zip(self._processes.values(), *numbers, strict=True)
+        rows = zip(processes, *numbers, strict=True)
         return tuple(_process(*row) for row in rows)
+
+
+def _decode(line: bytes) -> tuple[int, AgentMessage]:
+    if line.count(b"{") + line.count(b"[") > MAX_PARTS:
+        _fail(f"sent a line of more than {MAX_PARTS} parts")
+    number, message = decode_line(line)
+    try:
+        message = harmless(message)
+        if isinstance(message, InventoryUpdate):
+            _check(message)
+    except (ValueError, RecursionError) as error:
+        _fail(f"sent what cannot be shown: {reason(error)}")
+    return number, message
+
+
+def _check(inventory: InventoryUpdate) -> None:
+    """ValueError for what has its type and is no machine all the same."""
+    if not all(0 <= gpu.index < MAX_GPUS for gpu in inventory.gpus.values()):
+        raise ValueError("a GPU of an index that no driver has")
+    if inventory.machine is not None:
+        check_topology(inventory.machine.links, inventory.machine.topology)
 
 
 def _process(
@@ -157,17 +221,6 @@ def _process(
         io_read=read,
         io_write=written,
     )  # fmt: skip
-
-
-def _present(facts: dict[int, Any], ids: Sequence[int]) -> dict[int, Any]:
-    """Return the facts of those that a Sample has, in its order; the others are gone."""
-    try:
-        present = {id_: facts[id_] for id_ in ids}
-    except (KeyError, TypeError):
-        _fail("sent numbers of what is not in its inventory")
-    if len(present) != len(ids):
-        _fail("sent numbers of the same twice")
-    return present
 
 
 def _values(column: Any, count: int) -> Sequence[Any]:

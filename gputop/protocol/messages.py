@@ -191,7 +191,7 @@ class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
     descendants: bool = False
     """What they started as well, a parent before its children."""
     boot_id: str | None = None
-    """`Host.boot_id` where they were seen: after a reboot nobody is the one that was meant."""
+    """Of the machine when they were seen: after another start of it nothing is sent."""
 
 
 class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):

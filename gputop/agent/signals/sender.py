@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gputop.agent.gpu.memory_watch import GpuMemory, MemoryWatch
+from gputop.agent.host import read_file
 from gputop.agent.process.holding import holds_gpu
 from gputop.agent.process.stat import every_process
 from gputop.agent.process.users import UserNames
@@ -65,6 +66,7 @@ class SignalSender:
         self._vouched: set[tuple[int, float | None]] = set()
         self._audit = Audit(self._wake_up, logs)
         self._users = UserNames()
+        self._boot_id = read_file("/proc/sys/kernel/random/boot_id")
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread: threading.Thread | None = None
 
@@ -161,10 +163,10 @@ class SignalSender:
         if order.descendants and None not in key and all(row.pid != target.pid for row in rows):
             self._vouched.add(key)  # a launcher: its number is its user's, and not the driver's
         try:
-            if self._is_of_another_boot(order):
-                raise NotSentError("identity_changed", _REBOOTED)
             if order.number not in (0, *signal.valid_signals()):
                 raise NotSentError("refused", f"{order.number} is not a signal")
+            if order.boot_id not in (None, self._boot_id):
+                raise NotSentError("gone", "the machine has been restarted since; nothing was sent")
             case.process = process = ProcessHandle(target, self._vouched)
             case.listed = any(key == (row.pid, row.start_time) for row in rows)
         except NotSentError as reason:
@@ -182,11 +184,6 @@ class SignalSender:
             caution=_caution(case, process),
         )
         return case
-
-    def _is_of_another_boot(self, order: Signal) -> bool:
-        """Return whether the machine has been restarted since the targets were seen."""
-        boot_id = self._frame and self._frame.host.boot_id
-        return None not in (boot_id, order.boot_id) and boot_id != order.boot_id
 
     def _below(self, order: Signal, roots: list[Attempt]) -> list[Attempt]:
         """The descendants, a parent before its children: a launcher that is told first starts no
@@ -344,7 +341,6 @@ def _caution(case: Attempt, process: ProcessHandle) -> Caution | None:
     return caution or ("unreadable" if case.device is None else None)
 
 
-_REBOOTED = "the machine has been restarted since the process was seen; nothing was sent"
 _WITHOUT_DEVICE = (
     "a GPU lists this PID, but the process that has it now has no GPU open (/dev/nvidiaN): it is "
     "another one; nothing was sent"

@@ -24,8 +24,6 @@ from gputop.sources.ssh.process import SshProcess
 from gputop.sources.ssh.start import Remote, read_remote, remote_command
 from gputop.sources.ssh.wave import WAVE
 
-_START = 20.0
-"""Seconds for ssh and the login there, and the same for the modules of an agent."""
 _MOST_QUEUED = 1000
 _PING = "ping "
 
@@ -69,7 +67,7 @@ class Connection:
     """An ssh, and the agent at its other end. One thread reads `messages`; any may do the rest."""
 
     def __init__(self, host: HostName, options: AgentOptions, timeout: float) -> None:
-        """`timeout`: seconds for each line, SourceError after them."""
+        """`timeout`: seconds for the way there, and for each line; SourceError after them."""
         self._host, self._options, self._timeout = host, options, timeout
         self._link = Link()
         self._heard: float | None = None
@@ -103,8 +101,7 @@ class Connection:
                     yield message
             raise failure(process.words(), process.wait(1))
         except TimeoutError:
-            words = f"the agent has sent nothing for {self._timeout:g} s: it is stopped, or cut off"
-            raise self._ended(SourceError(words)) from None
+            raise self._ended(self._silence()) from None
         except SourceError as error:
             raise self._ended(error) from None
 
@@ -141,23 +138,18 @@ class Connection:
         with WAVE.place(lambda: self._is_over):
             self._link = Link("connecting")
             process = self._spawn()
-            try:
-                remote = read_remote(lambda: process.line(_START))
-            except TimeoutError:
-                raise SourceError(
-                    f"the host says nothing after the login for {_START:g} s"
-                ) from None
-            except SourceError as error:
-                words, status = process.words(), process.wait(1)
-                raise failure(words, status) if words or status else error from None
+            remote = read_remote(lambda most: process.line(self._timeout, most))
+        if remote is None:
+            raise failure(process.words(), process.wait(1))
         how, why, start = choice(remote, self._options)
-        process.send(start, _START)
+        process.send(start, self._timeout)
         self._link = Link("connected", how, why)
         with self._lock:
             queued, self._queued = self._queued, None
         for data in queued or ():
             self._write(data)
         if self._options.interval is not None:
+            self.ping()
             HEART.beat_for(self)
         return process
 
@@ -184,6 +176,13 @@ class Connection:
             self._link = self._link._replace(round_trip=time.monotonic() - self._pinged[1])
             self._pinged = None
         return True
+
+    def _silence(self) -> SourceError:
+        if self._link.state == "connecting":
+            words = "the login there hangs, or the network is down"
+        else:
+            words = "the agent is stopped, or the network is down"
+        return SourceError(f"nothing has come for {self._timeout:g} s: {words}")
 
     def _ended(self, error: SourceError) -> SourceError:
         """Let go of everything; return the error, harmless."""

@@ -31,8 +31,10 @@ _ENDS = 0.5
 def login_command(host: HostName) -> list[str]:
     """Return the command with which a person logs in at a terminal; it ends, with status 0, as
     soon as that is done. SourceError."""
+    socket = _socket(host)
+    socket.unlink(missing_ok=True)  # of a master that is dead: it would keep the next from working
     options = {"ControlMaster": "yes", "ControlPersist": _PERSISTS, "RemoteCommand": "none"}
-    return ssh_words(host, {**options, "ControlPath": str(_socket(host))}, "-f", "-N")
+    return [*ssh_words(host, {**options, "ControlPath": str(socket)}, "-T"), "true"]
 
 
 def login_options(host: HostName) -> dict[str, str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.protocol.codec import encode
-from gputop.protocol.messages import Reply, Request, SetInterval
+from gputop.protocol.messages import Reply, Request, SetInterval, Signal
 from gputop.sources.agent_process import SILENCE
+from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection, Link
 from gputop.sources.ssh.heart import BEAT
 from gputop.sources.ssh.login import login_command
@@ -43,10 +46,13 @@ class SshSource:
         waits: bool = False,
         driver: bool = True,
     ) -> None:
+        allow_many_files()
         self.host = host.asked
         self._name, self._interval, self._driver = host, interval, driver
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
         self._is_closed = False
+        self._boot_id: str | None = None
+        """Of the machine in its last frame."""
         self._connection = self._connect()
 
     @property
@@ -60,6 +66,8 @@ class SshSource:
         connection = self._connection
         try:
             for message in connection.messages():
+                if isinstance(message, Frame):
+                    self._boot_id = message.host.boot_id
                 yield message
                 if self._interval is None and isinstance(message, Frame):
                     connection.stop()
@@ -73,6 +81,10 @@ class SshSource:
         where none comes."""
         if isinstance(request, SetInterval):
             self._interval = request.seconds
+        if (
+            isinstance(request, Signal) and request.boot_id is None
+        ):  # who asks has seen the frames of before a restart, maybe
+            request = replace(request, boot_id=self._boot_id)
         self._connection.request(encode(request) + b"\n")
 
     def reconnect(self) -> None:

@@ -33,7 +33,7 @@ _PYTHONS = (
     "python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python",
     "$HOME/.venv/bin/python", "$HOME/venv/bin/python", "$HOME/.local/bin/python3",
     "$HOME/miniconda3/bin/python", "$HOME/miniforge3/bin/python", "$HOME/anaconda3/bin/python",
-    "/opt/conda/bin/python", "/usr/local/bin/python3",
+    "/opt/conda/bin/python",
 )  # fmt: skip
 """Where a Python is looked for, in this order; the first that is new enough is taken."""
 _GPUTOPS = "gputop", "$HOME/.local/bin/gputop", "$HOME/.venv/bin/gputop"
@@ -60,8 +60,9 @@ case $how in
  shell) exec /bin/sh -c "$(dd bs=1 count="$n" 2>/dev/null)";;
 esac"""
 _MOST_LINES = 200
+"""With those that a login script says."""
 _MOST_BYTES = 1 << 14
-"""Of a line, and of those that a login script says before there is one of ours."""
+"""Of a line."""
 
 
 class RemotePython(NamedTuple):
@@ -102,16 +103,15 @@ def remote_command() -> str:
     return f"exec /bin/sh -c '{text.replace(chr(10), '')}'"
 
 
-def read_remote(line: Callable[[], bytes]) -> Remote:
-    """Read what the text tells, by `line` after line. SourceError where it tells no such thing."""
+def read_remote(line: Callable[[int], bytes]) -> Remote | None:
+    """Read what the text tells, by `line` after line, of so many bytes at the most; None where it
+    ends before. SourceError where it tells no such thing."""
     remote, has_begun = Remote(), False
     for _ in range(_MOST_LINES):
-        data = line()
+        data = line(_MOST_BYTES)
         if not data.endswith(b"\n"):
-            raise SourceError("the connection ended before the host had said what is there")
-        if len(data) > _MOST_BYTES:
-            break
-        words = printable(data.decode("utf-8", "replace").strip(), 400).split()
+            return None
+        words = printable(data.decode("utf-8", "replace").strip(), 1000).split()
         if words == ["gputop-ready"]:
             return remote
         if has_begun and words:

@@ -1,0 +1,107 @@
+"""What an agent sent, made harmless: it may run on a machine that somebody hostile owns.
+
+The agent cleans what users of its machine wrote; the reader does not believe that it did. Texts are
+made printable and short, and numbers small enough to be drawn.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Sequence
+from types import NoneType
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from gputop.model.machine.environment import Environ
+from gputop.model.machine.probed import Probed
+from gputop.model.machine.text import printable
+from gputop.model.machine.topology import Topology
+
+MAX_NUMBER = 1 << 53
+"""Beyond it a number is cut: no quantity of ours comes near, and no clock and no format takes it.
+Up to it integers are exact in every reader of JSON (RFC 7493, 2.2)."""
+MAX_TEXT = 4096
+_VERBATIM: dict[type, tuple[str, ...]] = {
+    Environ: ("variables",),
+    Probed: ("value", "order"),
+}
+"""Fields that mean what they mean by every character, as CUDA_VISIBLE_DEVICES: who draws them makes
+them printable there."""
+
+_CPUS = re.compile(r"[0-9][0-9,:-]*", re.ASCII)
+_NUMBERS = {int, float, bool, NoneType}
+
+T = TypeVar("T")
+
+
+def harmless(value: T) -> T:
+    """Return a decoded message, or a part of one, without what could do harm.
+
+    ValueError for a text that may not be changed and is too long.
+    """
+    return _harmless(value)  # type: ignore[no-any-return]
+
+
+def _harmless(value: Any) -> Any:
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return printable(value, MAX_TEXT)
+    if isinstance(value, int | float):
+        return value if -MAX_NUMBER <= value <= MAX_NUMBER else _cut(value)
+    if isinstance(value, msgspec.Struct):
+        return _harmless_struct(value)
+    if isinstance(value, dict):
+        return {_harmless(key): _harmless(inner) for key, inner in value.items()}
+    return _harmless_items(value)
+
+
+def _harmless_items(items: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
+    """Columns of numbers come every second, and are not looked through one by one."""
+    if _NUMBERS.issuperset(map(type, items)):
+        numbers = list(filter(None, items))
+        if not numbers or (min(numbers) >= -MAX_NUMBER and max(numbers) <= MAX_NUMBER):
+            return items
+    clean = [_harmless(item) for item in items]
+    if all(map(operator.is_, clean, items)):
+        return items
+    return clean if isinstance(items, list) else tuple(clean)
+
+
+def _harmless_struct(struct: msgspec.Struct) -> msgspec.Struct:
+    verbatim = _VERBATIM.get(type(struct), ())
+    changed = {}
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
+        if value is None:
+            continue
+        clean = _of_bounded_length(value) if name in verbatim else _harmless(value)
+        if clean is not value:
+            changed[name] = clean
+    return replace(struct, **changed) if changed else struct
+
+
+def _of_bounded_length(value: Any) -> Any:
+    texts = (*value.keys(), *value.values()) if isinstance(value, dict) else (value,)
+    if sum(map(len, texts)) > 2 * MAX_TEXT:
+        raise ValueError(f"a text of more than {2 * MAX_TEXT} characters")
+    return value
+
+
+def _cut(number: float) -> float:
+    return type(number)(MAX_NUMBER if number > 0 else -MAX_NUMBER)
+
+
+def check_topology(links: Sequence[Sequence[Any]] | None, topology: Topology | None) -> None:
+    """ValueError for tables that are not square, and for CPUs that are no list for taskset: the
+    lists are shown in lines for a shell."""
+    topology = topology or Topology()
+    for table in (links or (), topology.p2p):
+        if any(len(row) != len(table) for row in table):
+            raise ValueError("a table of GPUs that is not square")
+    for cpus in (*topology.cpus, *topology.usable_cpus):
+        if cpus is not None and not _CPUS.fullmatch(cpus):
+            raise ValueError("CPUs that are no list of numbers")

@@ -1,0 +1,27 @@
+"""What takes msgspec's place in an agent that is carried to a machine where its compiled part does
+not fit: another minor version of Python, libc or architecture.
+
+It is what the agent uses of msgspec and no more, so that a message has the same JSON either way. It
+imports nothing of gputop but itself.
+"""
+
+from gputop.sources.ssh.standin import json, structs
+from gputop.sources.ssh.standin.convert import convert
+from gputop.sources.ssh.standin.structs import (
+    DecodeError,
+    Meta,
+    MsgspecError,
+    Struct,
+    ValidationError,
+)
+
+__all__ = [
+    "DecodeError",
+    "Meta",
+    "MsgspecError",
+    "Struct",
+    "ValidationError",
+    "convert",
+    "json",
+    "structs",
+]

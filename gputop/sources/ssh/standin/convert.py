@@ -1,0 +1,143 @@
+"""Values of JSON as the types that were asked for, strictly: "1" is no number, 1.5 no integer."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NoReturn,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from gputop.sources.ssh.standin.structs import Meta, Struct, ValidationError
+
+
+def convert(value: Any, type_: Any) -> Any:
+    """Return a value that Python's json has decoded as a type; ValidationError."""
+    if type_ is Any:
+        return value
+    origin = get_origin(type_) or type_
+    if origin in _CONVERTERS:
+        return _CONVERTERS[origin](value, get_args(type_))
+    if isinstance(origin, type) and issubclass(origin, Struct):
+        return _struct(value, origin)
+    return _scalar(value, origin)
+
+
+def _fail(type_: Any, value: Any) -> NoReturn:
+    raise ValidationError(f"Expected {type_}, got {type(value).__name__}")
+
+
+def _scalar(value: Any, type_: Any) -> Any:
+    if type_ is float and type(value) is int:
+        value = _float(value)
+    if type(value) is not type_ and not (value is None and type_ in (None, types.NoneType)):
+        _fail(type_, value)
+    if type_ is float and not math.isfinite(value):
+        raise ValidationError("Number out of range")
+    if type_ is str and not _is_text(value):
+        raise ValidationError("Invalid unicode surrogate")
+    return value
+
+
+def _float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValidationError("Number out of range") from None
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written in UTF-8."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _literal(value: Any, choices: tuple[Any, ...]) -> Any:
+    if not any(value == choice and type(value) is type(choice) for choice in choices):
+        _fail(choices, value)
+    return value
+
+
+def _annotated(value: Any, arguments: tuple[Any, ...]) -> Any:
+    value = convert(value, arguments[0])
+    for meta in arguments[1:]:
+        if isinstance(meta, Meta) and isinstance(value, int | float):
+            low = -math.inf if meta.ge is None else meta.ge
+            high = math.inf if meta.le is None else meta.le
+            if not low <= value <= high:
+                raise ValidationError(f"Expected a number from {low} to {high}")
+    return value
+
+
+def _union(value: Any, choices: tuple[Any, ...]) -> Any:
+    """The first that the value fits: those of Structs have tags, of which it has one."""
+    for choice in choices:
+        try:
+            return convert(value, choice)
+        except ValidationError:
+            continue
+    _fail(choices, value)
+
+
+def _list(value: Any, arguments: tuple[Any, ...]) -> list[Any]:
+    if not isinstance(value, list):
+        _fail(list, value)
+    return [convert(item, arguments[0]) for item in value]
+
+
+def _tuple(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        _fail(tuple, value)
+    if arguments[-1] is ...:
+        return tuple(convert(item, arguments[0]) for item in value)
+    if len(value) != len(arguments):
+        raise ValidationError(f"Expected an array of {len(arguments)}, got {len(value)}")
+    return tuple(map(convert, value, arguments))
+
+
+def _dict(value: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _fail(dict, value)
+    return {_scalar(key, str): convert(inner, arguments[1]) for key, inner in value.items()}
+
+
+def _struct(value: Any, type_: Any) -> Any:
+    config, hints = type_.__struct_config__, _hints(type_)
+    if config.array_like:
+        if not isinstance(value, list):
+            _fail(type_, value)
+        value = dict(zip(type_.__struct_fields__, value, strict=False))
+    if not isinstance(value, dict):
+        _fail(type_, value)
+    if config.tag_field is not None and value.get(config.tag_field) != config.tag:
+        raise ValidationError(f"Invalid value for {config.tag_field}")
+    named = {name: convert(value[name], hints[name]) for name in hints if name in value}
+    try:
+        return type_(**named)
+    except TypeError as error:
+        raise ValidationError(str(error)) from None
+
+
+@lru_cache(maxsize=256)
+def _hints(type_: Any) -> Mapping[str, Any]:
+    hints = get_type_hints(type_, include_extras=True)
+    return {name: hints[name] for name in type_.__struct_fields__}
+
+
+_CONVERTERS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
+    Annotated: _annotated,
+    Literal: _literal,
+    Union: _union,
+    types.UnionType: _union,
+    list: _list,
+    tuple: _tuple,
+    dict: _dict,
+}

@@ -1,0 +1,89 @@
+"""msgspec.json in plain Python, with Python's own json inside."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Generic, TypeVar
+
+from gputop.sources.ssh.standin.convert import convert
+from gputop.sources.ssh.standin.structs import DecodeError, Struct, asdict, is_default, values_of
+
+T = TypeVar("T")
+
+
+class Encoder:
+    """Makes JSON of values."""
+
+    def encode(self, value: Any) -> bytes:
+        """Return a value as JSON; TypeError for what has no form in it."""
+        return encode(value)
+
+
+class Decoder(Generic[T]):
+    """Makes values of one type of JSON."""
+
+    def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's name
+        self._type = type
+
+    def decode(self, data: bytes | str) -> T:
+        """Return the value. DecodeError if it is no JSON, or of another type."""
+        decoded: T = decode(data, type=self._type)
+        return decoded
+
+
+def encode(value: Any) -> bytes:
+    """Return a value as JSON. Numbers that are none are null."""
+    try:
+        return _dumps(value)
+    except ValueError as error:
+        if isinstance(error, UnicodeError):
+            raise
+        return _dumps(_finite(value))
+
+
+def decode(data: bytes | str, *, type: Any = Any) -> Any:  # noqa: A002 - msgspec's name
+    """Return the value in JSON. DecodeError if it is no JSON, or of another type."""
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        value = json.loads(text, parse_constant=_no_number)
+    except ValueError as error:
+        raise DecodeError(f"JSON is malformed: {error}") from None
+    return convert(value, type)
+
+
+def _dumps(value: Any) -> bytes:
+    text = json.dumps(
+        value, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
+    return text.encode()
+
+
+def _plain(value: Any) -> Any:
+    """Return what json knows of what it does not; the values inside are its own to ask about."""
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if not isinstance(value, Struct):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    config = value.__struct_config__
+    if config.array_like:
+        return values_of(value)
+    members = asdict(value)
+    if config.omit_defaults:
+        members = {name: v for name, v in members.items() if not is_default(value, name, v)}
+    return members if config.tag_field is None else {config.tag_field: config.tag, **members}
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with null in place of numbers that are none."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return _finite(_plain(value)) if isinstance(value, Struct) else value
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,120 @@
+"""msgspec's Struct in plain Python: fields are what is annotated, values are in `__dict__`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+
+class MsgspecError(Exception):
+    """What msgspec raises."""
+
+
+class DecodeError(MsgspecError):
+    """It is no JSON."""
+
+
+class ValidationError(DecodeError):
+    """It has not the type that was asked for."""
+
+
+class Meta(NamedTuple):
+    """The least and the largest value of an annotated number."""
+
+    ge: float | None = None
+    le: float | None = None
+
+
+class StructConfig(NamedTuple):
+    """The options of a Struct; those that decide nothing here are missing."""
+
+    frozen: bool = False
+    tag_field: str | None = None
+    tag: str | None = None
+    omit_defaults: bool = False
+    array_like: bool = False
+
+
+class Struct:
+    """Values under names. Who writes `Struct, frozen=True` gets the option in `__struct_config__`.
+
+    Types are not checked here, nor are the names of arguments with more care than to raise
+    TypeError: msgspec does both where gputop is tested.
+    """
+
+    __struct_fields__: ClassVar[tuple[str, ...]] = ()
+    __struct_config__: ClassVar[StructConfig] = StructConfig()
+    _defaults: ClassVar[dict[str, Any]] = {}
+    _fresh: ClassVar[tuple[str, ...]] = ()
+    """Fields whose default is a list or a dict, of which every instance has its own."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        names = [name for name in cls.__annotations__ if name not in cls.__struct_fields__]
+        own = {name: vars(cls)[name] for name in cls.__annotations__ if name in vars(cls)}
+        known = {name: options[name] for name in StructConfig._fields if name in options}
+        cls.__struct_fields__ += tuple(names)
+        cls.__struct_config__ = cls.__struct_config__._replace(**known)
+        cls._defaults = {**cls._defaults, **own}
+        cls._fresh = tuple(n for n, value in cls._defaults.items() if type(value) in (list, dict))
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        state = self.__dict__
+        state.update(self._defaults)
+        for name in self._fresh:
+            state[name] = state[name].copy()
+        state.update(zip(self.__struct_fields__, values, strict=False))
+        state.update(named)
+        _check(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.__struct_config__.frozen:
+            raise AttributeError(f"immutable type: {type(self).__name__!r}")
+        self.__dict__[name] = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Struct) or type(self) is not type(other):
+            return NotImplemented
+        return values_of(self) == values_of(other)
+
+    def __hash__(self) -> int:
+        return hash(values_of(self))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in asdict(self).items())
+        return f"{type(self).__name__}({values})"
+
+
+S = TypeVar("S", bound=Struct)
+
+
+def _check(struct: Struct) -> None:
+    """Raise TypeError for a field that is missing, or one too many."""
+    if len(struct.__dict__) != len(struct.__struct_fields__):
+        odd = struct.__dict__.keys() ^ set(struct.__struct_fields__)
+        raise TypeError(f"{type(struct).__name__}: missing or unknown: {', '.join(sorted(odd))}")
+
+
+def values_of(struct: Struct) -> tuple[Any, ...]:
+    """Return the values in the order of the fields."""
+    return tuple(map(struct.__dict__.__getitem__, struct.__struct_fields__))
+
+
+def asdict(struct: Struct) -> dict[str, Any]:
+    """Return the values by name; those of a Struct inside stay in it."""
+    return dict(zip(struct.__struct_fields__, values_of(struct), strict=True))
+
+
+def replace(struct: S, /, **changes: Any) -> S:
+    """Return another one with these values, and else the same."""
+    new = object.__new__(type(struct))
+    new.__dict__.update(asdict(struct), **changes)
+    _check(new)
+    return new
+
+
+def is_default(struct: Struct, name: str, value: Any) -> bool:
+    """Return whether a value is a field's default, as msgspec tells it: the same object, or as
+    empty."""
+    default = struct._defaults.get(name, struct)
+    if name in struct._fresh:
+        return type(value) is type(default) and not value
+    return value is default

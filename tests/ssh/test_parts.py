@@ -1,0 +1,182 @@
+"""What needs no other machine: the text for its shell, waves, bounds, what ssh's words mean."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+
+import pytest
+
+from gputop.errors import LoginError, SourceError
+from gputop.protocol.versions import SPOKEN, Versions
+from gputop.sources.ssh.bounds import Allowance
+from gputop.sources.ssh.connection import AgentOptions, choice
+from gputop.sources.ssh.failure import failure
+from gputop.sources.ssh.source import backoff
+from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
+from gputop.sources.ssh.wave import Wave
+from tests.conftest import needed
+from tests.sshd import INSTALLED
+
+_OLD = """\
+#!/bin/sh
+echo 9 x86_64 .cpython-39-x86_64-linux-gnu.so .abi3.so .so
+exit 1
+"""
+_SHELLS = ("sh", "sh"), ("bash", "bash"), ("dash", "dash"), ("zsh", "zsh"), ("fish", "fish"), (
+    "tcsh", "tcsh"), ("ksh", "ksh"), ("mksh", "mksh"), ("busybox sh", "busybox")  # fmt: skip
+OPTIONS = AgentOptions(1.0, True)
+
+
+def told(text: bytes) -> Remote | None:
+    lines = iter(text.splitlines(keepends=True))
+    return read_remote(lambda _: next(lines, b""))
+
+
+@pytest.mark.parametrize(("shell", "package"), _SHELLS)
+def test_every_login_shell_takes_the_text(shell: str, package: str) -> None:
+    needed(shell.split()[0], package)
+    done = subprocess.run(
+        [*shell.split(), "-c", remote_command()],
+        input=b'shell 15\necho ran "$PWD"and no more',
+        capture_output=True,
+        env={"PATH": f"{INSTALLED}:{os.environ['PATH']}", "HOME": "/nonexistent"},
+        check=False,
+    )
+    remote = told(done.stdout)
+    assert remote is not None, done
+    assert remote.gputop == "gputop"
+    assert remote.spoken == SPOKEN
+    assert remote.python is not None
+    assert remote.python.machine == os.uname().machine
+    assert ".so" in remote.python.suffixes
+    assert done.stdout.endswith(f"ran {os.getcwd()}\n".encode())
+
+
+def test_what_a_machine_tells() -> None:
+    text = b"""\
+hello
+python fake 12 x86_64 .so
+gputop-start
+gputop  gputop
+python python3
+python /a/python3.9 9 x86_64 .abi3.so
+python /b/python3 12 aarch64 .cpython-312-aarch64-linux-gnu.so .abi3.so
+nvidia-smi /usr/bin/nvidia-smi
+else what
+gputop-ready
+"""
+    python = RemotePython(
+        "/b/python3", 12, "aarch64", (".cpython-312-aarch64-linux-gnu.so", ".abi3.so")
+    )
+    old = ("python3", "/a/python3.9")
+    assert told(text) == Remote("gputop", None, python, old, "/usr/bin/nvidia-smi")
+    assert told(text[:-3]) is None
+    assert told(b"gputop-start\ngputop 2-7 /x y/gputop\ngputop-ready\n") == Remote(
+        "y/gputop", Versions(2, 7)
+    )
+    with pytest.raises(SourceError, match="did not answer as a shell does"):
+        told(b"y\n" * 1000)
+
+
+def test_the_choice() -> None:
+    """The best that there is; what there is of another protocol is not enough."""
+    other = Versions(SPOKEN.newest + 1, SPOKEN.newest + 2)
+    python = RemotePython("python3", 12, "x86_64", ())
+    how, why, start = choice(Remote("gputop", SPOKEN, python), OPTIONS)
+    assert (how, why) == ("installed", "")
+    assert start == b"installed 0 --protocol 1-1 --interval 1.0 --lease 10.0\n"
+    how, why, start = choice(Remote("gputop", other, python), OPTIONS)
+    assert (how, why) == ("carried", f"gputop there speaks protocol {other}, this one {SPOKEN}")
+    head, _, rest = start.partition(b"\n")
+    assert head.startswith(b"carried ")
+    assert rest[: int(head.split()[1])].endswith(b"run(sys.stdin.buffer)\n")
+    assert b"--no-files" in head
+    with pytest.raises(SourceError, match=r"no Python 3\.10 or newer"):
+        choice(Remote("gputop", None, None, ("python3",)), OPTIONS)
+    assert AgentOptions(None, False).words(files=True) == "--protocol 1-1 --once"
+
+
+@pytest.mark.parametrize(
+    ("written", "status", "words"),
+    [
+        ("bob@x: Permission denied (publickey,password).\r\n", 255,
+         "login wanted: permission denied (publickey,password)"),
+        ("No ED25519 host key is known for x.\r\nHost key verification failed.\r\n", 255,
+         "the host key is not known yet: log in by hand once to accept it"),
+        ("ssh: connect to host x port 22: No route to host\r\n", 255,
+         "connect to host x port 22: No route to host"),
+        ("Warning: Permanently added 'x' (ED25519) to the list of known hosts.\r\n", 255,
+         "the connection was cut, or the agent killed"),
+        ("", 2, "the agent ended with status 2"),
+        ("a\x1b[2Jb\n", 1, "a\ufffd[2Jb"),
+    ],
+)  # fmt: skip
+def test_what_ssh_has_written(written: str, status: int, words: str) -> None:
+    error = failure(written, status)
+    assert str(error) == words
+    assert isinstance(error, LoginError) is ("login" in words or "log in" in words)
+
+
+def test_a_host_key_that_has_changed_is_no_login() -> None:
+    text = "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n"
+    assert not isinstance(failure(text, 255), LoginError)
+
+
+def test_pauses_grow_to_half_a_minute() -> None:
+    for attempt in range(1, 2000):
+        assert 1 <= backoff(attempt) <= 30
+        assert backoff(attempt) <= 2**attempt
+    assert len({backoff(5) for _ in range(20)}) > 1
+
+
+def test_eight_at_once() -> None:
+    wave, lock = Wave(8, 60.0), threading.Condition()
+    inside, most, go_on = 0, 0, threading.Event()
+
+    def connect() -> None:
+        nonlocal inside, most
+        with wave.place(lambda: False):
+            with lock:
+                inside, most = inside + 1, max(most, inside + 1)
+                lock.notify()
+            go_on.wait(10)
+            with lock:
+                inside -= 1
+
+    threads = [threading.Thread(target=connect) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    with lock:
+        assert lock.wait_for(lambda: inside == 8, 5)
+    go_on.set()
+    for thread in threads:
+        thread.join(5)
+    assert most == 8
+
+
+def test_those_that_are_down_delay_nobody() -> None:
+    wave = Wave(2, 0.05)
+    begun = time.monotonic()
+    with wave.place(bool), wave.place(bool), wave.place(bool), wave.place(bool):
+        assert 0.05 <= time.monotonic() - begun < 5
+
+
+def test_who_quits_waits_for_no_place() -> None:
+    wave, over = Wave(1, 60.0), threading.Event()
+    with wave.place(bool):
+        waiting = threading.Thread(target=lambda: wave.place(over.is_set).__enter__())
+        waiting.start()
+        over.set()
+        wave.wake()
+        waiting.join(5)
+        assert not waiting.is_alive()
+
+
+def test_an_allowance() -> None:
+    allowance = Allowance(100, 1e-6)
+    assert allowance.take(60)
+    assert allowance.take(40)
+    assert not allowance.take(1)

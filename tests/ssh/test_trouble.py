@@ -1,0 +1,125 @@
+"""Machines that say nothing, too much, or something else."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gputop.errors import SourceError
+from gputop.protocol.versions import SPOKEN
+from gputop.sources.ssh.connection import AgentOptions, Connection
+from gputop.sources.ssh.names import HostName
+from tests.agent.driving import until
+from tests.protocol.streams import lines_of, stream
+from tests.ssh.reading import first_frame, in_thread, source, why_not
+from tests.sshd import Sshd, sshd
+
+__all__ = ["sshd"]
+
+_TELLS = f"""\
+echo welcome to the cluster
+echo gputop-start
+echo gputop {SPOKEN} /opt/gputop
+echo gputop-ready
+read -r choice
+"""
+_ENDLESS = """\
+import json, sys
+for line in open(sys.argv[1]):
+    print(line, end="")
+number, sample = json.loads(line)
+while True:
+    number += 1
+    print(json.dumps([number, sample]))
+"""
+_ZEROS = "head -c %d /dev/zero"
+
+
+def words_of(sshd: Sshd, name: str, script: str) -> str:
+    return str(why_not(sshd.host(name, script=script)))
+
+
+def test_floods_before_the_agent(sshd: Sshd) -> None:
+    assert words_of(sshd, "talks", "yes").startswith("the host did not answer as a shell does")
+    zeros = words_of(sshd, "zeros", _ZEROS % 1e5 + "; sleep 100")
+    assert zeros == "the host sent a line that is too long: it is left alone"
+    errors = words_of(sshd, "errors", "exec cat /dev/zero >&2")
+    assert errors == "the host sends more than an agent has to say: it is left alone"
+    assert words_of(sshd, "ends", "exit 3") == "the agent ended with status 3"
+    said = words_of(sshd, "said", "printf 'no\\033[2J room\\n' >&2; exit 1")
+    assert said == "no\ufffd[2J room"
+
+
+def test_floods_of_an_agent(sshd: Sshd, tmp_path: Path) -> None:
+    line = words_of(sshd, "line", _TELLS + _ZEROS % 17e6 + "; sleep 100")
+    assert line == "the host sent a line that is too long: it is left alone"
+    garbage = words_of(sshd, "garbage", f"{_TELLS}yes")
+    assert garbage.startswith("the agent sent a line that is no message")
+    (tmp_path / "lines").write_bytes(b"".join(lines_of(stream())))
+    (tmp_path / "endless.py").write_text(_ENDLESS)
+    program = f"{sys.executable} {tmp_path}/endless.py {tmp_path}/lines"
+    host = sshd.host("endless", script=_TELLS + program)
+    quiet = sshd.host("quiet", script=f"{_TELLS}cat {tmp_path}/lines; exec sleep 100")
+    with source(host) as opened, source(quiet) as other:
+        first_frame(other)
+        thread, errors = in_thread(opened, frames=100_000)
+        thread.join(20)
+        assert [str(error) for error in errors] == [
+            "the host sends more than an agent has to say: it is left alone"
+        ]
+        assert other.link.state == "connected"
+
+
+def test_one_that_says_nothing(sshd: Sshd) -> None:
+    """After the login, after it told what is there, and in the middle of a line."""
+    hangs = sshd.host("hangs", script="exec sleep 100")
+    mute = sshd.host("mute", script=f"{_TELLS}exec sleep 100")
+    stops = sshd.host("stops", script=f"{_TELLS}printf '[0,{{'; exec sleep 100")
+    assert silence(hangs) == (
+        "nothing has come for 1.5 s: the login there hangs, or the network is down"
+    )
+    nothing = "nothing has come for 1.5 s: the agent is stopped, or the network is down"
+    assert silence(mute) == nothing
+    assert silence(stops) == nothing
+
+
+def silence(host: HostName) -> str:
+    connection = Connection(host, AgentOptions(1.0, True), 1.5)
+    with pytest.raises(SourceError) as error:
+        list(connection.messages())
+    return str(error.value)
+
+
+@pytest.mark.timeout(40)
+def test_one_that_accepts_and_says_nothing(sshd: Sshd) -> None:
+    """ssh gives it ten seconds; whoever quits meanwhile does not wait for it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = sshd.host("silent", more=f"Port {silent.getsockname()[1]}")
+        with source(host) as opened, source(host) as quits:
+            begun = time.monotonic()
+            thread, errors = in_thread(opened)
+            other = threading.Thread(target=lambda: list(quits.frames()), daemon=True)
+            other.start()
+            until(lambda: quits.link.state == "connecting")
+            quits.close()
+            other.join(2)
+            assert not other.is_alive()
+            assert time.monotonic() - begun < 5
+            thread.join(20)
+            assert "timed out" in str(errors[0])
+
+
+def test_a_clock_that_is_wrong_and_another_boot(sshd: Sshd, tmp_path: Path) -> None:
+    """The age of what came is counted here; a signal is for the boot in which it was asked."""
+    (tmp_path / "lines").write_bytes(b"".join(lines_of(stream())))
+    host = sshd.host("skewed", script=f"{_TELLS}cat {tmp_path}/lines; exec sleep 100")
+    with source(host) as opened:
+        frame = first_frame(opened)
+        assert abs(frame.time - time.time()) > 3600
+        assert opened.link.age is not None
+        assert 0 <= opened.link.age < 5

@@ -1,0 +1,1 @@
+"""The agent where nothing is installed: what takes the place of msgspec and psutil there."""

@@ -1,0 +1,84 @@
+"""The whole agent where nothing is installed: the same frames, and the same is done."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import time
+from typing import Any
+
+import psutil
+import pytest
+
+from gputop.sources.ssh.standin import psutil as standin
+from tests.agent.driving import Agent, until
+from tests.conftest import MachineFactory
+from tests.standin.pythons import bare, pythons
+
+_SPEC = importlib.util.find_spec("pynvml")
+PYNVML = str(_SPEC and _SPEC.origin)
+CHANGING = {"memory_used", "rss", "state", "threads"}
+
+
+def lasting(value: Any) -> Any:
+    """What does not change from one moment to the next; of measured values that there are any."""
+    if isinstance(value, dict):
+        return {key: lasting(inner) for key, inner in value.items() if key not in CHANGING}
+    if isinstance(value, list):
+        return list(map(lasting, value))
+    return "measured" if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("python", pythons()[:2])
+def test_it_shows_and_does_the_same(python: str, machine: MachineFactory) -> None:
+    here = machine("h200x8")
+    with Agent(here, interval=0.2) as installed:
+        expected = [lasting(installed.line()) for _ in range(6)]
+        hello = installed.hello
+    with Agent(here, interval=0.2, prefix=bare(python, "agent", PYNVML)) as agent:
+        assert agent.hello == hello
+        until(lambda: lasting(agent.line()) in expected[2:], within=10)
+        frame = agent.line()
+        assert None not in (frame["host"]["cpu"], frame["host"]["memory_used"])
+        process = frame["processes"][0]
+        target = {name: process[name] for name in ("pid", "start_time")}
+        agent.ask("signal", id="s1", targets=[{**target, "forced": True}], number=15, grace=5.0)
+        assert agent.done("s1")["verdicts"][0]["outcome"] == "exited"
+        agent.ask("detail", id="d1", **target)
+        assert agent.done("d1")["detail"]["gone"] is True
+        agent.ask("checks", id="c1")
+        assert agent.done("c1")["checks"]
+        agent.close_stdin()
+        assert agent.process.wait(5) == 0
+        assert agent.process.stderr
+        assert agent.process.stderr.read() == b""
+
+
+def test_the_machine_is_as_psutil_tells_it() -> None:
+    """Numbers that change from one call to the next are near."""
+    assert standin.boot_time() == psutil.boot_time()
+    assert standin.cpu_count() == psutil.cpu_count()
+    assert os.getpid() in standin.pids()
+    ours, theirs = standin.virtual_memory(), psutil.virtual_memory()
+    assert ours.total == theirs.total
+    assert ours.available == pytest.approx(theirs.available, rel=0.05)
+
+
+def test_what_a_process_reads_and_writes() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        mine = standin.Process(process.pid).io_counters()
+        assert mine[2:] == psutil.Process(process.pid).io_counters()[2:4]
+        process.kill()
+    with pytest.raises(OSError, match="No such"):
+        standin.Process(process.pid).io_counters()
+
+
+def test_cpu_use_is_that_of_psutil() -> None:
+    standin.cpu_percent(), psutil.cpu_percent()
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        pass
+    ours, theirs = standin.cpu_percent(), psutil.cpu_percent()
+    assert 0 < ours <= 100
+    assert ours == pytest.approx(theirs, abs=15)
