@@ -6,8 +6,10 @@ import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -243,3 +245,25 @@ def test_every_command_over_ssh(
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert "=2=PCI_BUS_ID=" in done.stdout, done
+
+
+def test_a_host_that_is_lost_comes_back_in_watch(sshd: Sshd, kept: MachineFactory) -> None:
+    """What is wrong is said once, and a login is not tried again and again."""
+    here = kept("h200x8")
+    sshd.host("w1", here.env)
+    sshd.host("refused", key="no_such_key")
+    command = [*GPUTOP, "-H", "w1,refused", "--json", "--watch", "-i", "0.2"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as program:
+        assert program.stdout
+        assert program.stderr
+        try:
+            assert json.loads(program.stdout.readline())["host"]["asked"] == "w1"
+            assert program.stderr.readline().startswith("gputop: refused: login wanted: ")
+            os.kill(sshd.sessions()[-1], signal.SIGKILL)
+            assert program.stderr.readline().startswith("gputop: w1: ")
+            lost = time.time()
+            while json.loads(program.stdout.readline())["time"] < lost:
+                pass
+        finally:
+            program.kill()

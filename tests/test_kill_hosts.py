@@ -12,13 +12,16 @@ from contextlib import closing
 import pytest
 
 from gputop.cli import main
-from gputop.model.machine.signals import Target, Verdict
+from gputop.commands.selection import selected, selection_of
+from gputop.errors import SourceError
+from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.protocol.messages import Signal
 from gputop.sources.ask import answers, ask, wait_for_frame
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
 from gputop.sources.ssh.start import remote_command
 from tests.agent.driving import sleeping, until
+from tests.builders import frame, process
 from tests.conftest import ME, MachineFactory
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
@@ -108,17 +111,17 @@ def test_another_identity_gets_nothing(sshd: Sshd, machine: MachineFactory) -> N
     """Neither who has the number by now, nor anybody of the time before a reboot."""
     here = host(sshd, machine, "i1")
     with closing(SshSource(HostName("i1", "i1", None))) as source:
-        frame = wait_for_frame(source, answers, 10)
-        [process] = frame.processes
-        assert process.start_time is not None
-        boot = frame.host.boot_id
+        seen = wait_for_frame(source, answers, 10)
+        [job] = seen.processes
+        assert job.start_time is not None
+        boot = seen.host.boot_id
         for start, boot_id, outcome in (
-            (process.start_time - 60, boot, "identity_changed"),
-            (process.start_time, "another boot", "gone"),
-            (process.start_time, boot, "exited"),
+            (job.start_time - 60, boot, "identity_changed"),
+            (job.start_time, "another boot", "gone"),
+            (job.start_time, boot, "exited"),
         ):
-            assert process.pid in here.pids.values()
-            assert signalled(source, process.pid, start, boot_id).outcome == outcome
+            assert job.pid in here.pids.values()
+            assert signalled(source, job.pid, start, boot_id).outcome == outcome
     until(lambda: not here.pids)
 
 
@@ -133,3 +136,17 @@ def test_a_pid_is_of_one_machine(words: str, capfd: pytest.CaptureFixture[str]) 
     assert main(["kill", "-H", "a,b", words, "--yes"]) == 2
     told = "gputop: a PID is of one machine: give one host with it, or say who is meant\n"
     assert capfd.readouterr() == ("", told)
+
+
+def test_a_user_is_the_one_of_that_machine() -> None:
+    here = frame(processes=[process(1), process(2)])
+    candidates = [
+        Candidate(pid, 1000.0, "GPU-0", uid=uid) for pid, uid in ((1, 4242), (2, os.getuid()))
+    ]
+    for words, user in (([], "bob"), (["user:bob"], None)):
+        selection = selection_of(words, [], user, False)
+        assert selection.users == ("bob",)
+        [target] = selected(here, selection, candidates, {"bob": 4242})
+        assert target.pid == 1
+        with pytest.raises(SourceError, match="too old"):  # an agent that ignores who is asked for
+            selected(here, selection, candidates, {})
