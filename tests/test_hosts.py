@@ -215,7 +215,7 @@ def test_groups_and_files(capfd: Capture, tmp_path: Path) -> None:
 def test_names_from_standard_input_leave_the_keys_to_the_terminal() -> None:
     script = f"echo node1 | {shlex.join(GPUTOP)} --demo -H -"
     with Terminal(["sh", "-c", script], cols=120, rows=40, env=dict(os.environ)) as terminal:
-        terminal.wait_for("finetune.py")
+        terminal.wait_for(" Processes ")
         terminal.send(b"q")
         assert terminal.exit_code() == 0
 
