@@ -229,8 +229,9 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
     host = sshd.host("old", kept("h200x8").env, path=path)
     before = sshd.files(host)
     with source(host, 0.2) as opened:
-        gpus = first_frame(opened).gpus
-        assert [gpu.mig_mode for gpu in gpus] == [None] * 8
+        frame = first_frame(opened)
+        assert [gpu.mig_mode for gpu in frame.gpus] == [None] * 8
+        assert frame.host.asked == "old"
         assert opened.link[:3] == ("connected", "poor", WORDS)
         assert opened.way
         assert opened.way.text.startswith("gputop is not installed there, and no Python is found")

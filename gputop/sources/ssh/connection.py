@@ -79,7 +79,7 @@ class Connection:
         self._queued: list[bytes] | None = []
         """What was asked before there was an agent; None from then on."""
         self._is_over = False
-        self._reader: Assembler | SmiReader = Assembler()
+        self._reader: Assembler | SmiReader = Assembler(asked=host.asked)
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
         """The ping that was not answered yet, and when it was sent."""
@@ -147,7 +147,7 @@ class Connection:
         self.remote = remote
         how, why, start = choice(remote, self._options)
         if how == "poor":
-            self._reader = SmiReader(self._options.interval)
+            self._reader = SmiReader(self._options.interval, self._host.asked)
         process.send(start, self._timeout)
         self._link = Link("connected", how, why)
         with self._lock:

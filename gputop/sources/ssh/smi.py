@@ -124,8 +124,9 @@ def smi_text(interval: float | None, lease: float = LEASE) -> bytes:
 class SmiReader:
     """Makes Frames of the lines of that text, as an Assembler does of an agent's."""
 
-    def __init__(self, interval: float | None) -> None:
-        self._interval = interval
+    def __init__(self, interval: float | None, asked: str | None = None) -> None:
+        """interval: seconds between rounds; asked: the name by which the machine was asked for."""
+        self._interval, self._asked = interval, asked
         self._facts: dict[str, str] = {}
         """The last record of each kind of which there is one."""
         self._rows: list[list[str]] = []
@@ -221,6 +222,7 @@ class SmiReader:
         total, left = (whole(self._facts.get(f"Mem{name}:")) for name in ("Total", "Available"))
         return Host(
             name=self._facts.get("host", ""),
+            asked=self._asked,
             boot_id=self._facts.get("boot"),
             cpu=host_cpu(self._before, now) if self._before and now else None,
             cpu_count=whole(self._facts.get("cpus")),

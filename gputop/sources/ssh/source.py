@@ -90,7 +90,9 @@ class SshSource:
         where none comes."""
         if isinstance(request, SetInterval):
             self._interval = request.seconds
-        if isinstance(request, Signal):  # who asks has seen the frames of before a restart, maybe
+        if (
+            isinstance(request, Signal) and request.boot_id is None
+        ):  # who asks has seen the frames of before a restart, maybe
             request = replace(request, boot_id=self._boot_id)
         self._connection.request(encode(request) + b"\n")
 
