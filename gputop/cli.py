@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gputop.errors import DriverError, GputopError, UsageError
+from gputop.errors import GputopError, UsageError
 from gputop.output import complain, write
 
 _LONGEST = 2000
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from gputop.model.machine.frame import Frame
     from gputop.settings import Session
-    from gputop.sources.source import Source
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,12 +49,17 @@ def _run(words: list[str]) -> int:
 
         status: int = command_module(options.command).run(options)
         return status
-    if options.json:
-        interval = _session(options).interval if options.watch else None
-        return _json(_source(options, interval), options.watch)
-    if options.once or _is_unfit(options):
-        return _once(options)
+    if options.once or options.json or _is_unfit(options):
+        return _without_screen(options)
     return _screen(options)
+
+
+def _without_screen(options: Namespace) -> int:
+    from gputop.commands import snapshot
+
+    if options.watch:
+        return snapshot.watch_json(options, _session(options).interval)
+    return snapshot.print_json(options) if options.json else snapshot.print_once(options)
 
 
 def _agent(words: list[str]) -> int:
@@ -71,9 +74,11 @@ def _agent(words: list[str]) -> int:
 
 
 def _parse(words: list[str]) -> Namespace:
+    from gputop.commands.hosts import hosts_of
     from gputop.parser import make_parser, whole
 
     options = make_parser(whole(words)).parse_args(words)
+    options.hosts = hosts_of(options)
     if options.watch and not options.json:
         raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
     if options.user is not None and (options.json or options.once):
@@ -81,7 +86,7 @@ def _parse(words: list[str]) -> Namespace:
     if options.user is not None and options.command is None:  # kill has a --user, too
         from gputop.settings import user_named
 
-        user_named(options.user, options.demo)
+        user_named(options.user, anywhere=bool(options.demo or options.hosts))
     return options
 
 
@@ -89,6 +94,8 @@ def _is_unfit(options: Namespace) -> bool:
     """Whether there is no terminal for a screen; says so where somebody sees it."""
     from gputop.tui.terminal.capabilities import unfit_reason
 
+    if "-" in options.host_words and os.isatty(1):
+        _type_on_terminal()
     reason = unfit_reason(os.environ)
     if reason is not None and options.user is not None:
         raise UsageError(f"{reason}; -u is for the screen")
@@ -97,48 +104,25 @@ def _is_unfit(options: Namespace) -> bool:
     return reason is not None
 
 
-def _json(source: Source, watch: bool = False) -> int:
-    from gputop.export.json import frame_json  # meanwhile the source makes its first frame
-    from gputop.sources.ask import frames_of
-
+def _type_on_terminal() -> None:
+    """Take keys from the terminal: standard input has given names of hosts."""
     try:
-        for frame in frames_of(source):
-            if frame.problem is not None and not watch:
-                raise DriverError(str(frame.problem))
-            write(frame_json(frame) + "\n", "utf-8")
-    finally:
-        source.close()
-    return 0
-
-
-def _once(options: Namespace) -> int:
-    source = _source(options, None)
-    from gputop.export.table import table  # meanwhile the source makes its frame
-    from gputop.sources.ask import frames_of
-
-    try:
-        for frame in frames_of(source):
-            if frame.problem is not None:
-                raise DriverError(str(frame.problem))
-            write(table(frame, _idle_after(frame, options)))
-    finally:
-        source.close()
-    return 0
-
-
-def _idle_after(frame: Frame, options: Namespace) -> float:
-    """Return the setting, which is read only where it matters."""
-    known = [gpu.idle_for for gpu in frame.gpus] + [job.idle_for for job in frame.processes]
-    return _session(options).processes.idle_after if any(known) else float("inf")
+        os.dup2(os.open("/dev/tty", os.O_RDWR), 0)
+    except OSError:
+        return  # there is none
 
 
 def _screen(options: Namespace) -> int:
     from gputop.sources.feed import Feed
+    from gputop.sources.opening import open_source
     from gputop.tui.terminal.splash import Splash
 
     session = _session(options)
+    if len(options.hosts) > 1:
+        raise UsageError("the screen shows one host: give --once or --json for several")
     # The agent starts before Textual is imported.
-    feed = Feed(_source(options, session.interval, waits=True))
+    host = options.hosts[0] if options.hosts else None
+    feed = Feed(open_source(host, session.interval, waits=True, demo=options.demo))
     splash = Splash(feed, session.user)
     try:
         splash.start()
@@ -159,13 +143,3 @@ def _session(options: Namespace) -> Session:
     from gputop.settings import session_of
 
     return session_of(options)
-
-
-def _source(options: Namespace, interval: float | None, waits: bool = False) -> Source:
-    if options.demo:
-        from gputop.sources.demo.source import DemoSource
-
-        return DemoSource(interval)
-    from gputop.sources.local import LocalSource
-
-    return LocalSource(interval, waits)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL, THEMES
 from gputop.commands import HELP
+from gputop.commands.hosts import add_hosts
 from gputop.errors import UsageError
 from gputop.model.machine.text import is_blank, printable
 
@@ -19,11 +20,13 @@ _LONGEST = 400
 _EXAMPLES = """\
 examples:
   gputop                       watch the GPUs of this machine
+  gputop -H node1,node2        watch those of other machines, over ssh
   gputop --demo                try it on an invented machine
   gputop --once                one snapshot as text
   gputop --json | jq '.gpus[] | select(.free) | .index'
   gputop --json --watch -i 5   a line of JSON every 5 seconds
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
+  gputop free -H @lab -n 2     and on which of these hosts
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop doctor                what is wrong with this machine, and what to do
@@ -77,6 +80,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_hosts(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--once", action="store_true", help="print one snapshot as text and exit")
     form.add_argument("--json", action="store_true", help="print one snapshot as JSON and exit")

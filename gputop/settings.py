@@ -113,6 +113,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: Annotated[
         dict[str, str], Meta(description='other keys by id, as "main.filter" = "slash,ctrl+f"')
     ] = {}
+    groups: Annotated[
+        dict[str, tuple[str, ...]],
+        Meta(description='hosts that -H @NAME stands for, as lab = ["node[01-16]", "bob@gpu1"]'),
+    ] = {}
 
 
 class Session(Settings, frozen=True):
@@ -340,9 +344,10 @@ def session_of(options: Namespace) -> Session:
     }
     flags.update({name: getattr(options, name) or None for name in ("readonly", "print_last")})
     flags = {name: value for name, value in flags.items() if value is not None}
+    anywhere = bool(options.demo or options.hosts)
     fields = {**{name: getattr(settings, name) for name in Settings.__struct_fields__}, **flags}
     try:
-        fields["user"] = user_named(fields["user"], options.demo, "user of the settings:")
+        fields["user"] = user_named(fields["user"], anywhere, "user of the settings:")
     except UsageError as error:  # that of -u was looked at before
         complain(f"{error}; everybody's processes are shown")
         fields["user"] = None

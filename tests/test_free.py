@@ -10,12 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
-from gputop.commands.free import add_parser, run
-from gputop.errors import GputopError, UsageError
+from gputop.cli import main
+from gputop.commands.free import add_parser
 from tests.conftest import MachineFactory, needs_everybody
 from tests.driver import Machine
 
@@ -24,27 +24,8 @@ Free = Callable[..., Done]
 QUICK = ("--window", "0.2")
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
-def main(arguments: list[str]) -> int:
-    """As the program's own: errors are one line, and an exit status."""
-    parser: argparse.ArgumentParser = Parser(prog="gputop")
-    add_parser(parser.add_subparsers(dest="command"))
-    try:
-        return run(parser.parse_args(arguments))
-    except GputopError as error:
-        print(f"gputop: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-
-
 def command(*arguments: str) -> list[str]:
-    program = "import sys; from tests.test_free import main; sys.exit(main(sys.argv[1:]))"
-    return [sys.executable, "-c", program, "free", *QUICK, *arguments]
+    return [sys.executable, "-m", "gputop", "free", *QUICK, *arguments]
 
 
 @pytest.fixture(autouse=True)
@@ -240,7 +221,7 @@ def test_nowhere_to_write(h200x8: Machine) -> None:
         (("--max-util", "nan"), "'nan' is not a percentage"),
         (("--wait", "soon"), "'soon' is not a time"),
         (("--window", "61"), "'61' is not a number of seconds"),
-        (("--format", "x"), "invalid choice: 'x'"),
+        (("--format", "x"), "unknown --format 'x'"),
     ],
 )
 def test_usage(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:

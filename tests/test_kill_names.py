@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.agent.candidates import read_candidates
+from gputop.agent.process.users import uid_of
 from gputop.cli import main
-from gputop.commands.selection import selected, selection_of
+from gputop.commands.selection import ProcessSelection, selected, selection_of
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Target
@@ -112,7 +113,13 @@ def targets(frame: Frame, *words: str) -> tuple[Target, ...]:
     line = ["kill", "--yes", "--foreign", *words]
     options = make_parser(whole(line)).parse_args(line)
     selection = selection_of(options.words, options.gpu, options.user, False)
-    return selected(frame, selection, read_candidates(frame, ancestors=False))
+    return meant_by(selection, frame)
+
+
+def meant_by(selection: ProcessSelection, frame: Frame) -> tuple[Target, ...]:
+    """What the agent's answer makes of a selection."""
+    candidates = read_candidates(frame, ancestors=False)
+    return selected(frame, selection, candidates, {name: uid_of(name) for name in selection.users})
 
 
 def chosen_of(seen: tuple[Machine, Frame], *words: str) -> tuple[int, set[str]]:
@@ -383,10 +390,9 @@ def choice(frame: Frame, words: list[str], gpus: list[str]) -> set[int] | str:
     """The PIDs that are meant, or why none is."""
     try:
         selection = selection_of(words, gpus, None, False)
-        targets = selected(frame, selection, read_candidates(frame, ancestors=False))
+        return {target.pid for target in meant_by(selection, frame)}
     except GputopError as error:
         return str(error)
-    return {target.pid for target in targets}
 
 
 @settings(max_examples=1000, deadline=None)
@@ -418,4 +424,4 @@ def test_any_text_is_an_error_or_a_choice(
 
 
 def test_our_own_uid_has_no_need_of_a_name() -> None:
-    assert selection_of((), (), "me", False).uid == os.getuid()
+    assert uid_of("me") == os.getuid()

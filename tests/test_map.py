@@ -1,6 +1,5 @@
 """`gputop map`, through a command line of its own."""
 
-import argparse
 import json
 import subprocess
 import sys
@@ -10,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from gputop.commands.map import add_parser, run
+from gputop.commands.hosts import hosts_of
+from gputop.commands.map import run
 from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
+from gputop.parser import make_parser
 from gputop.protocol.codec import encode
 from tests.conftest import MachineFactory
 from tests.model.test_visibility_vectors import Vector, named, vectors
@@ -29,10 +30,10 @@ Map = Callable[..., tuple[int, str, str]]
 
 def main(arguments: list[str]) -> int:
     """As the program's own: errors are one line, and an exit status."""
-    parser = argparse.ArgumentParser(prog="gputop")
-    add_parser(parser.add_subparsers(dest="command"))
     try:
-        return run(parser.parse_args(arguments))
+        options = make_parser(arguments).parse_args(arguments)
+        options.hosts = hosts_of(options)
+        return run(options)
     except GputopError as error:
         print(f"gputop: {error}", file=sys.stderr)
         return error.exit_code

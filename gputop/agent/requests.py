@@ -17,6 +17,7 @@ from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
 from gputop.agent.process.detail import read_detail, read_stack
+from gputop.agent.process.users import uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
 from gputop.model.cuda.inventory import Inventory, frame_devices
@@ -150,7 +151,10 @@ def _stack(stack: Stack, _: Frame) -> Reply:
 
 
 def _candidates(request: Candidates, frame: Frame) -> Reply:
-    return Reply(request=request.id, candidates=read_candidates(frame, request.ancestors))
+    """UsageError for a user that this machine does not have."""
+    uids = {name: uid_of(name) for name in request.users}
+    candidates = read_candidates(frame, request.ancestors)
+    return Reply(request=request.id, candidates=candidates, uids=uids)
 
 
 def _context(request: Context, _: Frame) -> Reply:

@@ -23,16 +23,19 @@ from gputop.settings import (
     from_file,
     settings_path,
 )
+from gputop.sources.ssh.names import JOB, parse_hosts
 
 _EPILOG = """\
 examples:
   gputop config                    the settings in force, with comments
   gputop config --path             where the file is, or would be
-  gputop config --check            check the file, the names of [keys] included
+  gputop config --check            check the file, the names of [keys] and [groups] included
   gputop config --default          the defaults, to start a file from
 
 exit status: 0 all is well, 2 something in the file or the environment is wrong
 """
+_NAMED_BY_USERS = "keys", "groups"
+"""Sections in which the names are not ours."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -65,6 +68,7 @@ def _text(options: argparse.Namespace, path: Path) -> str:
     settings = from_environment(in_file, os.environ)
     if options.check:
         _check_keys(path, settings)
+        _check_groups(path, settings)
         there = "no such file; the defaults" if text is None else "all is well"
         return f"{path}: {there}\n"
     origins = {**_set_in(text or ""), **_set_by(os.environ)}
@@ -86,13 +90,22 @@ def _check_keys(path: Path, settings: Settings) -> None:
             raise UsageError(f"{path}: keys.{name}: there is no such name; the names are: {others}")
 
 
+def _check_groups(path: Path, settings: Settings) -> None:
+    """Check that groups name hosts, whether this is a Slurm job or not. UsageError."""
+    for name in settings.groups:
+        try:
+            parse_hosts([f"@{name}"], settings.groups, {JOB: "node"}, None)
+        except UsageError as error:
+            raise UsageError(f"{path}: groups.{name}: {error}") from None
+
+
 def _set_in(text: str) -> dict[str, str]:
     """Return the settings that a file sets, as coming from it; the file is right."""
     table = tomlkit.parse(text).unwrap()
     names = [
-        f"{name}.{inner}" if isinstance(value, dict) and name != "keys" else name
+        f"{name}.{inner}" if inner else name
         for name, value in table.items()
-        for inner in (value if isinstance(value, dict) and name != "keys" else [""])
+        for inner in (value if isinstance(value, dict) and name not in _NAMED_BY_USERS else [""])
     ]
     return dict.fromkeys(names, "file")
 
@@ -117,7 +130,7 @@ def document(settings: Settings, origins: dict[str, str], title: str) -> str:
         elif isinstance(value, dict):
             table = tomlkit.table()
             table.add(tomlkit.comment(_words(described(Settings, name), origins.get(name))))
-            table.update(value)
+            table.update({key: _plain(inner) for key, inner in value.items()})
             document.add(name, table)
         else:
             _add(document, _words(described(Settings, name), origins.get(name)), name, value)
@@ -134,4 +147,8 @@ def _add(table: Any, words: str, name: str, value: Any) -> None:
     if value is None:
         table.add(tomlkit.comment(f'{name} = ""'))
     else:
-        table.add(name, list(value) if isinstance(value, tuple) else value)
+        table.add(name, _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

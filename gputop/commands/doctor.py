@@ -6,14 +6,16 @@ import argparse
 import json
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
 from gputop.commands import HELP, report
+from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
 from gputop.errors import DriverError, SourceError, UsageError
 from gputop.model.doctor.check import frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
@@ -22,8 +24,10 @@ from gputop.model.machine.frame import Frame, Problem
 from gputop.output import write
 from gputop.protocol.messages import Checks
 from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
-from gputop.sources.local import LocalSource
+from gputop.sources.opening import open_source
 from gputop.sources.source import Source
+from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.source import SshSource
 
 _CHECKS_TIMEOUT = 120.0
 """Seconds for what is installed: each program that is asked has a limit of its own."""
@@ -33,12 +37,13 @@ _WIDEST = 100
 _EPILOG = """\
 examples:
   gputop doctor                        driver, libraries, device nodes, toolkits, ...
+  gputop doctor -H node1,node2         other machines, and how gputop gets there
   gputop doctor --python ~/venv        why does this environment see no GPU
   gputop doctor --report bug.tar.gz    a file to send with a bug report
   gputop doctor --json | jq '.checks[] | select(.level == "problem")'
 
---json: problems (how many), checks (each with level: ok, notice or problem,
-subject, text, advice or null)
+--json: a line for each host: host (with -H), problems (how many), checks (each with
+level: ok, notice or problem, subject, text, advice or null)
 
 exit status: 0 no problem was found, 1 there is one, 2 usage; with --report 0 it was
 written, 1 it was not
@@ -55,6 +60,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_command_hosts(parser)
     add, form = parser.add_argument, parser.add_mutually_exclusive_group()
     form.add_argument("--json", dest="doctor_json", action="store_true", help="print JSON")
     form.add_argument(
@@ -71,15 +77,26 @@ def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
     if options.with_commands and options.report is None:
         raise UsageError("--with-commands goes with --report")
-    frames, installed = _examine(options.python)
     if options.report is not None:
+        if options.hosts:
+            raise UsageError("--report is of this machine: run it there, without -H")
+        frames, installed = _examine(partial(open_source, None, demo=options.demo), options.python)
         return _report(options.report, frames, installed, options.with_commands)
-    checks = [check.harmless() for check in (*frame_checks(frames), *installed)]
-    if options.doctor_json:
-        write(_json(checks), "utf-8")
-    else:
-        write(_text(checks))
-    return 1 if _problems(checks) else 0
+
+    def ask(host: HostName | None) -> list[Check]:
+        opened = partial(open_source, host, demo=options.demo)
+        frames, installed = _examine(opened, options.python)
+        return [check.harmless() for check in (*frame_checks(frames), *installed)]
+
+    def show(host: HostName | None, checks: list[Check]) -> int:
+        if options.doctor_json:
+            write(named(_json(checks), host), "utf-8")
+        else:
+            texts.write(host, _text(checks))
+        return 1 if _problems(checks) else 0
+
+    texts = HostTexts()
+    return for_each(options.hosts, ask, show)
 
 
 def _report(path: str, frames: list[Frame], installed: Sequence[Check], whole: bool) -> int:
@@ -96,15 +113,18 @@ def _report(path: str, frames: list[Frame], installed: Sequence[Check], whole: b
     return 0
 
 
-def _examine(python: str | None) -> tuple[list[Frame], tuple[Check, ...]]:
-    """Return some frames, and what the agent says of what is installed.
+def _examine(
+    opened: Callable[..., Source], python: str | None
+) -> tuple[list[Frame], tuple[Check, ...]]:
+    """Return some frames of a machine, of which `opened` makes a source, and what the agent says of
+    what is installed.
 
     Where an agent ends or hangs, one that leaves the driver alone says what is installed all the
     same, and the last frame has the problem.
     """
     frames: list[Frame] = []
     try:
-        with closing(LocalSource(_INTERVAL)) as source:
+        with closing(opened(_INTERVAL)) as source:
             for frame in _frames(source):
                 frames.append(frame)
             return frames, _installed(source, frames, python)
@@ -114,7 +134,7 @@ def _examine(python: str | None) -> tuple[list[Frame], tuple[Check, ...]]:
             message=f"it and the GPUs could not be asked: {error}",
             advice="what follows is known without them",
         )
-    with closing(LocalSource(_INTERVAL, driver=False)) as source:
+    with closing(opened(_INTERVAL, driver=False)) as source:
         last = frames[-1] if frames else wait_for_frame(source, lambda _: True, TIMEOUT)
         frames.append(replace(last, problem=problem))
         return frames, _installed(source, frames, python)
@@ -129,8 +149,13 @@ def _frames(source: Source) -> Iterator[Frame]:
 
 
 def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Check, ...]:
+    """Return what the agent says, and how it is reached where it is elsewhere. SourceError."""
+    way = source.way if isinstance(source, SshSource) else None
+    if isinstance(source, SshSource) and source.link.how == "poor":
+        return (way,) if way else ()  # there is nobody to ask
     request = Checks(python, frames[-1].cuda_version, _capabilities(frames))
-    return ask(source, request, _CHECKS_TIMEOUT).checks
+    checks = ask(source, request, _CHECKS_TIMEOUT).checks
+    return (way, *checks) if way else checks
 
 
 def _capabilities(frames: Sequence[Frame]) -> dict[str, list[int]]:

@@ -7,23 +7,22 @@ import json
 import math
 import os
 import re
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from functools import partial
 
-from gputop.allowed import MIN_INTERVAL
 from gputop.commands import HELP
-from gputop.errors import DriverError, GputopError, UsageError
+from gputop.commands.free_hosts import first_that_fits, shell_line
+from gputop.commands.hosts import add_command_hosts, named
+from gputop.commands.watching import Picked, tally, watch_gpus
+from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import GpuPick, PickedValue, PickRequest, choose, value_for
+from gputop.model.cuda.pick import Form, GpuPick, PickedValue, PickRequest, value_for
 from gputop.model.health.free import AT_WORK, is_free
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import is_blank, printable, short_name
 from gputop.output import complain, write
-from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
-from gputop.sources.local import LocalSource
+from gputop.sources.ssh.names import HostName
 
 _EPILOG = """\
 examples:
@@ -31,12 +30,13 @@ examples:
   gputop free --min-free 20GiB --shared    one with so much free, others may be on it
   gputop free -n 4 --same-model --wait 2h  wait for four of a kind
   eval "$(gputop free --format export)"    for all that this shell starts
+  gputop free -H @lab -n 2                 HOST GPU,GPU of the first host that has them
+  eval "$(gputop free -H @lab --format ssh)"    a shell there that has the GPU
 
 exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty
 CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be read
 """
-_MOST_FRAMES = 5
-"""In a window."""
+_PLAIN = re.compile(r"[\w/-]+(?:,[\w/-]+)*", re.ASCII)
 _SIZES = {unit + end: 1024**k for k, unit in enumerate(("", *"kmgt")) for end in ("", "b", "ib")}
 _TIMES = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -69,6 +69,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_command_hosts(parser)
     add = parser.add_argument
     add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")
     add("--min-free", metavar="SIZE", type=_size,
@@ -78,8 +79,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")
     add("--same-model", action="store_true", help="demand one model (default: prefer it)")
     add("--shared", action="store_true", help="GPUs in use as well; goes with --min-free")
-    add("--format", dest="form", choices=("uuid", "index", "export"), default="uuid",
-        help="UUIDs, indices where exact, or a line for the shell (default: uuid)")  # fmt: skip
+    add("--format", dest="form", choices=("uuid", "index", "export", "ssh"),
+        default="uuid",
+        help="UUIDs, indices where exact, a line for this shell, or with -H the line that starts"
+        " a shell there (default: uuid)")  # fmt: skip
     add("--wait", metavar="TIME", type=_time, nargs="?", const=math.inf,
         help="wait until there are enough, at most 90, 10m or 2h (default: for ever)")  # fmt: skip
     add("--window", metavar="SEC", type=_window, default=2.0,
@@ -89,32 +92,65 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors: not enough is one."""
+    _check(options)
     request = _request(options)
-    frame, pick = _watch(options, request)
-    value = value_for(frame, pick.gpus, request.order, options.form) if pick.gpus else None
+    if not options.hosts:
+        wait, begin = options.wait or 0, partial(_say_waiting, request)
+        return _print(options, request, None, watch_gpus(None, options, request, wait, begin))
+    host, picked = first_that_fits(options, request)
+    return _print(options, request, host, picked)
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.form == "ssh" and not options.hosts:
+        raise UsageError("--format ssh goes with -H: it prints what starts a shell there")
+    if options.form == "export" and options.hosts:
+        raise UsageError("--format export is for this shell: with -H give --format ssh")
+
+
+def _say_waiting(request: PickRequest, pick: GpuPick) -> None:
+    complain(f"waiting: {tally(pick, request)}")
+
+
+def _print(
+    options: argparse.Namespace, request: PickRequest, host: HostName | None, picked: Picked
+) -> int:
+    """Print what was picked; GputopError where there is not enough."""
+    frame, pick = picked
+    form: Form = "export" if options.form == "ssh" else options.form
+    value = value_for(frame, pick.gpus, request.order, form) if pick.gpus else None
     notes = [note for note in (pick.note, value.note if value else None) if note]
     for note in notes:
-        complain(note)
+        complain(note if host is None else f"{host.asked}: {note}")
     if value is None:
-        for gpu in frame.gpus:
-            fits = "free" if is_free(frame, gpu) else "suitable"
-            reason = pick.reasons.get(gpu.index, fits)
-            complain(f"GPU {gpu.index} {short_name(gpu.name)}: {reason}")
+        _say_why(frame, pick)
     if options.free_json:
-        write(_json(frame, pick, value, notes) + "\n", "utf-8", required=True)
+        write(named(_json(frame, pick, value, notes), host) + "\n", "utf-8", required=True)
     elif value:
-        exported = f"export {ORDER}={PCI_BUS_ID} {NAME}=" if options.form == "export" else ""
-        write(f"{exported}{value.text}\n", "utf-8", required=True)
+        write(_line(options.form, host, value.text), "utf-8", required=True)
     if value is None:
         model = " of one model" if request.same_model and pick.suitable >= request.count else ""
-        raise GputopError(f"not enough GPUs{model}: {_tally(pick, request)}")
+        raise GputopError(f"not enough GPUs{model}: {tally(pick, request)}")
     return 0
 
 
-def _tally(pick: GpuPick, request: PickRequest) -> str:
-    """Say how many there are; "free" where they are that, whatever the request leaves out."""
-    word = "free" if pick.suitable == pick.free else "suitable"
-    return f"{pick.suitable} {word}, {request.count} requested"
+def _say_why(frame: Frame, pick: GpuPick) -> None:
+    """Say of every GPU why it cannot be had."""
+    for gpu in frame.gpus:
+        fits = "free" if is_free(frame, gpu) else "suitable"
+        reason = pick.reasons.get(gpu.index, fits)
+        complain(f"GPU {gpu.index} {short_name(gpu.name)}: {reason}")
+
+
+def _line(form: str, host: HostName | None, value: str) -> str:
+    """Return the line for a person or a shell. SourceError for a value that a shell would read
+    more into: the driver there, or what says that it is one, made it."""
+    if not _PLAIN.fullmatch(value):
+        raise SourceError(f"a GPU calls itself {printable(value, 100)!r}, which is no UUID")
+    if form == "ssh" and host is not None:
+        return f"{shell_line(host, value)}\n"
+    exported = f"export {ORDER}={PCI_BUS_ID} {NAME}=" if form == "export" else ""
+    return f"{exported}{value}\n" if host is None else f"{host.asked} {value}\n"
 
 
 def _request(options: argparse.Namespace) -> PickRequest:
@@ -132,8 +168,9 @@ def _request(options: argparse.Namespace) -> PickRequest:
         shared=options.shared,
         same_model=options.same_model,
         exclude=_excluded(options.exclude),
-        value=os.environ.get(NAME),
-        order=os.environ.get(ORDER),
+        # On another machine our own variables mean nothing.
+        value=None if options.hosts else os.environ.get(NAME),
+        order=None if options.hosts else os.environ.get(ORDER),
     )
 
 
@@ -143,49 +180,6 @@ def _excluded(text: str | None) -> tuple[str, ...]:
     if any(map(is_blank, words)):
         raise UsageError(f"--exclude {printable(text or '', 60)!r} has an empty entry")
     return words
-
-
-class _Watch:
-    """Picks GPUs by the frames of a window."""
-
-    def __init__(self, request: PickRequest, frames: int, wait: float) -> None:
-        self._request, self._wait = request, wait
-        self._frames: deque[Frame] = deque(maxlen=frames)
-        self._begun = time.monotonic()
-        self._waits = False
-        self.pick: GpuPick | None = None
-
-    def is_over(self, frame: Frame) -> bool:
-        """Take another frame and return whether there are enough, or the time is over."""
-        spent = time.monotonic() - self._begun
-        over = spent >= self._wait
-        if frame.problem is not None:
-            self._frames.clear()
-            return answers(frame) or (over and spent >= TIMEOUT)
-        if spent < TIMEOUT and not answers(frame):
-            return False
-        self._frames.append(frame)
-        if len(self._frames) < (self._frames.maxlen or 0):
-            return False
-        self.pick = pick = choose(self._frames, self._request)
-        if pick.gpus or over or not pick.possible:
-            return True
-        if not self._waits:
-            complain(f"waiting: {_tally(pick, self._request)}")
-            self._waits = True
-        return False
-
-
-def _watch(options: argparse.Namespace, request: PickRequest) -> tuple[Frame, GpuPick]:
-    """Watch the GPUs until there are enough, or the time is over. DriverError."""
-    count = min(_MOST_FRAMES, 1 + int(options.window / MIN_INTERVAL))
-    watch = _Watch(request, count, options.wait or 0)
-    with closing(LocalSource(options.window / (count - 1) if count > 1 else 1.0)) as source:
-        frame = wait_for_frame(source, watch.is_over, math.inf)
-    if frame.problem is not None:
-        raise DriverError(str(frame.problem))
-    assert watch.pick is not None
-    return frame, watch.pick
 
 
 def _json(frame: Frame, pick: GpuPick, value: PickedValue | None, notes: list[str]) -> str:

@@ -9,14 +9,16 @@ import select
 import sys
 import termios
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
 
 import msgspec
 
 from gputop.commands import HELP
-from gputop.commands.selection import selected, selection_of
-from gputop.errors import DriverError, GputopError, UsageError
+from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.selection import NobodyFitsError, ProcessSelection, selected, selection_of
+from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (
     FOREIGN,
@@ -38,19 +40,23 @@ from gputop.settings import (
     settings_path,
 )
 from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
-from gputop.sources.local import LocalSource
+from gputop.sources.many import ask_hosts, in_order
+from gputop.sources.opening import open_source
 from gputop.sources.source import Source
+from gputop.sources.ssh.names import HostName
 
 _QUIET, _KEYS_TIMEOUT = 0.3, 5.0
 """Seconds without a key before it asks, and in which that has to come."""
 _AFTER_GRACE = 10.0
 """Seconds in which the agent sends the last verdicts."""
+_ENDED = ("exited", "gone")
 _EPILOG = """\
 examples:
   gputop kill 21195                        asks, sends SIGTERM, says what became of it
   gputop kill --user me --gpu 2            all of mine on GPU 2
   gputop kill train.py --dry-run           what would be signalled
   gputop kill 21195 --descendants --yes    with what it started; asks nothing
+  gputop kill --user me -H node1,node2     mine on other machines, signalled there
 
 A number is a PID, and never searched for: in a filter write pid:21195 (the screen's own
 filter also looks for digits in command lines). What names nobody is an error: an empty
@@ -59,6 +65,19 @@ word, !train alone, user: without a name.
 exit status: 0 all of them are gone, 1 not all are (or none was found, or the answer was no),
 2 usage, 3 the NVIDIA driver cannot be read or the agent does not answer, 4 the agent ended
 """
+
+
+class _Plan(NamedTuple):
+    """What would be signalled on a machine, and who does it there."""
+
+    source: Source
+    frame: Frame
+    verdicts: tuple[Verdict, ...]
+
+
+_Plans = dict[HostName | None, _Plan]
+_Verdicts = dict[HostName | None, tuple[Verdict, ...]]
+"""By host; None is this machine."""
 
 
 def _signal(text: str) -> int:
@@ -89,6 +108,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_command_hosts(parser)
     add = parser.add_argument
     add("words", metavar="PID|WORD", nargs="*",
         help="PIDs, or words of the filter; in a filter a PID is pid:21195")  # fmt: skip
@@ -110,32 +130,39 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
+    _check(options)
+    selection = selection_of(options.words, options.gpu, options.user, options.descendants)
+    if selection.names_pids and len(options.hosts) > 1:
+        raise UsageError("a PID is of one machine: give one host with it, or say who is meant")
+    with ExitStack() as sources:
+        plans, complete = _plans(options, selection, sources)
+        if options.dry_run:
+            _report(options, {host: plan.verdicts for host, plan in plans.items()}, plans)
+            return 0 if complete else 1
+        confirmed = _confirmed(plans, options)
+        verdicts = _signalled(plans, confirmed, options)
+    _report(options, verdicts)
+    every = [verdict for told in verdicts.values() for verdict in told]
+    for reason in dict.fromkeys(verdict.unnoted for verdict in every if verdict.unnoted):
+        complain(reason)
+    if any(verdict.outcome == "refused" and verdict.caution in FOREIGN for verdict in every):
+        complain("--foreign signals other users' and containers' processes as well")
+    complete = complete and len(verdicts) == len(plans)
+    return 0 if complete and all(verdict.outcome in _ENDED for verdict in every) else 1
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Check what need not be asked of an agent. UsageError, GputopError."""
     if options.demo:
         raise UsageError("the demo has no processes; without --demo this machine's are meant")
     if _readonly():
         path = settings_path(os.environ)
         raise GputopError(f"GPUTOP_READONLY is set, or readonly in {path}: nothing is signalled")
-    selection = selection_of(options.words, options.gpu, options.user, options.descendants)
     asks = not (options.yes or options.dry_run)
     if asks and not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         raise UsageError("not a terminal, so nobody can be asked: give --yes, or --dry-run")
     if options.foreign and not options.yes:
         raise UsageError("--foreign goes with --yes; on a terminal you are asked")
-    with closing(LocalSource(1.0)) as source:
-        frame = _first_frame(source)
-        candidates = ask(source, Candidates(options.descendants), TIMEOUT).candidates
-        plan = _plan(source, selected(frame, selection, candidates), options)
-        if options.dry_run:
-            _report(options, plan, frame)
-            return 0
-        confirmed = _confirmed(plan, options, frame)
-        verdicts = _signalled(source, Signal("", confirmed, options.signal, options.grace))
-    _report(options, verdicts)
-    for reason in dict.fromkeys(verdict.unnoted for verdict in verdicts if verdict.unnoted):
-        complain(reason)
-    if any(verdict.outcome == "refused" and verdict.caution in FOREIGN for verdict in verdicts):
-        complain("--foreign signals other users' and containers' processes as well")
-    return 0 if all(verdict.outcome in ("exited", "gone") for verdict in verdicts) else 1
 
 
 def _readonly() -> bool:
@@ -147,20 +174,54 @@ def _readonly() -> bool:
         return from_environment(Settings(), os.environ).readonly
 
 
-def _first_frame(source: Source) -> Frame:
+def _plans(
+    options: argparse.Namespace, selection: ProcessSelection, sources: ExitStack
+) -> tuple[_Plans, bool]:
+    """Return what would be signalled where, and whether every host has told it.
+
+    `sources` closes what is opened for it. GputopError where there is nobody to signal.
+    """
+
+    def prepare(host: HostName | None) -> _Plan:
+        source = open_source(host, 1.0)
+        sources.callback(source.close)
+        frame = _first_frame(source, host)
+        reply = ask(source, Candidates(selection.descendants, users=selection.users), TIMEOUT)
+        targets = selected(frame, selection, reply.candidates, reply.uids)
+        return _Plan(source, frame, _planned(source, frame, targets, options))
+
+    if not options.hosts:
+        return {None: prepare(None)}, True
+    plans: _Plans = {}
+    nobody, complete = None, True
+    for host, answer in in_order(options.hosts, ask_hosts(options.hosts, prepare)):
+        if isinstance(answer, _Plan):
+            plans[host] = answer
+        elif isinstance(answer, NobodyFitsError):
+            nobody = answer
+        else:
+            complain_of(host, answer)
+            complete = False
+    if not plans:
+        raise nobody or GputopError("nothing was sent")
+    return plans, complete
+
+
+def _first_frame(source: Source, host: HostName | None) -> Frame:
     frame = readable_frame(source, answers)
     for gpu in frame.gpus:
         if gpu.stale_for is not None:
-            complain(f"GPU {gpu.index} does not answer: who is on it is not known for sure")
+            words = f"GPU {gpu.index} does not answer: who is on it is not known for sure"
+            complain(_of(host, words))
     return frame
 
 
-def _plan(
-    source: Source, targets: tuple[Target, ...], options: argparse.Namespace
+def _planned(
+    source: Source, frame: Frame, targets: tuple[Target, ...], options: argparse.Namespace
 ) -> tuple[Verdict, ...]:
     """Return what would be signalled, descendants among it. UsageError for more than is sane."""
     _within_reason(targets)
-    check = Signal("", targets, 0, 0.0, options.descendants)
+    check = Signal("", targets, 0, 0.0, options.descendants, frame.host.boot_id)
     plan = ask(source, check, TIMEOUT).verdicts
     _within_reason(plan)
     if options.descendants and {verdict.caution for verdict in plan} & {"first", "ancestor"}:
@@ -168,16 +229,45 @@ def _plan(
     return plan
 
 
-def _signalled(source: Source, signal: Signal) -> tuple[Verdict, ...]:
-    """Send a signal and return what became of it; what is not awaited is said."""
-    name = signal_name(signal.number)
+def _signalled(
+    plans: _Plans,
+    targets: Mapping[HostName | None, tuple[Target, ...]],
+    options: argparse.Namespace,
+) -> _Verdicts:
+    """Send the signal everywhere at once and return what became of it; what is not awaited is
+    said, and so are hosts of which nothing came back."""
+
+    def send(host: HostName | None) -> tuple[Verdict, ...]:
+        source, frame, _ = plans[host]
+        order = Signal("", targets[host], options.signal, options.grace, False, frame.host.boot_id)
+        return _sent(source, order, host)
+
     try:
-        return ask(source, signal, signal.grace + _AFTER_GRACE).verdicts
+        if None in plans:
+            return {None: send(None)}
+        hosts = [host for host in plans if host is not None]
+        told: _Verdicts = {}
+        for host, answer in in_order(hosts, ask_hosts(hosts, send)):
+            if isinstance(answer, GputopError):
+                complain_of(host, answer)
+            else:
+                told[host] = answer
+        return told
     except KeyboardInterrupt:
+        name = signal_name(options.signal)
         complain(f"{name} was sent; gputop does not wait for what comes of it")
         raise
-    except DriverError as error:
-        raise DriverError(f"{error}. {name} may have been sent: gputop --once shows who is there"
+
+
+def _sent(source: Source, order: Signal, host: HostName | None) -> tuple[Verdict, ...]:
+    """Send a signal and return what became of it. DriverError, SourceError: nobody knows."""
+    try:
+        return ask(source, order, order.grace + _AFTER_GRACE).verdicts
+    except (DriverError, SourceError) as error:
+        if host is None and isinstance(error, SourceError):
+            raise
+        name = signal_name(order.number)
+        raise type(error)(f"{error}. {name} may have been sent: gputop --once shows who is there"
                           ) from None  # fmt: skip
 
 
@@ -187,27 +277,36 @@ def _within_reason(processes: Sequence[object]) -> None:
 
 
 def _confirmed(
-    plan: Sequence[Verdict], options: argparse.Namespace, frame: Frame
-) -> tuple[Target, ...]:
+    plans: _Plans, options: argparse.Namespace
+) -> dict[HostName | None, tuple[Target, ...]]:
     """Return the targets in the order that was shown; GputopError if the answer is no."""
-    alive = [verdict for verdict in plan if verdict.outcome == "alive"]
+    every = [verdict for plan in plans.values() for verdict in plan.verdicts]
+    alive = [verdict for verdict in every if verdict.outcome == "alive"]
     cautions = {verdict.caution for verdict in alive} - {None}
     if options.yes:
         forced = cautions & (FOREIGN if options.foreign else set())
     else:
         forced = cautions
-        for verdict in plan:
-            write_error(f"{_planned(verdict, options.signal, frame)}\n")
+        for host, plan in plans.items():
+            for verdict in plan.verdicts:
+                write_error(_of(host, f"{_would(verdict, options.signal, plan.frame)}\n"))
         if not alive:
             raise GputopError("none of them can be signalled")
-        _ask(_question(options.signal, len(alive), bool(cautions)), "kill" if cautions else "y")
-    return tuple(
-        Target(verdict.pid, verdict.start_time, verdict.caution in forced) for verdict in plan
-    )
+        hosts = sum(any(v.outcome == "alive" for v in plan.verdicts) for plan in plans.values())
+        question = _question(options.signal, len(alive), hosts, bool(cautions))
+        _ask(question, "kill" if cautions else "y")
+    return {
+        host: tuple(
+            Target(verdict.pid, verdict.start_time, verdict.caution in forced)
+            for verdict in plan.verdicts
+        )
+        for host, plan in plans.items()
+    }
 
 
-def _question(number: int, count: int, cautious: bool) -> str:
+def _question(number: int, count: int, hosts: int, cautious: bool) -> str:
     processes = "this process" if count == 1 else f"these {count} processes"
+    processes += f" on {hosts} hosts" if hosts > 1 else ""
     hint = "Type kill to go on" if cautious else "[y/N]"
     return f"Send {signal_name(number)} to {processes}? {hint}: "
 
@@ -238,24 +337,32 @@ def _await_quiet() -> None:
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-def _report(
-    options: argparse.Namespace, verdicts: Sequence[Verdict], plan: Frame | None = None
-) -> None:
-    """Write the verdicts; with the frame to `plan` by, what would be done."""
-    if not options.kill_json:
-        for verdict in verdicts:
-            line = _planned(verdict, options.signal, plan) if plan else _line(verdict)
-            write(f"{line}\n", "utf-8", required=True)
-        return
-    listed = [_json(verdict, options.signal) for verdict in verdicts]
-    write(json.dumps({"verdicts": listed}) + "\n", "utf-8", required=True)
-    for verdict in verdicts:
-        if verdict.outcome not in ("exited", "gone") and plan is None:
-            complain(_line(verdict))
+def _report(options: argparse.Namespace, verdicts: _Verdicts, plans: _Plans | None = None) -> None:
+    """Write the verdicts; with `plans`, what would be done."""
+    if options.kill_json:
+        listed = [
+            _json(verdict, options.signal, host)
+            for host, told in verdicts.items()
+            for verdict in told
+        ]
+        write(json.dumps({"verdicts": listed}) + "\n", "utf-8", required=True)
+    for host, told in verdicts.items():
+        for verdict in told:
+            line = _would(verdict, options.signal, plans[host].frame) if plans else _line(verdict)
+            if not options.kill_json:
+                write(_of(host, f"{line}\n"), "utf-8", required=True)
+            elif verdict.outcome not in _ENDED and plans is None:
+                complain(_of(host, line))
 
 
-def _json(verdict: Verdict, number: int) -> dict[str, object]:
+def _of(host: HostName | None, words: str) -> str:
+    """Return words with the host that they are of."""
+    return words if host is None else f"{host.asked}: {words}"
+
+
+def _json(verdict: Verdict, number: int, host: HostName | None) -> dict[str, object]:
     return {
+        **({} if host is None else {"host": host.asked}),
         "pid": verdict.pid,
         "start_time": verdict.start_time,
         "command": verdict.command,
@@ -266,7 +373,7 @@ def _json(verdict: Verdict, number: int) -> dict[str, object]:
     }
 
 
-def _planned(verdict: Verdict, number: int, frame: Frame) -> str:
+def _would(verdict: Verdict, number: int, frame: Frame) -> str:
     """Return a line about a process that is not signalled yet."""
     if verdict.outcome != "alive":
         return _line(verdict)

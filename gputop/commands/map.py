@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from contextlib import closing
 from typing import NamedTuple
 
 from gputop.commands import HELP
+from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
+from gputop.commands.reading import read_file
 from gputop.errors import UsageError
 from gputop.export.mapping import log_json, log_text, mapping_json, mapping_text
 from gputop.model.cuda.advice import Advice, advise, environ_advice
@@ -36,11 +37,10 @@ from gputop.model.machine.probed import Probed
 from gputop.output import write
 from gputop.protocol.messages import Context, Probe
 from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
-from gputop.sources.local import LocalSource
+from gputop.sources.opening import open_source
 from gputop.sources.source import Source
+from gputop.sources.ssh.names import HostName
 
-_MOST_BYTES = 64 << 20
-"""Of a file that is to be read."""
 _INTERVAL = 0.25
 """Seconds between frames, of which the first may not be whole."""
 _PROBE_TIMEOUT = 25.0
@@ -53,6 +53,7 @@ examples:
   gputop map 1,2 --device cuda:2           is there such a GPU, and what is its name
   gputop map 1,2 --tf-visible-devices 1 --tf-logical 1:2048,2048
   gputop map --pid 21195                   what a running process was started with
+  gputop map --pid 21195 -H node3          of one on another machine
   gputop map --verify                      your own variables, asked of the driver
   gputop map --inventory node-07.json 0,1  another machine, from its `gputop --json`
   python train.py 2>&1 | gputop map --tf-log -    which GPU its `device: 0` is
@@ -86,10 +87,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--pid", type=int, metavar="PID", help="what a running process was started with")
     add("--unset", action="store_true", help="as if CUDA_VISIBLE_DEVICES were not set")
     add("--order", metavar="ORDER", help="CUDA_DEVICE_ORDER")
-    add("--verify", action="store_true", help="ask the CUDA driver of this machine as well")
+    add("--verify", action="store_true", help="ask the CUDA driver of the machine as well")
     add("--json", dest="map_json", action="store_true", help="print a line of JSON")
     add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
-    add = parser.add_argument_group("another machine").add_argument
+    other = parser.add_argument_group("another machine")
+    add_command_hosts(other)
+    add = other.add_argument
     add("--inventory", metavar="FILE", help="its `gputop --json`, or a description")
     add("--driver", metavar="VERSION", help="its driver version")
     _add_program(parser.add_argument_group("what the program does"))
@@ -112,19 +115,50 @@ def _add_program(group: argparse._ArgumentGroup) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
     layers = _layers(options)
-    if options.verify and options.inventory is not None:
-        raise UsageError("--verify asks this machine's driver: leave --inventory out")
+    _check(options)
     # A log may take as long as the program that writes it: no agent runs meanwhile.
-    log = None if options.tf_log is None else _read(options.tf_log)
+    log = None if options.tf_log is None else read_file(options.tf_log)
     if options.inventory is not None:
-        return _show(options, layers, log, _inventory(options), None)
-    with closing(LocalSource(_INTERVAL)) as source:
-        frame = readable_frame(source, answers if options.pid is None else _is_whole)
-        return _show(options, layers, log, frame_inventory(frame), _ThisMachine(source, frame))
+        text, status = _answer(options, layers, log, _inventory(options), None)
+        write(text)
+        return status
+
+    def ask_host(host: HostName | None) -> tuple[str, int]:
+        with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
+            frame = readable_frame(source, answers if options.pid is None else _is_whole)
+            inventory = frame_inventory(frame)
+            return _answer(options, layers, log, inventory, _LiveMachine(source, frame))
+
+    def show(host: HostName | None, answer: tuple[str, int]) -> int:
+        text, status = answer
+        if options.map_json:
+            write(named(text, host))
+        else:
+            texts.write(host, text)
+        return status
+
+    texts = HostTexts()
+    return for_each(options.hosts, ask_host, show)
 
 
-class _ThisMachine(NamedTuple):
-    """This machine, which can be asked."""
+def _check(options: argparse.Namespace) -> None:
+    """UsageError for options that exclude each other."""
+    if options.inventory is not None and options.verify:
+        raise UsageError("--verify asks this machine's driver: leave --inventory out")
+    if options.inventory is not None and options.hosts:
+        raise UsageError("-H asks the machine itself: leave --inventory out")
+    own = options.value is None and not options.unset and not options.order
+    if options.pid is not None and (not own or options.inventory is not None):
+        raise UsageError("--pid asks about that process's own variables: give no VALUE, --unset, "
+                         "--order or --inventory with it")  # fmt: skip
+    if options.pid is not None and options.verify:
+        raise UsageError("--verify asks for this shell's GPUs, which need not be those of --pid")
+    if options.pid is not None and len(options.hosts) > 1:
+        raise UsageError("a PID is of one machine: give one host with --pid")
+
+
+class _LiveMachine(NamedTuple):
+    """A machine that can be asked."""
 
     source: Source
     frame: Frame
@@ -134,17 +168,18 @@ class _ThisMachine(NamedTuple):
         return ask(self.source, Probe(value, order), _PROBE_TIMEOUT).probed[0]
 
 
-def _show(
+def _answer(
     options: argparse.Namespace,
     layers: Layers,
     log: bytes | None,
     inventory: Inventory,
-    machine: _ThisMachine | None,
-) -> int:
+    machine: _LiveMachine | None,
+) -> tuple[str, int]:
+    """Return the text that answers, and the exit status."""
     if log is not None:
         return _explain_log(options, log.decode("utf-8", "replace"), inventory)
-    if options.pid is not None:
-        asked = _of_pid(options, machine)
+    if options.pid is not None and machine is not None:
+        asked = _of_pid(options.pid, machine)
     else:
         asked = _of_text(options, inventory, machine)
     form = mapping_json if options.map_json else mapping_text
@@ -152,8 +187,7 @@ def _show(
         asked.mapping, inventory, asked.advice, layers, options.framework, asked.verdict,
         asked.process, asked.line.unknown if asked.line else None, asked.here,
     )  # fmt: skip
-    write(text.rstrip("\n") + "\n")
-    return _status(asked, layers)
+    return text.rstrip("\n") + "\n", _status(asked, layers)
 
 
 def _is_whole(frame: Frame) -> bool:
@@ -188,14 +222,8 @@ def _layers(options: argparse.Namespace) -> Layers:
     )
 
 
-def _of_pid(options: argparse.Namespace, machine: _ThisMachine | None) -> _Asked:
+def _of_pid(pid: int, machine: _LiveMachine) -> _Asked:
     """Return what the variables mean that a process was started with."""
-    pid = options.pid
-    if options.value is not None or options.unset or options.order or machine is None:
-        raise UsageError("--pid asks about that process's own variables on this machine: give no "
-                         "VALUE, --unset, --order or --inventory with it")  # fmt: skip
-    if options.verify:
-        raise UsageError("--verify asks for this shell's GPUs, which need not be those of --pid")
     context = ask(machine.source, Context(pid), TIMEOUT).context
     if context is None:
         raise UsageError(f"there is no process {pid} here, or it has ended")
@@ -206,7 +234,7 @@ def _of_pid(options: argparse.Namespace, machine: _ThisMachine | None) -> _Asked
 
 
 def _of_text(
-    options: argparse.Namespace, inventory: Inventory, machine: _ThisMachine | None
+    options: argparse.Namespace, inventory: Inventory, machine: _LiveMachine | None
 ) -> _Asked:
     """Return what a value, a line, or the variables of this shell mean."""
     line = _line(options)
@@ -230,7 +258,7 @@ def _mapping(
     options: argparse.Namespace,
     inventory: Inventory,
     line: Pasted | None,
-    driver: _ThisMachine | None,
+    driver: _LiveMachine | None,
 ) -> tuple[Mapping, tuple[Advice, ...]]:
     """Return the mapping that is asked for, and what is to be said about its variables."""
     version = options.driver or inventory.driver_version
@@ -253,13 +281,17 @@ def _line(options: argparse.Namespace) -> Pasted | None:
         read_pasted,  # what it needs is needed for lines only
     )
 
-    ours = {} if options.inventory else {k: os.environ[k] for k in (NAME, ORDER) if k in os.environ}
+    ours = (
+        {}
+        if _is_elsewhere(options)
+        else {k: os.environ[k] for k in (NAME, ORDER) if k in os.environ}
+    )
     if options.order is not None:
         ours[ORDER] = options.order
     return read_pasted(options.value, ours)
 
 
-def _verdict(mapping: Mapping, inventory: Inventory, driver: _ThisMachine) -> ProbeVerdict:
+def _verdict(mapping: Mapping, inventory: Inventory, driver: _LiveMachine) -> ProbeVerdict:
     """Hold the mapping against the driver, and say where its order is not the expected one."""
     probed, devices = driver.probe(mapping.value, mapping.order), inventory.devices
     verdict = compare(mapping, probed, devices)
@@ -271,12 +303,16 @@ def _verdict(mapping: Mapping, inventory: Inventory, driver: _ThisMachine) -> Pr
     return verdict
 
 
+def _is_elsewhere(options: argparse.Namespace) -> bool:
+    return options.inventory is not None or bool(options.hosts)
+
+
 def _variables(
     options: argparse.Namespace, line: Pasted | None
 ) -> tuple[str | None, str | None, tuple[Advice, ...]]:
     """Return value, order, and what is to be said about where they come from."""
     # On another machine our own order means nothing; here a program would inherit it.
-    ours = options.inventory is None or (options.value is None and not options.unset)
+    ours = not _is_elsewhere(options) or (options.value is None and not options.unset)
     order = os.environ.get(ORDER) if ours and options.order is None else options.order
     if options.unset:
         if options.value is not None:
@@ -294,35 +330,12 @@ def _variables(
 def _inventory(options: argparse.Namespace) -> Inventory:
     if options.driver is not None and not re.match("[0-9]", options.driver):
         raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
-    return read_inventory(_read(options.inventory), options.inventory)
+    return read_inventory(read_file(options.inventory), options.inventory)
 
 
-def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -> int:
+def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -> tuple[str, int]:
     log = read_tf_log(text)
     advice = explain(log, inventory.devices)
     form = log_json if options.map_json else log_text
-    write(form(log, inventory.devices, advice).rstrip("\n") + "\n")
-    return 0 if log.sees_gpu else 1
-
-
-def _read(path: str) -> bytes:
-    """Read a file, `-` for standard input; UsageError with its name and the reason."""
-    try:
-        with open(_descriptor(path), "rb", closefd=path != "-") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{path!r} cannot be read: {reason}") from None
-    if len(data) > _MOST_BYTES:
-        raise UsageError(f"{path!r} has more than {_MOST_BYTES >> 20} MiB: give the part of it "
-                         "that tells of GPUs, as by `head`")  # fmt: skip
-    return data
-
-
-def _descriptor(path: str) -> int:
-    """Open a file or a pipe, which has a writer by then."""
-    if path != "-":
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    if sys.stdin is None:
-        raise ValueError("standard input is closed")
-    return 0
+    shown = form(log, inventory.devices, advice).rstrip("\n") + "\n"
+    return shown, 0 if log.sees_gpu else 1

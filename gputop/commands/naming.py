@@ -6,8 +6,6 @@ what was to be in it, as an unset variable of the shell does, is an error.
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
@@ -25,7 +23,6 @@ _EQUALS = re.compile(rf"-*(?:{'|'.join(_KEYWORDS)}|idle)=.*", re.IGNORECASE | re
 _LEAST = 3
 """Letters and digits of a word that is searched for."""
 _MOST_PID = 2**31 - 1
-_MOST_UID = 2**32 - 2
 
 Alternatives = list[list[Term]]
 
@@ -130,34 +127,3 @@ def _reads(word: str) -> Iterator[bool]:
             yield False
         else:
             yield True
-
-
-def uid_of(user: str) -> int:
-    """Return the number of `me`, of a name, else of a number; `+4242` is always the number.
-
-    UsageError.
-    """
-    shown = printable(user, 60)
-    number = user.removeprefix("+")
-    uid = int(number) if number.isascii() and number.isdecimal() and len(number) < 11 else None
-    if uid is not None and uid > _MOST_UID:
-        uid = None
-    if user.startswith("+") and uid is not None:
-        return uid
-    named = _named(user)
-    if user == "me":
-        uid = os.getuid()
-    if named is not None and uid is not None and named != uid:
-        raise UsageError(f"user {shown} is both uid {uid} and the name of uid {named}: "
-                         f"give --user +{uid} or +{named}")  # fmt: skip
-    uid = uid if named is None else named
-    if uid is None:
-        raise UsageError(f"no user {shown} on this machine")
-    return uid
-
-
-def _named(user: str) -> int | None:
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except (KeyError, ValueError):  # ValueError: no name can have such characters
-        return None

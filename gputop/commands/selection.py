@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop.commands.naming import Alternatives, filter_of, pids_of, uid_of
-from gputop.errors import GputopError, UsageError
+from gputop.commands.naming import Alternatives, filter_of, pids_of
+from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu_selector import gpus_named
 from gputop.model.machine.signals import Candidate, Target
@@ -28,8 +28,24 @@ class ProcessSelection(NamedTuple):
     filter: Alternatives
     """Empty if there are PIDs, or no words."""
     gpus: Sequence[str]
-    uid: int | None
+    user: str | None
     descendants: bool
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The names of users in it, which mean what they mean on the machine of the processes."""
+        terms = (term for terms in self.filter for term in terms if term.key == "user")
+        names = (self.user, *(term.value for term in terms))
+        return tuple(dict.fromkeys(name for name in names if name is not None))
+
+    @property
+    def names_pids(self) -> bool:
+        """Whether it names processes by their numbers, which are those of one machine."""
+        return bool(self.pids) or any(term.key == "pid" for terms in self.filter for term in terms)
+
+
+class NobodyFitsError(GputopError):
+    """No process on a GPU of that machine fits."""
 
 
 def selection_of(
@@ -47,27 +63,33 @@ def selection_of(
         pids=pids,
         filter=[] if pids else filter_of(words, narrowed),
         gpus=gpus,
-        uid=None if user is None else uid_of(user),
+        user=user,
         descendants=descendants,
     )
 
 
 def selected(
-    frame: Frame, selection: ProcessSelection, candidates: Iterable[Candidate]
+    frame: Frame,
+    selection: ProcessSelection,
+    candidates: Iterable[Candidate],
+    uids: Mapping[str, int],
 ) -> tuple[Target, ...]:
     """Return the processes in the order of GPUs and PIDs, each once.
 
-    `candidates` is what the agent says about the processes of the frame. UsageError for what is
-    none or cannot be meant, GputopError if nothing fits.
+    `candidates` is what the agent says about the processes of the frame, `uids` the numbers of the
+    selection's `users`. UsageError for what is none or cannot be meant, GputopError for a PID that
+    does not fit, NobodyFitsError if nothing does.
     """
-    return _Selector(frame, candidates).targets(selection)
+    return _Selector(frame, candidates, uids).targets(selection)
 
 
 class _Selector:
     """Finds the processes of a frame that a user names."""
 
-    def __init__(self, frame: Frame, candidates: Iterable[Candidate]) -> None:
-        self._frame = frame
+    def __init__(
+        self, frame: Frame, candidates: Iterable[Candidate], uids: Mapping[str, int]
+    ) -> None:
+        self._frame, self._uids = frame, uids
         self._candidates = {_key(candidate): candidate for candidate in candidates}
 
     def targets(self, selection: ProcessSelection) -> tuple[Target, ...]:
@@ -77,8 +99,9 @@ class _Selector:
         if selection.gpus:
             uuids = self._uuids(selection.gpus)
             matching = [row for row in matching if row.process.gpu_uuid in uuids]
-        if selection.uid is not None:
-            matching = [row for row in matching if self._owner(row) == selection.uid]
+        if selection.user is not None:
+            uid = self._uid(selection.user)
+            matching = [row for row in matching if self._owner(row) == uid]
         if selection.pids:
             return self._by_pid(matching, selection)
         if selection.filter:
@@ -87,7 +110,9 @@ class _Selector:
         if not matching:
             idle = any(term.key == "idle" for terms in selection.filter for term in terms)
             hint = "; for how long one is idle is known while a gputop of yours runs" * idle
-            raise GputopError(f"no process on a GPU fits{hint}: gputop --once shows who is there")
+            raise NobodyFitsError(
+                f"no process on a GPU fits{hint}: gputop --once shows who is there"
+            )
         return _targets(matching)
 
     def _with_idle_time(self, process: Process) -> Process:
@@ -101,11 +126,17 @@ class _Selector:
         candidate = self._candidates.get(_key(row.process))
         return None if candidate is None else candidate.uid
 
+    def _uid(self, user: str) -> int:
+        """Return the number of a user of that machine. SourceError if the agent has not told it."""
+        if user not in self._uids:
+            raise SourceError("its gputop is too old to find processes by user: install this one")
+        return self._uids[user]
+
     def _test(self, term: Term) -> Test:
         """Return the filter's test, but users by their number, and whatever is left out has to be
         there: else a slip of the finger leaves out nothing."""
         if term.key == "user":
-            uid = uid_of(term.value)
+            uid = self._uid(term.value)
             return lambda row: _is_of(self._owner(row), uid, term.negated)
         if term.key == "gpu":
             shown, indices = printable(term.value, 60), _indices(self._frame, term)

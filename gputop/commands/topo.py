@@ -6,21 +6,25 @@ import argparse
 from contextlib import closing
 
 from gputop.commands import HELP
+from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
 from gputop.export.topology import topology_json, topology_text
 from gputop.model.machine.frame import Frame
 from gputop.output import write
 from gputop.sources.ask import readable_frame
-from gputop.sources.local import LocalSource
+from gputop.sources.opening import open_source
+from gputop.sources.ssh.names import HostName
 
 _INTERVAL = 0.2
 """Seconds between frames, of which the first are not whole."""
 _EPILOG = """\
 examples:
   gputop topo                     links, peer-to-peer, CPUs and NUMA nodes
+  gputop topo -H node1,node2      those of other machines, over ssh
   taskset -c $(gputop topo --json | jq -r '.gpus[3].usable_cpus') python train.py
 
---json: gpus (gpu, uuid, name, pci_bus_id, cpus and usable_cpus as taskset -c
-takes them, numa, gpu_numa), links and p2p (a row and a column a GPU)
+--json: a line for each host: host (with -H), gpus (gpu, uuid, name, pci_bus_id, cpus
+and usable_cpus as taskset -c takes them, numa, gpu_numa), links and p2p (a row and a
+column a GPU)
 
 exit status: 0 done, 2 usage, 3 the NVIDIA driver cannot be read
 """
@@ -36,18 +40,26 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_command_hosts(parser)
     parser.add_argument("--json", dest="topo_json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors."""
-    with closing(LocalSource(_INTERVAL)) as source:
-        frame = readable_frame(source, _is_whole)
-    if options.topo_json:
-        write(topology_json(frame) + "\n", "utf-8")
-    else:
-        write(topology_text(frame))
-    return 0
+
+    def ask(host: HostName | None) -> Frame:
+        with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
+            return readable_frame(source, _is_whole)
+
+    def show(host: HostName | None, frame: Frame) -> int:
+        if options.topo_json:
+            write(named(topology_json(frame), host) + "\n", "utf-8")
+        else:
+            texts.write(host, topology_text(frame))
+        return 0
+
+    texts = HostTexts()
+    return for_each(options.hosts, ask, show)
 
 
 def _is_whole(frame: Frame) -> bool:

@@ -57,7 +57,7 @@ def _heading(frame: Frame) -> str:
     free, who = count_of_free(frame), users(frame)
     facts = [
         f"gputop {__version__}",
-        "DEMO: an invented machine" if frame.demo else frame.host.name,
+        _name(frame),
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(frame.time)),
         f"driver {frame.driver_version or MISSING}",
         f"CUDA {frame.cuda_version or MISSING}",
@@ -66,6 +66,14 @@ def _heading(frame: Frame) -> str:
         f"{len(who)} user{'s' * (len(who) != 1)}",
     ]
     return _GAP.join(facts)
+
+
+def _name(frame: Frame) -> str:
+    """The machine: as it was asked for, and as it calls itself where that is something else."""
+    name, asked = frame.host.name, frame.host.asked
+    if frame.demo:
+        return f"DEMO: an invented machine{f' {asked}' if asked else ''}"
+    return name if asked in (None, name) else f"{asked} ({name})"
 
 
 def _gpu_table(frame: Frame, idle_after: float) -> str:

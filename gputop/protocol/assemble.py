@@ -79,7 +79,9 @@ class _Rows(Generic[R]):
 class Assembler:
     """Makes Frames of the lines of one agent; SourceError for a stream that cannot be followed."""
 
-    def __init__(self, spoken: Versions = SPOKEN) -> None:
+    def __init__(self, spoken: Versions = SPOKEN, asked: str | None = None) -> None:
+        """`asked`: the name by which the machine was asked for."""
+        self._asked = asked
         self.hello: Hello | None = None
         """None until it has come."""
         self._spoken = spoken
@@ -131,7 +133,9 @@ class Assembler:
         if columns is None:
             columns, make = ProcessNumbers(), Preview
         return make(
-            host=replace(machine.host, cpu=sample.cpu, memory_used=sample.memory_used),
+            host=replace(
+                machine.host, asked=self._asked, cpu=sample.cpu, memory_used=sample.memory_used
+            ),
             time=sample.time,
             interval=sample.interval,
             driver_version=machine.driver_version,

@@ -138,6 +138,8 @@ class Reply(
     detail: ProcessDetail | None = None
     stack: ProcessStack | None = None
     candidates: tuple[Candidate, ...] = ()
+    uids: dict[str, int] = {}
+    """Of Candidates: the numbers of its `users`, of that machine."""
     context: CudaContext | None = None
     """None also where there is no such process."""
     checks: tuple[Check, ...] = ()
@@ -225,6 +227,8 @@ class Candidates(msgspec.Struct, frozen=True, tag_field="request", tag="candidat
 
     ancestors: bool = False
     id: str = ""
+    users: tuple[str, ...] = ()
+    """Whose numbers are wanted: names, `me` for whom the agent runs as, or numbers."""
 
 
 class Context(msgspec.Struct, frozen=True, tag_field="request", tag="context"):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import time
 from collections.abc import Iterable
 
 from gputop.agent.process.procfs import read_short
 from gputop.agent.worker import Worker
+from gputop.errors import UsageError
 from gputop.model.machine.text import printable
 
+_MOST_UID = 2**32 - 2
 _TIMEOUT = 0.05
 """Seconds that a tick waits for the name of a new user; directory services can take many."""
 
@@ -53,3 +56,34 @@ class UserNames:
                 name = str(uid)
             self._names[uid] = name
             self._wanted.discard(uid)
+
+
+def uid_of(user: str) -> int:
+    """Return the number of `me`, of a name, else of a number; `+4242` is always the number.
+
+    UsageError.
+    """
+    shown = printable(user, 60)
+    number = user.removeprefix("+")
+    uid = int(number) if number.isascii() and number.isdecimal() and len(number) < 11 else None
+    if uid is not None and uid > _MOST_UID:
+        uid = None
+    if user.startswith("+") and uid is not None:
+        return uid
+    named = _named(user)
+    if user == "me":
+        uid = os.getuid()
+    if named is not None and uid is not None and named != uid:
+        raise UsageError(f"user {shown} is both uid {uid} and the name of uid {named}: "
+                         f"give --user +{uid} or +{named}")  # fmt: skip
+    uid = uid if named is None else named
+    if uid is None:
+        raise UsageError(f"no user {shown} on this machine")
+    return uid
+
+
+def _named(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):  # ValueError: no name can have such characters
+        return None

@@ -48,6 +48,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """As `hostname` prints it."""
+    asked: str | None = None
+    """The name that was given with -H; None for this machine."""
     boot_id: str | None = None
     """Of /proc/sys/kernel/random/boot_id: tells one run of a machine from the next."""
     cpu: float | None = None

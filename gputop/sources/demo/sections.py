@@ -25,7 +25,7 @@ from gputop.model.machine.sections import (
     Throttle,
 )
 from gputop.model.machine.text import GIB, MIB
-from gputop.model.machine.topology import ITSELF, Links
+from gputop.model.machine.topology import ITSELF, Links, Topology
 
 _NVLINKS = 18
 
@@ -145,6 +145,19 @@ def _links(index: int, load: float, wave: float) -> dict[str, Any]:
         "nvlink": Nvlink(up=_NVLINKS, down=0, tx=round(nvlink), rx=round(nvlink * 0.98), errors=0),
         "activity": replace(activity, verdict=verdict([activity] * FEWEST)),
     }
+
+
+def topology(count: int) -> Topology:
+    """Four GPUs at either socket, and everybody reaches everybody's memory."""
+    nodes = [index * 2 // count for index in range(count)]
+    cpus = [f"{48 * node}-{48 * node + 47},{48 * node + 96}-{48 * node + 143}" for node in nodes]
+    return Topology(
+        p2p=tuple(tuple(a != b for b in range(count)) for a in range(count)),
+        cpus=tuple(cpus),
+        usable_cpus=tuple(cpus),
+        numa=tuple(nodes),
+        gpu_numa=(None,) * count,
+    )
 
 
 def links(count: int) -> Links:

@@ -12,6 +12,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 
+from msgspec.structs import replace
+
+from gputop.errors import DriverError
 from gputop.model.machine.detail import ProcessStack
 from gputop.model.machine.environment import CudaContext
 from gputop.model.machine.frame import Frame, Host, Process
@@ -19,6 +22,8 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
 from gputop.model.machine.text import GIB, MIB
 from gputop.protocol.messages import (
+    Checks,
+    Context,
     Detail,
     Probe,
     Question,
@@ -29,8 +34,10 @@ from gputop.protocol.messages import (
     Stack,
     clamp_interval,
 )
+from gputop.sources.agent_process import SILENCE
+from gputop.sources.demo.fleet import demo_machine, fail_to_reach, is_out_of_reach, is_silent
 from gputop.sources.demo.jobs import JOBS, DemoJob, demo_detail, environ_of
-from gputop.sources.demo.sections import links, sections
+from gputop.sources.demo.sections import links, sections, topology
 
 _TOTAL = 143771 * MIB
 _RESERVED = 614 * MIB
@@ -41,10 +48,15 @@ _NAMESPACE = uuid.UUID("8a5f61b2-5f3d-4f0e-9d33-6d0c3b1f7a55")
 class DemoSource:
     """Frames of the invented machine, at the wanted interval."""
 
-    host = "demo"
-
-    def __init__(self, interval: float | None = 1.0) -> None:
+    def __init__(
+        self, interval: float | None = 1.0, host: str | None = None, waits: bool = False
+    ) -> None:
+        """`host`: the name of a machine of a fleet, which `demo.fleet` invents; with `waits` one
+        that says nothing is waited for."""
+        self.host = host or "demo"
+        self._name = host
         self._interval = interval
+        self._timeout = None if waits else SILENCE
         self._events: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         """Replies; None wakes `frames`."""
         self._closed = False
@@ -52,12 +64,25 @@ class DemoSource:
 
     def frames(self) -> Iterator[Frame | Reply]:
         """Frames and replies until `close`; one frame only where the interval is None."""
+        if self._name is not None and is_out_of_reach(self._name):
+            fail_to_reach(self._name)
+        if is_silent(self._name):
+            self._say_nothing()
         while not self._closed:
             now = time.time()
-            yield demo_frame(now, now - self._started, self._interval)
+            yield demo_frame(now, now - self._started, self._interval, self._name)
             if self._interval is None:
                 return
             yield from self._replies(time.monotonic() + self._interval)
+
+    def _say_nothing(self) -> None:
+        """Until `close`, or until nobody waits any more. DriverError."""
+        end = None if self._timeout is None else time.monotonic() + self._timeout
+        while not self._closed:
+            try:
+                self._events.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                raise DriverError(f"no answer for {self._timeout:g} s") from None
 
     def _replies(self, due: float) -> Iterator[Reply]:
         """Until the next frame is due, or asked for."""
@@ -97,16 +122,27 @@ def _reply(question: Question) -> Reply:
         problem = "the demo has no processes to look into"
         stack = ProcessStack(question.pid, question.start_time, problem=problem)
         return Reply(request=question.id, stack=stack)
+    if isinstance(question, Context):
+        contexts = (CudaContext(environ_of(job)) for job in JOBS if job.pid == question.pid)
+        return Reply(request=question.id, context=next(contexts, None))
+    if isinstance(question, Checks):
+        return Reply(request=question.id)
     return Reply(request=question.id, error="the demo has no processes to signal")
 
 
-def demo_frame(now: float, running: float = 0.0, interval: float | None = None) -> Frame:
+def demo_frame(
+    now: float, running: float = 0.0, interval: float | None = None, host: str | None = None
+) -> Frame:
     """The machine at `now` (seconds since the epoch), the demo `running` for so many seconds."""
-    processes = tuple(_process(job, index, now, running) for job in JOBS for index in job.gpus)
+    machine = demo_machine(host)
+    processes = tuple(
+        _process(job, host, index, now, running) for job in machine.jobs for index in job.gpus
+    )
     return Frame(
         host=Host(
-            name="demo",
-            boot_id="demo",
+            name=host or "demo",
+            asked=host,
+            boot_id=f"demo {host}" if host else "demo",
             cpu=0.11 + 0.03 * _wave(now, 13, 0.4),
             cpu_count=192,
             memory_total=2015 * GIB,
@@ -116,15 +152,29 @@ def demo_frame(now: float, running: float = 0.0, interval: float | None = None) 
         interval=interval,
         driver_version="580.159.03",
         cuda_version="13.0",
-        gpus=tuple(_gpu(index, now, running, processes) for index in range(len(_BUSES))),
+        gpus=tuple(_gpu_of(host, index, now, running, processes) for index in range(machine.gpus)),
         processes=processes,
-        links=links(len(_BUSES)),
+        links=links(machine.gpus),
+        topology=topology(machine.gpus),
         demo=True,
     )
 
 
-def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...]) -> Gpu:
-    identity = _uuid(index)
+def _gpu_of(
+    host: str | None, index: int, now: float, running: float, processes: tuple[Process, ...]
+) -> Gpu:
+    """A GPU, with what is wrong with it on that machine."""
+    machine, gpu = demo_machine(host), _gpu(_uuid(host, index), index, now, running, processes)
+    if index == machine.hung:
+        return replace(gpu, stale_for=round(95.0 + running, 1))
+    if index == machine.sick and gpu.health is not None:
+        return replace(gpu, health=replace(gpu.health, recovery_action="gpu_reset"))
+    return gpu
+
+
+def _gpu(
+    identity: str, index: int, now: float, running: float, processes: tuple[Process, ...]
+) -> Gpu:
     here = [process for process in processes if process.gpu_uuid == identity]
     used = sum(process.gpu_memory or 0 for process in here) + 22 * MIB
     load = min(1.0, sum(process.sm_utilization or 0.0 for process in here))
@@ -165,12 +215,12 @@ def _gpu(index: int, now: float, running: float, processes: tuple[Process, ...])
     )
 
 
-def _process(job: DemoJob, index: int, now: float, running: float) -> Process:
+def _process(job: DemoJob, host: str | None, index: int, now: float, running: float) -> Process:
     load = None if job.load is None else job.load * (0.93 + 0.07 * _wave(now, 9, index + job.pid))
     return Process(
         pid=job.pid,
         start_time=round(now - running - job.age, 2),
-        gpu_uuid=_uuid(index),
+        gpu_uuid=_uuid(host, index),
         gpu_memory=int(job.memory * GIB * (1 + 0.004 * _wave(now, 41, job.pid))),
         sm_utilization=None if load is None else round(load, 2),
         memory_utilization=None if load is None else round(load * 0.6, 2),
@@ -189,8 +239,8 @@ def _process(job: DemoJob, index: int, now: float, running: float) -> Process:
     )
 
 
-def _uuid(index: int) -> str:
-    return f"GPU-{uuid.uuid5(_NAMESPACE, str(index))}"
+def _uuid(host: str | None, index: int) -> str:
+    return f"GPU-{uuid.uuid5(_NAMESPACE, f'{host}/{index}' if host else str(index))}"
 
 
 def _wave(now: float, period: float, phase: float) -> float:

@@ -1,1 +1,1 @@
-"""Frames of another machine, over the ssh that people have."""
+"""Machines at the other end of ssh."""

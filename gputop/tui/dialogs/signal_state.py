@@ -9,6 +9,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.signals import (
     MOST_TARGETS,
@@ -67,6 +69,7 @@ class SignalDialogState:
         self.checked = False
         self._processes = tuple(processes)
         self._frame = frame
+        self._boot_id = frame and frame.host.boot_id
         self._started: tuple[SignalTarget, ...] = ()
         self._orders: list[Signal] = []
         """The check, then what was sent."""
@@ -302,6 +305,8 @@ class SignalDialogState:
         return self._verdicts.get(order.id, {}).get((process.pid, process.start_time))
 
     def _ordered(self, order: Signal) -> Signal:
+        """Return an order for the machine as it was when the key was pressed."""
+        order = replace(order, boot_id=self._boot_id)
         self._orders.append(order)
         self._targets[order.id] = {(target.pid, target.start_time) for target in order.targets}
         return order

@@ -1,0 +1,71 @@
+"""An invented fleet: what a machine of it is like follows from its name alone.
+
+The number at the end of a name picks one of DEMO_MACHINES; one with `down`, `login` or `hang` in
+its name cannot be reached, wants a login, or says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import NamedTuple, NoReturn
+
+from gputop.errors import LoginError, SourceError
+from gputop.sources.demo.jobs import JOBS, DemoJob
+
+
+class DemoMachine(NamedTuple):
+    """How an invented machine differs from the others."""
+
+    gpus: int = 8
+    users: frozenset[str] | None = None
+    """Whose jobs run there; None: everybody's."""
+    hung: int | None = None
+    """The GPU that does not answer."""
+    sick: int | None = None
+    """The GPU that needs a reset."""
+
+    @property
+    def jobs(self) -> tuple[DemoJob, ...]:
+        """The jobs that run on it."""
+        return tuple(
+            job
+            for job in JOBS
+            if (self.users is None or job.user in self.users) and max(job.gpus) < self.gpus
+        )
+
+
+DEMO_MACHINES = (
+    DemoMachine(),
+    DemoMachine(users=frozenset({"alice", "carol"})),
+    DemoMachine(gpus=4, users=frozenset({"alice", "bob", "carol"})),
+    DemoMachine(users=frozenset({"serving", "dave"}), hung=6),
+    DemoMachine(users=frozenset({"bob", "erin"}), sick=0),
+    DemoMachine(users=frozenset()),
+)
+
+
+def demo_machine(host: str | None) -> DemoMachine:
+    """Return the machine of that name; None: the one that is not part of a fleet."""
+    if host is None:
+        return DEMO_MACHINES[0]
+    digits = re.search(r"[0-9]{1,9}\Z", host)
+    number = int(digits[0]) if digits else zlib.crc32(host.encode())
+    return DEMO_MACHINES[number % len(DEMO_MACHINES)]
+
+
+def fail_to_reach(host: str) -> NoReturn:
+    """Raise what ssh says of a machine that is down or wants a login."""
+    if "login" in host:
+        raise LoginError(f"{host}: Permission denied (publickey,password)")
+    raise SourceError(f"ssh: connect to host {host} port 22: Connection refused")
+
+
+def is_silent(host: str | None) -> bool:
+    """Whether a machine takes a connection and says nothing."""
+    return host is not None and "hang" in host
+
+
+def is_out_of_reach(host: str | None) -> bool:
+    """Whether there is no connection to be had."""
+    return host is not None and ("down" in host or "login" in host)

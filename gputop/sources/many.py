@@ -1,0 +1,55 @@
+"""Several machines asked at the same time: one that does not answer delays nobody."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
+from typing import TypeVar
+
+from gputop.errors import GputopError, SourceError
+from gputop.model.machine.text import printable
+from gputop.sources.ssh.names import HostName
+
+T = TypeVar("T")
+
+
+def ask_hosts(
+    hosts: Iterable[HostName], ask: Callable[[HostName], T]
+) -> Iterator[tuple[HostName, T | GputopError]]:
+    """Yield what `ask` returns for each host, or the error that it raises, as they come.
+
+    Each is asked in a thread of its own, which is left to itself where nobody waits for it.
+    """
+    answers: SimpleQueue[tuple[HostName, T | GputopError]] = SimpleQueue()
+
+    def run(host: HostName) -> None:
+        answers.put((host, _answer(host, ask)))
+
+    threads = [threading.Thread(target=run, args=(host,), daemon=True) for host in hosts]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        yield answers.get()
+
+
+def _answer(host: HostName, ask: Callable[[HostName], T]) -> T | GputopError:
+    try:
+        return ask(host)
+    except GputopError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - it is said, and the others are asked all the same
+        return SourceError(printable(f"{type(error).__name__}: {error}", 200))
+
+
+def in_order(
+    hosts: Iterable[HostName], answers: Iterable[tuple[HostName, T]]
+) -> Iterator[tuple[HostName, T]]:
+    """Yield answers in the order of their hosts, each as soon as those before it are there."""
+    waiting, missing = dict[HostName, T](), iter(hosts)
+    host = next(missing, None)
+    for answered, answer in answers:
+        waiting[answered] = answer
+        while host in waiting:
+            yield host, waiting.pop(host)
+            host = next(missing, None)

@@ -1,0 +1,34 @@
+"""Which source a machine is read from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gputop.sources.source import Source
+    from gputop.sources.ssh.names import HostName
+
+
+def open_source(
+    host: HostName | None,
+    interval: float | None,
+    waits: bool = False,
+    driver: bool = True,
+    demo: bool = False,
+) -> Source:
+    """Return the source of a host, or of this machine where it is None.
+
+    With `interval` None it gives one frame and ends. For `waits` and `driver` see LocalSource;
+    with `demo` the machine is an invented one. What it takes is imported here, when it is known.
+    """
+    if demo:
+        from gputop.sources.demo.source import DemoSource
+
+        return DemoSource(interval, host and host.asked, waits)
+    if host is not None:
+        from gputop.sources.ssh.source import SshSource
+
+        return SshSource(host, interval, waits, driver)
+    from gputop.sources.local import LocalSource
+
+    return LocalSource(interval, waits, driver)
