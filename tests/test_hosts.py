@@ -6,8 +6,10 @@ import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -215,7 +217,7 @@ def test_groups_and_files(capfd: Capture, tmp_path: Path) -> None:
 def test_names_from_standard_input_leave_the_keys_to_the_terminal() -> None:
     script = f"echo node1 | {shlex.join(GPUTOP)} --demo -H -"
     with Terminal(["sh", "-c", script], cols=120, rows=40, env=dict(os.environ)) as terminal:
-        terminal.wait_for("finetune.py")
+        terminal.wait_for(" Processes ")
         terminal.send(b"q")
         assert terminal.exit_code() == 0
 
@@ -238,6 +240,15 @@ def test_every_command_over_ssh(
     pid = here.pids["train"]
     assert main(["map", "--pid", str(pid), "--json", "-H", "h1"]) == 0
     assert json.loads(capfd.readouterr().out)["process"]["evidence"] == "confirmed"
+    assert main(["doctor", "-H", "h1,down", "--json"]) == 1
+    connections = [
+        check["text"]
+        for check in json.loads(capfd.readouterr().out)["checks"]
+        if check["subject"] == "connection"
+    ]
+    assert [text.partition(" (")[0] for text in connections] == [
+        "the gputop that is installed there answers"
+    ]
     assert main(["free", "-H", "h1", "--window", "0.2", "--format", "ssh"]) == 0
     line = capfd.readouterr().out
     done = subprocess.run(
@@ -245,3 +256,25 @@ def test_every_command_over_ssh(
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert "=2=PCI_BUS_ID=" in done.stdout, done
+
+
+def test_a_host_that_is_lost_comes_back_in_watch(sshd: Sshd, kept: MachineFactory) -> None:
+    """What is wrong is said once, and a login is not tried again and again."""
+    here = kept("h200x8")
+    sshd.host("w1", here.env)
+    sshd.host("refused", key="no_such_key")
+    command = [*GPUTOP, "-H", "w1,refused", "--json", "--watch", "-i", "0.2"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as program:
+        assert program.stdout
+        assert program.stderr
+        try:
+            assert json.loads(program.stdout.readline())["host"]["asked"] == "w1"
+            assert program.stderr.readline().startswith("gputop: refused: login wanted: ")
+            os.kill(sshd.sessions()[-1], signal.SIGKILL)
+            assert program.stderr.readline().startswith("gputop: w1: ")
+            lost = time.time()
+            while json.loads(program.stdout.readline())["time"] < lost:
+                pass
+        finally:
+            program.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from contextlib import closing
@@ -11,12 +12,16 @@ from contextlib import closing
 import pytest
 
 from gputop.cli import main
-from gputop.model.machine.signals import Target, Verdict
+from gputop.commands.selection import selected, selection_of
+from gputop.errors import SourceError
+from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.protocol.messages import Signal
 from gputop.sources.ask import answers, ask, wait_for_frame
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
+from gputop.sources.ssh.start import remote_command
 from tests.agent.driving import sleeping, until
+from tests.builders import frame, process
 from tests.conftest import ME, MachineFactory
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
@@ -35,16 +40,15 @@ NO_KILL = "setpriv --bounding-set=-kill --inh-caps=-kill"
 
 
 def host(sshd: Sshd, machine: MachineFactory, name: str, prefix: str = "") -> Machine:
-    """A host with train.py on its GPU; `prefix` is what its agent runs under."""
+    """Add a host with train.py on its GPU; `prefix` is what a login there runs under."""
     here = machine({
         "gpu": {"uuid": "GPU-{i}7777777", "memory": {"total": 80 * GIB, "used": 9 * GIB}},
         "processes": {
             "train": {"command": ["python", "train.py"], "on": {"gpu": 0, "used": 4 * GIB}},
         },
     })  # fmt: skip
-    sshd.host(name, here.env)
-    with (sshd.folder / "hosts" / name / "env").open("a") as environment:
-        environment.write(f" {prefix}")
+    script = f"exec {prefix} /bin/sh -c {shlex.quote(remote_command())}"
+    sshd.host(name, here.env, script=script if prefix else "")
     return here
 
 
@@ -109,17 +113,17 @@ def test_another_identity_gets_nothing(sshd: Sshd, machine: MachineFactory) -> N
     """Neither who has the number by now, nor anybody of the time before a reboot."""
     here = host(sshd, machine, "i1")
     with closing(SshSource(HostName("i1", "i1", None))) as source:
-        frame = wait_for_frame(source, answers, 10)
-        [process] = frame.processes
-        assert process.start_time is not None
-        boot = frame.host.boot_id
+        seen = wait_for_frame(source, answers, 10)
+        [job] = seen.processes
+        assert job.start_time is not None
+        boot = seen.host.boot_id
         for start, boot_id, outcome in (
-            (process.start_time - 60, boot, "identity_changed"),
-            (process.start_time, "another boot", "identity_changed"),
-            (process.start_time, boot, "exited"),
+            (job.start_time - 60, boot, "identity_changed"),
+            (job.start_time, "another boot", "identity_changed"),
+            (job.start_time, boot, "exited"),
         ):
-            assert process.pid in here.pids.values()
-            assert signalled(source, process.pid, start, boot_id).outcome == outcome
+            assert job.pid in here.pids.values()
+            assert signalled(source, job.pid, start, boot_id).outcome == outcome
     until(lambda: not here.pids)
 
 
@@ -134,3 +138,17 @@ def test_a_pid_is_of_one_machine(words: str, capfd: pytest.CaptureFixture[str]) 
     assert main(["kill", "-H", "a,b", words, "--yes"]) == 2
     told = "gputop: a PID is of one machine: give one host with it, or say who is meant\n"
     assert capfd.readouterr() == ("", told)
+
+
+def test_a_user_is_the_one_of_that_machine() -> None:
+    here = frame(processes=[process(1), process(2)])
+    candidates = [
+        Candidate(pid, 1000.0, "GPU-0", uid=uid) for pid, uid in ((1, 4242), (2, os.getuid()))
+    ]
+    for words, user in (([], "bob"), (["user:bob"], None)):
+        selection = selection_of(words, [], user, False)
+        assert selection.users == ("bob",)
+        [target] = selected(here, selection, candidates, {"bob": 4242})
+        assert target.pid == 1
+        with pytest.raises(SourceError, match="too old"):  # an agent that ignores who is asked for
+            selected(here, selection, candidates, {})
