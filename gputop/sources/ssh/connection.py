@@ -98,7 +98,9 @@ class Connection:
         try:
             process = self._process or self._start()
             while (line := process.line(self._timeout)).endswith(b"\n"):
-                self._heard = time.monotonic()
+                is_first, self._heard = self._heard is None, time.monotonic()
+                if is_first and self._options.interval is not None:
+                    self.ping()
                 message = self._reader.read(line)
                 if message is not None and not self._is_pong(message):
                     yield message
@@ -121,7 +123,7 @@ class Connection:
         """Have the agent say that it is there, and tell it that we are."""
         self._pings += 1
         request = Ping(f"{_PING}{self._pings}")
-        if self._pinged is None:
+        if self._pinged is None and self._heard is not None:  # before, it is still being started
             self._pinged = (request.id, time.monotonic())
         self._write(encode(request) + b"\n")
 
@@ -151,11 +153,10 @@ class Connection:
         process.send(start, self._timeout)
         self._link = Link("connected", how, why)
         with self._lock:
-            queued, self._queued = self._queued, None
-        for data in queued or ():
-            self._write(data)
+            for data in self._queued or ():
+                self._write(data)
+            self._queued = None
         if self._options.interval is not None:
-            self.ping()
             HEART.beat_for(self)
         return process
 
