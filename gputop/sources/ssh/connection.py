@@ -95,7 +95,9 @@ class Connection:
         try:
             process = self._process or self._start()
             while (line := process.line(self._timeout)).endswith(b"\n"):
-                self._heard = time.monotonic()
+                is_first, self._heard = self._heard is None, time.monotonic()
+                if is_first and self._options.interval is not None:
+                    self.ping()
                 message = self._assembler.read(line)
                 if message is not None and not self._is_pong(message):
                     yield message
@@ -118,7 +120,7 @@ class Connection:
         """Have the agent say that it is there, and tell it that we are."""
         self._pings += 1
         request = Ping(f"{_PING}{self._pings}")
-        if self._pinged is None:
+        if self._pinged is None and self._heard is not None:  # before, it is still being started
             self._pinged = (request.id, time.monotonic())
         self._write(encode(request) + b"\n")
 
@@ -149,7 +151,6 @@ class Connection:
         for data in queued or ():
             self._write(data)
         if self._options.interval is not None:
-            self.ping()
             HEART.beat_for(self)
         return process
 

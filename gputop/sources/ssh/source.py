@@ -48,7 +48,8 @@ class SshSource:
     ) -> None:
         allow_many_files()
         self.host = host.asked
-        self._name, self._interval, self._driver = host, interval, driver
+        self.name = host
+        self._interval, self._driver = interval, driver
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
         self._is_closed = False
         self._boot_id: str | None = None
@@ -99,4 +100,4 @@ class SshSource:
 
     def _connect(self) -> Connection:
         options = AgentOptions(self._interval, self._driver)
-        return Connection(self._name, options, self._timeout)
+        return Connection(self.name, options, self._timeout)
