@@ -40,8 +40,8 @@ the rest is gputop's own, with its module.)
 
     attempt         one process of a signal request, from the signal to its end
                     (agent/signals/attempt.py)
-    carried         of an agent: it comes over ssh into the memory of a Python there, where gputop is
-                    not installed (sources/ssh/carry.py)
+    carried         of an agent: it comes over ssh into the memory of a Python there, where gputop
+                    is not installed (sources/ssh/carry.py)
     certainty       how far a mapping can be relied on: exact, expected, predicted or unknown
                     (model/cuda/enumeration.py)
     connection      the way to an agent elsewhere, from the wait for its turn to its end; its Link

@@ -26,7 +26,6 @@ from gputop.protocol.messages import Checks
 from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source
-from gputop.sources.ssh.connection import Link
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
 
@@ -151,24 +150,12 @@ def _frames(source: Source) -> Iterator[Frame]:
 
 def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Check, ...]:
     """Return what the agent says, and how it is reached where it is elsewhere. SourceError."""
-    link = source.link if isinstance(source, SshSource) else None
-    if link is not None and link.how == "poor":
-        return (_connection(link),)  # there is nobody to ask
-    connection = () if link is None else (_connection(link),)
+    way = source.way if isinstance(source, SshSource) else None
+    if isinstance(source, SshSource) and source.link.how == "poor":
+        return (way,) if way else ()  # there is nobody to ask
     request = Checks(python, frames[-1].cuda_version, _capabilities(frames))
-    return (*connection, *ask(source, request, _CHECKS_TIMEOUT).checks)
-
-
-def _connection(link: Link) -> Check:
-    """Say which of the ways to read a machine is taken, and why not a better one."""
-    why = f" ({link.words})" if link.words else ""
-    if link.how == "installed":
-        return Check("ok", "connection", f"the gputop that is installed there answers{why}")
-    if link.how == "carried":
-        text = f"no gputop there that this one understands{why}: its agent is carried over ssh"
-        return Check("ok", "connection", f"{text} into memory, and notes signals in no log there")
-    text = f"nvidia-smi and ps are read: fewer values, and no signals{why}"
-    return Check("notice", "connection", text, "install gputop there, or Python 3.10 or newer")
+    checks = ask(source, request, _CHECKS_TIMEOUT).checks
+    return (way, *checks) if way else checks
 
 
 def _capabilities(frames: Sequence[Frame]) -> dict[str, list[int]]:

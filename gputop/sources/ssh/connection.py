@@ -21,6 +21,7 @@ from gputop.sources.ssh.heart import HEART, LEASE
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.process import SshProcess
+from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.start import Remote, read_remote, remote_command
 from gputop.sources.ssh.wave import WAVE
 
@@ -73,10 +74,12 @@ class Connection:
         self._heard: float | None = None
         self._lock = threading.Lock()
         self._process: SshProcess | None = None
+        self.remote: Remote | None = None
+        """What there is on the machine, once it has told."""
         self._queued: list[bytes] | None = []
         """What was asked before there was an agent; None from then on."""
         self._is_over = False
-        self._assembler = Assembler(asked=host.asked)
+        self._reader: Assembler | SmiReader = Assembler(asked=host.asked)
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
         """The ping that was not answered yet, and when it was sent."""
@@ -98,7 +101,7 @@ class Connection:
                 is_first, self._heard = self._heard is None, time.monotonic()
                 if is_first and self._options.interval is not None:
                     self.ping()
-                message = self._assembler.read(line)
+                message = self._reader.read(line)
                 if message is not None and not self._is_pong(message):
                     yield message
             raise failure(process.words(), process.wait(1))
@@ -143,7 +146,10 @@ class Connection:
             remote = read_remote(lambda most: process.line(self._timeout, most))
         if remote is None:
             raise failure(process.words(), process.wait(1))
+        self.remote = remote
         how, why, start = choice(remote, self._options)
+        if how == "poor":
+            self._reader = SmiReader(self._options.interval, self._host.asked)
         process.send(start, self._timeout)
         self._link = Link("connected", how, why)
         with self._lock:
@@ -163,6 +169,8 @@ class Connection:
             return self._process
 
     def _write(self, data: bytes) -> None:
+        if isinstance(self._reader, SmiReader):
+            self._reader.refuse(data)
         try:
             if self._process is not None:
                 self._process.write(data)
@@ -208,6 +216,10 @@ def choice(remote: Remote, options: AgentOptions) -> tuple[LinkKind, str, bytes]
     if remote.python is not None:
         head = f"carried {loader_size()} {options.words(files=False)}\n"
         return "carried", why, head.encode() + payload(remote.python)
+    if remote.nvidia_smi is not None:
+        text = smi_text(options.interval)
+        return "poor", WORDS, f"shell {len(text)}\n".encode() + text
     raise SourceError(
-        "gputop is not installed there, and there is no Python 3.10 or newer to run it with"
+        "gputop is not installed there, and there is no Python 3.10 or newer to run it with, nor "
+        "nvidia-smi"
     )
