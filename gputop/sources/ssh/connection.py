@@ -153,9 +153,9 @@ class Connection:
         process.send(start, self._timeout)
         self._link = Link("connected", how, why)
         with self._lock:
-            queued, self._queued = self._queued, None
-        for data in queued or ():
-            self._write(data)
+            for data in self._queued or ():
+                self._write(data)
+            self._queued = None
         if self._options.interval is not None:
             HEART.beat_for(self)
         return process

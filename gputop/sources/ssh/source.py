@@ -50,8 +50,7 @@ class SshSource:
     ) -> None:
         allow_many_files()
         self.host = host.asked
-        self.name = host
-        self._interval, self._driver = interval, driver
+        self.name, self._interval, self._driver = host, interval, driver
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
         self._is_closed = False
         self._boot_id: str | None = None
