@@ -28,6 +28,7 @@ from gputop.sources.opening import open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
+from gputop.sources.ssh.ways import CONNECTION
 
 _CHECKS_TIMEOUT = 120.0
 """Seconds for what is installed: each program that is asked has a limit of its own."""
@@ -86,7 +87,9 @@ def run(options: argparse.Namespace) -> int:
     def ask(host: HostName | None) -> list[Check]:
         opened = partial(open_source, host, demo=options.demo)
         frames, installed = _examine(opened, options.python)
-        return [check.harmless() for check in (*frame_checks(frames), *installed)]
+        checks = (*frame_checks(frames), *installed)
+        ways_first = sorted(checks, key=lambda check: check.subject != CONNECTION)
+        return [check.harmless() for check in ways_first]
 
     def show(host: HostName | None, checks: list[Check]) -> int:
         if options.doctor_json:

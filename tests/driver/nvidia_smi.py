@@ -1,4 +1,5 @@
-"""`nvidia-smi --query-gpu` and `--query-compute-apps` on a simulated machine, as CSV.
+"""`nvidia-smi --query-gpu` and `--query-compute-apps` on a simulated machine, as CSV; without them
+the line of its table that has versions.
 
 `install(folder)` puts it there; its output is that of nvidia-smi 580 in form: "a, b", units left
 out with `nounits`, `[N/A]` for what there is not, errors on standard output.
@@ -102,6 +103,10 @@ def main(words: list[str], without: str = "") -> int:
     except nvml.NVMLError as error:
         print(f"Failed to initialize NVML: {error}")
         return 9
+    if not words:
+        version = nvml.nvmlSystemGetCudaDriverVersion()
+        print(f"| NVIDIA-SMI 580 | CUDA Version: {version // 1000}.{version % 1000 // 10}     |")
+        return 0
     while True:
         for row in _gpu_rows(fields) if fields else _app_rows():
             print(row, flush=True)

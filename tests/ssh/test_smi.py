@@ -21,11 +21,14 @@ from gputop.errors import SourceError
 from gputop.export.json import frame_json
 from gputop.export.table import table
 from gputop.model.health.free import is_free
+from gputop.model.machine.detail import ProcessDetail
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.signals import Target
 from gputop.protocol.codec import encode
-from gputop.protocol.messages import Checks, Ping, Reply
+from gputop.protocol.messages import Checks, Detail, Ping, Probe, Reply, Signal, Stack
 from gputop.sources.ask import ask
+from gputop.sources.ssh.refusal import REFUSED
 from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.smi_values import FIELDS
 from tests.agent.driving import Agent, until
@@ -124,14 +127,23 @@ def test_a_gpu_that_goes_away_in_the_middle_and_the_end() -> None:
 
 
 def test_questions_have_an_answer() -> None:
+    """Between frames, each in its turn; of the kind that a screen waits for."""
     reader = SmiReader(1.0)
-    reader.refuse(encode(Ping("p")))
-    reader.refuse(encode(Checks(id="c")))
-    [reply, frame] = read([*head(), round_(1000.0, 100, 50), values(0)], reader)
-    assert isinstance(reply, Reply)
-    assert reply.request == "c"
-    assert "install gputop or Python 3.10 there" in (reply.error or "")
-    assert isinstance(frame, Frame)
+    questions = [
+        Ping("p"), Checks(id="c"), Signal("s", (Target(7, 1.0),), 15, 1.0), Detail(7, 1.0, id="d"),
+        Stack(7, 1.0, "t"), Probe("0", None, "q"),
+    ]  # fmt: skip
+    for question in questions:
+        reader.refuse(encode(question))
+    told = read([*head(), round_(1000.0, 100, 50), values(0)], reader)
+    checks, signal_, detail, stack, probe = (told_ for told_ in told if isinstance(told_, Reply))
+    assert isinstance(told[-1], Frame)
+    assert (checks.request, checks.error) == ("c", REFUSED)
+    [verdict] = signal_.verdicts
+    assert (verdict.order, verdict.pid, verdict.outcome) == ("s", 7, "refused")
+    assert detail.detail == ProcessDetail(7, 1.0, missing="unreadable")
+    assert stack.stack
+    assert [verdict.words, stack.stack.problem, probe.probed[1].problem] == [REFUSED] * 3
 
 
 def test_whatever_comes_can_be_drawn_or_is_one_error() -> None:
@@ -211,12 +223,13 @@ def test_any_shell_tells_what_an_agent_tells(shell: str, tools: str, kept: Machi
         assert program.stdout
         reader = SmiReader(0.2)
         frames = [
-            read([program.stdout.readline().decode().rstrip("\n")], reader) for _ in range(26)
+            read([program.stdout.readline().decode().rstrip("\n")], reader) for _ in range(27)
         ]
         program.stdin.close()
         until(lambda: not group(program.pid), within=2)
     [*_, frame] = [frame for told in frames for frame in told]
     assert isinstance(frame, Frame)
+    assert (frame.driver_version, frame.cuda_version) == ("580.95.05", "13.0")
     assert same(frame.gpus, GPU_FACTS) == same(expected.gpus, GPU_FACTS)
     assert same(frame.processes, PROCESS_FACTS) == same(expected.processes, PROCESS_FACTS)
     assert [is_free(frame, gpu) for gpu in frame.gpus] == [

@@ -9,6 +9,7 @@ with a record separator between them, a record is a word and what it says:
     stat TEXT           /proc/PID/stat of one of these
     ps PID USER COMMAND
     cpu, uptime, mem, host, boot, btime, cpus, ticks, page, space       of the machine
+    cuda VERSION        as nvidia-smi's own table has it
     said TEXT           what nvidia-smi says instead of values;  end: it has ended
 
 Names of fields: `nvidia-smi --help-query-gpu`, `--help-query-compute-apps`.
@@ -31,6 +32,7 @@ from gputop.protocol.codec import decode_request
 from gputop.protocol.harmless import harmless
 from gputop.protocol.messages import Question, Reply
 from gputop.sources.ssh.heart import LEASE
+from gputop.sources.ssh.refusal import refusal
 from gputop.sources.ssh.smi_values import (
     FEWER_FIELDS,
     FIELDS,
@@ -46,18 +48,30 @@ from gputop.sources.ssh.smi_values import (
 
 WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and ps are read"
 """What a screen says of such a machine."""
-_REFUSED = "only nvidia-smi and ps are read on this host: install gputop or Python 3.10 there"
 _MOST_REFUSED = 1000
 _SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of include/linux/proc_ns.h: in another one the PIDs are not the driver's."""
-_FACTS = {"fields", "cpu", "host", "boot", "btime", "cpus", "ticks", "page", "space", "said"}
+_FACTS = {
+    "fields",
+    "cuda",
+    "cpu",
+    "host",
+    "boot",
+    "btime",
+    "cpus",
+    "ticks",
+    "page",
+    "space",
+    "said",
+}
 _HERTZ, _PAGE = 100, 4096
 """Of nearly every Linux, where getconf is missing."""
 _LEAST = 0.05
 """Seconds that CPU use can be told of: the kernel counts in hundredths."""
 
 _SHELL = """\
+trap '' USR1
 exec 3<&0 </dev/null
 { trap 'left=LEASE' USR1; left=LEASE
   while [ "$left" -gt 0 ]; do sleep 1 & wait $!; left=$((left - 1)); done; kill 0
@@ -95,6 +109,9 @@ echo "cpus $(getconf _NPROCESSORS_ONLN)"
 echo "ticks $(getconf CLK_TCK)"
 echo "page $(getconf PAGESIZE)"
 echo "space $(readlink /proc/self/ns/pid)"
+nvidia-smi 2>/dev/null | while read -r line; do
+  case $line in *'CUDA Version: '*) line=${line#*CUDA Version: }; echo "cuda ${line%% *}";; esac
+done
 echo "fields $fields"
 last=999999
 nvidia-smi --query-gpu=$fields --format=csv,noheader,nounits AGAIN 2>&1 | {
@@ -135,13 +152,13 @@ class SmiReader:
         self._stats: dict[int, Stat] = {}
         self._owners: dict[int, tuple[str, str]] = {}
         self._before: Counters | None = None
-        self._refused: deque[str] = deque(maxlen=_MOST_REFUSED)
+        self._refused: deque[Reply] = deque(maxlen=_MOST_REFUSED)
 
     def refuse(self, data: bytes) -> None:
         """Have a question answered: nobody there can do it."""
         request = decode_request(data)
         if isinstance(request, Question):
-            self._refused.append(request.id)
+            self._refused.append(refusal(request))
 
     def read(self, line: bytes) -> Frame | Reply | None:
         """Return what a line makes known: a Frame, a Reply, or nothing yet. SourceError."""
@@ -150,7 +167,7 @@ class SmiReader:
             kind, _, text = record.partition(" ")
             frame = self._take(kind, text) or frame
         if frame is None and self._refused:
-            return Reply(request=self._refused.popleft(), error=_REFUSED)
+            return self._refused.popleft()
         return frame
 
     def _take(self, kind: str, text: str) -> Frame | None:
@@ -201,6 +218,7 @@ class SmiReader:
             time=self._time(number(self._facts.get("uptime", "").partition(" ")[0]) or 0.0),
             interval=self._interval,
             driver_version=rows[0].get("driver_version"),
+            cuda_version=self._facts.get("cuda"),
             gpus=tuple(
                 self._gpu(row, processes) for row in rows if whole(row.get("index")) is not None
             ),

@@ -8,21 +8,22 @@ from gputop.protocol.versions import SPOKEN
 from gputop.sources.ssh.carry import fitting
 from gputop.sources.ssh.start import Remote
 
-_SUBJECT = "connection"
+CONNECTION = "connection"
+"""The subject of the check."""
 
 
 def ways_check(how: LinkKind, remote: Remote) -> Check:
     """Return what is said of a machine that is read in one way, `remote` being what there is."""
     if how == "installed":
         text = f"the gputop that is installed there answers ({remote.gputop})"
-        return Check("ok", _SUBJECT, text).harmless()
+        return Check("ok", CONNECTION, text).harmless()
     if how == "carried":
-        return Check("ok", _SUBJECT, f"{_gputop(remote)}: {_carried(remote)}").harmless()
+        return Check("ok", CONNECTION, f"{_gputop(remote)}: {_carried(remote)}").harmless()
     text = (
         f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and ps are read, so fewer "
         "values, and no signals, mapping or details"
     )
-    return Check("notice", _SUBJECT, text, "install gputop or Python 3.10 there").harmless()
+    return Check("notice", CONNECTION, text, "install gputop or Python 3.10 there").harmless()
 
 
 def _gputop(remote: Remote) -> str:
