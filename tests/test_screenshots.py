@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).parent.parent / "screenshots"
 MAKE = "import asyncio, sys, pathlib; from tests.screenshots import demo_pictures; "
 MAKE += "asyncio.run(demo_pictures(pathlib.Path(sys.argv[1])))"
@@ -19,6 +21,7 @@ def words(picture: Path) -> str:
     return html.unescape("\n".join(re.findall(r"<text [^>]*>([^<]*)</text>", svg)))
 
 
+@pytest.mark.timeout(300)  # on a machine that is busy with other things
 def test_pictures_of_the_demo_are_of_today(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", MAKE, str(tmp_path)], check=True, cwd=FOLDER.parent)
     stale = [
