@@ -23,6 +23,7 @@ def words(picture: Path) -> str:
     return html.unescape("\n".join(re.findall(r"<text [^>]*>([^<]*)</text>", svg)))
 
 
+@pytest.mark.timeout(300)  # on a machine that is busy with other things
 def test_pictures_of_the_demo_are_of_today(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", MAKE, str(tmp_path)], check=True, cwd=FOLDER.parent)
     stale = [

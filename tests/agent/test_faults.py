@@ -75,7 +75,7 @@ def test_a_gpu_that_hangs_from_a_moment_on(machine: MachineFactory) -> None:
         here.hang("nvmlDeviceGetUtilizationRates", gpu=2)
         warm(here, 70)
         while (frame := agent.line(5.0))["gpus"][2]["stale_for"] is None:
-            pass
+            before = frame["gpus"][2]  # it was read again before it hung
         assert temperatures(frame) == [70, 70, 40, 70]
         stale = [frame["gpus"][2]["stale_for"]]
         warm(here, 80)
