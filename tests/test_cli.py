@@ -313,36 +313,17 @@ def test_the_trap_works(tmp_path: Path) -> None:
     assert (tmp_path / "MARK").read_text() == "psutil.py"
 
 
+HEAVY = {"textual", "rich", "pynvml", "psutil", "gputop.agent"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "kept_out"),
     [
-        (
-            "--once",
-            {
-                "textual",
-                "rich",
-                "pynvml",
-                "psutil",
-                "gputop.agent",
-                "asyncio",
-                "gputop.manual",
-            },
-        ),
-        (
-            "help keys",
-            {
-                "textual",
-                "rich",
-                "pynvml",
-                "psutil",
-                "gputop.agent",
-                "asyncio",
-                "gputop.sources.local",
-            },
-        ),
-        ("--json", {"textual", "rich", "pynvml", "psutil", "gputop.agent", "gputop.export.table"}),
-        ("--demo --once", {"textual", "rich", "pynvml", "psutil", "gputop.agent", "asyncio"}),
-        ("--demo --json", {"textual", "rich", "pynvml", "psutil", "gputop.agent", "asyncio"}),
+        ("--once", {*HEAVY, "asyncio", "gputop.manual"}),
+        ("help keys", {*HEAVY, "asyncio", "gputop.sources.local"}),
+        ("--json", {*HEAVY, "gputop.export.table"}),
+        ("--demo --once", {*HEAVY, "asyncio"}),
+        ("--demo --json", {*HEAVY, "asyncio"}),
         ("agent --once", {"gputop.tui", "gputop.export", "asyncio", "shutil", "dataclasses"}),
         ("--version", {"textual", "rich", "gputop.tui", "gputop.agent", "gputop.export"}),
     ],

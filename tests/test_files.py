@@ -427,18 +427,19 @@ def test_nothing_is_read_that_is_no_settings_file(
         os.mknod(path, 0o600 | stat.S_IFSOCK)
     else:
         path.mkdir()
-    here = machine("h200x8")
+    here = machine({"gpu": {"uuid": "GPU-0"}})
     here.env["XDG_CONFIG_HOME"] = str(folder.parent)
     begun = time.monotonic()
     done = here.run([*GPUTOP, "config"])
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"gputop: {path} is not read: ")
     assert done.stderr.count("\n") == 1
-    with Terminal(GPUTOP, cols=120, rows=30, env=here.env) as terminal:
-        terminal.wait_for("train.py")
-        assert b"; the defaults are used" in bytes(terminal.raw)
-        terminal.send(b"q")
-        assert terminal.exit_code() == 0
+    if manner in ("fifo", "another's"):  # one that could stop a screen, and one that could be read
+        with Terminal(GPUTOP, cols=120, rows=30, env=here.env) as terminal:
+            terminal.wait_for("? help")
+            assert b"; the defaults are used" in bytes(terminal.raw)
+            terminal.send(b"q")
+            assert terminal.exit_code() == 0
     assert time.monotonic() - begun < 20
 
 

@@ -1,4 +1,4 @@
-"""`gputop --json`, the sections of the board: every value is the scenario's, in its unit.
+"""`gputop --json` of every scenario: each value is the scenario's, in its unit; the sections here.
 
 What is expected is worked out here from the scenario alone, by the tables below.
 """
@@ -11,9 +11,17 @@ from typing import Any
 import pytest
 
 from tests.agent.driving import Json
-from tests.conftest import MachineFactory
+from tests.conftest import NESTED, MachineFactory
 from tests.driver import names
-from tests.test_json import SECOND, WITHOUT_DRIVER, Range, at, look
+from tests.test_json import (
+    SECOND,
+    WITHOUT_DRIVER,
+    Range,
+    at,
+    check_values,
+    complete_look,
+    look,
+)
 from tests.test_json_health import expected_parts
 
 pytestmark = pytest.mark.system
@@ -104,9 +112,11 @@ def expected_identity(gpu: Json, era: int) -> Json:
 
 @pytest.mark.parametrize("name", sorted(set(names()) - WITHOUT_DRIVER))
 def test_every_value_is_the_scenarios(name: str, machine: MachineFactory) -> None:
-    here = machine({"base": name, "frozen_at": SECOND, "processes": None})
-    era = here.scenario["era"]
-    for gpu, told in zip(here.scenario["gpus"], look(here)["gpus"], strict=True):
+    newest = {"driver_version": "580.95.05"} if NESTED else {}
+    here = machine({"base": name, "frozen_at": SECOND, **newest})
+    frame, era = complete_look(here), here.scenario["era"]
+    check_values(frame, here)
+    for gpu, told in zip(here.scenario["gpus"], frame["gpus"], strict=True):
         expected = {**expected_sections(gpu, era), **expected_parts(gpu, era)}
         for section, value in expected.items():
             assert told[section] == value, section

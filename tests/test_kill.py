@@ -15,10 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent.driving import gone, sleeping, until
+from tests.agent.driving import gone, python_on_gpu, sleeping, until
 from tests.conftest import OURSELVES, MachineFactory
 from tests.driver import Machine
-from tests.driver.scenario import enlist
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.system
@@ -278,14 +277,8 @@ def goes_on(here: Machine) -> Iterator[int]:
         "import signal; signal.signal(15, lambda *_: None); print(flush=True)\n"
         "while True: signal.pause()"
     )
-    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert program.stdout
-    program.stdout.readline()
-    entry = {"pid": program.pid, "used": GIB}
-    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
-    yield program.pid
-    program.kill()
-    program.communicate()
+    with python_on_gpu(here, code) as (program, _):
+        yield program.pid
 
 
 def test_ctrl_c_afterwards_says_that_it_was_sent(here: Machine, goes_on: int) -> None:

@@ -80,12 +80,10 @@ UNNAMED = [
 
 
 THROUGH = [
-    [""], ["\u200b"], ["--gpu", "0", " "], ["--gpu="], ["--user="], ["train.py", ""], ["!"],
-    ["user:"], ["gpu:GPU-"], ["mem>"], ["mem>=0"], ["or"], ["train or "], ["!train"],
-    ["/"], ["py"], ["-"], ["container:a"], ["--gpu", "0,"], ["--gpu", "GPU-"], ["--user", "*"],
-    ["--gpu", "0", "!user:nosuchuser"], ["user=root"], ["pid=1"],
+    [""], ["--gpu", "0", " "], ["--user="], ["!train"], ["gpu:GPU-"], ["mem>=0"], ["or"], ["/"],
+    ["--gpu", "0,"], ["--user", "*"],
 ]  # fmt: skip
-"""Of each kind one goes through the program."""
+"""A few go through the program."""
 
 
 @pytest.mark.system

@@ -54,15 +54,16 @@ OWN = [{N: "0", **PCI}, PCI, {}, {N: "2,3", **PCI}, {N: "9"}, {"NVIDIA_VISIBLE_D
 
 
 KINDS = ["dev", "root", "no-dev", "pid"]
-PAIRS = [
-    (kind, HOST if (place + other) % 2 else None, variables)
+VIEWS = [
+    (kind, host, OWN[(2 * place + other) % len(OWN)])
     for place, kind in enumerate(KINDS)
-    for other, variables in enumerate(OWN)
+    for other, host in enumerate((None, HOST))
 ]
-"""Each of these with each other one, in pairs."""
+"""Each kind for a gputop that sees the nodes of the host and for one that sees its own, and all
+variables among them: what they say does not matter where there is no node."""
 
 
-@pytest.mark.parametrize(("kind", "host", "variables"), PAIRS, ids=str)
+@pytest.mark.parametrize(("kind", "host", "variables"), VIEWS, ids=str)
 def test_without_device_nodes_there_is_no_gpu(
     machine: MachineFactory, tmp_path: Path, kind: str, host: Sequence[int] | None,
     variables: dict[str, str],
@@ -88,18 +89,18 @@ def test_without_device_nodes_there_is_no_gpu(
 
 
 @pytest.mark.parametrize(
-    ("variables", "minors", "devices", "certainty"),
+    ("kind", "variables", "minors", "devices", "certainty"),
     [
-        ({N: "1", **PCI}, (1, 3), [3], "exact"),
-        ({N: "1"}, (1, 3), [3], "expected"),
-        (PCI, (1, 3), [1, 3], "exact"),
-        ({N: "0"}, (2,), [2], "exact"),
-        ({N: "2"}, (2,), [], "exact"),
-        ({N: ""}, (1, 3), [], "exact"),
-        ({N: "3,1", **PCI}, HOST, [3, 1], "exact"),
+        ("dev", {N: "1", **PCI}, (1, 3), [3], "exact"),
+        ("root", {N: "1", **PCI}, (1, 3), [3], "exact"),
+        ("root", {N: "1"}, (1, 3), [3], "expected"),
+        ("dev", PCI, (1, 3), [1, 3], "exact"),
+        ("root", {N: "0"}, (2,), [2], "exact"),
+        ("dev", {N: "2"}, (2,), [], "exact"),
+        ("root", {N: ""}, (1, 3), [], "exact"),
+        ("dev", {N: "3,1", **PCI}, HOST, [3, 1], "exact"),
     ],
 )
-@pytest.mark.parametrize("kind", ["dev", "root"])
 def test_nodes_are_facts(
     machine: MachineFactory, tmp_path: Path, kind: str, variables: dict[str, str],
     minors: tuple[int, ...], devices: list[int], certainty: str,

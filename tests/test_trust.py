@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gputop import trust
+from gputop.agent.doctor.python_env import find_interpreter, python_checks
 from tests.agent.driving import Agent, Json, sleeping
 from tests.agent.test_detail import answer, start_time
 from tests.conftest import MachineFactory
@@ -359,24 +360,25 @@ ENVIRONMENTS = (pth, sitecustomize, interpreter, linked_interpreter, one_writabl
 @pytest.mark.system
 @pytest.mark.parametrize("attack", ENVIRONMENTS)
 def test_no_environment_of_hers_is_run(
-    attack: Callable[[Path, Path], None], here: Machine, eve: Path, ran: Path, tmp_path: Path
+    attack: Callable[[Path, Path], None], eve: Path, ran: Path, tmp_path: Path
 ) -> None:
+    """Nor one of root's below a folder of hers, which the next test has through the program."""
     place = tmp_path / "env"
     attack(place, ran)
-    command = [sys.executable, "-m", "gputop", "doctor", "--json", "--python", str(place)]
-    done = here.run(command)
+    [check] = python_checks(find_interpreter(str(place)), None)
     assert not ran.exists(), ran.read_text()
-    assert (done.returncode, done.stderr) == (1, "")
-    [check] = [one for one in json.loads(done.stdout)["checks"] if one["subject"] == "Python"]
-    assert check["level"] == "problem"
-    assert "is not run as root, since others can change what it runs: " in check["text"]
-    assert "gputop doctor --python " in check["advice"]
+    assert (check.subject, check.level) == ("Python", "problem")
+    assert "is not run as root, since others can change what it runs: " in check.text
+    assert "gputop doctor --python " in (check.advice or "")
 
 
 @pytest.mark.system
 def test_an_environment_below_a_folder_of_hers(here: Machine, eve: Path, ran: Path) -> None:
-    make_env(eve / "env")
+    site = make_env(eve / "env")
+    (site / "evil.pth").write_text(evil(ran))
     done = here.run([sys.executable, "-m", "gputop", "doctor", "--python", str(eve / "env")])
+    assert not ran.exists(), ran.read_text()
+    assert done.returncode == 1
     assert f"{eve} belongs to uid {EVE}" in " ".join(done.stdout.split())
 
 
@@ -418,20 +420,16 @@ def test_no_library_of_hers_is_loaded(
 
 @pytest.mark.system
 @pytest.mark.parametrize("words", [["--json"], ["--demo", "--once"], ["doctor"], ["map", "0"]])
-@pytest.mark.parametrize("where", ["path", "folder"])
 def test_no_module_of_hers_is_imported(
-    words: list[str], where: str, here: Machine, eve: Path, ran: Path
+    words: list[str], here: Machine, eve: Path, ran: Path
 ) -> None:
-    """Those that are imported once gputop runs: before, it is Python's to be told (-I)."""
+    """On the path or where one is. Those that are imported once gputop runs: before, it is Python's
+    to be told (-I)."""
     for name in ("msgspec", "psutil", "pynvml", "argparse", "json", "textwrap", "tomlkit", "rich"):
         (eve / f"{name}.py").write_text(evil(ran))
-    options: Json = {}
-    if where == "path":
-        here.env["PYTHONPATH"] = f"{eve}:{here.env['PYTHONPATH']}"
-    else:
-        options["cwd"] = eve
+    here.env["PYTHONPATH"] = f"{eve}:{here.env['PYTHONPATH']}"
     command = [sys.executable, "-m", "gputop", *words]
-    done = subprocess.run(command, env=here.env, capture_output=True, text=True, **options)
+    done = subprocess.run(command, env=here.env, capture_output=True, text=True, cwd=eve)
     assert "Traceback" not in done.stderr
     assert not ran.exists(), ran.read_text()
 

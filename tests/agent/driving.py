@@ -8,8 +8,8 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,7 @@ from gputop.model.machine.frame import Frame
 from gputop.protocol.assemble import Assembler
 from tests.driver import Machine, build
 from tests.driver.machine import REPOSITORY
+from tests.driver.scenario import enlist
 
 COMMAND = [sys.executable, str(REPOSITORY / "gputop" / "__main__.py"), "agent"]
 
@@ -160,6 +161,19 @@ def sleeping(user: int | None = None) -> subprocess.Popen[bytes]:
     program = subprocess.Popen(["sleep", "1000"], env=env, user=user)
     until(lambda: has_cuda(program.pid))
     return program
+
+
+@contextmanager
+def python_on_gpu(machine: Machine, code: str) -> Iterator[tuple[subprocess.Popen[bytes], bytes]]:
+    """A Python program on GPU 0, with 1 GiB, and the line that it writes first."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as program:
+        assert program.stdout
+        line = program.stdout.readline()
+        entry = {"pid": program.pid, "used": 2**30}
+        machine.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
+        yield program, line
+        program.kill()
 
 
 def has_cuda(pid: int) -> bool:

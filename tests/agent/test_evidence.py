@@ -99,24 +99,26 @@ def users() -> list[int | None]:
 def test_only_who_is_on_the_gpu_is_hit(
     pids: str, version: str | None, nodes: int, folder: Path
 ) -> None:
-    """`kill --gpu 0 --yes`: innocent ones with nothing open, with libcuda loaded, with a node."""
-    gpu = 0 if nodes else None
+    """`kill --gpu 0 --yes`: innocent ones with nothing open, with libcuda loaded, with a node.
+
+    Each driver is asked by root and by an ordinary user, one of them where there are nodes."""
+    gpu, drivers = 0 if nodes else None, [*TRANSLATING, *OTHERS]
+    user = users()[(drivers.index((pids, version)) + nodes // 2) % len(users())]
     with Container(nodes) as inside, driven(folder, pids, version) as here:
-        for user in users():
-            job = inside.start(gpu, user)
-            innocent = [inside.start(None, user, cuda=cuda) for cuda in (False, True)]
-            innocent += [inside.start(1, user)] if nodes else []
-            on(here, listed(job), *(outside(process.pid) for process in innocent))
-            translates = (pids, version) in TRANSLATING
-            told, errors = kill(here, inside, user, job=job if translates else None)
-            if translates:
-                verdicts = [(one["pid"], one["verdict"]) for one in told]
-                assert verdicts == [(job.pid, "exited")], errors
-            else:
-                expected = set() if pids == "empty" else {"other_namespace"}
-                assert {one["verdict"] for one in told} == expected, errors
-                assert not gone(job.host_pid)
-            assert not any(gone(process.host_pid) for process in innocent)
+        job = inside.start(gpu, user)
+        innocent = [inside.start(None, user, cuda=cuda) for cuda in (False, True)]
+        innocent += [inside.start(1, user)] if nodes else []
+        on(here, listed(job), *(outside(process.pid) for process in innocent))
+        translates = (pids, version) in TRANSLATING
+        told, errors = kill(here, inside, user, job=job if translates else None)
+        if translates:
+            verdicts = [(one["pid"], one["verdict"]) for one in told]
+            assert verdicts == [(job.pid, "exited")], errors
+        else:
+            expected = set() if pids == "empty" else {"other_namespace"}
+            assert {one["verdict"] for one in told} == expected, errors
+            assert not gone(job.host_pid)
+        assert not any(gone(process.host_pid) for process in innocent)
 
 
 @ROOT

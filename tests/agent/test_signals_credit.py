@@ -31,6 +31,7 @@ __all__ = ["here", "start", "state"]
 
 IGNORES = f"signal.signal(15, signal.SIG_IGN); {READY}"
 HANDLES = f"signal.signal(15, lambda *_: None); {READY}"
+KILL_AFTER_TERM = [("SIGTERM", "ignored"), ("SIGKILL", "sent"), ("SIGKILL", "exited")]
 
 
 def noted(log: Path, pid: int) -> list[tuple[str, str]]:
@@ -59,9 +60,7 @@ def test_term_is_ignored_and_kill_ends_it(here: Machine, start: Start, state: Pa
         assert ignored["seconds"] < 5
         kill = send(agent, target(program.pid), number=9)
         assert last(agent, kill)["outcome"] == "exited"
-    assert noted(state, program.pid) == [
-        ("SIGTERM", "ignored"), ("SIGKILL", "sent"), ("SIGKILL", "exited"),
-    ]  # fmt: skip
+    assert noted(state, program.pid) == KILL_AFTER_TERM
 
 
 def test_who_handles_term_gets_its_time_first(here: Machine, start: Start, state: Path) -> None:
@@ -72,9 +71,7 @@ def test_who_handles_term_gets_its_time_first(here: Machine, start: Start, state
         assert told["words"] == "it handles SIGTERM and goes on; SIGKILL ends it"
         assert told["seconds"] >= 0.3
         assert last(agent, send(agent, target(program.pid), number=9))["outcome"] == "exited"
-    assert noted(state, program.pid)[1:] == [
-        ("SIGTERM", "ignored"), ("SIGKILL", "sent"), ("SIGKILL", "exited"),
-    ]  # fmt: skip
+    assert noted(state, program.pid)[1:] == KILL_AFTER_TERM
 
 
 def test_kill_before_the_time_of_term_is_over(here: Machine, start: Start, state: Path) -> None:

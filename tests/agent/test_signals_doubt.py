@@ -175,7 +175,7 @@ def test_with_no_descriptor_left(start: Start) -> None:
         assert "Too many open files" in words
 
 
-@pytest.mark.parametrize("most", [*range(9, 26)])
+@pytest.mark.parametrize("most", [*range(9, 26, 2)])
 def test_kill_with_few_descriptors(most: int, here: Machine) -> None:
     """It works, says that it does not know, or fails; it never says that a living one is gone."""
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
@@ -186,7 +186,7 @@ def test_kill_with_few_descriptors(most: int, here: Machine) -> None:
     assert here.pids["train"] == pid
 
 
-@pytest.mark.parametrize("megabytes", [40, 80, 120, 160, 200, 250, 300, 400, 500, 700])
+@pytest.mark.parametrize("megabytes", [40, 120, 200, 300, 500])
 def test_kill_with_little_memory(megabytes: int, here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     limit = ("sh", "-c", f'ulimit -v {megabytes * 1024} && exec "$@"', "sh")

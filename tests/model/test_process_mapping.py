@@ -153,13 +153,37 @@ def test_the_node_of_a_gpu_is_that_of_all_its_mig_devices() -> None:
     assert [part.place for part in found.inside.devices[0].parts()] == [second.place]
 
 
-def test_slurm() -> None:
-    job = {"SLURM_JOB_GPUS": "2,3", **PCI}
-    assert indices(look({N: "0,1", **job}, [2]).mapping.visible) == [2, 3]
-    assert indices(look({N: "2,3", **job}, [2]).mapping.visible) == [2, 3]
-    assert look({N: "1", **job}, [3]).mapping.certainty == "unknown"
-    step = {"SLURM_JOB_GPUS": "0,1,2,3", "SLURM_STEP_GPUS": "3", **PCI}
-    assert indices(look({N: "0", **step}, [3]).mapping.visible) == [3]
+@pytest.mark.parametrize(
+    ("variables", "on", "visible", "certainty"),
+    [
+        ({"SLURM_JOB_GPUS": "2,3", N: "0,1"}, [], [2, 3], "expected"),
+        ({"SLURM_JOB_GPUS": "2,3", N: "0,1"}, [2], [2, 3], "expected"),
+        ({"SLURM_JOB_GPUS": "2-3", N: "0,1"}, [2], [2, 3], "expected"),
+        ({"SLURM_JOB_GPUS": "2,3", N: "2,3"}, [], [2, 3], "expected"),
+        ({"SLURM_JOB_GPUS": "2,3", N: "2,3"}, [2], [2, 3], "expected"),
+        ({"SLURM_JOB_GPUS": "2,3", N: "1"}, [], None, "unknown"),
+        ({"SLURM_JOB_GPUS": "2,3", N: "1"}, [3], None, "unknown"),
+        ({"SLURM_JOB_GPUS": "2,3", N: ""}, [], [], "exact"),
+        ({"SLURM_JOB_GPUS": "2,3", N: "-1"}, [], [], "exact"),
+        ({"SLURM_JOB_GPUS": "2,3", N: "NoDevFiles"}, [], [], "exact"),
+        ({"SLURM_JOB_GPUS": "2,3"}, [2], None, "unknown"),
+        # The whole node: whether the others are hidden does not matter
+        ({"SLURM_JOB_GPUS": "0,1,2,3", N: "2"}, [], [2], "exact"),
+        ({"SLURM_JOB_GPUS": "0-3", N: "3,1"}, [1], [3, 1], "exact"),
+        ({"SLURM_JOB_GPUS": "0,1,2,3"}, [], [0, 1, 2, 3], "exact"),
+        ({"SLURM_JOB_GPUS": "0,1,2,3", "SLURM_STEP_GPUS": "3", N: "0"}, [3], [3], "expected"),
+        # A job that does not tell its GPUs
+        ({N: "1"}, [], None, "unknown"),
+        ({N: "1"}, [1], [1], "predicted"),
+        ({N: "1"}, [2], None, "unknown"),
+    ],
+)
+def test_slurm(
+    variables: dict[str, str], on: list[int], visible: list[int] | None, certainty: str
+) -> None:
+    found = look({"SLURM_JOB_ID": "4711", **PCI, **variables}, on).mapping
+    known = None if found.visible is None else indices(found.visible)
+    assert (known, found.certainty) == (visible, certainty)
 
 
 def test_mps_numbers_anew() -> None:

@@ -62,7 +62,7 @@ async def test_the_order_goes_round() -> None:
         assert seen == [None, "PCI_BUS_ID", "FASTEST_FIRST", None]
 
 
-DROPPED = (
+DROPPED: tuple[tuple[str, list[int], str], ...] = (
     ("0,9,1", [0], "There is no GPU 9 here: only GPU 0 is visible"),
     ("1,-1,0", [1], "-1 ends the list: 0 is not visible"),
     ("1,-1", [1], "entry 2 '-1' is negative"),

@@ -12,7 +12,7 @@ from tests.tui.live import restored, running, strange
 pytestmark = pytest.mark.system
 
 
-@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}, {"LANG": "C", "LC_CTYPE": None}])
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1", "LANG": "C", "LC_CTYPE": None}])
 def test_a_copy_reaches_the_terminal(env: dict[str, str | None], machine: MachineFactory) -> None:
     with running(machine("h200x8"), size=(120, 40), env=env) as terminal:
         terminal.send(b"m2,1\r")
@@ -32,10 +32,10 @@ def test_a_copy_reaches_the_terminal(env: dict[str, str | None], machine: Machin
 def test_no_key_is_lost_while_every_key_gives_an_answer(machine: MachineFactory) -> None:
     with running(machine("h200x8"), size=(120, 40)) as terminal:
         terminal.wait_for("train.py")
-        terminal.send(b"m" + b"0,1," * 75 + b"\r" + b"o" * 2)
+        terminal.send(b"m" + b"0,1," * 25 + b"\r" + b"o" * 2)
         terminal.wait_for("CUDA_DEVICE_ORDER=FASTEST_FIRST")
         terminal.wait_for("! error: A GPU is named twice")
-        terminal.send(b"m" + b"\x7f" * 300 + b"3,\t\r")
+        terminal.send(b"m" + b"\x7f" * 100 + b"3,\t\r")
         terminal.wait_for("export CUDA_VISIBLE_DEVICES=3,2 ")
         terminal.send(b"m\x1b[A\x1b[A\x1b[B\x1b[B\x7f\x7f\r")
         terminal.wait_for("export CUDA_VISIBLE_DEVICES=3 ")

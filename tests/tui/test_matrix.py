@@ -79,14 +79,11 @@ MATRIX = [
     ("xterm", SMALL),
     ("xterm-16color", LARGE),
     ("linux", TINY),
-    ("linux", LARGE),
     ("screen", SMALL),
     ("tmux-256color", TINY),
     ("vt220", SMALL),
     ("no-color", HUGE),
     ("c", TINY),
-    ("c", HUGE),
-    ("latin-1", SMALL),
     ("latin-1", LARGE),
 ]
 

@@ -158,40 +158,42 @@ def in_tmux(program: str, folder: Path, here: Machine, mouse: str) -> Iterator[T
 
 
 @pytest.mark.parametrize("mouse", ["off", "on"])
-def test_the_copy_mode_of_tmux_copies(
+def test_clicks_go_through_tmux_and_its_copy_mode_copies(
     mouse: str, machine: MachineFactory, tmux: str, tmp_path: Path
 ) -> None:
-    """Which Prefix [ begins, also while the program has the mouse; there a drag is tmux's own."""
     with in_tmux(tmux, tmp_path, machine("h200x8"), mouse) as inside:
-        terminal = inside.terminal
-        x, y = place(terminal, "train.py")
-        inside.ask("copy-mode")
-        inside.until(lambda: inside.ask("display", "-p", "#{pane_in_mode}").strip() == "1")
-        if mouse == "on":
-            terminal.send(report(0, x, y) + report(32, x + 4, y) + report(32, x + 8, y))
-            terminal.send(report(0, x + 8, y, "m"))
-        else:
-            for keys in ("top-line", "start-of-line", f"-N{y} cursor-down", f"-N{x} cursor-right",
-                         "begin-selection", "-N8 cursor-right",
-                         "copy-selection-and-cancel"):  # fmt: skip
-                *count, command = keys.split()
-                inside.ask("send-keys", "-X", *count, command)
-        inside.until(lambda: inside.ask("show-buffer").startswith("train.py"))
+        copy(inside, by_mouse=mouse == "on")
+        click(inside, asked_by_tmux=mouse == "on")
 
 
-@pytest.mark.parametrize("mouse", ["off", "on"])
-def test_clicks_go_through_tmux(
-    mouse: str, machine: MachineFactory, tmux: str, tmp_path: Path
-) -> None:
-    """Without its own mouse it asks the terminal for what the program asks for, and no more."""
-    with in_tmux(tmux, tmp_path, machine("h200x8"), mouse) as inside:
-        terminal = inside.terminal
-        assert (b"?1002h" in terminal.raw) is (mouse == "on")  # which is tmux's
-        assert b"?1003h" not in terminal.raw
-        terminal.send(clicked(*place(terminal, "train.py")))
-        terminal.wait_for(lambda: "▸" in terminal.text)
-        inside.ask("send-keys", "q")
-        inside.until(lambda: terminal.process.poll() is not None)
+def copy(inside: Tmux, by_mouse: bool) -> None:
+    """As Prefix [ begins it, also while the program has the mouse; there a drag is tmux's own."""
+    terminal = inside.terminal
+    x, y = place(terminal, "train.py")
+    inside.ask("copy-mode")
+    inside.until(lambda: inside.ask("display", "-p", "#{pane_in_mode}").strip() == "1")
+    if by_mouse:
+        terminal.send(report(0, x, y) + report(32, x + 4, y) + report(32, x + 8, y))
+        terminal.send(report(0, x + 8, y, "m"))
+    else:
+        for keys in ("top-line", "start-of-line", f"-N{y} cursor-down", f"-N{x} cursor-right",
+                     "begin-selection", "-N8 cursor-right",
+                     "copy-selection-and-cancel"):  # fmt: skip
+            *count, command = keys.split()
+            inside.ask("send-keys", "-X", *count, command)
+    inside.until(lambda: inside.ask("show-buffer").startswith("train.py"))
+    inside.until(lambda: inside.ask("display", "-p", "#{pane_in_mode}").strip() == "0")
+
+
+def click(inside: Tmux, asked_by_tmux: bool) -> None:
+    """Without its own mouse tmux asks the terminal for what the program asks for, and no more."""
+    terminal = inside.terminal
+    assert (b"?1002h" in terminal.raw) is asked_by_tmux
+    assert b"?1003h" not in terminal.raw
+    terminal.send(clicked(*place(terminal, "train.py")))
+    terminal.wait_for(lambda: "▸" in terminal.text)
+    inside.ask("send-keys", "q")
+    inside.until(lambda: terminal.process.poll() is not None)
 
 
 # --- xterm -------------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +15,10 @@ from textual import events
 
 from gputop.protocol.messages import Signal
 from gputop.tui.dialogs.signal import SignalScreen
+from tests.agent.driving import python_on_gpu
 from tests.builders_tui import Screenful, frame_of, process_of, shown
 from tests.conftest import MachineFactory
 from tests.driver import Machine
-from tests.driver.scenario import enlist
 from tests.terminal import Terminal
 from tests.tui.live import SIZES, gone, running
 from tests.tui.test_signal import answer
@@ -115,19 +113,19 @@ def test_however_it_is_typed(here: Machine, log: Path) -> None:
     ("delay", "every"),
     [(0.25, 0.033), (0.5, 0.04), (0.66, 0.09)],  # as Windows, X and macOS have it
 )
-@pytest.mark.parametrize("key", [b"K", b"\r", b"9"])
-def test_a_held_key_does_nothing(
-    key: bytes, delay: float, every: float, here: Machine, log: Path
-) -> None:
+def test_a_held_key_does_nothing(delay: float, every: float, here: Machine, log: Path) -> None:
     """From before the dialog is there: neither the first key nor those that repeat."""
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     with running(here) as terminal:
         select(terminal, pid)
-        terminal.send(b"K")
-        hold(terminal, key, delay=delay, every=every)
-        terminal.wait_for("[ Send SIG")
-        assert "[ Send SIGTERM ]" in terminal.text
-        assert (alive(pid), sent(log)) == (True, [])
+        for key in (b"K", b"\r", b"9"):
+            terminal.send(b"K")
+            hold(terminal, key, delay=delay, every=every)
+            terminal.wait_for("[ Send SIG")
+            assert "[ Send SIGTERM ]" in terminal.text
+            assert (alive(pid), sent(log)) == (True, [])
+            terminal.send(b"\x1b")
+            terminal.wait_for(lambda: "Cancel" not in terminal.text)
 
 
 @pytest.mark.system
@@ -218,16 +216,8 @@ def test_keys_that_waited_while_gputop_was_stopped(typed: bytes, here: Machine, 
 def nobodys(here: Machine) -> Iterator[int]:
     """A process of somebody else."""
     code = "import os, sys; os.setuid(65534); print(flush=True); sys.stdin.read()"
-    program = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert program.stdout
-    program.stdout.readline()
-    entry = {"pid": program.pid, "used": GIB}
-    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
-    yield program.pid
-    program.kill()
-    program.communicate()
+    with python_on_gpu(here, code) as (program, _):
+        yield program.pid
 
 
 @pytest.mark.system
@@ -239,7 +229,7 @@ def test_the_word_is_not_typed_blindly(here: Machine, nobodys: int, log: Path) -
         terminal.wait_for("[ Send SIGTERM ]")
         assert (alive(nobodys), sent(log)) == (True, [])
         confirm(terminal)
-        terminal.wait_for("SIGTERM was sent")
+        terminal.wait_for(lambda: sent(log) == [nobodys])
 
 
 # By a clock that goes as long as it takes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import start_as
+from tests.agent.driving import python_on_gpu, start_as
 from tests.conftest import MachineFactory
 from tests.driver import Machine
-from tests.driver.scenario import enlist
 from tests.terminal import Terminal
 from tests.tui.live import SIZES, agents, gone, running
 
@@ -50,15 +48,8 @@ def counter(here: Machine, tmp_path: Path) -> Iterator[tuple[int, Callable[[], i
         f"signal.signal(15, lambda *_: print('T', file=open({str(counted)!r}, 'a')))\n"
         "print(flush=True)\nwhile True: signal.pause()"
     )
-    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert program.stdout
-    program.stdout.readline()
-    entry = {"pid": program.pid, "used": GIB}
-    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
-    yield program.pid, lambda: len(counted.read_text().splitlines())
-    program.kill()
-    program.wait()
-    program.stdout.close()
+    with python_on_gpu(here, code) as (program, _):
+        yield program.pid, lambda: len(counted.read_text().splitlines())
 
 
 def alive(pid: int) -> bool:
@@ -203,12 +194,8 @@ def test_with_what_it_started(here: Machine) -> None:
     code = (
         "import subprocess as s; p = s.Popen(['sleep', '999']); print(p.pid, flush=True); p.wait()"
     )
-    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert program.stdout
-    child = int(program.stdout.readline())
-    entry = {"pid": program.pid, "used": GIB}
-    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
-    with running(here) as terminal:
+    with python_on_gpu(here, code) as (program, line), running(here) as terminal:
+        child = int(line)
         terminal.wait_for(str(program.pid))
         ask(terminal, program.pid)
         assert "with 1 started" in terminal.text
@@ -219,18 +206,12 @@ def test_with_what_it_started(here: Machine) -> None:
         assert program.wait() == -signal.SIGTERM
         here.reset(program.pid)
         assert gone(child)
-    program.stdout.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 def test_somebody_elses_process_wants_the_word(here: Machine, log: Path) -> None:
     code = "import os, time; os.setuid(65534); print(flush=True); time.sleep(999)"
-    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert program.stdout
-    program.stdout.readline()
-    entry = {"pid": program.pid, "used": GIB}
-    here.update(lambda scenario: enlist(scenario["gpus"][0], "compute", entry))
-    with running(here) as terminal:
+    with python_on_gpu(here, code) as (program, _), running(here) as terminal:
         terminal.wait_for(str(program.pid))
         ask(terminal, program.pid)
         terminal.wait_for("it is nobody's; type kill to go on")
@@ -249,7 +230,6 @@ def test_somebody_elses_process_wants_the_word(here: Machine, log: Path) -> None
         assert program.wait() == -signal.SIGTERM
         here.reset(program.pid)
         terminal.wait_for("ended at once after SIGTERM")
-    program.stdout.close()
 
 
 def test_the_agent_ends_while_one_waits(

@@ -303,7 +303,7 @@ async def test_the_selected_process_is_never_another_one() -> None:
     ]
     keys = ["t", "u", "z", "I", "c"]
     async with shown(frame_of(*GPUS, *pool), settings=Session(me="amy")) as screen:
-        for turn in range(300):
+        for turn in range(150):
             table = screen.table
             before = None if table.current is None else table.current.key
             what = chance.randrange(4)
