@@ -225,7 +225,7 @@ def test_no_color_sends_no_colour(machine: MachineFactory) -> None:
 @pytest.mark.parametrize(
     ("theme", "term"),
     [
-        *(("ansi-dark", term) for term in ("xterm", "linux", "tmux-256color", "vt100")),
+        *(("ansi-dark", term) for term in ("xterm-16color", "linux", "tmux-256color", "vt100")),
         ("dark", "vt100"),
     ],
 )
