@@ -76,13 +76,6 @@ def assert_last_is_not_idle(here: Machine) -> None:
     assert worker is None
 
 
-def assert_last_is_not_idle(here: Machine) -> None:
-    """The GPU and two processes are idle, which the record says; the third one works."""
-    *idle, worker = idle_times(look(here))
-    assert min(idle) >= 1.0
-    assert worker is None
-
-
 def recorded(agent: Agent, folder: Path) -> Path:
     """Its record, as soon as there is one."""
     path = folder / f"{agent.process.pid}.idle"
