@@ -159,7 +159,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view.lose_signals():
             self.action_retry()
         else:
-            self.view.show_problem("", machine.problem)
+            self.view.show_end()
 
     def _second(self) -> None:
         """Another one is over. A time in which this was stopped itself counts as one."""
@@ -193,7 +193,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         machine.show_note()
         view.show()
         if machine.ended:
-            view.show_problem("", machine.problem)
+            view.show_end()
         elif pid is not None:
             view.main.processes.find_pid(str(pid))
 
@@ -255,6 +255,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._leave_host()
         else:
             self.action_interrupt()
+
+    def action_leave_host(self) -> None:
+        """Go back to all machines."""
+        self._leave_host()
 
     def action_interrupt(self) -> None:
         """Leave gputop at once, whatever hangs."""

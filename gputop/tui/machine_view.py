@@ -89,6 +89,10 @@ class MachineView:
             self.main.app.pop_screen()
         self.main.show_frame(frame, picture.history, self.interval)
 
+    def show_end(self) -> None:
+        """Show that nothing comes any more."""
+        self.show_problem(self.machine.host if self.machine.is_remote else "", self.machine.problem)
+
     def show_problem(self, host: str, problem: Problem) -> None:
         """Show why there is nothing to see, in place of whatever is open."""
         app = self.main.app
