@@ -26,6 +26,7 @@ examples:
   gputop --json | jq '.gpus[] | select(.free) | .index'
   gputop --json --watch -i 5   a line of JSON every 5 seconds
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
+  gputop free -H @lab -n 2     and on which of these hosts
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop doctor                what is wrong with this machine, and what to do

@@ -37,7 +37,7 @@ AuthorizedKeysFile {folder}/authorized_keys
 PidFile none
 StrictModes no
 UsePAM no
-PasswordAuthentication no
+PasswordAuthentication yes
 KbdInteractiveAuthentication no
 PermitRootLogin yes
 MaxStartups 100
@@ -76,7 +76,9 @@ class Sshd:
             self.port = free.getsockname()[1]
 
     def __enter__(self) -> Sshd:
-        program = needed("sshd", "openssh-server")
+        if Path(pwd.getpwuid(os.getuid()).pw_shell).name in ("nologin", "false"):
+            pytest.skip("who runs the tests may not log in")
+        program = needed("/usr/sbin/sshd", "openssh-server")
         for name in ("host_key", "key"):
             make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
             subprocess.run(make, check=True)

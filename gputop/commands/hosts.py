@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, TypeVar
 
-from gputop.errors import GputopError, UsageError
+from gputop.errors import GputopError, LoginError, UsageError
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LOGIN = "; commands ask for no password: use a key, ssh-agent or ControlMaster"
 _LONGEST = 2000
 """Characters of what is said of a host."""
 
@@ -108,7 +109,8 @@ def for_each(
 
 def complain_of(host: HostName, error: GputopError) -> None:
     """Write to standard error why a host gives nothing."""
-    complain(f"{host.asked}: {printable(str(error), _LONGEST)}")
+    advice = _LOGIN if isinstance(error, LoginError) else ""
+    complain(f"{host.asked}: {printable(str(error), _LONGEST)}{advice}")
 
 
 def named(line: str, host: HostName | None) -> str:

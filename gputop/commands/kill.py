@@ -203,7 +203,7 @@ def _plans(
             complain_of(host, answer)
             complete = False
     if not plans:
-        raise nobody or GputopError("no host has answered: nothing was sent")
+        raise nobody or GputopError("nothing was sent")
     return plans, complete
 
 

@@ -24,6 +24,7 @@ TOPICS = {
     "free": "find free GPUs, wait for them, see how they are connected",
     "mapping": "which GPU is cuda:0, on the screen and with gputop map",
     "killing": "stop processes, on the screen and with gputop kill",
+    "fleet": "many machines over ssh: names, groups, logins",
     "health": "what is wrong with a GPU, a driver or an installation",
     "json": "text and JSON for scripts, with every field",
     "metrics": "every value of a GPU and a process: label, field, unit",

@@ -132,7 +132,7 @@ def test_somebody_has_to_log_in(sshd: Sshd, kept: MachineFactory) -> None:
     with source(host) as opened:
         error = ending(opened)
         assert isinstance(error, LoginError)
-        assert str(error) == "login wanted: permission denied (publickey)"
+        assert str(error) == "login wanted: permission denied (publickey,password)"
         assert opened.link[:3] == ("login", None, str(error))
         words = login_command(host)
         with Terminal(words) as terminal:
@@ -157,7 +157,7 @@ def test_keys_that_do_not_fit(sshd: Sshd) -> None:
     denied = sshd.host("denied", key="wrong")
     changed = sshd.host("changed", more=f"UserKnownHostsFile {sshd.folder}/other_hosts")
     unknown = sshd.host("unknown", more="UserKnownHostsFile none")
-    assert str(why_not(denied)) == "login wanted: permission denied (publickey)"
+    assert str(why_not(denied)) == "login wanted: permission denied (publickey,password)"
     assert str(why_not(changed)).startswith("the host key has changed: ")
     assert not isinstance(why_not(changed), LoginError)
     assert isinstance(why_not(unknown), LoginError)

@@ -163,8 +163,6 @@ class SignalSender:
         if order.descendants and None not in key and all(row.pid != target.pid for row in rows):
             self._vouched.add(key)  # a launcher: its number is its user's, and not the driver's
         try:
-            if self._is_of_another_boot(order):
-                raise NotSentError("identity_changed", _REBOOTED)
             if order.number not in (0, *signal.valid_signals()):
                 raise NotSentError("refused", f"{order.number} is not a signal")
             if order.boot_id not in (None, self._boot_id):
@@ -186,11 +184,6 @@ class SignalSender:
             caution=_caution(case, process),
         )
         return case
-
-    def _is_of_another_boot(self, order: Signal) -> bool:
-        """Return whether the machine has been restarted since the targets were seen."""
-        boot_id = self._frame and self._frame.host.boot_id
-        return None not in (boot_id, order.boot_id) and boot_id != order.boot_id
 
     def _below(self, order: Signal, roots: list[Attempt]) -> list[Attempt]:
         """The descendants, a parent before its children: a launcher that is told first starts no
@@ -348,7 +341,6 @@ def _caution(case: Attempt, process: ProcessHandle) -> Caution | None:
     return caution or ("unreadable" if case.device is None else None)
 
 
-_REBOOTED = "the machine has been restarted since the process was seen; nothing was sent"
 _WITHOUT_DEVICE = (
     "a GPU lists this PID, but the process that has it now has no GPU open (/dev/nvidiaN): it is "
     "another one; nothing was sent"

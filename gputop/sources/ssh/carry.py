@@ -1,8 +1,8 @@
 """The agent as bytes for another machine's Python: its modules, and what they import.
 
-Compiled modules fit one architecture and libc, most of them one minor version of Python: they go
-along where they do. Without msgspec's there is a stand-in for it, without psutil's the agent knows
-less.
+msgspec's compiled module fits one minor version of Python, architecture and libc, and goes along
+where it does; else the stand-in takes its place, which is slower. psutil's stand-in goes along
+always: it is a tenth of its size.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import threading
 import zlib
 from collections.abc import Iterator
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from gputop.errors import SourceError
@@ -27,12 +26,8 @@ _MODULES = (
     "protocol/*.py", "sources/__init__.py", "sources/ssh/__init__.py",
 )  # fmt: skip
 """What the agent is, and what it imports of gputop."""
-_STANDIN = "sources/ssh/standin.py", "sources/ssh/standin/**/*.py"
-_LIBRARIES = {
-    "msgspec": ("*.py",),
-    "psutil": ("__init__.py", "_common.py", "_ntuples.py", "_pslinux.py", "_psposix.py"),
-}
-"""What those that have compiled modules are written in beside them."""
+_STANDIN = "sources/ssh/standin/*.py"
+_PSUTIL = "sources/ssh/standin/psutil.py"
 _LEVEL = 6
 """Of compression: 9 takes three times as long for a hundredth less."""
 _lock = threading.Lock()
@@ -42,7 +37,7 @@ Module = tuple[str, str, bytes]
 
 
 def payload(python: RemotePython) -> bytes:
-    """Return what that Python is to run; the number of its first bytes is `loader_size()`."""
+    """Return what that Python is to run; the loader is its first `loader_size()` bytes."""
     with _lock:  # many hosts of one kind ask at once
         return _payload(fitting(python))
 
@@ -52,31 +47,16 @@ def loader_size() -> int:
     return len(_loader())
 
 
-def fitting(python: RemotePython) -> frozenset[Path]:
-    """Return the files of our compiled modules that this Python can load."""
-    if _kind(python.suffixes) is None or _kind(python.suffixes) != _kind(EXTENSION_SUFFIXES):
-        return frozenset()
-    compiled = (path for name in _LIBRARIES for path in _folder(name).glob("*.so"))
-    return frozenset(path for path in compiled if _suffix(path) in python.suffixes)
-
-
-def _suffix(compiled: Path) -> str:
-    """Return what comes after the name of a module: `.abi3.so`."""
-    return "." + compiled.name.partition(".")[2]
-
-
-def _kind(suffixes: tuple[str, ...] | list[str]) -> str | None:
-    """Return the architecture and libc of a Python, `x86_64-linux-gnu`."""
-    for suffix in suffixes:
-        _, dash, kind = suffix.removesuffix(".so").removeprefix(".cpython-").partition("-")
-        if dash and suffix.startswith(".cpython-"):
-            return kind
-    return None
+def fitting(python: RemotePython) -> Path | None:
+    """Return msgspec's compiled module if that Python can load it."""
+    [*compiled] = _folder("msgspec").glob("_core*.so")
+    fits = (path for path in compiled if path.name.removeprefix("_core") in python.suffixes)
+    return next(fits, None)
 
 
 @cache
-def _payload(compiled: frozenset[Path]) -> bytes:
-    modules = [*_gputop(), *_pynvml(), *_libraries(compiled)]
+def _payload(compiled: Path | None) -> bytes:
+    modules = [*_gputop(), *_libraries(), *_msgspec(compiled)]
     index = json.dumps([(name, kind, len(data)) for name, kind, data in modules]).encode()
     contents = (data for _, _, data in modules)
     data = zlib.compress(b"\n".join((index, b"".join(contents))), _LEVEL)
@@ -89,30 +69,30 @@ def _loader() -> bytes:
 
 
 def _gputop() -> Iterator[Module]:
-    for pattern in (*_MODULES, *_STANDIN):
+    for pattern in _MODULES:
         yield from (_source(path, _PACKAGE) for path in sorted(_PACKAGE.glob(pattern)))
 
 
-def _pynvml() -> Iterator[Module]:
+def _libraries() -> Iterator[Module]:
+    yield "psutil", "module", (_PACKAGE / _PSUTIL).read_bytes()
     yield "pynvml", "module", Path(_origin("pynvml")).read_bytes()
 
 
-def _libraries(compiled: frozenset[Path]) -> Iterator[Module]:
-    for name, patterns in _LIBRARIES.items():
-        fitting_parts = [path for path in compiled if path.parent == _folder(name)]
-        if name == "msgspec" and not fitting_parts:
-            continue  # it is nothing without: the stand-in takes its place
-        for pattern in patterns:
-            yield from (_source(path, _folder(name)) for path in _folder(name).glob(pattern))
-        for path in fitting_parts:
-            yield f"{name}.{path.name.partition('.')[0]}", "compiled", path.read_bytes()
+def _msgspec(compiled: Path | None) -> Iterator[Module]:
+    """Without the compiled module it is nothing. The stand-in is there in any case: one that fits
+    by its name may want a newer libc."""
+    yield from (_source(path, _PACKAGE) for path in sorted(_PACKAGE.glob(_STANDIN)))
+    if compiled is not None:
+        folder = _folder("msgspec")
+        yield from (_source(path, folder) for path in sorted(folder.glob("*.py")))
+        yield "msgspec._core", "compiled", compiled.read_bytes()
 
 
 def _source(path: Path, package: Path) -> Module:
     parts = path.relative_to(package.parent).with_suffix("").parts
-    if parts[-1] == "__init__":
-        return ".".join(parts[:-1]), "package", path.read_bytes()
-    return ".".join(parts), "module", path.read_bytes()
+    is_package = parts[-1] == "__init__"
+    name = ".".join(parts[:-1] if is_package else parts)
+    return name, "package" if is_package else "module", path.read_bytes()
 
 
 def _folder(package: str) -> Path:

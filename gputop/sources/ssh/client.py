@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 
 from gputop.errors import SourceError
 from gputop.sources.ssh.names import HostName
@@ -29,6 +31,7 @@ _OPTIONS = {
     "ControlMaster": "no",  # one that is there is used
 }
 _AGENT = "SSH_AUTH_SOCK"
+_FILES = 1 << 16
 
 
 def stream_command(host: HostName, remote: str, options: Mapping[str, str]) -> list[str]:
@@ -56,7 +59,20 @@ def ssh_environment() -> dict[str, str]:
     agent = os.environ.get(_AGENT, "")
     if is_elevated() and may_connect(agent):
         environ[_AGENT] = agent
+    # The ssh of a ProxyJump does not know of BatchMode, and would ask in a window.
+    environ.pop("SSH_ASKPASS", None)
+    environ["SSH_ASKPASS_REQUIRE"] = "never"
     return environ
+
+
+@cache
+def allow_many_files() -> None:
+    """Let this process have as many files open as it may: a connection takes four, and many shells
+    set 1,024."""
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    wanted = _FILES if hard == RLIM_INFINITY else min(_FILES, hard)
+    if soft != RLIM_INFINITY and soft < wanted:
+        setrlimit(RLIMIT_NOFILE, (wanted, hard))
 
 
 def _program() -> str:

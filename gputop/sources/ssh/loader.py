@@ -24,7 +24,7 @@ _MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
 _CLOSE_ON_EXEC = 1
 _NOWHERE = "/dev/null/"
 """Where the modules are said to be: there is no such path, whatever others do."""
-STANDIN = "gputop.sources.ssh.standin"
+_STANDIN = "gputop.sources.ssh.standin"
 """What takes msgspec's place where its compiled part does not fit."""
 
 
@@ -61,10 +61,6 @@ class Carried:
         module.__file__ = f"{_NOWHERE}{name.replace('.', '/')}.py"
         exec(compile(self._modules[name][1], module.__file__, "exec"), module.__dict__)
 
-    def has(self, name: str) -> bool:
-        """Return whether a module came along."""
-        return name in self._modules
-
     def forget(self, package: str) -> None:
         """Have a package no more, and what of it was imported."""
         for name in [*self._modules, *sys.modules]:
@@ -96,11 +92,8 @@ def _take_msgspec(carried: Carried) -> None:
         import msgspec  # noqa: F401
     except (ImportError, OSError):
         carried.forget("msgspec")
-        if carried.has(STANDIN):
-            standin = importlib.import_module(STANDIN)
-            sys.modules["msgspec"] = standin
-            sys.modules["msgspec.json"] = standin.json
-            sys.modules["msgspec.structs"] = standin.structs
+        for part in ("", ".json", ".structs"):
+            sys.modules["msgspec" + part] = importlib.import_module(_STANDIN + part)
 
 
 def run(stdin: BinaryIO) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from select import POLLIN, POLLOUT, poll
 from signal import SIGKILL, SIGTERM
 
@@ -31,22 +31,21 @@ class SshProcess(PipedProcess):
 
     def __init__(self, command: list[str], environ: dict[str, str]) -> None:
         """SourceError."""
-        self._output, told = os.pipe()
-        self._errors: int | None
-        self._errors, complained = os.pipe()
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ahead = bytearray()
         self._tail = b""
         self._bounds = Bounds()
         self._is_open = True
-        try:
-            super().__init__(command, environ, told, complained)
-        except SourceError:
-            self.close()
-            raise
-        finally:
-            os.close(told)
-            os.close(complained)
+        self._errors: int | None
+        with ExitStack() as ours, ExitStack() as theirs:
+            try:
+                self._output, told = _pipe(ours, theirs)
+                self._errors, complained = _pipe(ours, theirs)
+                self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+                ours.callback(os.close, self._wake)
+                super().__init__(command, environ, told, complained)
+            except OSError as error:
+                raise SourceError(f"ssh cannot be started: {error.strerror}") from None
+            ours.pop_all()
 
     def line(self, seconds: float, most: int = MAX_LINE) -> bytes:
         """Return the next line, with its end; what is left at the end of it all, then nothing.
@@ -168,6 +167,14 @@ class _Countdown:
         found = ready.poll(1000 * self._part)
         self._left -= min(self._part, time.monotonic() - begun)
         return found
+
+
+def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
+    """Return the ends of a pipe to read and to write, which the stacks close."""
+    reading, writing = os.pipe()
+    ours.callback(os.close, reading)
+    theirs.callback(os.close, writing)
+    return reading, writing
 
 
 def _closed() -> SourceError:

@@ -13,6 +13,7 @@ from gputop.model.machine.frame import Frame
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Reply, Request, SetInterval, Signal
 from gputop.sources.agent_process import SILENCE
+from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.heart import BEAT
 from gputop.sources.ssh.login import login_command
@@ -46,6 +47,7 @@ class SshSource:
         waits: bool = False,
         driver: bool = True,
     ) -> None:
+        allow_many_files()
         self.host = host.asked
         self.name, self._interval, self._driver = host, interval, driver
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
@@ -80,7 +82,9 @@ class SshSource:
         where none comes."""
         if isinstance(request, SetInterval):
             self._interval = request.seconds
-        if isinstance(request, Signal):  # who asks has seen the frames of before a restart, maybe
+        if (
+            isinstance(request, Signal) and request.boot_id is None
+        ):  # who asks has seen the frames of before a restart, maybe
             request = replace(request, boot_id=self._boot_id)
         self._connection.request(encode(request) + b"\n")
 

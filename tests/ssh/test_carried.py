@@ -1,0 +1,145 @@
+"""Machines where gputop is not installed: what runs there, and that it leaves nothing there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputop.errors import SourceError
+from gputop.model.machine.signals import Target
+from gputop.protocol.messages import (
+    Candidates,
+    Checks,
+    Context,
+    Detail,
+    Probe,
+    Question,
+    Reply,
+    Signal,
+    Stack,
+)
+from gputop.sources.ask import ask
+from gputop.sources.ssh.carry import fitting
+from gputop.sources.ssh.start import RemotePython
+from tests.agent.driving import until
+from tests.conftest import MachineFactory
+from tests.ssh.reading import first_frame, source, why_not
+from tests.sshd import SYSTEM, Sshd, sshd
+from tests.standin.pythons import pythons
+
+__all__ = ["sshd"]
+
+_OLD = """\
+#!/bin/sh
+echo 9 x86_64 .cpython-39-x86_64-linux-gnu.so .abi3.so .so
+exit 1
+"""
+
+
+def folder_of(folder: Path, **programs: str) -> str:
+    """A folder to be all of PATH: the usual programs, and those that lead elsewhere."""
+    folder.mkdir()
+    for name in ("sh", "cat", "dd", "env", "sleep"):
+        (folder / name).symlink_to(f"/bin/{name}")
+    for name, target in programs.items():
+        (folder / name).symlink_to(target)
+    return str(folder)
+
+
+def written_by(pid: int) -> list[str]:
+    """The files of a file system that a process has open to write."""
+    names = []
+    for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
+        flags = int(entry.read_text().split("flags:")[1].split()[0], 8)
+        target = os.readlink(f"/proc/{pid}/fd/{entry.name}")
+        if flags & os.O_ACCMODE and target.startswith("/") and "/memfd:" not in target:
+            names.append(target)
+    return [name for name in names if name != "/dev/null"]
+
+
+def test_nothing_is_left_there(sshd: Sshd, kept: MachineFactory) -> None:
+    machine = kept("h200x8", reap=False)
+    host = sshd.host("bare", machine.env, path=SYSTEM)
+    before = sshd.files(host)
+    with source(host, 0.2) as opened:
+        frame = first_frame(opened)
+        assert len(frame.gpus) == 8
+        assert {process.pid for process in frame.processes} == set(machine.pids.values())
+        assert opened.link[:3] == ("connected", "carried", "")
+        [agent] = [pid for pid, words in sshd.processes(host).items() if "-I" in words]
+        assert written_by(agent) == []
+        target = frame.processes[0]
+        assert target.start_time is not None
+        questions: list[Question] = [
+            Probe("0", None), Detail(target.pid, target.start_time), Candidates(),
+            Stack(target.pid, target.start_time), Context(target.pid), Checks(),
+            Signal("s1", (Target(target.pid, target.start_time, forced=True),), 15, 5.0),
+        ]  # fmt: skip
+        replies = [answer(opened, question) for question in questions]
+        assert [reply.error for reply in replies] == [None] * len(replies)
+        [verdict] = replies[-1].verdicts
+        assert verdict.outcome in ("exited", "zombie")
+        assert verdict.unnoted.startswith("not in the audit log: nothing is written on a host")
+    until(lambda: not sshd.processes(host), within=2)
+    assert sshd.files(host) == before
+    assert not Path("/run/gputop", f"{agent}.idle").exists()
+
+
+def answer(opened: object, question: Question) -> Reply:
+    return ask(opened, question, 20.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("python", pythons()[1:3])
+def test_another_python(python: str, sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
+    """Where msgspec's compiled module does not fit: the same facts."""
+    machine = kept("h200x8")
+    name = Path(python).name
+    here = sshd.host(f"same-{name}", machine.env, path=SYSTEM)
+    path = folder_of(tmp_path / "bin", python3=python)
+    there = sshd.host(f"other-{name}", machine.env, path=path)
+    with source(here) as ours, source(there) as theirs:
+        one, other = first_frame(ours), first_frame(theirs)
+        assert [gpu.identity for gpu in one.gpus] == [gpu.identity for gpu in other.gpus]
+        assert sorted(one.processes, key=lambda row: row.pid)[0].command
+        facts = [
+            {(row.pid, row.start_time, row.user, row.command) for row in frame.processes}
+            for frame in (one, other)
+        ]
+        assert facts[0] == facts[1]
+        assert theirs.link.how == "carried"
+    until(lambda: not sshd.processes(there), within=2)
+
+
+def test_no_python_that_is_new_enough(sshd: Sshd, tmp_path: Path) -> None:
+    (tmp_path / "python3").write_text(_OLD)
+    (tmp_path / "python3").chmod(0o755)
+    old = sshd.host("old", path=folder_of(tmp_path / "old", python3=str(tmp_path / "python3")))
+    none = sshd.host("none", path=folder_of(tmp_path / "none"))
+    for host in (old, none):
+        error = why_not(host)
+        assert isinstance(error, SourceError)
+        assert "there is no Python 3.10 or newer" in str(error)
+
+
+def test_where_compiled_modules_fit() -> None:
+    def python(*suffixes: str) -> RemotePython:
+        return RemotePython("python3", 12, "x86_64", suffixes)
+
+    ours = f".cpython-3{sys.version_info.minor}-{os.uname().machine}-linux-gnu.so"
+    assert fitting(python(ours, ".abi3.so", ".so")) is not None
+    assert fitting(python(ours.replace("gnu", "musl"), ".abi3.so", ".so")) is None
+    assert fitting(python(".cpython-399-x86_64-linux-gnu.so", ".so")) is None
+    assert fitting(python()) is None
+
+
+def test_the_audit_of_a_lease(tmp_path: Path) -> None:
+    """An agent ends when its reader has been silent for too long, whatever holds its input."""
+    command = [sys.executable, "-m", "gputop", "agent", "--no-driver", "--lease", "1"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=tmp_path
+    ) as agent:
+        assert agent.wait(20) == 0

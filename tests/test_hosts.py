@@ -1,0 +1,269 @@
+"""-H: which hosts are meant, and that every command asks all of them, down or not."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gputop.cli import main
+from gputop.commands.free import _line
+from gputop.commands.free_hosts import shell_line
+from gputop.errors import SourceError, UsageError
+from gputop.sources.ssh.names import HostName, parse_hosts
+from tests.conftest import MachineFactory, needs_everybody
+from tests.sshd import Sshd, sshd
+from tests.terminal import Terminal
+
+__all__ = ["sshd"]
+
+Capture = pytest.CaptureFixture[str]
+GPUTOP = [sys.executable, "-m", "gputop"]
+GROUPS = {
+    "lab": ("node[01-03]", "bob@gpu1:2222"),
+    "all": ("@lab", "extra"),
+    "job": ("@slurm",),
+    "loop": ("@round",),
+    "round": ("@loop",),
+}
+SLURM = {"SLURM_JOB_NODELIST": "gpu[1-2,09],login"}
+NAMES = "alpha, beta  # the first two\n\n@lab\n"
+
+
+def parsed(*words: str, environ: Mapping[str, str] = SLURM) -> tuple[HostName, ...]:
+    return parse_hosts(words, GROUPS, environ, io.StringIO(NAMES))
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("a,b c", "a b c"),
+        ("a b,a A", "a b"),
+        ("bob@a a bob@a:22 a:22", "bob@a a bob@a:22 a:22"),
+        ("node[01-03,10]", "node01 node02 node03 node10"),
+        ("node[9-11] n[0-10/5]", "node9 node10 node11 n0 n5 n10"),
+        ("r[1-2]n[1,3].lab:22", "r1n1.lab:22 r1n3.lab:22 r2n1.lab:22 r2n3.lab:22"),
+        ("a[1,2],b", "a1 a2 b"),
+        ("@lab", "node01 node02 node03 bob@gpu1:2222"),
+        ("@all node02", "node01 node02 node03 bob@gpu1:2222 extra"),
+        ("@slurm @job", "gpu1 gpu2 gpu09 login"),
+        ("- x", "alpha beta node01 node02 node03 bob@gpu1:2222 x"),
+        ("x,- -", "x alpha beta node01 node02 node03 bob@gpu1:2222"),
+        ("::1 [::1]:22 fe80::1%eth0", "::1 [::1]:22 fe80::1%eth0"),
+    ],
+)
+def test_names(words: str, asked: str) -> None:
+    assert " ".join(host.asked for host in parsed(*words.split())) == asked
+
+
+def test_what_ssh_gets() -> None:
+    assert parsed("bob@node3:2222") == (HostName("bob@node3:2222", "bob@node3", 2222),)
+    assert parsed("[fe80::1%eth0]:22") == (HostName("[fe80::1%eth0]:22", "fe80::1%eth0", 22),)
+    assert parsed("LAB\\ann@b.org@h") == (HostName("LAB\\ann@b.org@h", "LAB\\ann@b.org@h", None),)
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("-oProxyCommand=x", "begins with a dash"),
+        ("a,-oProxyCommand=x", "begins with a dash"),
+        ("bob@-x", "begins with a dash"),
+        ("a b", "has blanks"),
+        ("a\u00a0b", "has blanks"),
+        ("a\x1b[2J", "cannot be seen"),
+        ("a\u202eb", "cannot be seen"),
+        ("", "is empty"),
+        ("a,,b", "is empty"),
+        ("a;reboot", "is not .user@.host"),
+        ("$(reboot)", "is not .user@.host"),
+        ("a/b", "is not .user@.host"),
+        ("a'", "is not .user@.host"),
+        ("a:0", "ports go from 1 to 65535"),
+        ("a:70000", "ports go from 1 to 65535"),
+        ("n[3-1]", "goes down"),
+        ("n[1-]", "has no range"),
+        ("n[1-2", "is not .user@.host"),
+        ("n[a-b]", "is not .user@.host"),
+        ("n[0-999999999]", "more than 1000 hosts"),
+        ("n[1-40]m[1-40]", "more than 1000 hosts"),
+        ("@lib", "no group @lib in .groups. of the settings; there is @lab, .*, @slurm"),
+        ("@loop", "group @loop of the settings is part of itself"),
+    ],
+)
+def test_what_names_no_host(word: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        parsed(word)
+    assert str(raised.value).isprintable()
+
+
+def test_there_may_be_no_slurm_job_and_no_standard_input() -> None:
+    with pytest.raises(UsageError, match="this is no Slurm job"):
+        parsed("@slurm", environ={})
+    with pytest.raises(UsageError, match="standard input is closed"):
+        parse_hosts(["-"], {}, {}, None)
+    with pytest.raises(UsageError, match="-H names no host"):
+        parse_hosts(["-"], {}, {}, io.StringIO("# none\n"))
+
+
+def test_a_line_for_a_shell_has_nothing_in_it_that_a_remote_chose() -> None:
+    line = shell_line(HostName("bob@n1:22", "bob@n1", 22), "GPU-1,GPU-2")
+    *words, remote = shlex.split(line)
+    assert words[-4:] == ["-p", "22", "--", "bob@n1"]
+    order = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    assert remote == f"exec env {order} CUDA_VISIBLE_DEVICES=GPU-1,GPU-2 $SHELL -l"
+    for value in ("$(reboot)", "GPU-1;reboot", "GPU-1 x", "", "GPU-\n1", "`x`", "a,,b"):
+        with pytest.raises(SourceError, match="which is no UUID"):
+            _line("uuid", HostName("n1", "n1", None), value)
+
+
+# The commands, on an invented fleet
+
+
+def gputop(capfd: Capture, *words: str) -> tuple[int, str, str]:
+    status = main(["--demo", *words])
+    return status, *capfd.readouterr()
+
+
+DOWN = "gputop: down: ssh: connect to host down port 22: Connection refused\n"
+
+
+@pytest.mark.parametrize("words", ["--once", "topo", "map 0,1"])
+def test_text_of_each_with_its_name_on_top(words: str, capfd: Capture) -> None:
+    status, text, errors = gputop(capfd, "-H", "node1,down", "-H", "node2", *words.split())
+    assert (status, errors) == (1, DOWN)
+    [one, two] = [text.index(f"node{k}") for k in (1, 2)]
+    line, begin = text.count("\n", 0, one), text.rindex("\n", 0, two)
+    assert (line, text[begin - 1 : begin]) == (0, "\n")
+
+
+@pytest.mark.parametrize("words", ["--json", "topo --json", "map 0,1 --json", "doctor --json"])
+def test_a_line_of_json_for_each(words: str, capfd: Capture) -> None:
+    status, text, errors = gputop(capfd, "-H", "node[1-2],down,node1", *words.split())
+    lines = [json.loads(line) for line in text.splitlines()]
+    hosts = [line["host"]["asked"] if words == "--json" else line["host"] for line in lines]
+    assert (status, errors, hosts) == (1, DOWN, ["node1", "node2"])
+
+
+def test_the_first_host_that_has_enough(capfd: Capture) -> None:
+    quick = ("--window", "0.2")
+    hosts = ("-H", "down,node2,node1,node5")
+    status, text, errors = gputop(capfd, "free", *hosts, "-n", "4", *quick)
+    assert (status, errors) == (0, DOWN)
+    host, value = text.split()
+    assert (host, len(value.split(","))) == ("node1", 4)
+    status, text, errors = gputop(capfd, "free", *hosts, "-n", "9", *quick, "--json")
+    assert status == 1
+    assert (json.loads(text)["host"], json.loads(text)["value"]) == (None, None)
+    assert errors.splitlines()[1:] == [
+        "gputop: node2: 0 free, 9 requested",
+        "gputop: node1: 5 free, 9 requested",
+        "gputop: node5: 8 free, 9 requested",
+        "gputop: no host has enough GPUs: 9 requested",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("-H a config", "-H does not go with gputop config"),
+        ("-H a help", "-H does not go with gputop help"),
+        ("free --format ssh", "--format ssh goes with -H"),
+        ("free -H a --format export", "--format export is for this shell"),
+        ("map --pid 1 -H a,b", "a PID is of one machine"),
+        ("map 0 -H a --inventory x", "-H asks the machine itself"),
+        ("doctor -H a --report x", "--report is of this machine"),
+        ("--hosts /dev/null --json", "'/dev/null' names no host"),
+        ("--hosts /nowhere --json", "'/nowhere' cannot be read: No such file"),
+        ("-H @lab --json", "no group @lab in [groups] of the settings; there is @slurm"),
+    ],
+)
+def test_usage(words: str, error: str, capfd: Capture) -> None:
+    status, text, errors = gputop(capfd, *words.split())
+    assert (status, text) == (2, "")
+    assert errors.startswith(f"gputop: {error}")
+    assert errors.count("\n") == 1
+
+
+def test_groups_and_files(capfd: Capture, tmp_path: Path) -> None:
+    settings = Path(os.environ["XDG_CONFIG_HOME"], "gputop", "config.toml")
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[groups]\nlab = ["node[1-2]", "@more"]\nmore = ["node4"]\n')
+    (tmp_path / "hosts").write_text("node5\nnode1 # again\n")
+    status, text, _ = gputop(capfd, "-H", "@lab", "--hosts", f"{tmp_path}/hosts", "--json")
+    hosts = [json.loads(line)["host"]["asked"] for line in text.splitlines()]
+    assert (status, hosts) == (0, ["node1", "node2", "node4", "node5"])
+    assert main(["config"]) == 0
+    assert 'lab = ["node[1-2]", "@more"]' in capfd.readouterr().out
+    assert main(["config", "--check"]) == 0
+    settings.write_text('[groups]\nlab = ["node[2-1]"]\n')
+    assert main(["config", "--check"]) == 2
+    assert f"{settings}: groups.lab: host 'node[2-1]' has a range" in capfd.readouterr().err
+
+
+def test_names_from_standard_input_leave_the_keys_to_the_terminal() -> None:
+    script = f"echo node1 | {shlex.join(GPUTOP)} --demo -H -"
+    with Terminal(["sh", "-c", script], cols=120, rows=40, env=dict(os.environ)) as terminal:
+        terminal.wait_for(" Processes ")
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
+
+
+# Through a real sshd
+
+
+@needs_everybody
+def test_every_command_over_ssh(
+    sshd: Sshd, kept: MachineFactory, capfd: Capture, tmp_path: Path
+) -> None:
+    here = kept("h200x8")
+    sshd.host("h1", here.env, SHELL="/bin/sh")
+    sshd.host("down", more="Port 1")
+    assert main(["-H", "h1,down", "--json"]) == 1
+    text, errors = capfd.readouterr()
+    [frame] = map(json.loads, text.splitlines())
+    assert (frame["host"]["asked"], len(frame["gpus"])) == ("h1", 8)
+    assert errors.startswith("gputop: down: connect to host 127.0.0.1 port 1: ")
+    pid = here.pids["train"]
+    assert main(["map", "--pid", str(pid), "--json", "-H", "h1"]) == 0
+    assert json.loads(capfd.readouterr().out)["process"]["evidence"] == "confirmed"
+    assert main(["free", "-H", "h1", "--window", "0.2", "--format", "ssh"]) == 0
+    line = capfd.readouterr().out
+    done = subprocess.run(
+        ["sh", "-c", line], input="echo =$CUDA_VISIBLE_DEVICES=$CUDA_DEVICE_ORDER=\n",
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert "=2=PCI_BUS_ID=" in done.stdout, done
+
+
+def test_a_host_that_is_lost_comes_back_in_watch(sshd: Sshd, kept: MachineFactory) -> None:
+    """What is wrong is said once, and a login is not tried again and again."""
+    here = kept("h200x8")
+    sshd.host("w1", here.env)
+    sshd.host("refused", key="no_such_key")
+    command = [*GPUTOP, "-H", "w1,refused", "--json", "--watch", "-i", "0.2"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as program:
+        assert program.stdout
+        assert program.stderr
+        try:
+            assert json.loads(program.stdout.readline())["host"]["asked"] == "w1"
+            assert program.stderr.readline().startswith("gputop: refused: login wanted: ")
+            os.kill(sshd.sessions()[-1], signal.SIGKILL)
+            assert program.stderr.readline().startswith("gputop: w1: ")
+            lost = time.time()
+            while json.loads(program.stdout.readline())["time"] < lost:
+                pass
+        finally:
+            program.kill()
