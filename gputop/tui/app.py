@@ -15,6 +15,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from gputop.allowed import MAX_INTERVAL, MIN_INTERVAL
+from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Refresh, SetInterval
 from gputop.settings import Session
@@ -367,10 +368,15 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def _login(self, host: str) -> None:
         """Log in by hand, with the screen suspended, and connect."""
         machine = next(machine for machine in self._machines if machine.host == host)
-        login = machine.login_command()
+        try:
+            login = machine.login_command()
+        except SourceError as error:
+            machine.end(str(error), wants_login=True)
+            return
         if login is not None:
-            run_outside(self, *login, f"gputop: log in to {host} (Ctrl-C gives up)")
-            self._reconnect(machine)
+            words = f"gputop: log in to {host} (Ctrl-C gives up)"
+            if run_outside(self, *login, words) == 0:
+                self._reconnect(machine)
 
 
 def run(
