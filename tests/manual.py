@@ -35,8 +35,8 @@ from gputop.model.metrics.gpu import SECTIONS
 from gputop.model.metrics.process import COLUMNS
 from gputop.settings import VARIABLES, Settings, described
 from gputop.tui.app import GputopApp
-from gputop.tui.glyphs import UNICODE
 from gputop.tui.fleet import FleetScreen
+from gputop.tui.glyphs import UNICODE
 from gputop.tui.main import MainScreen
 from gputop.tui.manual import ManualApp
 from gputop.tui.pages.glossary import sections

@@ -22,6 +22,7 @@ from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.tui.app import GputopApp
 from gputop.tui.fleet_control import TICK
+from gputop.tui.machine import WatchedMachine
 from tests.builders_tui import Screenful, Silence
 
 UP = Link("connected", "installed", age=0.4, round_trip=0.012)
@@ -66,6 +67,10 @@ class Fleetful(Screenful):
         self.sources = {source.host: source for source in sources}
         self._typed = 0.0
 
+    def machine_of(self, host: str) -> WatchedMachine:
+        """One of the machines."""
+        return next(machine for machine in self.app._machines if machine.host == host)
+
     async def tell(self, host: str, told: Frame | SourceError, link: Link = UP) -> None:
         """Let a host send a frame, or break; its link is as it is then."""
         source = self.sources[host]
@@ -76,8 +81,7 @@ class Fleetful(Screenful):
         source.link = link
         source.queue.put(told)
         source.queue.join()
-        [machine] = [m for m in self.app._machines if m.host == host]
-        while isinstance(told, SourceError) and not machine.ended:
+        while isinstance(told, SourceError) and not self.machine_of(host).ended:
             await self.pilot.pause()
         await self.tick()
 
