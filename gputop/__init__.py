@@ -13,6 +13,7 @@
     export/     frames leaving without a TUI: text and JSON
     settings.py defaults, file, environment, flags
     sources/    where frames come from: a local agent, the demo
+        ssh/        an agent elsewhere: how it is reached, carried along, and given up
     agent/      runs on the GPU machine: reads the driver and the processes, makes frames
         gpu/        the driver: one GPU by one thread, a module for each subject
         process/    what each process is, where it belongs, what it was started with
@@ -39,8 +40,12 @@ the rest is gputop's own, with its module.)
 
     attempt         one process of a signal request, from the signal to its end
                     (agent/signals/attempt.py)
+    carried         of an agent: it comes over ssh into the memory of a Python there, where gputop
+                    is not installed (sources/ssh/carry.py)
     certainty       how far a mapping can be relied on: exact, expected, predicted or unknown
                     (model/cuda/enumeration.py)
+    connection      the way to an agent elsewhere, from the wait for its turn to its end; its Link
+                    tells how it is just now (sources/ssh/connection.py)
     CUDA context    what decides which GPUs a process sees: variables, device nodes, libraries,
                     as /proc tells it (CudaContext, model/machine/environment.py)
     CUDA device     a GPU or MIG device as CUDA counts it (CudaDevice, model/cuda/enumeration.py)
@@ -60,6 +65,8 @@ the rest is gputop's own, with its module.)
     handle          a process held by its pidfd, whatever becomes of its number
                     (ProcessHandle, agent/signals/handle.py)
     index           the number of a GPU in NVML's order, that of its PCI bus (NVML)
+    lease           how long an agent elsewhere goes on while its reader says nothing
+                    (sources/ssh/heart.py)
     link            the way between two GPUs, rated as `nvidia-smi topo -m` does
                     (model/machine/topology.py)
     mapping         what a CUDA_VISIBLE_DEVICES value means on a machine: which GPU is cuda:k, and

@@ -5,7 +5,8 @@
         os.environ["GPUTOP_SSH_CONFIG"] = str(sshd.config)
 
 Every machine is this sshd with an environment, a home and a folder for temporary files of its own:
-the session's environment is what `host` was given, and nothing of the tests' own.
+the session's environment is what `host` was given, and nothing of the tests' own. No login script
+of whoever runs the tests takes part.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ KbdInteractiveAuthentication no
 PermitRootLogin yes
 MaxStartups 100
 AcceptEnv GPUTOP_TEST_HOST
+SetEnv HOME={folder}
+Banner {folder}/banner
 ForceCommand {folder}/login
 """
 _LOGIN = """\
@@ -89,6 +92,7 @@ class Sshd:
         (self.folder / "sshd_config").write_text(_SERVER.format(**values) + self._more)
         (self.folder / "login").write_text(_LOGIN.format(**values))
         (self.folder / "login").chmod(0o755)
+        (self.folder / "banner").write_text("Permission denied (publickey): for members only\n")
         self.config.touch()
         if os.geteuid() == 0:  # where Debian's own service puts it, too
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

@@ -19,7 +19,9 @@ from gputop.cli import main
 from gputop.commands.free import _line
 from gputop.commands.free_hosts import shell_line
 from gputop.errors import SourceError, UsageError
+from gputop.model.doctor.check import frame_checks
 from gputop.sources.ssh.names import HostName, parse_hosts
+from tests.builders import frame
 from tests.conftest import MachineFactory, needs_everybody
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
@@ -220,6 +222,11 @@ def test_names_from_standard_input_leave_the_keys_to_the_terminal() -> None:
         assert terminal.exit_code() == 0
 
 
+def test_doctor_says_nothing_of_a_cuda_that_is_not_known() -> None:
+    """As where nvidia-smi is all that there is."""
+    assert next(frame_checks([frame()])).text == "version not known, 1 GPU"
+
+
 # Through a real sshd
 
 
@@ -232,12 +239,21 @@ def test_every_command_over_ssh(
     sshd.host("down", more="Port 1")
     assert main(["-H", "h1,down", "--json"]) == 1
     text, errors = capfd.readouterr()
-    [frame] = map(json.loads, text.splitlines())
-    assert (frame["host"]["asked"], len(frame["gpus"])) == ("h1", 8)
+    [seen] = map(json.loads, text.splitlines())
+    assert (seen["host"]["asked"], len(seen["gpus"])) == ("h1", 8)
     assert errors.startswith("gputop: down: connect to host 127.0.0.1 port 1: ")
     pid = here.pids["train"]
     assert main(["map", "--pid", str(pid), "--json", "-H", "h1"]) == 0
     assert json.loads(capfd.readouterr().out)["process"]["evidence"] == "confirmed"
+    assert main(["doctor", "-H", "h1,down", "--json"]) == 1
+    connections = [
+        check["text"]
+        for check in json.loads(capfd.readouterr().out)["checks"]
+        if check["subject"] == "connection"
+    ]
+    assert [text.partition(" (")[0] for text in connections] == [
+        "the gputop that is installed there answers"
+    ]
     assert main(["free", "-H", "h1", "--window", "0.2", "--format", "ssh"]) == 0
     line = capfd.readouterr().out
     done = subprocess.run(

@@ -27,6 +27,7 @@ from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.source import SshSource
 
 _CHECKS_TIMEOUT = 120.0
 """Seconds for what is installed: each program that is asked has a limit of its own."""
@@ -148,8 +149,13 @@ def _frames(source: Source) -> Iterator[Frame]:
 
 
 def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Check, ...]:
+    """Return what the agent says, and how it is reached where it is elsewhere. SourceError."""
+    way = source.way if isinstance(source, SshSource) else None
+    if isinstance(source, SshSource) and source.link.how == "poor":
+        return (way,) if way else ()  # there is nobody to ask
     request = Checks(python, frames[-1].cuda_version, _capabilities(frames))
-    return ask(source, request, _CHECKS_TIMEOUT).checks
+    checks = ask(source, request, _CHECKS_TIMEOUT).checks
+    return (way, *checks) if way else checks
 
 
 def _capabilities(frames: Sequence[Frame]) -> dict[str, list[int]]:

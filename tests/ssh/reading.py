@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
@@ -51,3 +53,10 @@ def in_thread(of: SshSource, frames: int = 20) -> tuple[threading.Thread, list[S
     thread = threading.Thread(target=lambda: errors.append(ending(of, frames)), daemon=True)
     thread.start()
     return thread, errors
+
+
+def client_of(host: HostName) -> int:
+    """The ssh that has the stream of a host."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in children}
+    return next(int(pid) for pid in children if host.target.encode() in words[pid])

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from gputop.errors import SourceError
 from gputop.model.machine.signals import Target
+from gputop.protocol.codec import encode
 from gputop.protocol.messages import (
     Candidates,
     Checks,
     Context,
     Detail,
+    Ping,
     Probe,
     Question,
     Reply,
@@ -136,10 +139,17 @@ def test_where_compiled_modules_fit() -> None:
     assert fitting(python()) is None
 
 
-def test_the_audit_of_a_lease(tmp_path: Path) -> None:
-    """An agent ends when its reader has been silent for too long, whatever holds its input."""
-    command = [sys.executable, "-m", "gputop", "agent", "--no-driver", "--lease", "1"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=tmp_path
-    ) as agent:
+def test_a_lease(tmp_path: Path) -> None:
+    """An agent ends once its reader has been silent for so long, and not while it pings."""
+    command = [sys.executable, "-m", "gputop", "agent", "--no-driver", "--lease", "0.5"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=tmp_path) as agent:
+        assert agent.stdin
+        assert agent.stdout
+        for number in range(20):
+            agent.stdin.write(encode(Ping(f"p{number}")) + b"\n")
+            agent.stdin.flush()
+            while f'"request":"p{number}"'.encode() not in agent.stdout.readline():
+                pass
+            time.sleep(0.05)
         assert agent.wait(20) == 0

@@ -17,6 +17,7 @@ from gputop.sources.ssh.failure import failure
 from gputop.sources.ssh.source import backoff
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
 from gputop.sources.ssh.wave import Wave
+from gputop.sources.ssh.ways import ways_check
 from tests.conftest import needed
 from tests.sshd import INSTALLED
 
@@ -180,3 +181,19 @@ def test_an_allowance() -> None:
     assert allowance.take(60)
     assert allowance.take(40)
     assert not allowance.take(1)
+
+
+def test_why_a_machine_is_read_in_one_of_three_ways() -> None:
+    python = RemotePython("/usr/bin/python3", 12, "aarch64", (".abi3.so",))
+    installed = ways_check("installed", Remote("/usr/bin/gputop", SPOKEN, python))
+    assert (installed.level, installed.advice) == ("ok", None)
+    assert "installed there answers (/usr/bin/gputop)" in installed.text
+    carried = ways_check("carried", Remote("gputop", Versions(7, 8), python))
+    assert carried.text.startswith("the gputop there speaks protocol 7-8, this one 1-1 (gputop): ")
+    assert "memory of Python 3.12 (/usr/bin/python3)" in carried.text
+    assert "does not fit that Python (aarch64)" in carried.text
+    assert "too old (x�[2J)" in ways_check("carried", Remote("x\x1b[2J", None, python)).text
+    poor = ways_check("poor", Remote(old_pythons=("python3", "/opt/python3.9")))
+    assert (poor.level, poor.advice) == ("notice", "install gputop or Python 3.10 there")
+    assert "no Python there is 3.10 or newer (python3, /opt/python3.9)" in poor.text
+    assert "no Python is found there: only nvidia-smi" in ways_check("poor", Remote()).text

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,10 @@ from gputop.protocol.messages import Candidates
 from gputop.sources.ask import ask
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import Link, SshSource, login_command
-from tests.agent.driving import until
+from tests.agent.driving import gone, until
 from tests.conftest import MachineFactory
 from tests.driver.machine import REPOSITORY
-from tests.ssh.reading import ending, first_frame, source, why_not
+from tests.ssh.reading import client_of, ending, first_frame, source, why_not
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
 
@@ -50,7 +51,7 @@ def test_an_installed_agent(sshd: Sshd, node: HostName) -> None:
         assert 0 < (opened.link.round_trip or 0) < 5
         [agent] = [pid for pid, words in sshd.processes(node).items() if "agent" in words]
     until(lambda: not sshd.processes(node), within=2)
-    assert not Path(f"/proc/{agent}").exists()
+    assert gone(agent)
 
 
 def test_what_is_asked_before_there_is_an_agent(node: HostName) -> None:
@@ -91,6 +92,13 @@ def test_an_agent_that_dies_and_one_that_is_cut_off(sshd: Sshd, node: HostName) 
         assert "closed" in str(ending(opened))
         until(lambda: not sshd.processes(node), within=2)
         opened.reconnect()
+        first_frame(opened)
+        os.kill(client_of(node), signal.SIGSTOP)
+        reading = threading.Thread(target=lambda: list(opened.frames()), daemon=True)
+        reading.start()
+        opened.reconnect()
+        reading.join(2)
+        assert not reading.is_alive()
         assert len(first_frame(opened).gpus) == 8
         assert opened.link.state == "connected"
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gputop.errors import SourceError
+from gputop.model.machine.signals import Target
+from gputop.protocol.messages import Signal
 from gputop.protocol.versions import SPOKEN
+from gputop.sources.ask import ask
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.names import HostName
 from tests.agent.driving import until
 from tests.protocol.streams import lines_of, stream
-from tests.ssh.reading import first_frame, in_thread, source, why_not
+from tests.ssh.reading import client_of, first_frame, in_thread, source, why_not
 from tests.sshd import Sshd, sshd
 
 __all__ = ["sshd"]
@@ -80,25 +88,36 @@ def test_one_that_says_nothing(sshd: Sshd) -> None:
     hangs = sshd.host("hangs", script="exec sleep 100")
     mute = sshd.host("mute", script=f"{_TELLS}exec sleep 100")
     stops = sshd.host("stops", script=f"{_TELLS}printf '[0,{{'; exec sleep 100")
-    assert silence(hangs) == (
-        "nothing has come for 1.5 s: the login there hangs, or the network is down"
-    )
-    nothing = "nothing has come for 1.5 s: the agent is stopped, or the network is down"
-    assert silence(mute) == nothing
-    assert silence(stops) == nothing
+    with ThreadPoolExecutor() as pool:
+        words = list(pool.map(silence, (hangs, mute, stops)))
+    agent = "nothing has come for 5 s: the agent is stopped, or the network is down"
+    login = "nothing has come for 5 s: the login there hangs, or the network is down"
+    assert words == [login, agent, agent]
 
 
 def silence(host: HostName) -> str:
-    connection = Connection(host, AgentOptions(1.0, True), 1.5)
+    connection = Connection(host, AgentOptions(1.0, True), 5.0)
     with pytest.raises(SourceError) as error:
         list(connection.messages())
     return str(error.value)
 
 
 @pytest.mark.timeout(40)
-def test_one_that_accepts_and_says_nothing(sshd: Sshd) -> None:
-    """ssh gives it ten seconds; whoever quits meanwhile does not wait for it."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+def test_silence_of_ten_seconds(sshd: Sshd) -> None:
+    """ssh gives them to a host that accepts and says nothing, and whoever quits meanwhile does not
+    wait for it; an agent gives them to a reader that is cut off without a word, and goes on for
+    the others."""
+    cut_off, well = sshd.host("cut-off"), sshd.host("well")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        source(cut_off) as stopped,
+        source(well, 60.0) as lives,
+    ):
+        first_frame(stopped)
+        first_frame(lives)
+        [agent] = [pid for pid, words in sshd.processes(well).items() if "agent" in words]
+        assert sshd.processes(cut_off)
+        os.kill(client_of(cut_off), signal.SIGSTOP)
         host = sshd.host("silent", more=f"Port {silent.getsockname()[1]}")
         with source(host) as opened, source(host) as quits:
             begun = time.monotonic()
@@ -112,6 +131,9 @@ def test_one_that_accepts_and_says_nothing(sshd: Sshd) -> None:
             assert time.monotonic() - begun < 5
             thread.join(20)
             assert "timed out" in str(errors[0])
+        until(lambda: not sshd.processes(cut_off))
+        os.kill(client_of(cut_off), signal.SIGCONT)
+        assert agent in sshd.processes(well)
 
 
 def test_a_clock_that_is_wrong_and_another_boot(sshd: Sshd, tmp_path: Path) -> None:
@@ -123,3 +145,13 @@ def test_a_clock_that_is_wrong_and_another_boot(sshd: Sshd, tmp_path: Path) -> N
         assert abs(frame.time - time.time()) > 3600
         assert opened.link.age is not None
         assert 0 <= opened.link.age < 5
+        (sshd.folder / "hosts" / host.target / "script").unlink()
+        opened.reconnect()
+        with subprocess.Popen(["sleep", "100"]) as process:
+            target = Target(process.pid, psutil.Process(process.pid).create_time(), forced=True)
+            [verdict] = ask(opened, Signal("s1", (target,), signal.SIGKILL, 1.0), 10.0).verdicts
+            process.terminate()
+            assert process.wait(5) == -signal.SIGTERM
+        assert verdict.outcome == "gone"
+        assert verdict.words == "the machine has been restarted since; nothing was sent"
+        assert first_frame(opened).host.boot_id != frame.host.boot_id

@@ -24,8 +24,12 @@ def frame_checks(frames: Sequence[Frame]) -> Iterator[Check]:
         yield Check("problem", "driver", frame.problem.message, frame.problem.advice)
         return
     count = len(frame.gpus)
-    yield Check("ok", "driver", f"{frame.driver_version}, runs CUDA up to {frame.cuda_version}, "
-                f"{count} GPU{'s' * (count != 1)}")  # fmt: skip
+    facts = [
+        frame.driver_version or "version not known",
+        frame.cuda_version and f"runs CUDA up to {frame.cuda_version}",
+        f"{count} GPU{'s' * (count != 1)}",
+    ]
+    yield Check("ok", "driver", ", ".join(filter(None, facts)))
     for gpu in frame.gpus:
         yield from _gpu_checks(frame, gpu)
     yield from _not_available(frames)

@@ -21,6 +21,7 @@ CONNECT_TIMEOUT = 10
 """Seconds for the connection and its first handshake."""
 _OPTIONS = {
     "BatchMode": "yes",
+    "LogLevel": "ERROR",  # whatever the configuration says: errors are shown, banners are not
     "ConnectTimeout": str(CONNECT_TIMEOUT),
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",

@@ -22,6 +22,7 @@ from gputop.sources.ssh.heart import HEART, LEASE
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.process import SshProcess
+from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.start import Remote, read_remote, remote_command
 from gputop.sources.ssh.wave import WAVE
 
@@ -57,10 +58,12 @@ class Connection:
         self._heard: float | None = None
         self._lock = threading.Lock()
         self._process: SshProcess | None = None
+        self.remote: Remote | None = None
+        """What there is on the machine, once it has told."""
         self._queued: list[bytes] | None = []
         """What was asked before there was an agent; None from then on."""
         self._is_over = False
-        self._assembler = Assembler(asked=host.asked)
+        self._reader: Assembler | SmiReader = Assembler(asked=host.asked)
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
         """The ping that was not answered yet, and when it was sent."""
@@ -79,8 +82,10 @@ class Connection:
         try:
             process = self._process or self._start()
             while (line := process.line(self._timeout)).endswith(b"\n"):
-                self._heard = time.monotonic()
-                message = self._assembler.read(line)
+                is_first, self._heard = self._heard is None, time.monotonic()
+                if is_first and self._options.interval is not None:
+                    self.ping()
+                message = self._reader.read(line)
                 if message is not None and not self._is_pong(message):
                     yield message
             raise failure(process.words(), process.wait(1))
@@ -102,7 +107,7 @@ class Connection:
         """Have the agent say that it is there, and tell it that we are."""
         self._pings += 1
         request = Ping(f"{_PING}{self._pings}")
-        if self._pinged is None:
+        if self._pinged is None and self._heard is not None:  # before, it is still being started
             self._pinged = (request.id, time.monotonic())
         self._write(encode(request) + b"\n")
 
@@ -125,15 +130,17 @@ class Connection:
             remote = read_remote(lambda most: process.line(self._timeout, most))
         if remote is None:
             raise failure(process.words(), process.wait(1))
+        self.remote = remote
         how, why, start = choice(remote, self._options)
+        if how == "poor":
+            self._reader = SmiReader(self._options.interval, self._host.asked)
         process.send(start, self._timeout)
         self._link = Link("connected", how, why)
         with self._lock:
-            queued, self._queued = self._queued, None
-        for data in queued or ():
-            self._write(data)
+            for data in self._queued or ():
+                self._write(data)
+            self._queued = None
         if self._options.interval is not None:
-            self.ping()
             HEART.beat_for(self)
         return process
 
@@ -146,6 +153,8 @@ class Connection:
             return self._process
 
     def _write(self, data: bytes) -> None:
+        if isinstance(self._reader, SmiReader):
+            self._reader.refuse(data)
         try:
             if self._process is not None:
                 self._process.write(data)
@@ -191,6 +200,10 @@ def choice(remote: Remote, options: AgentOptions) -> tuple[LinkKind, str, bytes]
     if remote.python is not None:
         head = f"carried {loader_size()} {options.words(files=False)}\n"
         return "carried", why, head.encode() + payload(remote.python)
+    if remote.nvidia_smi is not None:
+        text = smi_text(options.interval)
+        return "poor", WORDS, f"shell {len(text)}\n".encode() + text
     raise SourceError(
-        "gputop is not installed there, and there is no Python 3.10 or newer to run it with"
+        "gputop is not installed there, and there is no Python 3.10 or newer to run it with, nor "
+        "nvidia-smi"
     )

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gputop.errors import SourceError
 from gputop.model.fleet.link import Link
+from gputop.model.machine.check import Check
 from gputop.model.machine.frame import Frame
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Reply, Request, SetInterval, Signal
@@ -18,6 +19,7 @@ from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.heart import BEAT
 from gputop.sources.ssh.login import login_command
 from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.ways import ways_check
 
 _STALL = 20.0
 """Seconds without a line, be it a ping's reply, after which a screen begins anew."""
@@ -60,6 +62,12 @@ class SshSource:
     def link(self) -> Link:
         """How the machine is reached just now; for any thread."""
         return self._connection.link
+
+    @property
+    def way(self) -> Check | None:
+        """Which of the three ways to read the machine was taken, and why; None before that."""
+        how, remote = self.link.how, self._connection.remote
+        return None if how is None or remote is None else ways_check(how, remote)
 
     def frames(self) -> Iterator[Frame | Reply]:
         """See `Source`; the frame of an agent that was asked for one is the last. LoginError where

@@ -1,0 +1,281 @@
+"""The poor stream: frames of a machine where nothing of ours runs, by nvidia-smi, ps and /proc.
+
+A text for /bin/sh writes lines, which `SmiReader` makes frames of. A line is one or more records
+with a record separator between them, a record is a word and what it says:
+
+    fields NAME,...     what each `gpu` tells, by nvidia-smi's names
+    gpu VALUE, ...      the first of them begins a round, the `count`th ends it
+    app UUID PID MIB    a process on a GPU;  apps: that were all
+    stat TEXT           /proc/PID/stat of one of these
+    ps PID USER COMMAND
+    cpu, uptime, mem, host, boot, btime, cpus, ticks, page, space       of the machine
+    said TEXT           what nvidia-smi says instead of values;  end: it has ended
+
+Names of fields: `nvidia-smi --help-query-gpu`, `--help-query-compute-apps`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gputop.errors import SourceError
+from gputop.model.health.unaccounted import unaccounted
+from gputop.model.machine.frame import Frame, Host, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import MIB, printable
+from gputop.protocol.assemble import MAX_GPUS, MAX_PROCESSES
+from gputop.protocol.codec import decode_request
+from gputop.protocol.harmless import harmless
+from gputop.protocol.messages import Question, Reply
+from gputop.sources.ssh.heart import LEASE
+from gputop.sources.ssh.smi_values import (
+    FEWER_FIELDS,
+    FIELDS,
+    Counters,
+    Stat,
+    counters_of,
+    gpu_of,
+    host_cpu,
+    number,
+    stat_of,
+    whole,
+)
+
+WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and ps are read"
+"""What a screen says of such a machine."""
+_REFUSED = "only nvidia-smi and ps are read on this host: install gputop or Python 3.10 there"
+_MOST_REFUSED = 1000
+_SEPARATOR = "\x1e"
+_FIRST_NAMESPACE = "pid:[4026531836]"
+"""PROC_PID_INIT_INO of include/linux/proc_ns.h: in another one the PIDs are not the driver's."""
+_FACTS = {"fields", "cpu", "host", "boot", "btime", "cpus", "ticks", "page", "space", "said"}
+_HERTZ, _PAGE = 100, 4096
+"""Of nearly every Linux, where getconf is missing."""
+_LEAST = 0.05
+"""Seconds that CPU use can be told of: the kernel counts in hundredths."""
+
+_SHELL = """\
+exec 3<&0 </dev/null
+{ trap 'left=LEASE' USR1; left=LEASE
+  while [ "$left" -gt 0 ]; do sleep 1 & wait $!; left=$((left - 1)); done; kill 0
+} >/dev/null 2>&1 3<&- &
+clock=$!
+{ while read -r line; do kill -USR1 "$clock"; done; kill 0; } <&3 >/dev/null 2>&1 &
+LC_ALL=C; export LC_ALL
+tell() { read -r line <"$2" && printf '%s %s\\n' "$1" "$line"; }
+processes() {
+  pids=
+  while IFS=', ' read -r uuid pid used; do
+    printf 'app %s %s %s\\n' "$uuid" "$pid" "$used"
+    case $pid in ''|*[!0-9]*) continue;; esac
+    case $pids, in *,$pid,*) continue;; esac
+    tell stat "/proc/$pid/stat" 2>/dev/null && pids=$pids,$pid
+  done
+  [ -z "$pids" ] || ps -ww -o pid= -o ruser:32= -o args= -p "${pids#,}" |
+    while read -r line; do printf 'ps %s\\n' "$line"; done
+}
+round() {
+  tell uptime /proc/uptime; tell cpu /proc/stat
+  while read -r name value unit; do
+    case $name in MemTotal:|MemAvailable:) echo "mem $name $value";; esac
+  done </proc/meminfo
+  nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits |
+    processes
+  echo apps
+}
+fields=FIELDS
+nvidia-smi --query-gpu=$fields --format=csv >/dev/null 2>&1 || fields=FEWER
+tell host /proc/sys/kernel/hostname
+tell boot /proc/sys/kernel/random/boot_id
+while read -r name value rest; do [ $name != btime ] || echo "btime $value"; done </proc/stat
+echo "cpus $(getconf _NPROCESSORS_ONLN)"
+echo "ticks $(getconf CLK_TCK)"
+echo "page $(getconf PAGESIZE)"
+echo "space $(readlink /proc/self/ns/pid)"
+echo "fields $fields"
+last=999999
+nvidia-smi --query-gpu=$fields --format=csv,noheader,nounits AGAIN 2>&1 | {
+  while IFS= read -r line; do
+    index=${line%%,*}
+    case $index in ''|*[!0-9]*) printf 'said %s\\n' "$line"; continue;; esac
+    [ "$index" -gt "$last" ] || { round | tr '\\n' '\\036'; echo; }
+    last=$index
+    printf 'gpu %s\\n' "$line"
+  done; }
+echo end
+kill 0
+"""
+
+
+def smi_text(interval: float | None, lease: float = LEASE) -> bytes:
+    """Return the text for /bin/sh: a round every `interval` seconds, or one.
+
+    It ends with its input, and where nothing has come on it for `lease` seconds: where the network
+    is cut that is all that can be noticed there.
+    """
+    again = "" if interval is None else f"-lms {max(1, round(interval * 1000))}"
+    text = _SHELL.replace("FIELDS", ",".join(FIELDS)).replace("FEWER", ",".join(FEWER_FIELDS))
+    return text.replace("AGAIN", again).replace("LEASE", f"{lease:.0f}").encode()
+
+
+class SmiReader:
+    """Makes Frames of the lines of that text, as an Assembler does of an agent's."""
+
+    def __init__(self, interval: float | None, asked: str | None = None) -> None:
+        """interval: seconds between rounds; asked: the name by which the machine was asked for."""
+        self._interval, self._asked = interval, asked
+        self._facts: dict[str, str] = {}
+        """The last record of each kind of which there is one."""
+        self._rows: list[list[str]] = []
+        """Of GPUs, in this round; the next are of processes."""
+        self._apps: list[list[str]] = []
+        self._stats: dict[int, Stat] = {}
+        self._owners: dict[int, tuple[str, str]] = {}
+        self._before: Counters | None = None
+        self._refused: deque[str] = deque(maxlen=_MOST_REFUSED)
+
+    def refuse(self, data: bytes) -> None:
+        """Have a question answered: nobody there can do it."""
+        request = decode_request(data)
+        if isinstance(request, Question):
+            self._refused.append(request.id)
+
+    def read(self, line: bytes) -> Frame | Reply | None:
+        """Return what a line makes known: a Frame, a Reply, or nothing yet. SourceError."""
+        frame = None
+        for record in line.decode("utf-8", "replace").rstrip("\n").split(_SEPARATOR):
+            kind, _, text = record.partition(" ")
+            frame = self._take(kind, text) or frame
+        if frame is None and self._refused:
+            return Reply(request=self._refused.popleft(), error=_REFUSED)
+        return frame
+
+    def _take(self, kind: str, text: str) -> Frame | None:
+        if kind == "uptime":
+            return self._begin(text)
+        if kind == "gpu":
+            return self._add_gpu(text.split(", "))
+        if kind == "end":
+            said = printable(self._facts.get("said", "it has said nothing"), 200)
+            raise SourceError(f"nvidia-smi has ended there: {said}")
+        if kind == "app":
+            self._apps.append(text.split(" "))
+        elif kind == "stat" and (found := stat_of(text)) is not None:
+            self._stats[found[0]] = found[1]
+        elif kind == "ps":
+            pid, user, command = [*text.split(None, 2), "", "", ""][:3]
+            self._owners[whole(pid) or 0] = (user, command)
+        elif kind == "mem":
+            name, _, amount = text.partition(" ")
+            self._facts[name] = amount
+        elif kind in _FACTS:
+            self._facts[kind] = text
+        if max(map(len, (self._apps, self._stats, self._owners))) > MAX_PROCESSES:
+            raise SourceError("nvidia-smi tells of more processes there than a machine has")
+        return None
+
+    def _begin(self, uptime: str) -> Frame | None:
+        """Begin a round; of one that has not ended, as where a GPU was lost, return the Frame."""
+        frame = self._frame() if self._rows else None
+        self._facts["uptime"] = uptime
+        return frame
+
+    def _add_gpu(self, values: list[str]) -> Frame | None:
+        self._rows.append(values)
+        count = whole(values[1]) if len(values) > 1 else None
+        if len(self._rows) > MAX_GPUS:
+            raise SourceError("nvidia-smi tells of more GPUs there than a machine has")
+        return self._frame() if count is None or len(self._rows) >= count else None
+
+    def _frame(self) -> Frame:
+        """Return the Frame of this round, and make room for the next."""
+        names = self._facts.get("fields", "").split(",")
+        rows = [dict(zip(names, row, strict=False)) for row in self._rows]
+        now = counters_of(self._facts.get("uptime", ""), self._facts.get("cpu", ""), self._stats)
+        processes = [process for app in self._apps if (process := self._process(app, now))]
+        frame = Frame(
+            host=self._host(now),
+            time=self._time(number(self._facts.get("uptime", "").partition(" ")[0]) or 0.0),
+            interval=self._interval,
+            driver_version=rows[0].get("driver_version"),
+            gpus=tuple(
+                self._gpu(row, processes) for row in rows if whole(row.get("index")) is not None
+            ),
+            processes=tuple(processes),
+        )
+        self._before = now
+        self._rows, self._apps, self._stats, self._owners = [], [], {}, {}
+        return harmless(frame)
+
+    def _time(self, uptime: float) -> float:
+        """Return seconds since the epoch, of seconds since the boot."""
+        return round((whole(self._facts.get("btime")) or 0) + uptime, 2)
+
+    @property
+    def _nested(self) -> bool:
+        return self._facts.get("space") != _FIRST_NAMESPACE
+
+    def _host(self, now: Counters | None) -> Host:
+        total, left = (whole(self._facts.get(f"Mem{name}:")) for name in ("Total", "Available"))
+        return Host(
+            name=self._facts.get("host", ""),
+            asked=self._asked,
+            boot_id=self._facts.get("boot"),
+            cpu=host_cpu(self._before, now) if self._before and now else None,
+            cpu_count=whole(self._facts.get("cpus")),
+            memory_total=total and total * 1024,
+            memory_used=None if total is None or left is None else (total - left) * 1024,
+            nested=self._nested,
+        )
+
+    def _gpu(self, row: dict[str, str], processes: Sequence[Process]) -> Gpu:
+        """Return a GPU, and whether it is known who is on it: a container sees its own alone."""
+        gpu, known = gpu_of(row), not self._nested
+        held = (process.gpu_memory for process in processes if process.gpu_uuid == gpu.uuid)
+        return replace(
+            gpu,
+            processes_known=known,
+            own_namespace_only=not known,
+            memory_unaccounted=unaccounted(gpu.memory_used, held, known),
+        )
+
+    def _process(self, app: Sequence[str], now: Counters | None) -> Process | None:
+        """Return a process on a GPU; in a container its PID may be another one's, and is all."""
+        uuid, pid, held = [*app, "", "", ""][:3]
+        if whole(pid) is None or not uuid.startswith(("GPU-", "MIG-")):
+            return None
+        memory = number(held)
+        process = Process(
+            pid=int(pid),
+            gpu_uuid=uuid,
+            gpu_memory=memory if memory is None else round(memory * MIB),
+        )
+        stat = self._stats.get(process.pid)
+        if stat is None or self._nested:
+            return replace(process, elsewhere=True)
+        user, command = self._owners.get(process.pid, (None, None))
+        hertz = whole(self._facts.get("ticks")) or _HERTZ
+        return replace(
+            process,
+            start_time=self._time(stat.start_ticks / hertz),
+            user=user,
+            command=command,
+            cpu=self._cpu(process.pid, stat, now, hertz),
+            rss=stat.pages * (whole(self._facts.get("page")) or _PAGE),
+            state=stat.state,
+            parent=stat.parent,
+            threads=stat.threads,
+        )
+
+    def _cpu(self, pid: int, stat: Stat, now: Counters | None, hertz: int) -> float | None:
+        """Return how many cores it used since the round before."""
+        if self._before is None or now is None or now.uptime - self._before.uptime < _LEAST:
+            return None
+        before = self._before.processes.get(pid)
+        if before is None or before.start_ticks != stat.start_ticks:
+            return None
+        ticks = max(0, stat.cpu_ticks - before.cpu_ticks)
+        return round(ticks / hertz / (now.uptime - self._before.uptime), 4)

@@ -1,0 +1,132 @@
+"""What nvidia-smi, ps and /proc write, as parts of a Frame; what is no value is None."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import MIB
+
+_WHOLE = re.compile(r"\d{1,18}", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
+_STAT_FIELDS = 22
+
+
+def _mib(text: str) -> int:
+    return round(float(text) * MIB)
+
+
+def _percent(text: str) -> float:
+    return float(text) / 100
+
+
+def _megahertz(text: str) -> int:
+    return round(float(text) * 1e6)
+
+
+_VALUES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "memory.total": ("memory_total", _mib),
+    "memory.used": ("memory_used", _mib),
+    "memory.free": ("memory_free", _mib),
+    "utilization.gpu": ("utilization", _percent),
+    "utilization.memory": ("memory_utilization", _percent),
+    "temperature.gpu": ("temperature", float),
+    "power.draw": ("power", float),
+    "power.limit": ("power_limit", float),
+    "clocks.sm": ("sm_clock", _megahertz),
+    "clocks.max.sm": ("sm_clock_max", _megahertz),
+    "clocks.mem": ("memory_clock", _megahertz),
+    "fan.speed": ("fan", _percent),
+    "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", int),
+}
+"""Numbers of a GPU: nvidia-smi's name, ours, and how it is read without its unit."""
+_TEXTS = {"uuid": "uuid", "name": "name", "pci.bus_id": "pci_bus_id"}
+_SWITCHES = {
+    "persistence_mode": "persistence_mode",
+    "display_active": "display_active",
+    "mig.mode.current": "mig_mode",
+}
+FEWER_FIELDS = (
+    "index", "count", "driver_version", *_TEXTS, "pstate", "compute_mode", *_VALUES,
+    "persistence_mode", "display_active",
+)  # fmt: skip
+"""What nvidia-smi is asked of a GPU; the first says which, the second how many there are."""
+FIELDS = (*FEWER_FIELDS, "mig.mode.current")
+"""With what those before R450 do not know."""
+
+
+def number(text: str | None) -> float | None:
+    """Return a number; None for `[N/A]`, `[Insufficient Permissions]` and all else."""
+    return float(text) if text is not None and _NUMBER.fullmatch(text) else None
+
+
+def whole(text: str | None) -> int | None:
+    """Return an integer, or None."""
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else None
+
+
+def gpu_of(row: Mapping[str, str]) -> Gpu:
+    """Return the GPU of a row, by nvidia-smi's names of its fields. ValueError without an index."""
+    values: dict[str, Any] = {}
+    for name, (field, convert) in _VALUES.items():
+        if number(row.get(name)) is not None:
+            values[field] = convert(row[name])
+    for name, field in _TEXTS.items():
+        values[field] = None if row.get(name, "[").startswith("[") else row[name]
+    for name, field in _SWITCHES.items():
+        values[field] = {"Enabled": True, "Disabled": False}.get(row.get(name, ""))
+    mode = row.get("compute_mode", "[").lower()
+    return Gpu(
+        index=int(row["index"]),
+        compute_mode=None if mode.startswith("[") else mode,
+        pstate=whole(row.get("pstate", "").removeprefix("P")),
+        **values,
+    )
+
+
+class Stat(NamedTuple):
+    """What /proc/PID/stat tells of a process."""
+
+    state: str
+    parent: int
+    cpu_ticks: int
+    threads: int
+    start_ticks: int
+    pages: int
+
+
+def stat_of(text: str) -> tuple[int, Stat] | None:
+    """Return the process and its facts, by proc_pid_stat(5); None for what is none."""
+    head, _, tail = text.rpartition(")")
+    pid, fields = whole(head.partition(" ")[0]), tail.split()[:_STAT_FIELDS]
+    numbers = [whole(field.removeprefix("-")) for field in fields[1:]]
+    if pid is None or len(fields) < _STAT_FIELDS or None in numbers:
+        return None
+    parent, user, system, threads, start, pages = (int(fields[n]) for n in (1, 11, 12, 17, 19, 21))
+    return pid, Stat(fields[0][:1], parent, user + system, threads, start, max(0, pages))
+
+
+class Counters(NamedTuple):
+    """What rates are made of: of a moment, in ticks."""
+
+    uptime: float
+    cpu_all: int
+    cpu_idle: int
+    processes: Mapping[int, Stat]
+
+
+def counters_of(uptime: str, cpu: str, stats: Mapping[int, Stat]) -> Counters | None:
+    """Read /proc/uptime and the first line of /proc/stat (guests are in `user` already)."""
+    seconds = number(uptime.partition(" ")[0])
+    ticks = [whole(word) or 0 for word in cpu.split()[1:9]]
+    if seconds is None or len(ticks) < 5:
+        return None
+    return Counters(seconds, sum(ticks), ticks[3] + ticks[4], dict(stats))
+
+
+def host_cpu(before: Counters, now: Counters) -> float | None:
+    """Return the share of all CPUs' time in use between two moments."""
+    all_, idle = now.cpu_all - before.cpu_all, now.cpu_idle - before.cpu_idle
+    return min(1.0, max(0.0, (all_ - idle) / all_)) if all_ > 0 else None

@@ -1,0 +1,55 @@
+"""Which of the three ways a machine is read in, and why: what `gputop doctor -H HOST` says."""
+
+from __future__ import annotations
+
+from gputop.model.machine.check import Check
+from gputop.protocol.versions import SPOKEN
+from gputop.sources.ssh.carry import fitting
+from gputop.sources.ssh.connection import LinkKind
+from gputop.sources.ssh.start import Remote
+
+_SUBJECT = "connection"
+
+
+def ways_check(how: LinkKind, remote: Remote) -> Check:
+    """Return what is said of a machine that is read in one way, `remote` being what there is."""
+    if how == "installed":
+        text = f"the gputop that is installed there answers ({remote.gputop})"
+        return Check("ok", _SUBJECT, text).harmless()
+    if how == "carried":
+        return Check("ok", _SUBJECT, f"{_gputop(remote)}: {_carried(remote)}").harmless()
+    text = (
+        f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and ps are read, so fewer "
+        "values, and no signals, mapping or details"
+    )
+    return Check("notice", _SUBJECT, text, "install gputop or Python 3.10 there").harmless()
+
+
+def _gputop(remote: Remote) -> str:
+    if remote.gputop is None:
+        return "gputop is not installed there"
+    if remote.spoken is None:
+        return f"the gputop there is too old ({remote.gputop})"
+    return f"the gputop there speaks protocol {remote.spoken}, this one {SPOKEN} ({remote.gputop})"
+
+
+def _carried(remote: Remote) -> str:
+    python = remote.python
+    if python is None:
+        return "its agent is carried over ssh"
+    text = (
+        f"the agent is carried over ssh and runs in the memory of Python 3.{python.minor} "
+        f"({python.path}); nothing is written there, signals are in no log there"
+    )
+    if fitting(python) is None:
+        text += (
+            f"; msgspec's compiled part does not fit that Python ({python.machine}), plain Python "
+            "takes its place: the same values, more CPU time"
+        )
+    return text
+
+
+def _pythons(remote: Remote) -> str:
+    if not remote.old_pythons:
+        return "no Python is found there"
+    return f"no Python there is 3.10 or newer ({', '.join(remote.old_pythons)})"

@@ -1,0 +1,265 @@
+"""The poor stream: a machine with neither gputop nor Python 3.10, by nvidia-smi, ps and /proc."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from gputop.errors import SourceError
+from gputop.export.json import frame_json
+from gputop.export.table import table
+from gputop.model.health.free import free_gpus
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.protocol.codec import encode
+from gputop.protocol.messages import Checks, Ping, Reply
+from gputop.sources.ask import ask
+from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
+from gputop.sources.ssh.smi_values import FIELDS
+from tests.agent.driving import Agent, until
+from tests.conftest import MachineFactory
+from tests.driver import nvidia_smi
+from tests.ssh.reading import first_frame, source, why_not
+from tests.ssh.test_carried import folder_of
+from tests.sshd import Sshd, sshd
+
+__all__ = ["sshd"]
+
+TOOLS = "getconf", "ps", "readlink", "tr"
+FIRST = "pid:[4026531836]"
+GPU = "GPU-0"
+
+
+def values(index: int, count: int = 1, **other: str) -> str:
+    """A GPU as nvidia-smi tells it."""
+    usual = {
+        "index": str(index), "count": str(count), "driver_version": "470.57",
+        "uuid": f"GPU-{index}", "name": "Tesla V100", "pstate": "P0", "compute_mode": "Default",
+        "memory.total": "16160",
+        "memory.used": "1024", "utilization.gpu": "97", "power.draw": "120.50", "clocks.sm": "1380",
+        "persistence_mode": "Enabled", "mig.mode.current": "[N/A]",
+    }  # fmt: skip
+    row = {**dict.fromkeys(FIELDS, "[N/A]"), **usual, **other}
+    return "gpu " + ", ".join(row.values())
+
+
+def head(space: str = FIRST) -> list[str]:
+    """What a machine tells first."""
+    return ["host old\x1b[2J", "boot b00", "btime 1700000000", "cpus 4", "ticks 100", "page 4096",
+            f"space {space}", f"fields {','.join(FIELDS)}"]  # fmt: skip
+
+
+def round_(uptime: float, busy: int, ticks: int) -> str:
+    """What a round begins with, on a machine with a process that has used so many ticks."""
+    stat = f"7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 3 0 500 9999 25"
+    return "\x1e".join(
+        [
+            f"uptime {uptime} 1.0", f"cpu cpu {busy} 0 0 {busy} 0 0 0 0 0 0",
+            "mem MemTotal: 1000", "mem MemAvailable: 600", f"app {GPU} 7 512", f"stat {stat}",
+            "app No devices", f"app {GPU} 8 [N/A]", "ps       7 alice python  train.py\x1b[2J",
+            "apps", "",
+        ]
+    )  # fmt: skip
+
+
+def read(lines: list[str], reader: SmiReader | None = None) -> list[Frame | Reply]:
+    """What is made of lines."""
+    reader = reader or SmiReader(1.0)
+    told = (reader.read(line.encode("utf-8", "surrogateescape") + b"\n") for line in lines)
+    return [message for message in told if message is not None]
+
+
+def test_two_rounds() -> None:
+    lines = [*head(), round_(1000.0, 100, 50), values(0), round_(1002.0, 150, 250), values(0)]
+    first, second = read(lines)
+    assert isinstance(first, Frame)
+    assert isinstance(second, Frame)
+    assert (first.host.cpu, second.host.cpu) == (None, 0.5)
+    assert (second.host.name, second.host.memory_used) == ("old�[2J", 400 * 1024)
+    assert (second.time, second.interval, second.driver_version) == (1700001002.0, 1.0, "470.57")
+    [gpu] = second.gpus
+    assert (gpu.uuid, gpu.utilization, gpu.power, gpu.sm_clock) == (GPU, 0.97, 120.5, 1380 * 10**6)
+    assert (gpu.temperature, gpu.mig_mode, gpu.persistence_mode) == (None, None, True)
+    assert (gpu.memory_used, gpu.compute_mode, gpu.pstate) == (1 << 30, "default", 0)
+    assert gpu.memory_unaccounted is None  # it is not told how much 8 holds
+    train = Process(
+        pid=7, start_time=1700000005.0, gpu_uuid=GPU, gpu_memory=512 << 20, user="alice",
+        command="python  train.py�[2J", cpu=1.0, rss=25 * 4096, state="S", parent=1, threads=3,
+    )  # fmt: skip
+    assert second.processes == (train, Process(pid=8, gpu_uuid=GPU, elsewhere=True))
+    assert first.processes[0] == replace(train, cpu=None)
+
+
+def test_in_a_container_nobody_is_known_to_be_off_a_gpu() -> None:
+    [frame] = read([*head("pid:[4026532000]"), round_(1000.0, 100, 50), values(0)])
+    assert isinstance(frame, Frame)
+    assert frame.host.nested
+    assert (frame.gpus[0].processes_known, free_gpus(frame)) == (False, [])
+    assert [process.command for process in frame.processes] == [None, None]
+
+
+def test_a_gpu_that_goes_away_in_the_middle_and_the_end() -> None:
+    begun = round_(1000.0, 100, 50)
+    reader = SmiReader(1.0)
+    lines = [*head(), begun, values(0, 2), "said Unable to determine the device handle\x1b[2J"]
+    assert read(lines, reader) == []
+    [frame] = read([begun], reader)
+    assert isinstance(frame, Frame)
+    assert len(frame.gpus) == 1
+    with pytest.raises(SourceError, match="ended there: Unable to determine the device handle�"):
+        read(["end"], reader)
+
+
+def test_questions_have_an_answer() -> None:
+    reader = SmiReader(1.0)
+    reader.refuse(encode(Ping("p")))
+    reader.refuse(encode(Checks(id="c")))
+    [reply, frame] = read([*head(), round_(1000.0, 100, 50), values(0)], reader)
+    assert isinstance(reply, Reply)
+    assert reply.request == "c"
+    assert "install gputop or Python 3.10 there" in (reply.error or "")
+    assert isinstance(frame, Frame)
+
+
+def test_whatever_comes_can_be_drawn_or_is_one_error() -> None:
+    lines = [*head(), *[round_(1000.0, 100, 50), values(0, 2), values(1, 2)] * 3]
+    whole = "\n".join(lines).encode()
+    drawn, errors = 0, set()
+    for seed in range(300):
+        dice, data = random.Random(seed), bytearray(whole)
+        for _ in range(dice.choice((1, 9))):
+            at = dice.randrange(len(data))
+            data[at : at + dice.randrange(9)] = dice.choice(
+                (b"", b"\n", b"9" * 400, b"-", b", ", b"\x1b[2J", b"nan", dice.randbytes(4))
+            )
+        try:
+            told = read(data.decode("utf-8", "surrogateescape").split("\n"))
+        except SourceError as error:
+            errors.add(str(error))
+            continue
+        for frame in told:
+            assert isinstance(frame, Frame)
+            assert (table(frame, 300) + frame_json(frame)).replace("\n", "").isprintable()
+            drawn += 1
+    assert drawn > 300
+    assert all(map(str.isprintable, errors))
+
+
+GPU_FACTS = (
+    "index", "uuid", "name", "pci_bus_id", "memory_total", "memory_used", "power_limit", "sm_clock",
+    "sm_clock_max", "memory_clock", "fan", "pstate", "persistence_mode", "display_active",
+    "compute_mode", "ecc_uncorrected", "mig_mode", "processes_known",
+)  # fmt: skip
+PROCESS_FACTS = (
+    "pid", "start_time", "gpu_uuid", "gpu_memory", "state", "parent", "threads", "user", "command"
+)  # fmt: skip
+
+
+def same(rows: Sequence[Gpu | Process], facts: Sequence[str]) -> list[dict[str, Any]]:
+    """Facts of GPUs or of processes that both tell, memory in whole MiB."""
+    told = [{fact: getattr(row, fact) for fact in facts} for row in rows]
+    for row in told:
+        row.update((fact, row[fact] >> 20) for fact in facts if "memory_" in fact and row[fact])
+    return sorted(told, key=str)
+
+
+SHELLS = [shell for shell in ("dash", "bash", "busybox") if Path("/bin", shell).exists()]
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder to be all of PATH on a machine without Python; nvidia-smi is there."""
+    path = folder_of(tmp_path_factory.mktemp("bare") / "bin", **{n: f"/bin/{n}" for n in TOOLS})
+    nvidia_smi.install(Path(path))
+    return path
+
+
+def group(leader: int) -> list[str]:
+    """The states of the processes of a group that still run."""
+    states = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, number = path.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            states += [state] * (int(number) == leader and state != "Z")
+    return states
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_any_shell_tells_what_an_agent_tells(shell: str, tools: str, kept: MachineFactory) -> None:
+    machine = kept("h200x8")
+    with Agent(machine) as agent:
+        expected = msgspec.convert([agent.line(), agent.refresh()][-1], Frame)
+    words = [f"/bin/{shell}", *["sh"] * (shell == "busybox"), "-c", smi_text(0.2).decode()]
+    with subprocess.Popen(
+        words, env={**machine.env, "PATH": tools}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as program:  # fmt: skip
+        assert program.stdin
+        assert program.stdout
+        reader = SmiReader(0.2)
+        frames = [
+            read([program.stdout.readline().decode().rstrip("\n")], reader) for _ in range(26)
+        ]
+        program.stdin.close()
+        until(lambda: not group(program.pid), within=2)
+    [*_, frame] = [frame for told in frames for frame in told]
+    assert isinstance(frame, Frame)
+    assert same(frame.gpus, GPU_FACTS) == same(expected.gpus, GPU_FACTS)
+    assert same(frame.processes, PROCESS_FACTS) == same(expected.processes, PROCESS_FACTS)
+    assert [gpu.index for gpu in free_gpus(frame)] == [gpu.index for gpu in free_gpus(expected)]
+    assert None not in (frame.host.cpu, frame.processes[0].cpu, frame.host.memory_used)
+
+
+def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
+    """And with an nvidia-smi that knows fewer fields."""
+    path = folder_of(tmp_path / "bin", **{name: f"/bin/{name}" for name in TOOLS})
+    nvidia_smi.install(tmp_path / "bin", without="mig.mode.current")
+    host = sshd.host("old", kept("h200x8").env, path=path)
+    before = sshd.files(host)
+    with source(host, 0.2) as opened:
+        frame = first_frame(opened)
+        assert [gpu.mig_mode for gpu in frame.gpus] == [None] * 8
+        assert frame.host.asked == "old"
+        assert opened.link[:3] == ("connected", "poor", WORDS)
+        assert opened.way
+        assert opened.way.text.startswith("gputop is not installed there, and no Python is found")
+        with pytest.raises(SourceError, match="only nvidia-smi and ps are read on this host"):
+            ask(opened, Checks(), 20.0)
+    until(lambda: not sshd.processes(host), within=2)
+    assert sshd.files(host) == before
+
+
+def test_an_nvidia_smi_that_fails(sshd: Sshd, tools: str) -> None:
+    host = sshd.host("driverless", {}, path=tools)
+    assert "nvidia-smi has ended there: Failed to initialize NVML" in str(why_not(host))
+
+
+def test_it_ends_where_its_reader_is_silent(tools: str, kept: MachineFactory) -> None:
+    """As after the network was cut, which nobody there is told of."""
+    with subprocess.Popen(
+        ["/bin/sh", "-c", smi_text(0.1, lease=2).decode()], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, env={**kept("h200x8").env, "PATH": tools}, start_new_session=True,
+    ) as program:  # fmt: skip
+        assert program.stdin
+        assert program.stdout
+        end = time.monotonic() + 3.5
+        while time.monotonic() < end:
+            os.write(program.stdin.fileno(), b"ping\n")
+            if select.select([program.stdout], [], [], 0.5)[0]:
+                os.read(program.stdout.fileno(), 1 << 20)
+        assert program.poll() is None
+        program.stdout.read()
+        assert program.wait(5) == -signal.SIGTERM
+        until(lambda: not group(program.pid), within=2)
