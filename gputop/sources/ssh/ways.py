@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gputop.model.fleet.link import LinkKind
 from gputop.model.machine.check import Check
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.ssh.carry import fitting
-from gputop.sources.ssh.connection import LinkKind
 from gputop.sources.ssh.start import Remote
 
 _SUBJECT = "connection"
