@@ -129,6 +129,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view is not None:
             self.view.is_ready = True
             self.view.show()
+        self._tick()
 
     def on_frame_arrived(self, message: FrameArrived) -> None:
         """Show the frame, or why there is nothing to show."""
@@ -234,7 +235,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if action == "leave_host":
             return self._fleet is not None
         if action == "login":
-            return self.view is not None and self.view.machine.is_remote
+            return self.view is not None and self.view.machine.link.state == "login"
         return super().check_action(action, parameters)
 
     def choose_theme(self, name: str) -> None:

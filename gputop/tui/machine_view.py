@@ -83,7 +83,7 @@ class MachineView:
             return
         frame = picture.frame
         if frame.problem is not None:
-            self.show_problem(frame.host.name, frame.problem)
+            self.show_problem(frame.host.asked or frame.host.name, frame.problem)
             return
         if isinstance(self.main.app.screen, ProblemScreen):
             self.main.app.pop_screen()

@@ -92,7 +92,9 @@ def _absence(state: HostState) -> tuple[FindingLevel | None, str]:
     """Say why nothing is seen of a host."""
     link = state.link
     if link.state == "ended":
-        again = "" if state.retry_in is None else f"; again in {duration(state.retry_in)}"
+        again = ""
+        if state.retry_in is not None:
+            again = f"; again in {duration(max(1.0, state.retry_in))}"
         return "alarm", f"{link.words or 'the connection ended'}{again}"
     if link.state == "login":
         why = link.words.removeprefix("login wanted: ")
