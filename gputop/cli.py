@@ -123,7 +123,7 @@ def _screen(options: Namespace) -> int:
         Feed(open_source(host, session.interval, waits=True, demo=options.demo))
         for host in options.hosts or (None,)
     ]
-    splash = Splash(feeds[0] if len(feeds) == 1 else None, session.user)
+    splash = Splash(feeds, session.user)
     try:
         splash.start()
         from gputop.tui.app import run

@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
 
+from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Refresh, SetInterval
 from gputop.settings import Session
@@ -126,6 +127,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view is not None:
             self.view.is_ready = True
             self.view.show()
+        self._tick()
 
     def on_frame_arrived(self, message: FrameArrived) -> None:
         """Show the frame, or why there is nothing to show."""
@@ -157,7 +159,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view.lose_signals():
             self.action_retry()
         else:
-            self.view.show_problem("", machine.problem)
+            self.view.show_end()
 
     def _second(self) -> None:
         """Another one is over. A time in which this was stopped itself counts as one."""
@@ -191,7 +193,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         machine.show_note()
         view.show()
         if machine.ended:
-            view.show_problem("", machine.problem)
+            view.show_end()
         elif pid is not None:
             view.main.processes.find_pid(str(pid))
 
@@ -231,7 +233,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if action == "leave_host":
             return self._fleet is not None
         if action == "login":
-            return self.view is not None and self.view.machine.is_remote
+            return self.view is not None and self.view.machine.link.state == "login"
         return super().check_action(action, parameters)
 
     def choose_theme(self, name: str) -> None:
@@ -253,6 +255,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._leave_host()
         else:
             self.action_interrupt()
+
+    def action_leave_host(self) -> None:
+        """Go back to all machines."""
+        self._leave_host()
 
     def action_interrupt(self) -> None:
         """Leave gputop at once, whatever hangs."""
@@ -360,10 +366,15 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def _login(self, host: str) -> None:
         """Log in by hand, with the screen suspended, and connect."""
         machine = next(machine for machine in self._machines if machine.host == host)
-        login = machine.login_command()
+        try:
+            login = machine.login_command()
+        except SourceError as error:
+            machine.end(str(error), wants_login=True)
+            return
         if login is not None:
-            run_outside(self, *login, f"gputop: log in to {host} (Ctrl-C gives up)")
-            self._reconnect(machine)
+            words = f"gputop: log in to {host} (Ctrl-C gives up)"
+            if run_outside(self, *login, words) == 0:
+                self._reconnect(machine)
 
 
 def run(

@@ -96,12 +96,15 @@ class FleetScreen(Screen[None]):
     def save(self, chosen: Mapping[str, Any]) -> None:
         """Save what was chosen in the settings; say for a while where that fails."""
         if words := save(self.settings, chosen):
-            self._say(words)
-            self.set_timer(NOTE_SECONDS, lambda: self._say(""))
+            self._say_briefly(words)
+
+    def _say_briefly(self, note: str) -> None:
+        self._say(note)
+        self.set_timer(NOTE_SECONDS, lambda: self._say(""))
 
     def _say(self, note: str) -> None:
         heading = self.query_one(FleetHeading)
-        heading.note = note or self._note
+        heading.note = self.hosts.glyphs.text(note) or self._note
         heading.sync()
 
     def _show_hosts(self) -> None:
@@ -156,11 +159,14 @@ class FleetScreen(Screen[None]):
 
     def action_login(self) -> None:
         """Log in to the selected host; of none, select the first."""
-        if self.hosts.current is None:
+        row = self.hosts.current
+        if row is None:
             self.set_focus(self.hosts)
             self.hosts.action_move(0)
+        elif row.link.state == "login":
+            self._login(row.host)
         else:
-            self._login(self.hosts.current.host)
+            self._say_briefly(f"{row.host} wants no login")
 
     def action_filter(self) -> None:
         self.query_one("#keys").display = False

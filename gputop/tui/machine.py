@@ -83,10 +83,9 @@ class WatchedMachine:
         rebooted = None
         if self._frame is not None and self._rebooted is not None:
             rebooted = self._frame.time - self._rebooted
-        is_recent = rebooted is not None and 0 <= rebooted < _REBOOT_SHOWN
-        return HostState(
-            self.host, self._frame, self.link, self.retry_in, rebooted if is_recent else None
-        )
+        if rebooted is not None and not 0 <= rebooted < _REBOOT_SHOWN:
+            rebooted = None
+        return HostState(self.host, self._frame, self.link, self.retry_in, self._reason, rebooted)
 
     @property
     def phase(self) -> tuple[bool, LinkState]:
@@ -102,7 +101,7 @@ class WatchedMachine:
         advice = "gputop tries again; press r to try now"
         if self._wants_login:
             advice = "press L to log in by hand"
-        return Problem(kind="agent_ended", message=f"{self.host}: {self._reason}", advice=advice)
+        return Problem(kind="agent_ended", message=self._reason, advice=advice)
 
     def listen(self) -> None:
         """Begin to read."""
@@ -150,6 +149,7 @@ class WatchedMachine:
         self._frame = frame
         self._history.append(frame)
         self._attempts = self.seconds = 0
+        self._reason = ""
 
     @property
     def picture(self) -> Picture | None:

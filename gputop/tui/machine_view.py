@@ -83,11 +83,15 @@ class MachineView:
             return
         frame = picture.frame
         if frame.problem is not None:
-            self.show_problem(frame.host.name, frame.problem)
+            self.show_problem(frame.host.asked or frame.host.name, frame.problem)
             return
         if isinstance(self.main.app.screen, ProblemScreen):
             self.main.app.pop_screen()
         self.main.show_frame(frame, picture.history, self.interval)
+
+    def show_end(self) -> None:
+        """Show that nothing comes any more."""
+        self.show_problem(self.machine.host if self.machine.is_remote else "", self.machine.problem)
 
     def show_problem(self, host: str, problem: Problem) -> None:
         """Show why there is nothing to see, in place of whatever is open."""

@@ -107,6 +107,11 @@ def _origin(k: int) -> Origin:
     return Origin(container=Container(f"{k:02d}" * 32, "docker", f"run-{k}", "team/train:2"))
 
 
+def fleet() -> list[Frame]:
+    """Four hosts of the demo's fleet: one is full, one has a GPU that hangs, one that is sick."""
+    return [demo_frame(NOON + 40, 40.0, 1.0, f"node{number:02d}") for number in (2, 3, 4, 5)]
+
+
 def foreign() -> list[Frame]:
     """Other scripts, commands longer than their column, and a process of another namespace."""
     wide = process_of(8001, 0, user="ζωή", command="python 訓練.py --名前 " + "長い" * 40)

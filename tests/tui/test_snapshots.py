@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gputop.errors import LoginError, SourceError
 from gputop.model.machine.frame import Frame
 from gputop.settings import Session
 from gputop.tui.glyphs import ASCII
@@ -21,6 +22,7 @@ from gputop.tui.messages import FrameArrived
 from gputop.tui.panes.lines import Lines
 from tests.builders_tui import shown
 from tests.tui import machines
+from tests.tui.fleets import watched
 
 FOLDER = Path(__file__).parent / "snapshots"
 UPDATE = "pytest tests/tui/test_snapshots.py --snapshot-update"
@@ -60,6 +62,13 @@ CASES = {
     "no-gpu-80x24": Case(machines.no_gpu, (80, 24)),
 }
 
+FLEETS = {
+    "fleet-80x24": Case(machines.fleet, (80, 24)),
+    "fleet-120x40": Case(machines.fleet, (120, 40), "down u u"),
+    "fleet-80x24-ascii": Case(machines.fleet, (80, 24), ascii_only=True),
+}
+"""Screens of many hosts, a frame each; another two want a login and are down."""
+
 
 @pytest.fixture
 def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -79,6 +88,27 @@ async def test_the_screen_is_as_it_was(
     if CASES[name].ascii_only:
         monkeypatch.setattr(Lines, "glyphs", ASCII)
     compare(name, await drawn(CASES[name]), request.config.getoption("--snapshot-update"))
+
+
+@pytest.mark.parametrize("name", FLEETS)
+async def test_the_screen_of_many_hosts_is_as_it_was(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = FLEETS[name]
+    if case.ascii_only:
+        monkeypatch.setattr(Lines, "glyphs", ASCII)
+    frames = case.frames()
+    names = [frame.host.asked or "" for frame in frames]
+    async with watched("shut1", *names, "down1", size=case.size) as fleet:
+        for host, frame in zip(names, frames, strict=True):
+            await fleet.tell(host, frame)
+        await fleet.tell("shut1", LoginError("login wanted: permission denied (publickey)"))
+        await fleet.tell("down1", SourceError("connection refused"))
+        fleet.machine_of("down1").retry_in = None  # seconds would pass
+        await fleet.press(*case.keys.split())
+        await fleet.tick()
+        text = fleet.text + "\n"
+    compare(name, text, request.config.getoption("--snapshot-update"))
 
 
 async def drawn(case: Case) -> str:
@@ -107,7 +137,7 @@ def compare(name: str, text: str, update: bool) -> None:
 
 
 def test_every_snapshot_is_of_a_screen(request: pytest.FixtureRequest) -> None:
-    stale = [path for path in FOLDER.iterdir() if path.stem not in CASES]
+    stale = [path for path in FOLDER.iterdir() if path.stem not in {*CASES, *FLEETS}]
     if request.config.getoption("--snapshot-update"):
         while stale:
             stale.pop().unlink()

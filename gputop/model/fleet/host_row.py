@@ -31,6 +31,8 @@ class HostState(NamedTuple):
     link: Link
     retry_in: float | None = None
     """Seconds to the next attempt to connect; None where there will be none by itself."""
+    failure: str = ""
+    """Why the last connection ended, where none has come about since."""
     rebooted: float | None = None
     """Seconds since it was seen to have been started anew."""
 
@@ -90,12 +92,17 @@ def _absence(state: HostState) -> tuple[FindingLevel | None, str]:
     """Say why nothing is seen of a host."""
     link = state.link
     if link.state == "ended":
-        again = "" if state.retry_in is None else f"; again in {duration(state.retry_in)}"
+        again = ""
+        if state.retry_in is not None:
+            again = f"; again in {duration(max(1.0, state.retry_in))}"
         return "alarm", f"{link.words or 'the connection ended'}{again}"
     if link.state == "login":
-        return "notice", f"log in with L: {link.words}" if link.words else "log in with L"
+        why = link.words.removeprefix("login wanted: ")
+        return "notice", f"log in with L: {why}" if why else "log in with L"
     if link.state == "connected" and link.age is not None and link.age >= _LATE:
         return "alarm", f"no answer for {duration(link.age)}"
+    if state.failure:
+        return "alarm", f"{state.failure}; connecting"
     usual = {"waiting": "waits for its turn", "connected": "waits for the driver"}
     return None, link.words or usual.get(link.state, link.state)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gputop.model.fleet import lamps
 from gputop.model.health import activity, free
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS
 from gputop.tui.glyphs import GlyphSet
+from gputop.tui.panes.fleet_hosts import lamp_sign
 
 Definitions = Iterable[tuple[str, str]]
 
@@ -72,11 +74,28 @@ _MAPPING = (
     ("hidden", "GPUs that the value leaves out, and why"),
 )
 
+_HOSTS = (
+    ("FREE", "free GPUs, of all"),
+    ("AGE", "since the last line came from the host"),
+    ("RTT", "round trip: a question to the agent there, and back"),
+    ("ATTENTION", "the worst finding and its GPUs, or what is to know of the host"),
+    ("12 seen", "of these hosts there is a picture of now"),
+    ("free node3:0-2", "free GPUs, as host:index"),
+    ("log in with L", "the host wants a password or a second factor, which ssh then asks for"),
+    ("connecting", "ssh is on its way, or the agent there starts"),
+    ("waits for its turn", "few connections are made at a time, or hosts would refuse them"),
+    ("no answer", "it is connected, and sends nothing"),
+    ("again in 8s", "it is tried again; r tries at once"),
+    ("the same machine as", "two names of one machine: it counts once"),
+    ("rebooted", "it has another boot id than before"),
+)
+
 
 def sections(glyphs: GlyphSet) -> Iterable[tuple[str, Definitions]]:
     """Return title and words of each section."""
     yield "Signs", _signs(glyphs)
     yield "GPUs", _GPU
+    yield "Hosts, where several are watched", [*_lamps(glyphs), *_HOSTS]
     yield "Why a GPU is not free", free.WORDS
     yield f"Findings, after {glyphs.warning} on a GPU; H says more", _FINDINGS
     window = f"{activity.WINDOW:.0f} s"
@@ -100,3 +119,8 @@ def _signs(glyphs: GlyphSet) -> Definitions:
     yield glyphs.cursor, "the selected row of the pane that the keys go to"
     yield glyphs.separator, "the selected row of the other pane"
     yield glyphs.tag, "a tagged process"
+
+
+def _lamps(glyphs: GlyphSet) -> Definitions:
+    for kind, meaning in lamps.WORDS.items():
+        yield lamp_sign(kind, glyphs), f"a GPU: {meaning}"

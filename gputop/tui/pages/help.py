@@ -30,7 +30,7 @@ Entry = tuple[str, str]
 """Keys, and what they do."""
 Group = tuple[str, list[Entry]]
 """A task, and its keys."""
-_TASKS = ("Look", "Mapping", "Move", "Processes", "Screen")
+_TASKS = ("Hosts", "Look", "Mapping", "Move", "Processes", "Screen")
 
 
 class HelpScreen(PageScreen[None]):
@@ -94,8 +94,10 @@ class HelpScreen(PageScreen[None]):
         groups: dict[str, list[Entry]] = {}
         for name in _TASKS:
             here = (b for b in self._of_main if b.group and b.group.description == name)
-            groups[name] = _entries(here, self._glyphs)
-        groups["Move"] = _moving(self._glyphs)
+            if entries := _entries(here, self._glyphs):
+                groups[name] = entries
+            if name == "Move":
+                groups[name] = _moving(self._glyphs)
         return list(groups.items())
 
     def _group(self, group: Group, width: int) -> Iterator[StyledLine]:

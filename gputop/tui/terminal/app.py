@@ -35,6 +35,8 @@ class TerminalApp(App[ReturnType]):
     """Of what is sent; None: of stderr. Characters that it has not are sent as `?`."""
     taking_over: Callable[[], None] | None = None
     """Called before the terminal is drawn on."""
+    heeds_interrupt = True
+    """Whether SIGINT ends it; not while it is for another program on the terminal."""
     crash: str | None = None
     """What to say of an internal error, once the terminal is back."""
 
@@ -62,7 +64,13 @@ class TerminalApp(App[ReturnType]):
 
     def end_by(self, number: signal.Signals) -> None:
         """End as a shell would report it if the signal had ended the program."""
+        if number == signal.SIGINT and not self.heeds_interrupt:
+            return
         self.exit(return_code=128 + number)
+
+    def heed_interrupt(self) -> None:
+        """Let SIGINT end it again."""
+        self.heeds_interrupt = True
 
     def on_resize(self) -> None:
         """Draw every line again, even if the size is the same: a terminal that was small for a

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gputop.tui.terminal.app import TerminalApp
+
+_AFTERWARDS = 0.2
+"""Seconds until a Ctrl-C that the terminal sent to both has come to the event loop."""
 
 
 def run_outside(
     app: TerminalApp[Any], command: Sequence[str], environ: Mapping[str, str], words: str
 ) -> int | None:
     """Suspend the screen, say `words`, and run a program on the terminal until it ends; its exit
-    status, None where it cannot be started."""
-    with app.suspend(), _without_interrupt(app):
-        os.write(2, f"{words}\n".encode(errors="replace"))
-        try:
-            return subprocess.run(command, env=dict(environ), check=False).returncode
-        except OSError:
-            return None
-
-
-@contextmanager
-def _without_interrupt(app: TerminalApp[Any]) -> Iterator[None]:
-    """Leave Ctrl-C, which the terminal sends to both, to the program."""
-    loop = asyncio.get_running_loop()
-    loop.remove_signal_handler(signal.SIGINT)
-    # To ignore it would be inherited.
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    status, None where it cannot be started. Ctrl-C ends the program alone."""
+    app.heeds_interrupt = False
     try:
-        yield
+        with app.suspend():
+            os.write(2, f"{words}\n".encode(errors="replace"))
+            return subprocess.run(command, env=dict(environ), check=False).returncode
+    except OSError:
+        return None
     finally:
-        signal.signal(signal.SIGINT, before)
-        loop.add_signal_handler(signal.SIGINT, app.end_by, signal.SIGINT)
+        app.set_timer(_AFTERWARDS, app.heed_interrupt)

@@ -11,7 +11,7 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -43,10 +43,10 @@ class Splash:
     away if no screen came.
     """
 
-    def __init__(self, feed: Feed | None, user: str | None = None) -> None:
-        """`feed`: None where there are several, and no one frame to paint. `user`: whose processes
-        are shown; None for everybody's."""
-        self._feed, self._user = feed, user
+    def __init__(self, feeds: Sequence[Feed], user: str | None = None) -> None:
+        """`feeds`: with several there is no one frame to paint, but they begin. `user`: whose
+        processes are shown; None for everybody's."""
+        self._feeds, self._user = feeds, user
         self._lock = threading.Lock()
         self._over = self._painted = self._whole = False
         self._modes = termios.tcgetattr(0)
@@ -62,8 +62,8 @@ class Splash:
         termios.tcsetattr(0, termios.TCSANOW, quiet)
         for number in _ENDING:
             self._handlers[number] = signal.signal(number, _end)
-        if self._feed is not None:
-            self._feed.listen(self._show)
+        for feed in self._feeds:
+            feed.listen(self._show)
 
     def hand_over(self) -> None:
         """Somebody else draws from now on."""
@@ -92,7 +92,7 @@ class Splash:
 
     def _show(self, message: Frame | Reply | SourceError) -> None:
         """Paint what GPUs say at once, then the first frame."""
-        if isinstance(message, Frame):
+        if isinstance(message, Frame) and len(self._feeds) == 1:
             self._paint(message, whole=not isinstance(message, Preview))
 
     def _paint(self, frame: Frame, whole: bool) -> None:

@@ -1,0 +1,246 @@
+"""The screen of many hosts: rows, keys, the screen of one of them and back."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from gputop.errors import LoginError, SourceError
+from gputop.model.machine.frame import Frame
+from gputop.protocol.messages import Refresh, SetInterval, Signal
+from gputop.settings import Session
+from gputop.tui.fleet import FleetScreen
+from gputop.tui.main import MainScreen
+from gputop.tui.pages.problem import ProblemScreen
+from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of
+from tests.tui.fleets import UP, Fleetful, frame_on, watched
+
+HOSTS = ("node1", "node2", "node3")
+
+
+def busy(host: str, pid: int = 100, user: str = "alice", second: float = 0) -> Frame:
+    """A machine with a process on the first of two GPUs."""
+    gpus = gpu_of(0, utilization=0.9, memory_used=10 * GIB), gpu_of(1)
+    return frame_on(host, frame_of(*gpus, process_of(pid, user=user), time=NOON + second))
+
+
+async def all_seen(fleet: Fleetful) -> None:
+    """Let each host send a frame."""
+    for number, host in enumerate(HOSTS):
+        await fleet.tell(host, busy(host, 100 + number, ("alice", "bob", "carol")[number]))
+
+
+def hosts_of(fleet: Fleetful) -> list[str]:
+    """The names of the rows of hosts, in their order."""
+    table = fleet.app.screen.query_one("#hosts")
+    lines = fleet.lines[table.region.y + 1 : table.region.bottom]
+    return [line[1:].split()[0] for line in lines if line.strip()]
+
+
+async def test_hosts_come_one_by_one() -> None:
+    async with watched(*HOSTS) as fleet:
+        assert "3 hosts, 0 seen" in fleet.lines[0]
+        assert "connecting" in fleet.line_with("node2")
+        await fleet.tell("node2", busy("node2"))
+        assert hosts_of(fleet) == ["node2", "node1", "node3"]
+        row = fleet.line_with("node2").split()
+        assert row[1:4] == ["■□", "1/2", "alice"]
+        assert "12ms" in row
+        await fleet.tell("node3", LoginError("login wanted: publickey"))
+        await fleet.tell("node1", SourceError("no route to host"))
+        assert hosts_of(fleet) == ["node1", "node3", "node2"]
+        assert "! no route to host; again in" in fleet.line_with("node1")
+        assert "log in with L: publickey" in fleet.line_with("node3")
+        assert "3 hosts, 1 seen · 1 alarm · 2 GPUs, 1 free · 1 user" in fleet.lines[0]
+        assert fleet.line_with("free  node") == " free  node2:1"
+
+
+async def test_the_processes_of_all_hosts() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        assert [line.split()[0] for line in fleet.lines if "train.py" in line] == list(HOSTS)
+        await fleet.press("/")
+        await fleet.type("host:node2")
+        await fleet.press("enter")
+        assert [line.split()[0] for line in fleet.lines if "train.py" in line] == ["node2"]
+        assert "1 of 3" in fleet.text
+        await fleet.press("escape", "u")
+        assert "node1" in fleet.line_with("train.py")
+        assert "of alice" in fleet.text
+        await fleet.press("u")
+        assert fleet.line_with("1 GPU on node3: 1 process").split()[0] == "carol"
+        await fleet.press("tab", "down", "down", "enter")
+        assert len([line for line in fleet.lines if "train.py" in line]) == 1
+        await fleet.press("escape", "escape", "escape")
+        assert len([line for line in fleet.lines if "train.py" in line]) == 3
+
+
+async def test_a_host_opens_and_all_works_there() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("down", "down", "enter")
+        assert isinstance(fleet.app.screen, MainScreen)
+        assert "node2 · 2 GPUs, 1 free" in fleet.lines[0]
+        assert "q hosts" in fleet.lines[-1]
+        await fleet.tell("node2", busy("node2", 222, "bob", second=1))
+        assert "--seed 222" in fleet.text
+        await fleet.press("down", "down", "f9")
+        assert "SIGTERM to 1 process on node2" in fleet.text
+        [check] = [r for r in fleet.sources["node2"].requests if isinstance(r, Signal)]
+        assert check.targets[0].pid == 222
+        for host in ("node1", "node3"):
+            assert not any(isinstance(r, Signal) for r in fleet.sources[host].requests)
+        await fleet.press("escape", "H")
+        assert "All is well" in fleet.text
+        await fleet.press("q")
+        assert isinstance(fleet.app.screen, MainScreen)
+        await fleet.press("q")
+        assert isinstance(fleet.app.screen, FleetScreen)
+        assert fleet.line_with("node2").startswith("▸node2")
+        assert "--seed 222" in fleet.text
+        await fleet.press("enter", "escape")
+        assert isinstance(fleet.app.screen, FleetScreen)
+        await fleet.press("q")
+        assert fleet.app._exit
+    assert all(source.closed for source in fleet.sources.values())
+
+
+async def test_a_process_opens_the_screen_of_its_host() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("tab", "down", "down", "down", "enter")
+        assert "node3" in fleet.lines[0]
+        assert fleet.line_with("--seed 102").startswith("▸")
+
+
+async def test_a_host_that_is_not_open_keeps_a_past_in_brief() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        for second in range(1, 5):
+            await fleet.tell("node1", busy("node1", second=second))
+        await fleet.press("down", "enter")
+        picture = fleet.machine.picture
+        assert picture is not None
+        key = picture.frame.gpus[0].key
+        assert len(picture.history.values(key, "utilization")) == 5
+        assert not picture.history.knows(key, "temperature")
+        await fleet.tell("node1", busy("node1", second=5))
+        assert picture.history.knows(key, "temperature")
+        await fleet.press("q")
+        await fleet.tell("node1", busy("node1", second=6))
+        assert not picture.history.knows(key, "temperature")
+
+
+async def test_a_host_that_breaks_while_it_is_open() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("down", "down", "enter", "H")
+        await fleet.tell("node2", SourceError("the connection was cut"))
+        assert isinstance(fleet.app.screen, ProblemScreen)
+        assert "The connection was cut." in fleet.text
+        assert "gputop  node2" in fleet.text
+        assert "Esc hosts" in fleet.text
+        assert "demo" not in fleet.text
+        await fleet.press("d", "escape")
+        assert isinstance(fleet.app.screen, FleetScreen)
+        assert "! the connection was cut; again in" in fleet.line_with("node2")
+        for _ in range(3):
+            await fleet.second()
+        assert fleet.sources["node2"].reconnects == 1
+        assert "the connection was cut; connecting" in fleet.line_with("node2")
+        await fleet.tell("node2", busy("node2"))
+        assert "1/2" in fleet.line_with("node2")
+
+
+async def test_a_host_comes_back_on_its_own_screen() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("down", "enter")
+        await fleet.tell("node1", SourceError("the connection was cut"))
+        await fleet.press("r")
+        assert fleet.sources["node1"].reconnects == 1
+        rebooted = busy("node1", 333)
+        rebooted = replace(rebooted, host=replace(rebooted.host, boot_id="another"))
+        await fleet.tell("node1", rebooted)
+        assert isinstance(fleet.app.screen, MainScreen)
+        assert "--seed 333" in fleet.text
+        await fleet.press("q")
+        assert "rebooted 0s ago" in fleet.line_with("node1")
+
+
+async def test_a_pause_holds_the_picture_of_all() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("p")
+        await fleet.tell("node1", busy("node1", 999))
+        await fleet.second()
+        await fleet.second()
+        assert re.search(r"PAUSED, \ds old", fleet.lines[0])
+        assert "--seed 999" not in fleet.text
+        await fleet.press("p")
+        await fleet.tick()
+        assert "PAUSED" not in fleet.text
+        assert "--seed 999" in fleet.text
+
+
+async def test_interval_and_refresh_are_for_all() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.tell("node3", SourceError("cut"))
+        await fleet.press("plus", "r")
+        assert fleet.lines[0].endswith(" 2s ")
+        for host in ("node1", "node2"):
+            assert fleet.sources[host].requests[-2:] == [SetInterval(2.0), Refresh()]
+        assert fleet.sources["node3"].reconnects == 1
+
+
+async def test_hosts_in_another_order() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.tell("node2", frame_on("node2", frame_of()))
+        assert hosts_of(fleet) == ["node1", "node2", "node3"]
+        await fleet.press("s")
+        assert hosts_of(fleet) == ["node2", "node1", "node3"]
+        assert "most free GPUs first" in fleet.lines[0]
+        await fleet.press("s", "s")
+        assert "what needs attention first" in fleet.lines[0]
+
+
+async def test_only_who_wants_a_login_is_logged_in_to() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("L")
+        assert fleet.line_with("node1").startswith("▸")
+        await fleet.press("L")
+        assert "node1 wants no login" in fleet.lines[0]
+
+
+async def test_three_hundred_hosts_and_small_screens() -> None:
+    names = [f"node{number:03d}" for number in range(300)]
+    async with watched(*names, size=(80, 24)) as fleet:
+        for name in names:
+            source = fleet.sources[name]
+            source.link = UP
+            source.queue.put(busy(name))
+            source.queue.join()
+        await fleet.tick()
+        assert "300 hosts · 600 GPUs, 300 free · 1 user" in fleet.lines[0]
+        assert "1-8 of 300" in fleet.text
+        await fleet.press("end")
+        assert fleet.line_with("▸").startswith("▸node299")
+        await fleet.press("enter")
+        assert "node299" in fleet.lines[0]
+        await fleet.press("q")
+        for size in ((40, 12), (10, 3), (200, 50)):
+            await fleet.resize(*size)
+        assert fleet.line_with("▸").startswith("▸node299")
+        assert " hosts" in fleet.line_with("free  node")
+
+
+async def test_the_help_begins_with_the_keys_of_hosts() -> None:
+    async with watched(*HOSTS, settings=Session(readonly=True)) as fleet:
+        assert "read only" in fleet.lines[0]
+        await fleet.press("question_mark")
+        assert "Log in to this host by hand" in fleet.text
+        assert "held by somebody who does nothing on it" in await fleet.whole_page()
