@@ -39,7 +39,7 @@ ODD = (
     b'{"request":"probe","value":"a\tb","order":null}', b'{"request":"refresh"} x',
     b'{"request":"signal","id":"s","targets":[[1,2]],"number":9,"grace":1}',
     b'{"request":"checks","capabilities":{"9.0":[0,1.5]}}', b'\xef\xbb\xbf{"request":"stop"}',
-    "é".encode("utf-16"),
+    "é".encode("utf-16"), b'{"request":"refresh","more":NaN}',
 )  # fmt: skip
 
 
