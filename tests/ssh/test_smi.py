@@ -209,6 +209,7 @@ def group(leader: int) -> list[str]:
     return states
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("shell", SHELLS)
 def test_any_shell_tells_what_an_agent_tells(shell: str, tools: str, kept: MachineFactory) -> None:
     machine = kept("h200x8")
@@ -238,6 +239,7 @@ def test_any_shell_tells_what_an_agent_tells(shell: str, tools: str, kept: Machi
     assert None not in (frame.host.cpu, frame.processes[0].cpu, frame.host.memory_used)
 
 
+@pytest.mark.system
 def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
     """And with an nvidia-smi that knows fewer fields."""
     path = folder_of(tmp_path / "bin", **{name: f"/bin/{name}" for name in TOOLS})
@@ -257,11 +259,13 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
     assert sshd.files(host) == before
 
 
+@pytest.mark.system
 def test_an_nvidia_smi_that_fails(sshd: Sshd, tools: str) -> None:
     host = sshd.host("driverless", {}, path=tools)
     assert "nvidia-smi has ended there: Failed to initialize NVML" in str(why_not(host))
 
 
+@pytest.mark.system
 def test_it_ends_where_its_reader_is_silent(tools: str, kept: MachineFactory) -> None:
     """As after the network was cut, which nobody there is told of."""
     with subprocess.Popen(
