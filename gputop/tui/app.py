@@ -1,4 +1,4 @@
-"""The app: takes frames from a source, hands them to the screen, owns what concerns all."""
+"""The app: machines in, screens out; owns what concerns all."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LATE = 3
 
 
 class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
-    """Frames in, pictures out."""
+    """Machines in, screens out."""
 
     TITLE = "gputop"
     CSS_PATH = "style.tcss"

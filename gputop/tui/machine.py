@@ -98,7 +98,7 @@ class WatchedMachine:
         if not self.is_remote:
             advice = "press r to start it again, d for the demo"
             return Problem(kind="agent_ended", message=self._reason, advice=advice)
-        advice = "gputop tries again; press r to try now"
+        advice = "it is tried again; press r to try now"
         if self._wants_login:
             advice = "press L to log in by hand"
         return Problem(kind="agent_ended", message=self._reason, advice=advice)

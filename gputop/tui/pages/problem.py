@@ -56,7 +56,7 @@ class ProblemScreen(Screen[None]):
 def _parts(host: str, problem: Problem) -> Iterator[tuple[str, str] | str]:
     yield ("gputop", "bold")
     yield f"  {host}\n\n"
-    yield (problem.message[:1].upper() + problem.message[1:] + ".", "bold $gp-alarm")
+    yield (problem.message[:1].upper() + problem.message[1:].rstrip(".") + ".", "bold $gp-alarm")
     yield f"\n\n{problem.advice[:1].upper() + problem.advice[1:]}.\n"
     if problem.cards:
         yield "\nNVIDIA cards on the PCI bus:\n"
