@@ -34,6 +34,10 @@ UNBOUNDED = {
     "gputop.tui.terminal.compatibility.fits": 1,
     "gputop.protocol.codec._decoder": 2,
     "gputop.agent.host.is_wsl": 1,
+    "gputop.sources.ssh.carry._loader": 1,
+    "gputop.sources.ssh.carry._payload": 2,  # with msgspec's compiled part, and without
+    "gputop.sources.ssh.client.allow_many_files": 1,
+    "gputop.sources.ssh.login._folder": 1,
 }
 """By how many keys there are."""
 

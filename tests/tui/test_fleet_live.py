@@ -7,12 +7,15 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
 from tests.tui.live import GPUTOP, restored
 
+pytestmark = pytest.mark.system
 __all__ = ["sshd"]
 
 GIB = 2**30
