@@ -52,10 +52,11 @@ class PaneLayout:
 
     def fit_mapping(self, is_edited: bool) -> None:
         """Share the lines anew where the mapping takes others: all that there may be while it is
-        edited, since the editor must not move; then as many as the answer has. A longer one gets
-        more, and a shorter one leaves them, since each process in turn has its own."""
-        lines = self._screen.query_one(MappingPane).lines
-        wanted = None if is_edited else max(self._answer or 0, lines)
+        edited, since the editor must not move; then as many as the answer has. Where a process is
+        followed, a shorter answer leaves them as they are, since each in turn has its own."""
+        pane = self._screen.query_one(MappingPane)
+        least = (self._answer or 0) if pane.follows else 0
+        wanted = None if is_edited else max(least, pane.lines)
         if self.mapping_open and wanted != self._answer:
             self._answer = wanted
             self.arrange()

@@ -57,13 +57,14 @@ class MappingPane(Vertical):
     def compose(self) -> ComposeResult:
         with Horizontal(id="mapping-head"):
             yield Label(id="mapping-name")
-            yield ValueInput(self._state, self.show_answer, id="mapping-value")
+            editor = ValueInput(self._state, self.show_answer, id="mapping-value")
+            editor.is_open = False
+            yield editor
             yield Label(id="mapping-state")
         yield MappingResultView(self._state, id="mapping-result")
         yield MappingLine(self._state, id="mapping-line")
 
     def on_mount(self) -> None:
-        self.query_one(ValueInput).is_open = False
         self._show_head()
 
     def on_resize(self) -> None:
@@ -82,6 +83,11 @@ class MappingPane(Vertical):
     def lines(self) -> int:
         """How many lines editor and answer take."""
         return 1 + self.query_one(MappingResultView).lines
+
+    @property
+    def follows(self) -> bool:
+        """Whether the answer is that of the process under the cursor."""
+        return self._state.followed is not None
 
     def action_stay(self) -> None:
         """Stay in the editor, where Tab has nothing to accept."""
