@@ -375,7 +375,9 @@ class MainScreen(Screen[None]):
     def show_mapping(self) -> None:
         if "mapping" in self.panes.shown:
             self.query_one(MappingPane).show_answer()
-            self.panes.fit_mapping(isinstance(self.focused, ValueInput))
+
+    def on_answer_shown(self) -> None:
+        self.panes.fit_mapping(isinstance(self.focused, ValueInput))
 
     def action_mapping(self) -> None:
         """Open the pane if it is a line, and edit."""

@@ -39,3 +39,11 @@ class SourceEnded(Message):
     feed: Feed
     reason: str
     wants_login: bool = False
+
+
+class AnswerShown(Message):
+    """The mapping shows an answer, which may have more or fewer lines than the one before."""
+
+    def can_replace(self, message: Message) -> bool:
+        """One stands for all."""
+        return isinstance(message, AnswerShown)

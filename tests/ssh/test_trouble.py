@@ -151,9 +151,10 @@ def test_a_clock_that_is_wrong_and_another_boot(sshd: Sshd, tmp_path: Path) -> N
         opened.reconnect()
         with subprocess.Popen(["sleep", "100"]) as process:
             target = Target(process.pid, psutil.Process(process.pid).create_time(), forced=True)
-            [verdict] = ask(opened, Signal("s1", (target,), signal.SIGKILL, 1.0), 10.0).verdicts
+            order = Signal("s1", (target,), signal.SIGKILL, 1.0, boot_id=frame.host.boot_id)
+            [verdict] = ask(opened, order, 10.0).verdicts
             process.terminate()
             assert process.wait(5) == -signal.SIGTERM
-        assert verdict.outcome == "gone"
-        assert verdict.words == "the machine has been restarted since; nothing was sent"
+        assert verdict.outcome == "identity_changed"
+        assert "has been restarted since" in verdict.words
         assert first_frame(opened).host.boot_id != frame.host.boot_id

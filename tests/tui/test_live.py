@@ -57,7 +57,7 @@ def test_the_first_screen(scenario: str, size: tuple[int, int], machine: Machine
 
 def test_no_key_of_a_burst_is_lost(machine: MachineFactory) -> None:
     with running(machine("h200x8-200")) as terminal:
-        terminal.wait_for("(200)")
+        terminal.wait_for("200 processes")
         terminal.send(b"p")  # the cursor stays on its process, whatever place that has
         terminal.wait_for("PAUSED")
         terminal.send(b"j" * 150)
@@ -65,7 +65,7 @@ def test_no_key_of_a_burst_is_lost(machine: MachineFactory) -> None:
         terminal.send(b"k" * 220)
         terminal.wait_for(lambda: "▸" in terminal.display[12])
         terminal.send(b"j" * 220)
-        terminal.wait_for(lambda: re.search(r"-(\d+) of \1 ", terminal.text) is not None)
+        terminal.wait_for(lambda: re.search(r"-(\d+) of \1,", terminal.text) is not None)
         terminal.send(b"+-" * 20)
         terminal.send(b"/" + b"z" * 100)
         terminal.wait_for("no process matches")
