@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gputop.errors import UsageError
-from gputop.model.cuda.pick import PickRequest, choose, value_for
+from gputop.model.cuda.pick import PickRequest, choose, export_for, value_for
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from tests.builders import GIB, frame, gpu, process
@@ -231,3 +231,10 @@ def test_beside_a_gpu_in_mig_mode() -> None:
     assert value_for(new, new.gpus[1:], None).note is None
     assert value_for(new, new.gpus[1:], "PCI_BUS_ID", "index").text == "GPU-1,GPU-2"
     assert "not documented" in (value_for(old, old.gpus[1:], None).note or "")
+
+
+def test_a_line_for_a_shell_is_quoted() -> None:
+    """Another machine may say anything of itself."""
+    evil = frame([gpu(0, uuid="GPU-1;touch X", name="A"), gpu(1, uuid="GPU-2\n", name="B")])
+    lines = [export_for(evil, named, "FASTEST_FIRST") for named in evil.gpus]
+    assert lines == ["export CUDA_VISIBLE_DEVICES='GPU-1;touch X'", ""]

@@ -25,6 +25,7 @@ import msgspec
 
 from gputop.errors import UsageError
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS, PCI_BUS_ID, normalize_bus_id, shown
+from gputop.model.cuda.export import quoted
 from gputop.model.cuda.inventory import frame_devices
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.resolve import resolve
@@ -144,13 +145,14 @@ def value_for(
 def export_for(frame: Frame, gpu: Gpu, order: str | None) -> str:
     """Return the line that gives a GPU to what a shell starts, whose own CUDA_DEVICE_ORDER is
     `order`: by its index, with CUDA_DEVICE_ORDER where the index would not be exact without, and by
-    its UUID where no index is."""
+    its UUID where no index is. Empty where a shell would read more into that."""
     plain = value_for(frame, [gpu], order, "index")
     if plain.note is not None:
         counted = value_for(frame, [gpu], order, "export")
         if counted.note is None:
             return f"export {ORDER}={PCI_BUS_ID} {NAME}={counted.text}"
-    return f"export {NAME}={plain.text}"
+    value = quoted(plain.text)
+    return f"export {NAME}={value}" if value else ""
 
 
 def _mapping(frame: Frame, value: str | None, order: str | None) -> Mapping:
