@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from textual.pilot import Pilot
 
+from gputop.errors import LoginError, SourceError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Verdict
 from gputop.protocol.messages import Detail, Reply, Signal
@@ -28,7 +29,9 @@ from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import FrameArrived, ReplyArrived
 from tests.builders_tui import Silence
 from tests.driver import Machine
+from tests.tui.fleets import watched
 
+_DARK = Session(theme="dark", me="alice")
 FOLDER = Path(__file__).parent.parent / "screenshots"
 NOON = 1_750_000_000.0
 """Pictures of the demo are always of the same moment."""
@@ -113,6 +116,21 @@ async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
     (folder / "signal.svg").write_text(svg, encoding="utf-8")
 
 
+async def many_hosts(folder: Path) -> None:
+    """A row a host: eight of the demo's fleet, one that is down and one that wants a login."""
+    names = [f"node{number:02}" for number in range(1, 9)]
+    async with watched(*names, "node09", "login1", size=(130, 36), settings=_DARK) as fleet:
+        for name in names:
+            await fleet.tell(name, demo_frame(NOON + 40, 40.0, 1.0, name))
+        await fleet.tell("login1", LoginError("permission denied (publickey,password)"))
+        await fleet.tell("node09", SourceError("connection refused"))
+        fleet.machine_of("node09").retry_in = None  # seconds would pass
+        await fleet.press("down")
+        await fleet.tick()
+        svg = fleet.app.export_screenshot(title="gputop")
+    (folder / "fleet.svg").write_text(svg, encoding="utf-8")
+
+
 async def demo_pictures(folder: Path) -> None:
     """Those that are the same wherever and whenever they are made."""
     os.environ.update(COLORTERM="truecolor", TZ="UTC")
@@ -134,6 +152,7 @@ async def demo_pictures(folder: Path) -> None:
     await draw("mapping", demo, (160, 30), "dark", whole)
     await draw("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])
     await signal_dialog(folder, demo)
+    await many_hosts(folder)
 
 
 async def main() -> None:
