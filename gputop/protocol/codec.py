@@ -6,6 +6,7 @@ missing, comes twice or out of order is noticed. A line of the reader is a Reque
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from functools import cache
 from typing import Any
 
@@ -21,10 +22,21 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 encode = msgspec.json.Encoder().encode
 
 
+_making = allocate_lock()
+"""msgspec keeps what it works out of a type before that is whole: a thread that comes by meanwhile
+takes it, and the process dies of it."""
+
+
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     """Made when it is needed: an agent never decodes a Sample, and starts sooner."""
     return msgspec.json.Decoder(kind)
+
+
+def _decode(kind: Any, line: bytes) -> Any:
+    with _making:
+        decoder = _decoder(kind)
+    return decoder.decode(line)
 
 
 def encode_line(number: int, message: AgentMessage) -> bytes:
@@ -35,7 +47,7 @@ def encode_line(number: int, message: AgentMessage) -> bytes:
 def decode_line(line: bytes) -> tuple[int, AgentMessage]:
     """Return the number and the message of a line of the agent. SourceError if it is none."""
     try:
-        number, message = _decoder(tuple[int, AgentMessage]).decode(line)
+        number, message = _decode(tuple[int, AgentMessage], line)
     except _UNREADABLE as error:
         raise SourceError(f"the agent sent a line that is no message: {reason(error)}") from None
     return number, message
@@ -44,7 +56,7 @@ def decode_line(line: bytes) -> tuple[int, AgentMessage]:
 def decode_request(line: bytes) -> Request | None:
     """Return a request; None for a line that is none: the agent serves on."""
     try:
-        request: Request = _decoder(Request).decode(line)
+        request: Request = _decode(Request, line)
     except _UNREADABLE:
         return None
     return request
