@@ -37,7 +37,7 @@ HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
 PidFile none
 StrictModes no
-UsePAM no
+UsePAM {pam}
 PasswordAuthentication yes
 KbdInteractiveAuthentication no
 PermitRootLogin yes
@@ -88,7 +88,9 @@ class Sshd:
         (self.folder / "authorized_keys").write_text((self.folder / "key.pub").read_text())
         key = (self.folder / "host_key.pub").read_text()
         (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {key}")
-        values = {"folder": self.folder, "port": self.port}
+        # Without PAM sshd lets nobody in whose account is locked, as root's often is.
+        pam = "no" if os.geteuid() else "yes"
+        values = {"folder": self.folder, "port": self.port, "pam": pam}
         (self.folder / "sshd_config").write_text(_SERVER.format(**values) + self._more)
         (self.folder / "login").write_text(_LOGIN.format(**values))
         (self.folder / "login").chmod(0o755)
