@@ -7,12 +7,12 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
 from functools import partial
 
 from gputop.commands import HELP
 from gputop.commands.free_hosts import first_that_fits, shell_line
 from gputop.commands.hosts import add_command_hosts, named
+from gputop.commands.quantities import duration, percentage, size
 from gputop.commands.watching import Picked, tally, watch_gpus
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
@@ -37,27 +37,8 @@ exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty
 CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be read
 """
 _PLAIN = re.compile(r"[\w/-]+(?:,[\w/-]+)*", re.ASCII)
-_SIZES = {unit + end: 1024**k for k, unit in enumerate(("", *"kmgt")) for end in ("", "b", "ib")}
-_TIMES = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def _quantity(units: Mapping[str, float], example: str, most: float) -> Callable[[str], float]:
-    """A type for argparse: a number with a unit, or with none."""
-
-    def parse(text: str) -> float:
-        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?) ?([a-z%]*)", text.lower(), re.ASCII)
-        factor = units.get(match[2]) if match else None
-        if match is None or factor is None or float(match[1]) * factor > most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {example}")
-        return float(match[1]) * factor
-
-    return parse
-
-
-_size = _quantity(_SIZES, "a size, as 20GiB, 500M or a number of bytes", 2**60)
-_time = _quantity(_TIMES, "a time, as 90, 10m or 2h", math.inf)
-_window = _quantity({"": 1, "s": 1}, "a number of seconds from 0 to 60", 60)
-_percent = _quantity({"": 1, "%": 1}, "a percentage from 0 to 100", 100)
+_time = duration("a time, as 90, 10m or 2h")
+_window = duration("a number of seconds from 0 to 60", most=60)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -72,9 +53,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_command_hosts(parser)
     add = parser.add_argument
     add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")
-    add("--min-free", metavar="SIZE", type=_size,
+    add("--min-free", metavar="SIZE", type=size,
         help="so much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
-    add("--max-util", metavar="PERCENT", type=_percent,
+    add("--max-util", metavar="PERCENT", type=percentage,
         help="not busier than that (default: 10, with --shared 100)")  # fmt: skip
     add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")
     add("--same-model", action="store_true", help="demand one model (default: prefer it)")

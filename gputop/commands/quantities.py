@@ -1,0 +1,36 @@
+"""Types for argparse: sizes, durations and percentages, written the same way for every command."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable, Mapping
+
+_SIZES = {unit + end: 1024**k for k, unit in enumerate(("", *"kmgt")) for end in ("", "b", "ib")}
+_DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def quantity(
+    units: Mapping[str, float], example: str, most: float, least: float = 0
+) -> Callable[[str], float]:
+    """Return a type for argparse: a number with one of `units`, from `least` to `most`."""
+
+    def parse(text: str) -> float:
+        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?) ?([a-z%]*)", text.lower(), re.ASCII)
+        factor = units.get(match[2]) if match else None
+        if match is None or factor is None or not least <= float(match[1]) * factor <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {example}")
+        return float(match[1]) * factor
+
+    return parse
+
+
+def duration(example: str, least: float = 0, most: float = math.inf) -> Callable[[str], float]:
+    """Return a type for seconds, written `90`, `10s`, `5m`, `2h` or `7d`."""
+    return quantity(_DURATIONS, example, most, least)
+
+
+size = quantity(_SIZES, "a size, as 20GiB, 500M or a number of bytes", 2**60)
+"""Bytes."""
+percentage = quantity({"": 1, "%": 1}, "a percentage from 0 to 100", 100)
