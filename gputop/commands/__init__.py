@@ -13,5 +13,6 @@ HELP = {
     "kill": "end processes on GPUs",
     "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
     "topo": "show how GPUs are connected, and which CPUs are near",
+    "wait": "wait until processes end or GPUs are free, and notify somebody",
 }
 """Every command with its line in `gputop --help`."""
