@@ -31,6 +31,8 @@ class GlyphSet:
     cursor: str
     tag: str
     """Before a row that is tagged."""
+    mark: str
+    """Before a row that somebody waits for, as the key that sets it."""
     caret: str
     """Where typed text will go."""
     to: str
@@ -87,6 +89,7 @@ UNICODE = GlyphSet(
     descending="↓",
     cursor="▸",
     tag="»",
+    mark="W",
     caret="▏",
     to="→",
     separator="·",
@@ -116,6 +119,7 @@ ASCII = GlyphSet(
     descending="v",
     cursor=">",
     tag="#",
+    mark="W",
     caret="|",
     to=">",
     separator="|",

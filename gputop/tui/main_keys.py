@@ -35,6 +35,7 @@ MAIN_BINDINGS: list[BindingType] = [
     ),
     _key("backspace", "pid_back", "PID digit back", "Find a process by its PID", "Look",
          area="pid", name="back"),
+    _key("W", "mark", "Wait for", "Notify when free, or ended", "Look", "W"),
     _key("f", "only", "Its processes", "Only this GPU's processes", "Look", "f"),
     _key("g", "history", "History", "Next metric of the history", "Look", "g"),
     _key("e", "environment", "Environment", "Environment of the process", "Look", "e"),

@@ -20,6 +20,7 @@ from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 _NARROW, _WIDE = 60, 110
 """Cells under which words are few, and from which on loads of the host have bars."""
 _BAR = 8
+_LEAST_NEWS = 12
 
 
 class Heading(Lines):
@@ -36,6 +37,8 @@ class Heading(Lines):
         super().__init__(id=id)
         self._thresholds = thresholds
         self.note = note
+        self.news = ""
+        """Said after it: what somebody has waited for."""
         self._frame: Frame | None = None
         self._interval = 1.0
 
@@ -56,6 +59,10 @@ class Heading(Lines):
         left: list[Piece] = [(" gputop  ", "heading"), *state(self)]
         if self.note:
             left.append((f"{self.note}  ", "notice"))
+        if self.news:
+            room = max(_LEAST_NEWS, self.size.width * 2 // 3 - width_of(left))
+            news = cut(self.glyphs.text(self.news), room, self.glyphs.ellipsis)
+            left.append((f"{news}  ", "notice"))
         if frame is None:
             return spread([*left, ("waiting for the driver", "quiet")], right, self.size.width)
         if frame.demo:
