@@ -83,9 +83,7 @@ class Marks:
     def handle_frame(self, frame: Frame) -> list[News]:
         """Take a frame. Return what has come of marks by it."""
         news = [_end_news(process, frame) for process in self._end.handle_frame(frame)]
-        if not self._gpus or frame.problem is not None:
-            return news
-        for gpu in frame.gpus:
+        for gpu in frame.gpus if self._gpus else ():
             for device in (None, *(gpu.mig or ())):
                 mark = _gpu_mark(gpu, device)
                 if mark in self._gpus and is_free(frame, gpu, device):
