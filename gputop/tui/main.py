@@ -105,7 +105,7 @@ class MainScreen(Screen[None]):
             self.show_mapping()
 
     def on_screen_resume(self) -> None:
-        self.mapping.state.note = ""  # the question may be another one after the mapping page
+        self.mapping.state.note = ""  # the query may be another one after the mapping page
         if self._shown is not None:
             self.show_mapping()
 
@@ -374,7 +374,7 @@ class MainScreen(Screen[None]):
 
     def show_mapping(self) -> None:
         if "mapping" in self.panes.shown:
-            self.query_one(MappingPane).show_answer()
+            self.query_one(MappingPane).show_result()
 
     def on_answer_shown(self) -> None:
         self.panes.fit_mapping(isinstance(self.focused, ValueInput))
@@ -417,7 +417,7 @@ class MainScreen(Screen[None]):
         self.show_mapping()
 
     def _follow(self) -> None:
-        """Show the mapping of the selected process in place of the question's."""
+        """Show the mapping of the selected process in place of the query's."""
         row = self.processes.selected if self._following else None
         mapping = self._shown.names.mapping(row.process) if row and self._shown else None
         self.mapping.state.followed = None

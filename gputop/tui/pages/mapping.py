@@ -88,13 +88,13 @@ class MappingScreen(Screen[None]):
     ) -> None:
         super().__init__()
         self._state, self._shown = state, shown
-        self._mapping = MappingControl(self, state, request, self.show_answer)
+        self._mapping = MappingControl(self, state, request, self.show_result)
 
     def compose(self) -> ComposeResult:
         yield Heading(id="whole-heading")
         with Horizontal(classes="field"):
             yield Label(id="whole-name")
-            yield ValueInput(self._state, self.show_answer, id="value")
+            yield ValueInput(self._state, self.show_result, id="value")
         for field in _FIELDS:
             with Horizontal(classes="field"):
                 yield KeyLine([("", field.label)], id=f"{field.name}-label")
@@ -117,37 +117,37 @@ class MappingScreen(Screen[None]):
         self._shown = shown
         if self.is_mounted:
             self.query_one(Heading).show_frame(shown.frame, shown.interval)
-            self.show_answer()
+            self.show_result()
 
     def on_mount(self) -> None:
         self._open_fields(False)
         if self._shown is not None:
             shown = self._shown
             self.query_one(Heading).show_frame(shown.frame, shown.interval)
-        self.call_after_refresh(self.show_answer)
+        self.call_after_refresh(self.show_result)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self.show_answer)
+        self.call_after_refresh(self.show_result)
 
     def on_descendant_focus(self) -> None:
         is_editing = isinstance(self.focused, Editor)
         self._open_fields(is_editing)
         self.query_one("#whole-keys", KeyLine).show(_EDITING if is_editing else self._words)
-        self.show_answer()  # an offer can be accepted now
+        self.show_result()  # an offer can be accepted now
 
-    def show_answer(self) -> None:
-        question, editor = self._state.question, self.query_one(ValueInput)
+    def show_result(self) -> None:
+        query, editor = self._state.query, self.query_one(ValueInput)
         editor.show_state()
         order = self.query_one("#order", Editor)
-        if order.value != harmless(question.order or ""):
+        if order.value != harmless(query.order or ""):
             with self.prevent(Input.Changed):
-                order.value = harmless(question.order or "")
-        name = "Shell line" if self._state.answer.is_line else "CUDA_VISIBLE_DEVICES"
-        name = "CUDA_VISIBLE_DEVICES is unset" if question.text is None else name
+                order.value = harmless(query.order or "")
+        name = "Shell line" if self._state.result.is_line else "CUDA_VISIBLE_DEVICES"
+        name = "CUDA_VISIBLE_DEVICES is unset" if query.text is None else name
         self.query_one("#whole-name", Label).show([(f" {name:<27} ", "text")])
-        self.query_one(LogicalTable).show_answer()
-        self.query_one(PhysicalTable).show_answer()
-        self.query_one(MappingTextView).show_answer(editor.offer)
+        self.query_one(LogicalTable).show_result()
+        self.query_one(PhysicalTable).show_result()
+        self.query_one(MappingTextView).show_result(editor.offer)
         self._arrange()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -155,11 +155,11 @@ class MappingScreen(Screen[None]):
         name, text = event.input.id or "", event.value
         if name != "order":
             self._read(name, text)
-        elif text == harmless(self._state.question.order or ""):
+        elif text == harmless(self._state.query.order or ""):
             return
         else:
             self._state.ask(order=text or None)
-        self.show_answer()
+        self.show_result()
 
     def on_input_submitted(self) -> None:
         self.action_leave()
@@ -217,7 +217,7 @@ class MappingScreen(Screen[None]):
 
     def _typed(self, name: str) -> str:
         state = self._state
-        return state.question.order or "" if name == "order" else state.fields[name]
+        return state.query.order or "" if name == "order" else state.fields[name]
 
     def _arrange(self) -> None:
         """Share the lines: the fields first, then all rows, if they fit."""

@@ -1,4 +1,4 @@
-"""The question about the mapping and its answer, shared by all screens so that they agree."""
+"""The mapping query and its result, shared by all screens so that they agree."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.mapping_query import (
     MappingQuery,
     MappingResult,
-    answer,
     completion,
     judge,
+    mapping_result,
     suggest,
 )
 from gputop.model.cuda.pick import GpuPick
@@ -67,7 +67,7 @@ class InputHistory:
 
 
 class FollowedProcess(NamedTuple):
-    """A process whose mapping is shown in place of the question's."""
+    """A process whose mapping is shown in place of the query's."""
 
     pid: int
     label: str
@@ -75,10 +75,10 @@ class FollowedProcess(NamedTuple):
 
 
 class MappingState:
-    """A question, the machine it is about, and the answer."""
+    """A query, the machine it is about, and the result."""
 
     def __init__(self, value: str | None, order: str | None) -> None:
-        self.question = self.own = MappingQuery(value, order, inherited=value)
+        self.query = self.own = MappingQuery(value, order, inherited=value)
         """`own`: what gputop itself was started with."""
         self.inventory = Inventory(())
         self.history = InputHistory()
@@ -96,17 +96,17 @@ class MappingState:
         self._asked: Probe | None = None
         self._last: object = None
         self._others: tuple[object, Frame, Inventory] | None = None
-        self.answer: MappingResult = answer(self.question, self.inventory)
+        self.result: MappingResult = mapping_result(self.query, self.inventory)
 
     @property
     def mapping(self) -> Mapping:
-        """The mapping of the process that is followed, else the answer."""
-        return self.followed.mapping.mapping if self.followed else self.answer.mapping
+        """The mapping of the process that is followed, else the result's."""
+        return self.followed.mapping.mapping if self.followed else self.result.mapping
 
     @property
     def verdict(self) -> ProbeVerdict | None:
-        """The driver's verdict on the answer; it is not asked about processes."""
-        return None if self.followed else self.answer.verdict
+        """The driver's verdict on the result; it is not asked about processes."""
+        return None if self.followed else self.result.verdict
 
     @property
     def advice(self) -> tuple[Advice, ...]:
@@ -117,7 +117,7 @@ class MappingState:
     def export(self) -> str:
         """The line that sets the value; empty where that is not known, or cannot be quoted."""
         if self.followed is None:
-            return (export_line(self.mapping) or "") if self.answer.here else ""
+            return (export_line(self.mapping) or "") if self.result.here else ""
         return next(iter(self.followed.mapping.shell_lines), "")
 
     @property
@@ -144,7 +144,7 @@ class MappingState:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the driver's answer to this question is awaited."""
+        """Whether the driver's answer to this query is awaited."""
         return self._asked is not None and self._asked == self._probe
 
     @property
@@ -153,7 +153,7 @@ class MappingState:
         return self._pick(()) if self._frames else None
 
     def show_frame(self, frame: Frame) -> None:
-        """Take in a frame: the answer changes only with the GPUs, the advice with their usage."""
+        """Take in a frame: the result changes only with the GPUs, the advice with their usage."""
         if frame is not self.frame:
             self._frames.append(frame)
         self.frame = frame
@@ -173,13 +173,13 @@ class MappingState:
         self._work_out()
 
     def ask(self, **changes: object) -> None:
-        """Change the question: `text`, `order`, `layers`."""
-        self.question = msgspec.structs.replace(self.question, **changes)
+        """Change the query: `text`, `order`, `layers`."""
+        self.query = msgspec.structs.replace(self.query, **changes)
         self._work_out()
 
     def next_order(self) -> None:
         """Go to the next value of CUDA_DEVICE_ORDER."""
-        order = self.question.order
+        order = self.query.order
         index = _ORDERS.index(order) if order in _ORDERS else -1
         self.ask(order=_ORDERS[(index + 1) % len(_ORDERS)])
 
@@ -188,7 +188,7 @@ class MappingState:
         frame, probe = self.frame, self._probe
         if self.followed:
             self.note = "the driver can only be asked about a value: press m and type one"
-        elif not self.answer.here:
+        elif not self.result.here:
             self.note = "the driver can only be asked about a value that is known here"
         elif frame is None or frame.demo:
             self.note = "the demo has no driver to ask" if frame else "no GPU has answered yet"
@@ -207,7 +207,7 @@ class MappingState:
 
     def complete(self, text: str) -> str | None:
         """Return what a text may be completed to."""
-        return completion(text, self.answer, self.inventory, self._free)
+        return completion(text, self.result, self.inventory, self._free)
 
     def _free(self, named: Sequence[CudaDevice]) -> Gpu | None:
         pick = self._pick(named) if self._frames else None
@@ -226,8 +226,8 @@ class MappingState:
 
     def _work_out(self) -> None:
         inventory = self.inventory
-        facts = (self.question, inventory.devices, inventory.driver_version, self.probed)
+        facts = (self.query, inventory.devices, inventory.driver_version, self.probed)
         if facts != self._last:
             self._last = facts
-            self.answer = answer(self.question, inventory, self.probed)
-        self._advice = judge(self.answer, inventory.usage)
+            self.result = mapping_result(self.query, inventory, self.probed)
+        self._advice = judge(self.result, inventory.usage)
