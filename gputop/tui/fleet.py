@@ -15,11 +15,11 @@ from gputop.model.processes.filter import FilterError
 from gputop.settings import Session
 from gputop.tui.dialogs.list_dialog import SortDialog
 from gputop.tui.fleet_keys import FIRST, FLEET_BINDINGS
-from gputop.tui.panes.bars import KeyLine, key_words
 from gputop.tui.panes.filter_line import FilterLine
-from gputop.tui.panes.fleet_bars import FleetHeading, FreeLine
+from gputop.tui.panes.fleet_heading import FleetHeading, FreeLine
 from gputop.tui.panes.fleet_hosts import HostTable
 from gputop.tui.panes.fleet_processes import FleetProcesses
+from gputop.tui.panes.heading import KeyLine, key_words
 from gputop.tui.saving import NOTE_SECONDS, save
 from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users

@@ -28,10 +28,10 @@ from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.process import ProcessScreen
-from gputop.tui.panes.bars import Heading, KeyLine, key_words
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.gpus import GpuPane
+from gputop.tui.panes.heading import Heading, KeyLine, key_words
 from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.layout import PaneLayout
 from gputop.tui.panes.mapping import MappingPane

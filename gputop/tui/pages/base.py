@@ -13,7 +13,7 @@ from textual.widget import Widget
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame
 from gputop.model.metrics.history import History
-from gputop.tui.panes.bars import PageKeys, key_words
+from gputop.tui.panes.heading import PageKeys, key_words
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.terminal.key_queue import KeysInTurn, keyed

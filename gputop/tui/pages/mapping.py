@@ -17,8 +17,8 @@ from gputop.model.machine.text import printable
 from gputop.protocol.messages import Probe
 from gputop.tui.pages.base import ShownFrame
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
-from gputop.tui.panes.bars import Heading, KeyLine, key_words
 from gputop.tui.panes.editor import Editor, ValueInput, harmless
+from gputop.tui.panes.heading import Heading, KeyLine, key_words
 from gputop.tui.panes.lines import Lines
 from gputop.tui.panes.mapping import Label
 from gputop.tui.panes.mapping_control import MappingControl
