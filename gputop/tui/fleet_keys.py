@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from textual.binding import Binding, BindingType
+from functools import partial
+
+from textual.binding import BindingType
+
+from gputop.tui.panes.heading import described_key
 
 FIRST = 5
 """Bindings that stand in the line of keys before those of the app."""
 
-
-def _key(
-    keys: str, action: str, description: str, tooltip: str, label: str = "", name: str = ""
-) -> Binding:
-    """A binding with all that help, palette and the line of keys (where it has a label) say."""
-    return Binding(
-        keys, action, description, tooltip=tooltip, id=f"fleet.{name or action.partition('(')[0]}",
-        show=bool(label), key_display=label or None, group=Binding.Group("Hosts"),
-    )  # fmt: skip
-
+_key = partial(described_key, "Hosts", area="fleet")
 
 FLEET_BINDINGS: list[BindingType] = [
     _key("enter", "open", "Open", "The screen of this host", "Enter"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Horizontal
 from textual.screen import Screen
 from textual.widgets import Input
@@ -18,7 +19,7 @@ from gputop.protocol.messages import Probe
 from gputop.tui.pages.base import ShownFrame
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.editor import Editor, ValueInput, harmless
-from gputop.tui.panes.heading import Heading, KeyLine, key_words
+from gputop.tui.panes.heading import Heading, KeyLine, described_key, key_words
 from gputop.tui.panes.lines import Lines
 from gputop.tui.panes.mapping import Label
 from gputop.tui.panes.mapping_control import MappingControl
@@ -55,12 +56,7 @@ _LEAST = 3
 """Lines of a table that shows a row."""
 _BESIDE = 140
 """Cells from which the tables may stand side by side."""
-
-
-def _key(keys: str, action: str, description: str, tooltip: str) -> Binding:
-    return Binding(keys, action, description, tooltip=tooltip, id=f"whole.{action}",
-                   key_display=keys if len(keys) == 1 else "Esc",
-                   group=Binding.Group("Mapping"))  # fmt: skip
+_key = partial(described_key, "Mapping", area="whole")
 
 
 class MappingTextView(MappingResultView, can_focus=True):
@@ -75,13 +71,15 @@ class MappingScreen(Screen[None]):
     AUTO_FOCUS = "LogicalTable"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("escape,q,M", "back", "Back", "Mapping: leave a field; back"),
-        _key("m", "edit", "Edit", "Mapping: edit CUDA_VISIBLE_DEVICES and what a program sets"),
-        _key("o", "order", "Order", "Mapping: change CUDA_DEVICE_ORDER"),
-        _key("U", "unset", "Unset", "Mapping: unset CUDA_VISIBLE_DEVICES"),
-        _key("v", "verify", "Verify", "Mapping: check with the CUDA driver"),
-        _key("y", "copy", "Copy", "Mapping: copy the export line (OSC 52)"),
-    ]
+        _key("escape,q,M", "back", "Back", "Mapping: leave a field; back", "Esc"),
+        _key(
+            "m", "edit", "Edit", "Mapping: edit CUDA_VISIBLE_DEVICES and what a program sets", "m"
+        ),
+        _key("o", "order", "Order", "Mapping: change CUDA_DEVICE_ORDER", "o"),
+        _key("U", "unset", "Unset", "Mapping: unset CUDA_VISIBLE_DEVICES", "U"),
+        _key("v", "verify", "Verify", "Mapping: check with the CUDA driver", "v"),
+        _key("y", "copy", "Copy", "Mapping: copy the export line (OSC 52)", "y"),
+    ]  # fmt: skip
 
     def __init__(
         self, state: MappingState, request: Callable[[Probe], None], shown: ShownFrame | None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.processes import process_rows
@@ -13,26 +14,23 @@ from gputop.protocol.messages import Detail, Reply, Request, Stack
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.process_details import ENVIRONMENT, STACK, detail_lines
 from gputop.tui.pages.process_lines import ProcessSubject, process_lines
+from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 
 _EVERY = 5.0
 """Seconds of the frames' time between two requests, at least: none are sent in a pause."""
-_GROUP = Binding.Group("Details")
+_key = partial(described_key, "Details", area="process")
 
 
 class ProcessScreen(PageScreen[None]):
     """The page of a process; it stays, with its last figures, when the process ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,backspace", "leave", "Back", tooltip="Process: back",
-                id="process.leave", key_display="Esc", group=_GROUP),
-        Binding("e", "values", "Values", tooltip="Process: show or hide the values of variables",
-                id="process.values", key_display="e", group=_GROUP),
-        Binding("t", "stack", "Stack", tooltip="Process: its Python stack, by py-spy",
-                id="process.stack", key_display="t", group=_GROUP),
-        Binding("f9,K", "signal", "Signal", tooltip="Process: kill it, or send another signal",
-                id="process.signal", key_display="F9", group=_GROUP),
+        _key("escape,enter,backspace", "leave", "Back", "Process: back", "Esc"),
+        _key("e", "values", "Values", "Process: show or hide the values of variables", "e"),
+        _key("t", "stack", "Stack", "Process: its Python stack, by py-spy", "t"),
+        _key("f9,K", "signal", "Signal", "Process: kill it, or send another signal", "F9"),
     ]  # fmt: skip
 
     def __init__(

@@ -127,6 +127,18 @@ def watch_state(line: Lines) -> None:
             line.watch(line.app, name, lambda: line.sync())
 
 
+def described_key(
+    group: str, keys: str, action: str, description: str, tooltip: str, label: str = "",
+    *, area: str, name: str = "",
+) -> Binding:  # fmt: skip
+    """Return a binding with all that help, palette and the line of keys say, the last where it has
+    a label; its id is of its area and its name, which is that of the action unless given."""
+    return Binding(
+        keys, action, description, tooltip=tooltip, id=f"{area}.{name or action.partition('(')[0]}",
+        show=bool(label), key_display=label or None, group=Binding.Group(group),
+    )  # fmt: skip
+
+
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
     """Return key and word of every binding that is to be shown."""
     return [
