@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from gputop.commands import HELP
 from gputop.commands.hosts import add_hosts
+from gputop.commands.quantities import duration
 from gputop.errors import UsageError
 from gputop.model.machine.text import is_blank, printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
@@ -18,6 +19,9 @@ from gputop.settings import THEMES
 
 _LONGEST = 400
 """Characters of what is wrong with a command line, which may be of megabytes."""
+_seconds = duration(
+    f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
+)
 _EXAMPLES = """\
 examples:
   gputop                       watch the GPUs of this machine
@@ -125,18 +129,6 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         else:
             commands.add_parser(name, help=summary)
     return parser
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not MIN_INTERVAL <= seconds <= MAX_INTERVAL:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}"
-        )
-    return seconds
 
 
 class _Version(argparse.Action):
