@@ -111,7 +111,6 @@ def sections(glyphs: GlyphSet) -> Iterable[tuple[str, Definitions]]:
 def _signs(glyphs: GlyphSet) -> Definitions:
     yield "0", "nothing, measured"
     yield glyphs.not_available, "not available, or no sample in this interval"
-    yield glyphs.not_permitted, "not permitted"
     yield glyphs.pending, "no sample yet"
     yield f"{glyphs.stale} 3s, stale", "the GPU does not answer, and its values are so old"
     yield f"{glyphs.stale} no answer, hung", "for so long: there are no values of now"
