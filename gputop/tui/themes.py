@@ -152,8 +152,7 @@ class UserColours:
     a user who is there keeps the colour.
     """
 
-    def __init__(self, count: int = USER_COLOURS) -> None:
-        self._count = count
+    def __init__(self) -> None:
         self._of: dict[str, int] = {}
 
     def show(self, users: Iterable[str | None]) -> None:
@@ -181,11 +180,11 @@ class UserColours:
             self._of[user] = self._next(self._own(user))
 
     def _own(self, user: str) -> int:
-        return crc32(user.encode("utf-8", "replace")) % self._count
+        return crc32(user.encode("utf-8", "replace")) % USER_COLOURS
 
     def _next(self, own: int) -> int:
         taken = list(self._of.values())
-        order = ((own + step) % self._count for step in range(self._count))
+        order = ((own + step) % USER_COLOURS for step in range(USER_COLOURS))
         return min(order, key=taken.count)
 
 
