@@ -153,8 +153,7 @@ class MainScreen(Screen[None]):
         self.signals.reply(reply)
         if reply.verdicts:
             self.processes.show_verdicts(reply.verdicts)
-        if reply.probed:
-            self.mapping.state.handle_probed(reply.probed)
+        if self.mapping.state.handle(reply):
             self.show_mapping()
             if self._shown is not None:
                 shown = self._shown
@@ -166,6 +165,9 @@ class MainScreen(Screen[None]):
     def reset(self) -> None:
         """Forget what another agent was asked."""
         self.mapping.state.reset()
+        for screen in self.app.screen_stack:
+            if isinstance(screen, ProcessScreen):
+                screen.reset()
 
     def show_note(self, note: str) -> None:
         """Say something in the heading, or have it said once there is one."""

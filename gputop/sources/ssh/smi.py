@@ -32,7 +32,6 @@ from gputop.protocol.codec import decode_request
 from gputop.protocol.harmless import harmless
 from gputop.protocol.messages import Question, Reply
 from gputop.sources.ssh.heart import LEASE
-from gputop.sources.ssh.refusal import refusal
 from gputop.sources.ssh.smi_values import (
     FEWER_FIELDS,
     FIELDS,
@@ -48,6 +47,8 @@ from gputop.sources.ssh.smi_values import (
 
 WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and ps are read"
 """What a screen says of such a machine."""
+REFUSED = "only nvidia-smi and ps are read on this host: install gputop or Python 3.10 there"
+"""The answer to every question: there is nobody who could do it."""
 _MOST_REFUSED = 1000
 _SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
@@ -158,7 +159,7 @@ class SmiReader:
         """Have a question answered: nobody there can do it."""
         request = decode_request(data)
         if isinstance(request, Question):
-            self._refused.append(refusal(request))
+            self._refused.append(Reply(request=request.id, error=REFUSED))
 
     def read(self, line: bytes) -> Frame | Reply | None:
         """Return what a line makes known: a Frame, a Reply, or nothing yet. SourceError."""
