@@ -7,6 +7,7 @@ import random
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,7 +28,8 @@ from gputop.model.machine.signals import Target
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Checks, Detail, Ping, Probe, Reply, Signal, Stack
 from gputop.sources.ask import ask
-from gputop.sources.ssh.smi import REFUSED, WORDS, SmiReader, smi_text
+from gputop.sources.source import REFUSED
+from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.smi_values import FIELDS
 from tests.agent.driving import Agent, until
 from tests.conftest import MachineFactory
@@ -250,6 +252,18 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
             ask(opened, Checks(), 20.0)
     until(lambda: not sshd.processes(host), within=2)
     assert sshd.files(host) == before
+    topo, doctor = (gputop_on("old", command) for command in ("topo", "doctor"))
+    assert (topo.returncode, topo.stdout) == (1, "")
+    assert topo.stderr == f"gputop: old: {REFUSED}\n"
+    assert "driver: 580.95.05" in doctor.stdout
+    assert "because of the card or the driver" not in doctor.stdout
+    assert "The driver reports no XIDs" not in doctor.stdout
+
+
+def gputop_on(host: str, command: str) -> subprocess.CompletedProcess[str]:
+    """What a command says of a host."""
+    words = [sys.executable, "-m", "gputop", command, "-H", host]
+    return subprocess.run(words, capture_output=True, text=True, timeout=40, check=False)
 
 
 @pytest.mark.system

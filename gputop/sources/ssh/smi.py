@@ -31,6 +31,7 @@ from gputop.protocol.assemble import MAX_GPUS, MAX_PROCESSES
 from gputop.protocol.codec import decode_request
 from gputop.protocol.harmless import harmless
 from gputop.protocol.messages import Question, Reply
+from gputop.sources.source import REFUSED
 from gputop.sources.ssh.heart import LEASE
 from gputop.sources.ssh.smi_values import (
     FEWER_FIELDS,
@@ -47,8 +48,6 @@ from gputop.sources.ssh.smi_values import (
 
 WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and ps are read"
 """What a screen says of such a machine."""
-REFUSED = "only nvidia-smi and ps are read on this host: install gputop or Python 3.10 there"
-"""The answer to every question: there is nobody who could do it."""
 _MOST_REFUSED = 1000
 _SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
