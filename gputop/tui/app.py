@@ -167,6 +167,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             if machine.pass_second():
                 self._reconnect(machine)
         if self.view is not None:
+            if self.view.machine.picture is None:
+                self.view.show()
             seconds = self.view.machine.seconds
             self.silence = seconds if seconds >= max(_LATE, _LATE * self._pace) else 0
         elif self.age is not None:

@@ -157,6 +157,17 @@ class FleetScreen(Screen[None]):
     async def on_process_table_opened(self) -> None:
         await self.action_open()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "signal" or not self.settings.readonly
+
+    async def action_signal(self) -> None:
+        """Open the host of the selected process, where it can be signalled."""
+        row = self.processes.selected if self.focused is self.processes else None
+        if row is not None and row.host is not None:
+            await self._open_host(row.host, row.process.pid)
+        else:
+            self._say_briefly("to signal: select a process, or open its host with Enter")
+
     def action_login(self) -> None:
         """Log in to the selected host; of none, select the first."""
         row = self.hosts.current

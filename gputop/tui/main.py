@@ -77,13 +77,15 @@ class MainScreen(Screen[None]):
         self._shown: ShownFrame | None = None
         self._following = True
         """Whether the mapping is that of the process under the cursor."""
-        self._note = "read only" if settings.readonly else ""
-        """What the heading says first."""
+        self._note = ""
+        """What the heading says first, for a while."""
+        self._limits = "read only" if settings.readonly else ""
+        """What it says as long as the screen is there."""
         self._unsaved = ""
         """Why a choice was not saved; said for a while."""
 
     def compose(self) -> ComposeResult:
-        yield Heading(self._note, self.settings.thresholds, id="heading")
+        yield Heading(self._heading_note, self.settings.thresholds, id="heading")
         yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
@@ -153,8 +155,7 @@ class MainScreen(Screen[None]):
         self.signals.reply(reply)
         if reply.verdicts:
             self.processes.show_verdicts(reply.verdicts)
-        if reply.probed:
-            self.mapping.state.handle_probed(reply.probed)
+        if self.mapping.state.handle(reply):
             self.show_mapping()
             if self._shown is not None:
                 shown = self._shown
@@ -166,13 +167,32 @@ class MainScreen(Screen[None]):
     def reset(self) -> None:
         """Forget what another agent was asked."""
         self.mapping.state.reset()
+        for screen in self.app.screen_stack:
+            if isinstance(screen, ProcessScreen):
+                screen.reset()
 
     def show_note(self, note: str) -> None:
         """Say something in the heading, or have it said once there is one."""
         self._note = note
+        self._say_in_heading()
+
+    def show_link(self, waiting: str, limit: str) -> None:
+        """Say in the heading what is waited for before there is a frame, and what a machine that
+        is reached in this way has not."""
+        own = "read only" if self.settings.readonly else ""
+        self._limits = ", ".join(filter(None, (own, limit)))
         for heading in self.query(Heading):
-            if note != heading.note:
-                heading.note = note
+            heading.waiting = waiting
+        self._say_in_heading()
+
+    @property
+    def _heading_note(self) -> str:
+        return "  ".join(filter(None, (self._note, self._limits)))
+
+    def _say_in_heading(self) -> None:
+        for heading in self.query(Heading):
+            if self._heading_note != heading.note or not self._shown:
+                heading.note = self._heading_note
                 heading.sync()
 
     def _show_panes(self) -> None:

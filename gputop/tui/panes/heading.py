@@ -36,6 +36,8 @@ class Heading(Lines):
         super().__init__(id=id)
         self._thresholds = thresholds
         self.note = note
+        self.waiting = "waiting for the driver"
+        """What is said before there is a frame."""
         self._frame: Frame | None = None
         self._interval = 1.0
 
@@ -57,7 +59,9 @@ class Heading(Lines):
         if self.note:
             left.append((f"{self.note}  ", "notice"))
         if frame is None:
-            return spread([*left, ("waiting for the driver", "quiet")], right, self.size.width)
+            return spread(
+                [*left, (self.glyphs.text(self.waiting), "quiet")], right, self.size.width
+            )
         if frame.demo:
             wide = self.size.width >= 110 and frame.host.asked is None
             left.append(("DEMO, an invented machine" if wide else "DEMO", "notice"))

@@ -27,12 +27,14 @@ from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
-from gputop.protocol.messages import Probe
+from gputop.protocol.messages import Probe, Reply
 
 _ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 _KEPT_FRAMES = 5
 """Frames over which a GPU has to be idle to be offered."""
 _MAX_PROBED = 16
+_REQUEST = "mapping"
+"""The id of the requests to probe."""
 FIELDS = ("tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
@@ -164,8 +166,19 @@ class MappingState:
             self.probed = ()
         self._work_out()
 
-    def handle_probed(self, probed: Sequence[Probed]) -> None:
-        """Take in what the driver answered: it holds as long as the GPUs are the same."""
+    def handle(self, reply: Reply) -> bool:
+        """Take in a reply; whether it is about the driver's answer."""
+        asked = self._asked
+        if reply.probed:
+            self._handle_probed(reply.probed)
+        elif reply.error is not None and reply.request == _REQUEST and asked is not None:
+            self._handle_probed([Probed(None, reply.error, asked.value, asked.order)])
+        else:
+            return False
+        return True
+
+    def _handle_probed(self, probed: Sequence[Probed]) -> None:
+        """Keep what the driver answered: it holds as long as the GPUs are the same."""
         answers = {(probe.value, probe.order): probe for probe in (*self.probed, *probed)}
         self.probed = tuple(answers.values())[-_MAX_PROBED:]
         if self._asked and answer_to(probed, self._asked.value, self._asked.order):
@@ -222,7 +235,7 @@ class MappingState:
 
     @property
     def _probe(self) -> Probe:
-        return Probe(self.mapping.value, self.mapping.order)
+        return Probe(self.mapping.value, self.mapping.order, _REQUEST)
 
     def _work_out(self) -> None:
         inventory = self.inventory
