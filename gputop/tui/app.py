@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.reactive import reactive
 from textual.screen import Screen
 
@@ -380,11 +381,15 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
 
 def run(
-    feeds: Sequence[Feed], settings: Session, taking_over: Callable[[], None]
+    feeds: Sequence[Feed],
+    settings: Session,
+    taking_over: Callable[[], None],
+    driver: type[Driver] | None = None,
 ) -> tuple[int, Frame | None]:
     """Show the frames of machines until the user has seen enough; exit status and last frame.
 
-    `taking_over` is called when the terminal is about to be drawn on.
+    `taking_over` is called when the terminal is about to be drawn on; `driver`: of Textual, for
+    what is no terminal of ours.
 
     GputopError for an error of ours, when the terminal is as it was.
     """
@@ -396,7 +401,7 @@ def run(
     app.taking_over = taking_over
     app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
     try:
-        status = terminal_app.run(app, settings.mouse)
+        status = terminal_app.run(app, settings.mouse, driver)
     finally:
         app.close_sources()
     return status, app.last_frame
