@@ -110,10 +110,10 @@ class FleetScreen(Screen[None]):
     def _show_hosts(self) -> None:
         rows = self._fleet.rows
         is_demo = any(row.summary is not None and row.summary.frame.demo for row in rows)
-        heading = self.query_one(FleetHeading)
-        heading.show_totals(self._fleet.totals, ORDERS[self._order], self._interval, is_demo)
+        heading, totals = self.query_one(FleetHeading), self._fleet.totals
+        heading.show_totals(totals, ORDERS[self._order], self._interval, is_demo)
         self.hosts.show_hosts(ordered(rows, self._order))
-        self.query_one(FreeLine).show_free(free_gpus(rows))
+        self.query_one(FreeLine).show_free(free_gpus(rows), totals.free is not None)
 
     def _key_words(self) -> list[tuple[str, str]]:
         own = keyed(self.settings.keys, self.BINDINGS)
