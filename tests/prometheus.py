@@ -1,8 +1,11 @@
 """A real Prometheus server on a free port of 127.0.0.1, and promtool.
 
-with Prometheus(folder, scraping("127.0.0.1:9835")) as prometheus:
-    prometheus.wait_for('up == 1')
-    assert prometheus.value("count(gputop_gpu_free)") == 8
+    with Prometheus(folder, scraping("127.0.0.1:9835")) as prometheus:
+        prometheus.wait_for("up == 1")
+        assert prometheus.value("count(gputop_gpu_free)") == 8
+
+A server begins to scrape five seconds after its start, and nothing makes it begin sooner: let the
+tests of a file share one.
 """
 
 from __future__ import annotations
