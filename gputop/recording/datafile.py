@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count, takewhile
-from operator import gt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,12 +40,13 @@ class Track:
     def __init__(self, rows: Sequence[int], entries: Entries) -> None:
         """`rows`: which of the Entries they are, as they were written."""
         self._rows, self._entries = rows, entries
-        times = [entries.times[row] for row in rows]
+        whole = entries.times.tolist()
+        times = whole if len(rows) == len(whole) else [whole[row] for row in rows]
         self._order: Sequence[int] = range(len(rows))
-        if any(map(gt, times, times[1:])):  # a clock was set back
+        in_order = sorted(times)
+        if times != in_order:  # a clock was set back
             self._order = sorted(self._order, key=times.__getitem__)
-            times.sort()
-        self.times = array("d", times)
+        self.times = array("d", in_order)
         """Of all samples, sorted."""
 
     def __len__(self) -> int:

@@ -1,14 +1,12 @@
-"""The IndexEntry of a record, and how Entries are found: in an index, and in the data itself."""
+"""What an index says of a record, and how that is found: in the index, or in the data itself."""
 
 from __future__ import annotations
 
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from itertools import repeat
-from operator import add, eq
 from typing import NamedTuple
 
 MAGIC = b"gpR1"
@@ -19,9 +17,12 @@ MAX_TIME = 1 << 35
 
 _FIELDS = struct.Struct("<4sfQdQIII")
 _RECORD = struct.Struct(f"<{_FIELDS.size}sI")
-_ENTRY = struct.Struct(f"{_FIELDS.format}I")
+_HEAD = struct.Struct("<4sf")
 SIZE = _RECORD.size
 """Bytes of an IndexEntry."""
+_BYTES = struct.Struct(f"{SIZE}s")
+_RESIDUE = 0x2144DF1C
+"""The CRC-32 of everything that ends with its own CRC-32."""
 _WINDOW = 1 << 18
 
 
@@ -61,9 +62,8 @@ def unpack(data: bytes) -> IndexEntry | None:
     body, check = _RECORD.unpack(data)
     magic, *fields = _FIELDS.unpack(body)
     entry = IndexEntry(*fields)
-    sound = magic == MAGIC and zlib.crc32(body) == check
-    timed = 0 <= entry.time < MAX_TIME and 0 <= entry.interval < MAX_TIME
-    return entry if sound and timed and entry.length <= _MAX_PAYLOAD else None
+    sound = zlib.crc32(body) == check and _is_sound(magic, entry.interval)
+    return entry if sound and 0 <= entry.time < MAX_TIME and entry.length <= _MAX_PAYLOAD else None
 
 
 class Entries:
@@ -74,18 +74,16 @@ class Entries:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        eights, fours = memoryview(data).cast("Q"), memoryview(data).cast("I")
-        self.streams, self.offsets, self.lengths = eights[1::6], eights[3::6], fours[8::12]
+        numbers = memoryview(data).cast("Q")
+        self.heads, self.streams = numbers[0::6], numbers[1::6]
         self.times = memoryview(data).cast("d")[2::6]
+        self.lengths = memoryview(data).cast("I")[8::12]
 
     def __len__(self) -> int:
         return len(self._data) // SIZE
 
     def __getitem__(self, number: int) -> IndexEntry:
         return IndexEntry(*_FIELDS.unpack_from(self._data, number * SIZE)[1:])
-
-    def __iter__(self) -> Iterator[IndexEntry]:
-        return (IndexEntry(*fields[1:-1]) for fields in _ENTRY.iter_unpack(self._data))
 
 
 class Found(NamedTuple):
@@ -102,7 +100,7 @@ def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> 
     """Find the Entries of a data file of `size` bytes in its index, and in itself where that fails;
     `read` gives bytes of it by offset and length."""
     index = index[: len(index) // SIZE * SIZE]
-    if _all_count(index) and _is_complete(Entries(index), size):
+    if _all_count(index) and _are_all(Entries(index), size):
         return Found(Entries(index), 0, 0)
     listed = [entry for entry in map(unpack, _cut(index)) if entry is not None]
     entries, damaged, at = list[IndexEntry](), 0, 0
@@ -157,24 +155,23 @@ def _cut(index: bytes) -> Iterator[bytes]:
 
 def _all_count(index: bytes) -> bool:
     """Whether `unpack` takes every IndexEntry: the same questions, to all at once."""
-    bodies, checks = zip(*_RECORD.iter_unpack(index), strict=True) if index else ((), ())
-    fours, times = memoryview(index).cast("I"), Entries(index).times.tolist()
-    intervals = memoryview(index).cast("f")[1::12].tolist()
+    entries = Entries(index)
+    heads = set(entries.heads.tolist())  # few: all have one MAGIC, and most one interval
+    times, lengths = entries.times.tolist(), entries.lengths.tolist()
     return (
-        all(map(eq, map(zlib.crc32, bodies), checks))
-        and set(fours[0::12]) <= {int.from_bytes(MAGIC, "little")}
-        and max(fours[8::12], default=0) <= _MAX_PAYLOAD
-        and all(_are_times(values) for values in (times, intervals))
+        {zlib.crc32(entry) for (entry,) in _BYTES.iter_unpack(index)} <= {_RESIDUE}
+        and all(_is_sound(*_HEAD.unpack(head.to_bytes(8, "little"))) for head in heads)
+        and max(lengths, default=0) <= _MAX_PAYLOAD
+        and math.isfinite(sum(times))  # a sum with a NaN in it is one
+        and min(times, default=0) >= 0
+        and max(times, default=0) < MAX_TIME
     )
 
 
-def _are_times(values: Sequence[float]) -> bool:
-    """A sum of numbers with one that is none is none."""
-    sound = math.isfinite(sum(values))
-    return sound and min(values, default=0) >= 0 and max(values, default=0) < MAX_TIME
+def _is_sound(magic: bytes, interval: float) -> bool:
+    return magic == MAGIC and 0 <= interval < MAX_TIME
 
 
-def _is_complete(entries: Entries, size: int) -> bool:
-    """Whether they are all the records of a data file of `size` bytes, in their order."""
-    ends = [0, *map(add, entries.offsets, entries.lengths)]
-    return ends[-1] == size and all(map(eq, entries.offsets, map(add, ends, repeat(SIZE))))
+def _are_all(entries: Entries, size: int) -> bool:
+    """Whether they are all records of a data file of `size` bytes."""
+    return sum(entries.lengths.tolist()) + SIZE * len(entries) == size

@@ -54,8 +54,7 @@ class DataOutput:
         return os.fstat(self._data).st_nlink > 0
 
     def add(self, entry: IndexEntry, payload: bytes) -> None:
-        """Append a record; its `offset` is where the data ends and the IndexEntry has its place. What
-        fails leaves nothing behind."""
+        """Append a record, whose payload is to lie at its `offset`. What fails leaves nothing."""
         packed = entry.pack()
         _append(self._data, packed + payload)
         with suppress(OSError):  # what the index lacks is found in the data
