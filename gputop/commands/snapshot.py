@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from gputop.commands.hosts import complain_of, for_each
-from gputop.errors import DriverError, GputopError, LoginError
+from gputop.errors import DriverError, GputopError
 from gputop.output import write
 from gputop.sources.opening import open_source
 
@@ -86,31 +86,14 @@ def _frame(host: HostName | None, demo: bool, writer: str) -> Frame:
 
 def _watch_hosts(hosts: Sequence[HostName], interval: float, demo: bool) -> int:
     """Write what comes of any host, until none is left that can be tried again."""
-    import threading
-    from queue import Queue
+    from gputop.commands.following import follow_hosts
 
-    from gputop.model.machine.frame import Frame
-    from gputop.sources.follow import follow
-
-    news: Queue[tuple[HostName, Frame | GputopError]] = Queue(len(hosts))
-    said: dict[HostName, str] = {}
-    for host in hosts:
-        source = open_source(host, interval, demo=demo)
-
-        def put(message: Frame | GputopError, host: HostName = host) -> None:
-            news.put((host, message))
-
-        threading.Thread(target=follow, args=(source, put), daemon=True).start()
-    left = set(hosts)
-    while left:
-        host, message = news.get()
-        if isinstance(message, Frame):
+    said: dict[HostName | None, str] = {}
+    for host, message in follow_hosts(hosts, interval, demo):
+        if not isinstance(message, GputopError):
             said.pop(host, None)
             _write_json(host, message)
-            continue
-        if isinstance(message, LoginError):
-            left.discard(host)
-        if said.get(host) != str(message):  # and not again whenever it is tried
+        elif said.get(host) != str(message):  # and not again whenever it is tried
             said[host] = str(message)
             complain_of(host, message)
     return 1

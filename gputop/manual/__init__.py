@@ -26,6 +26,7 @@ TOPICS = {
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
     "browser": "the screen in a browser, to look at",
+    "recording": "write down what happens, and read it later",
     "health": "what is wrong with a GPU, a driver or an installation",
     "json": "text and JSON for scripts, with every field",
     "metrics": "every value of a GPU and a process: label, field, unit",
@@ -43,6 +44,7 @@ COMMANDS = {
     "kill": "killing",
     "map": "mapping",
     "serve": "browser",
+    "record": "recording",
     "topo": "free",
 }
 """The page of a command that is not called as its page is."""
