@@ -27,7 +27,7 @@ import msgspec
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.usage.energy import EnergyMeter
-from gputop.model.usage.grouping import Grouping, RowKey
+from gputop.model.usage.grouping import Grouping, UsageKey
 from gputop.model.usage.parts import UnknownReason, held_parts
 
 
@@ -100,7 +100,7 @@ class UsageCount:
     hosts one host after the other."""
 
     def __init__(self, grouping: Grouping) -> None:
-        self.rows: dict[RowKey, UsageRow] = {}
+        self.rows: dict[UsageKey, UsageRow] = {}
         self.total = UsageRow()
         """Of all rows, but each GPU once."""
         self.unheld = 0.0
@@ -115,7 +115,7 @@ class UsageCount:
     def add(self, host: str, spans: Iterable[tuple[Frame, float]]) -> None:
         """Add the frames of a host, each with the seconds that it stands for."""
         for frame, seconds in spans:
-            memory: dict[RowKey, int] = {}
+            memory: dict[UsageKey, int] = {}
             for gpu in frame.gpus:
                 joules = self._meter.joules(host, gpu, seconds)
                 if seconds:
@@ -130,7 +130,7 @@ class UsageCount:
         gpu: Gpu,
         seconds: float,
         joules: float | None,
-        memory: dict[RowKey, int],
+        memory: dict[UsageKey, int],
     ) -> None:
         parts = held_parts(frame, gpu)
         if isinstance(parts, str):
@@ -146,9 +146,11 @@ class UsageCount:
         self.unheld += left * seconds
         self.unheld_energy += left * (joules or 0.0)
 
-    def _members(self, host: str, gpu: Gpu, processes: Iterable[Process]) -> dict[RowKey, _Member]:
+    def _members(
+        self, host: str, gpu: Gpu, processes: Iterable[Process]
+    ) -> dict[UsageKey, _Member]:
         """Return the processes on a part of a GPU by their rows."""
-        members: dict[RowKey, _Member] = {}
+        members: dict[UsageKey, _Member] = {}
         for process in processes:
             key = self._key(host, gpu, process)
             if key not in members:
@@ -156,7 +158,9 @@ class UsageCount:
             members[key].add(process)
         return members
 
-    def _add_part(self, members: dict[RowKey, _Member], time: float, joules: float | None) -> None:
+    def _add_part(
+        self, members: dict[UsageKey, _Member], time: float, joules: float | None
+    ) -> None:
         """Add a part of a GPU that was held so many GPU-seconds and used so much energy."""
         everybody = _Member()
         for member in members.values():
@@ -168,7 +172,7 @@ class UsageCount:
             row.add_span(time, member, _times(joules, portion))
         self.total.add_span(time, everybody, joules)
 
-    def _add_memory(self, memory: dict[RowKey, int]) -> None:
+    def _add_memory(self, memory: dict[UsageKey, int]) -> None:
         for key, size in memory.items():
             self.rows[key].add_memory(size)
         self.total.add_memory(sum(memory.values()))

@@ -10,7 +10,7 @@ from gputop.model.machine.frame import Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import short_command, short_name
 
-RowKey = tuple[str | None, ...]
+UsageKey = tuple[str | None, ...]
 """A cell for each column of a Grouping; None is not known."""
 NO_JOB = "(no job)"
 
@@ -20,7 +20,7 @@ class Grouping(NamedTuple):
 
     columns: tuple[str, ...]
     """Names of the cells, as JSON and CSV have them."""
-    key: Callable[[str, Gpu, Process], RowKey]
+    key: Callable[[str, Gpu, Process], UsageKey]
     """The row of a process, from the name of its host, its GPU and itself."""
 
 
