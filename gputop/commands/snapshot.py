@@ -46,19 +46,19 @@ def print_once(options: Namespace) -> int:
         return 0
 
     begun: list[Frame] = []
-    return for_each(options.hosts, partial(_frame, demo=options.demo, writer=_TEXT), show)
+    return for_each(options.hosts, partial(frame_of, demo=options.demo, writer=_TEXT), show)
 
 
 def print_json(options: Namespace) -> int:
     """Write a snapshot as a line of JSON for each host; the exit status."""
-    ask = partial(_frame, demo=options.demo, writer=_JSON)
+    ask = partial(frame_of, demo=options.demo, writer=_JSON)
     return for_each(options.hosts, ask, _write_json)
 
 
 def watch_json(options: Namespace, interval: float) -> int:
     """Write a line of JSON every interval, for each host; the exit status, should it end."""
     if options.hosts:
-        return _watch_hosts(options.hosts, interval, options.demo)
+        return watch_hosts(options.hosts, interval, options.demo, _write_frame)
     from gputop.sources.ask import frames_of
 
     with closing(open_source(None, interval, demo=options.demo)) as source:
@@ -74,8 +74,9 @@ def _write_json(_: HostName | None, frame: Frame) -> int:
     return 0
 
 
-def _frame(host: HostName | None, demo: bool, writer: str) -> Frame:
-    """Return the one frame of a snapshot. DriverError, SourceError."""
+def frame_of(host: HostName | None, demo: bool, writer: str) -> Frame:
+    """Return the one frame of a snapshot; `writer`: the module that will write it, loaded
+    meanwhile. DriverError, SourceError."""
     with closing(open_source(host, None, demo=demo)) as source:
         import_module(writer)
         from gputop.sources.ask import frames_of
@@ -86,8 +87,19 @@ def _frame(host: HostName | None, demo: bool, writer: str) -> Frame:
     return frame
 
 
-def _watch_hosts(hosts: Sequence[HostName], interval: float, demo: bool) -> int:
-    """Write what comes of any host, until none is left that can be tried again."""
+def _write_frame(host: HostName, message: Frame | GputopError) -> None:
+    if not isinstance(message, GputopError):
+        _write_json(host, message)
+
+
+def watch_hosts(
+    hosts: Sequence[HostName],
+    interval: float,
+    demo: bool,
+    show: Callable[[HostName, Frame | GputopError], None],
+) -> int:
+    """Show what comes of any host, until none is left that can be tried again; errors are written
+    to standard error as well."""
     import threading
     from queue import Queue
 
@@ -107,13 +119,14 @@ def _watch_hosts(hosts: Sequence[HostName], interval: float, demo: bool) -> int:
         host, message = news.get()
         if isinstance(message, Frame):
             said.pop(host, None)
-            _write_json(host, message)
+            show(host, message)
             continue
         if isinstance(message, LoginError):
             left.discard(host)
         if said.get(host) != str(message):  # and not again whenever it is tried
             said[host] = str(message)
             complain_of(host, message)
+        show(host, message)
     return 1
 
 

@@ -26,6 +26,7 @@ TOPICS = {
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
     "health": "what is wrong with a GPU, a driver or an installation",
+    "line": "one line for tmux, starship, waybar and other status bars",
     "json": "text and JSON for scripts, with every field",
     "metrics": "every value of a GPU and a process: label, field, unit",
     "settings": "the settings file, variables, themes, other keys",

@@ -12,10 +12,8 @@ import msgspec
 
 from gputop.model.machine.frame import Frame
 
-_LATE = 3.0
-"""Intervals after which a frame that has not come is missing: two may be late or lost."""
-_LEAST = 5.0
-"""Seconds that are no gap at any interval."""
+_LATE = 2.5
+"""Intervals after which a frame that has not come is missing: one may be late or lost."""
 _USUAL = 10.0
 """Seconds between frames that do not tell when the next one comes."""
 
@@ -45,7 +43,7 @@ class Coverage(msgspec.Struct):
 
 def longest_span(frame: Frame) -> float:
     """Return the seconds after a frame from which on the next one is missing."""
-    return max(_LATE * (frame.interval or _USUAL), _LEAST)
+    return _LATE * (frame.interval or _USUAL)
 
 
 def spans(frames: Iterable[Frame], coverage: Coverage) -> Iterator[tuple[Frame, float]]:
