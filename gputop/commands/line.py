@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.commands.hosts import complain_of
-from gputop.commands.snapshot import frame_of, watch_hosts
+from gputop.commands.snapshot import followed, frame_of
 from gputop.errors import GputopError
 from gputop.export.line import DEFAULT, DEFAULT_HOSTS, LineView, format_line
 from gputop.output import write
@@ -53,7 +53,10 @@ def watch_line(options: Namespace, interval: float) -> int:
     """Write the line every interval; the exit status, should it end."""
     line = _format(options)
     if options.hosts:
-        return watch_hosts(options.hosts, interval, options.demo, _Rounds(options.hosts, line).take)
+        rounds = _Rounds(options.hosts, line)
+        for host, message in followed(options.hosts, interval, options.demo):
+            rounds.take(host, message)
+        return 1
     with closing(open_source(None, interval, demo=options.demo)) as source:
         for frame in frames_of(source):
             write(line(LineView((frame,))) + "\n")
@@ -65,10 +68,10 @@ class _Rounds:
 
     def __init__(self, hosts: Sequence[HostName], line: Callable[[LineView], str]) -> None:
         self._hosts, self._line = hosts, line
-        self._frames: dict[HostName, Frame] = {}
-        self._fresh: set[HostName] = set()
+        self._frames: dict[HostName | None, Frame] = {}
+        self._fresh: set[HostName | None] = set()
 
-    def take(self, host: HostName, message: Frame | GputopError) -> None:
+    def take(self, host: HostName | None, message: Frame | GputopError) -> None:
         """Take what came of a host; one that broke is left out of the line from now on."""
         if host in self._fresh:
             self._write()

@@ -25,6 +25,7 @@ TOPICS = {
     "mapping": "which GPU is cuda:0, on the screen and with gputop map",
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
+    "recording": "write down what happens, and read it later",
     "health": "what is wrong with a GPU, a driver or an installation",
     "line": "one line for tmux, starship, waybar and other status bars",
     "json": "text and JSON for scripts, with every field",
@@ -42,6 +43,7 @@ COMMANDS = {
     "help": "start",
     "kill": "killing",
     "map": "mapping",
+    "record": "recording",
     "topo": "free",
 }
 """The page of a command that is not called as its page is."""
