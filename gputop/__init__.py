@@ -29,6 +29,7 @@
         cuda/       CUDA_VISIBLE_DEVICES: parse, enumerate, resolve, explain, advise, pick
         metrics/    what is shown, declared once, and its history
         processes/  filter, views, order, recently ended
+        usage/      GPU-hours held, worked and idle over days, and what is not known of them
         doctor/     what an installation should look like
     files.py    what gputop writes, and reads of its own, with care
     trust.py    what gputop runs, connects to and opens

@@ -28,6 +28,7 @@ TOPICS = {
     "browser": "the screen in a browser, to look at",
     "recording": "write down what happens, and read it later",
     "health": "what is wrong with a GPU, a driver or an installation",
+    "line": "one line for tmux, starship, waybar and other status bars",
     "json": "text and JSON for scripts, with every field",
     "metrics": "every value of a GPU and a process: label, field, unit",
     "settings": "the settings file, variables, themes, other keys",

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from gputop.model.fleet.fleet import Fleet, free_gpus
 from gputop.model.fleet.host_row import HostRow, HostState, ordered
-from gputop.model.fleet.host_summary import spans
 from gputop.model.fleet.lamps import LampKind, lamp
 from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.sections import Health, Xid
+from gputop.model.machine.text import ranges
 from gputop.model.processes.filter import parse
 from gputop.model.processes.process_rows import rows
 from gputop.model.processes.views import View
@@ -173,9 +173,9 @@ def test_a_frame_is_looked_through_once() -> None:
 
 
 def test_numbers_in_short() -> None:
-    assert spans([]) == ""
-    assert spans([3]) == "3"
-    assert spans([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+    assert ranges([]) == ""
+    assert ranges([3]) == "3"
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from gputop.model.fleet.host_row import HostRow, HostState, host_row
-from gputop.model.fleet.host_summary import HostSummary, spans, summary_of
+from gputop.model.fleet.host_summary import HostSummary, summary_of
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import ranges
 from gputop.model.processes.views import ViewRow
 
 
@@ -88,7 +89,7 @@ class Fleet:
 
 def free_gpus(rows: Sequence[HostRow]) -> list[tuple[str, str]]:
     """Return the hosts with free GPUs and their indices, as `0-2,5`."""
-    return [(row.host, spans(row.free_indices)) for row in rows if row.free_indices]
+    return [(row.host, ranges(row.free_indices)) for row in rows if row.free_indices]
 
 
 def _are_users_known(summaries: Sequence[HostSummary]) -> bool:
