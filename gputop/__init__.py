@@ -22,6 +22,7 @@
         process/    what each process is, where it belongs, what it was started with
         signals/    signals through a pidfd, and what became of each process
         doctor/     what is installed
+    reservations/  GPUs that somebody has reserved: reading and taking
     protocol/   what an agent and its reader say to each other
     model/      what a GPU machine is: plain data and pure functions, no I/O
         machine/    frame, host, GPUs, processes, topology, text
@@ -98,6 +99,8 @@ the rest is gputop's own, with its module.)
                     file a day (Recording, recording/reader.py)
     reply           the answer to one request, beside the frames (Reply, protocol/messages.py)
     request         what a reader sends to an agent (Request, protocol/messages.py)
+    reservation     a GPU that somebody means to use, by a lock that ends with its last holder;
+                    advisory (Reservation, model/machine/gpu.py; reservations/)
     sample          what one GPU answered in one cycle (GpuSample, agent/gpu/reader.py)
     section         what a GPU is asked about one subject, at a pace of its own
                     (agent/gpu/sections.py; its data: model/machine/sections.py)
