@@ -13,6 +13,7 @@
     export/     frames leaving without a TUI: text, JSON, and pages over HTTP
         browser/    the web server of `gputop serve`
         prometheus/ a frame as families of metrics
+    notify.py   telling somebody who does not look: terminal, command, web hook
     settings.py defaults, file, environment, flags
     sources/    where frames come from: a local agent, the demo
         ssh/        an agent elsewhere: how it is reached, carried along, and given up
@@ -31,6 +32,7 @@
         metrics/    what is shown, declared once, and its history
         processes/  filter, views, order, recently ended
         usage/      GPU-hours held, worked and idle over days, and what is not known of them
+        conditions/ what is waited for: the end of processes, idle GPUs
         doctor/     what an installation should look like
     files.py    what gputop writes, and reads of its own, with care
     trust.py    what gputop runs, connects to and opens
@@ -51,6 +53,7 @@ the rest is gputop's own, with its module.)
                     (model/cuda/enumeration.py)
     chunk           a stretch of a recording that can be read without what comes before it
                     (recording/chunks.py)
+    condition       what `gputop wait` waits for on a machine (Condition, commands/awaited.py)
     connection      the way to an agent elsewhere, from the wait for its turn to its end; its Link
                     tells how it is just now (sources/ssh/connection.py)
     CUDA context    what decides which GPUs a process sees: variables, device nodes, libraries,
@@ -77,6 +80,8 @@ the rest is gputop's own, with its module.)
     index           the number of a GPU in NVML's order, that of its PCI bus (NVML)
     lease           how long an agent elsewhere goes on while its reader says nothing
                     (sources/ssh/heart.py)
+    liveness        whether a process still runs, by its PID and its start in clock ticks, be it on
+                    a GPU or not (ProcessLiveness, model/machine/liveness.py)
     link            the way between two GPUs, rated as `nvidia-smi topo -m` does
                     (model/machine/topology.py)
     mapping         what a CUDA_VISIBLE_DEVICES value means on a machine: which GPU is cuda:k, and

@@ -16,5 +16,6 @@ HELP = {
     "serve": "show the screen in a browser, to look at",
     "record": "write down what happens on the GPUs, for later",
     "topo": "show how GPUs are connected, and which CPUs are near",
+    "wait": "wait until processes end or GPUs are free, and notify somebody",
 }
 """Every command with its line in `gputop --help`."""

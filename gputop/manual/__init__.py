@@ -22,6 +22,7 @@ TOPICS = {
     "keys": "every key, and those of htop, nvitop and less beside them",
     "filter": "show the processes that you mean",
     "free": "find free GPUs, wait for them, see how they are connected",
+    "wait": "be told when a process ends or a GPU is free",
     "mapping": "which GPU is cuda:0, on the screen and with gputop map",
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
