@@ -39,7 +39,7 @@ MAIN_BINDINGS: list[BindingType] = [
     _key("g", "history", "History", "Next metric of the history", "Look", "g"),
     _key("e", "environment", "Environment", "Environment of the process", "Look", "e"),
     _key("space", "tag", "Tag", "Tag the process or the group", "Processes", "Space", "view"),
-    _key("s,f6,less_than_sign,greater_than_sign,comma,full_stop", "sort", "Sort",
+    _key("s,f6", "sort", "Sort",
          "Choose the column to sort by", "Processes", "s"),
     _key("I", "invert", "Invert", "Reverse the order", "Processes"),
     _key("t", "tree", "Tree", "Processes as a tree", "Processes", "t", "view"),
