@@ -14,6 +14,7 @@
     settings.py defaults, file, environment, flags
     sources/    where frames come from: a local agent, the demo
         ssh/        an agent elsewhere: how it is reached, carried along, and given up
+    recording/  messages on disk: data files, their indices, who writes and who reads them
     agent/      runs on the GPU machine: reads the driver and the processes, makes frames
         gpu/        the driver: one GPU by one thread, a module for each subject
         process/    what each process is, where it belongs, what it was started with
@@ -44,6 +45,8 @@ the rest is gputop's own, with its module.)
                     is not installed (sources/ssh/carry.py)
     certainty       how far a mapping can be relied on: exact, expected, predicted or unknown
                     (model/cuda/enumeration.py)
+    chunk           a stretch of a recording that can be read without what comes before it
+                    (recording/chunks.py)
     connection      the way to an agent elsewhere, from the wait for its turn to its end; its Link
                     tells how it is just now (sources/ssh/connection.py)
     CUDA context    what decides which GPUs a process sees: variables, device nodes, libraries,
@@ -62,6 +65,8 @@ the rest is gputop's own, with its module.)
     free            nobody on it, nothing unaccounted for, healthy, not reserved, and not at work
                     (model/health/free.py)
     GPU instance    a slice of a GPU's memory and engines in MIG mode (NVML)
+    gap             a span of a recording without samples: nothing is known of it (Gap,
+                    recording/reader.py)
     handle          a process held by its pidfd, whatever becomes of its number
                     (ProcessHandle, agent/signals/handle.py)
     index           the number of a GPU in NVML's order, that of its PCI bus (NVML)
@@ -85,6 +90,8 @@ the rest is gputop's own, with its module.)
     inventory update
                     what rarely changes of a machine, sent when it does; the numbers of each instant
                     are a Sample, and a reader makes frames of both (protocol/)
+    recording       the messages of one machine or several on disk, in a file or a folder with a
+                    file a day (Recording, recording/reader.py)
     reply           the answer to one request, beside the frames (Reply, protocol/messages.py)
     request         what a reader sends to an agent (Request, protocol/messages.py)
     sample          what one GPU answered in one cycle (GpuSample, agent/gpu/reader.py)

@@ -143,6 +143,10 @@ class Assembler:
         assert isinstance(message, InventoryUpdate | Sample)
         return self._handle(message, len(line))
 
+    def skip(self) -> None:
+        """Leave out a line with a Sample: the next one has all numbers anew."""
+        self._number += 1
+
     def _greet(self, hello: Hello) -> None:
         theirs = Versions(hello.oldest, hello.newest)
         if not self._spoken.oldest <= hello.protocol <= self._spoken.newest:
