@@ -11,6 +11,7 @@
         terminal/   all that is private to Textual or raw to a terminal
     manual/     the user's manual: Markdown pages, and what reads them
     export/     frames leaving without a TUI: text and JSON
+        browser/    the web server of `gputop serve`
     settings.py defaults, file, environment, flags
     sources/    where frames come from: a local agent, the demo
         ssh/        an agent elsewhere: how it is reached, carried along, and given up

@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if words[:1] == ["agent"]:
         return _agent(words[1:])
+    if words[:1] == ["viewer"]:
+        return _viewer(words[1:])
     options = _parse(words)
     if options.command is not None or options.watch:
         gc.enable()  # these may stay for long; a screen turns it on when it is there
@@ -63,6 +65,17 @@ def _agent(words: list[str]) -> int:
     from gputop.agent.serve import main
 
     return main(words)
+
+
+def _viewer(words: list[str]) -> int:
+    """Show a browser what `gputop serve` holds: `[OPTION ...] -- FOLDER [HOST ...]`."""
+    from gputop.parser import make_parser
+
+    options = make_parser(()).parse_args(words[: words.index("--")])
+    folder, *options.hosts = words[words.index("--") + 1 :]
+    from gputop.tui.browser import view
+
+    return view(folder, options.hosts, _session(options))
 
 
 def _without_screen(options: Namespace) -> int:

@@ -31,6 +31,7 @@ examples:
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop doctor                what is wrong with this machine, and what to do
+  gputop serve                 show the screen in a browser, to look at
   gputop help keys             a page of the manual
 
 exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended

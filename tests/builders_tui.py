@@ -138,7 +138,7 @@ class Screenful:
         self.table = self.main.query_one(ProcessTable)
         self.gpus = self.main.query_one(GpuPane)
         self.pane = self.main.query_one(MappingPane)
-        self.inquiry = self.main.mapping.state
+        self.mapping_state = self.main.mapping.state
         self.result = self.main.query_one(MappingResultView)
         self._typed = 0.0
 

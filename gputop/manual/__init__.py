@@ -25,6 +25,7 @@ TOPICS = {
     "mapping": "which GPU is cuda:0, on the screen and with gputop map",
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
+    "browser": "the screen in a browser, to look at",
     "health": "what is wrong with a GPU, a driver or an installation",
     "json": "text and JSON for scripts, with every field",
     "metrics": "every value of a GPU and a process: label, field, unit",
@@ -41,6 +42,7 @@ COMMANDS = {
     "help": "start",
     "kill": "killing",
     "map": "mapping",
+    "serve": "browser",
     "topo": "free",
 }
 """The page of a command that is not called as its page is."""

@@ -254,9 +254,9 @@ class Checks(msgspec.Struct, frozen=True, tag_field="request", tag="checks"):
     id: str = ""
 
 
-Question = Signal | Probe | Detail | Stack | Candidates | Context | Checks
+AnsweredRequest = Signal | Probe | Detail | Stack | Candidates | Context | Checks
 """Requests that are answered by Replies."""
-Request = SetInterval | Refresh | Pause | Ping | Stop | Question
+Request = SetInterval | Refresh | Pause | Ping | Stop | AnsweredRequest
 
 
 def clamp_interval(seconds: float) -> float:

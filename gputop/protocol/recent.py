@@ -19,8 +19,8 @@ SECONDS = 900.0
 MOST_BYTES = 16 << 20
 """Compressed: a thousand processes have less than a quarter of an hour."""
 _FRAMES = 32
-"""In a chunk, which is read as a whole: a step back into it takes so many frames."""
-_CHUNK_BYTES = 1 << 20
+"""In a batch, which is read as a whole: a step back into it takes so many frames."""
+_BATCH_BYTES = 1 << 20
 """Of lines, for the same reason."""
 _LEVEL = 1
 """Of zlib. The next levels take twice the time, and leave four fifths."""
@@ -28,7 +28,7 @@ _LEVEL = 1
 LineReader: TypeAlias = Callable[[bytes], Frame | None]
 
 
-class _Chunk:
+class _Batch:
     """Lines from a Sample on, with what has to be known to read them."""
 
     def __init__(self, begin: Callable[[], LineReader]) -> None:
@@ -42,7 +42,7 @@ class _Chunk:
 
     @property
     def is_full(self) -> bool:
-        return len(self.times) >= _FRAMES or self._lines >= _CHUNK_BYTES
+        return len(self.times) >= _FRAMES or self._lines >= _BATCH_BYTES
 
     def add(self, line: bytes, time: float | None) -> None:
         """Add a line, and the time of the frame that it makes."""
@@ -74,9 +74,9 @@ class RecentFrames:
         """`most`: bytes; both are kept a little longer than that."""
         self._seconds, self._most = seconds, most
         self._lock = threading.Lock()
-        self._chunks: list[_Chunk] = []
-        self._read: tuple[_Chunk, list[Frame]] | None = None
-        """The chunk that was read last: who steps reads it again and again."""
+        self._batches: list[_Batch] = []
+        self._read: tuple[_Batch, list[Frame]] | None = None
+        """The batch that was read last: who steps reads it again and again."""
 
     def add(
         self, line: bytes, frame: Frame | None, twin: Callable[[], Callable[[], LineReader]]
@@ -85,41 +85,41 @@ class RecentFrames:
         the reader of this line is now."""
         time = None if frame is None or isinstance(frame, Preview) else frame.time
         with self._lock:
-            if time is not None and self._chunks and time < self._chunks[-1].times[-1]:
-                self._chunks.clear()  # the machine's clock was put back
-            if not self._chunks or (time is not None and self._chunks[-1].is_full):
+            if time is not None and self._batches and time < self._batches[-1].times[-1]:
+                self._batches.clear()  # the machine's clock was put back
+            if not self._batches or (time is not None and self._batches[-1].is_full):
                 if time is None:
                     return
                 self._begin(time, twin())
-            self._chunks[-1].add(line, time)
+            self._batches[-1].add(line, time)
 
     @property
     def size(self) -> int:
         """Bytes that the lines take."""
-        return sum(chunk.size for chunk in self._chunks)
+        return sum(batch.size for batch in self._batches)
 
     @property
     def times(self) -> list[float]:
         """When the frames were made, oldest first; seconds since the epoch."""
         with self._lock:
-            return [time for chunk in self._chunks for time in chunk.times]
+            return [time for batch in self._batches for time in batch.times]
 
     def at(self, when: float) -> Frame | None:
         """Return the last frame that is not after a time; None before the first."""
         with self._lock:
-            chunks = [chunk for chunk in self._chunks if chunk.times[0] <= when]
-        if not chunks:
+            batches = [batch for batch in self._batches if batch.times[0] <= when]
+        if not batches:
             return None
-        frames = self._frames_of(chunks[-1])
+        frames = self._frames_of(batches[-1])
         return frames[bisect_right(frames, when, key=lambda frame: frame.time) - 1]
 
     def frames(self, since: float, until: float) -> Iterator[Frame]:
         """Yield the frames from a time to another, both included."""
         with self._lock:
-            chunks = [chunk for chunk in self._chunks
-                      if chunk.times[0] <= until and chunk.times[-1] >= since]  # fmt: skip
-        for chunk in chunks:
-            frames = self._frames_of(chunk)
+            batches = [batch for batch in self._batches
+                      if batch.times[0] <= until and batch.times[-1] >= since]  # fmt: skip
+        for batch in batches:
+            frames = self._frames_of(batch)
             yield from frames[
                 bisect_left(frames, since, key=lambda frame: frame.time) : bisect_right(
                     frames, until, key=lambda frame: frame.time
@@ -127,24 +127,24 @@ class RecentFrames:
             ]
 
     def _begin(self, time: float, begin: Callable[[], LineReader]) -> None:
-        """Begin another chunk, and drop those that are too old, or too much."""
-        if self._chunks:
-            self._chunks[-1].close()
+        """Begin another batch, and drop those that are too old, or too much."""
+        if self._batches:
+            self._batches[-1].close()
         self._read = None
-        while self._chunks and (
-            self._chunks[0].times[-1] < time - self._seconds or self.size > self._most
+        while self._batches and (
+            self._batches[0].times[-1] < time - self._seconds or self.size > self._most
         ):
-            del self._chunks[0]
-        self._chunks.append(_Chunk(begin))
+            del self._batches[0]
+        self._batches.append(_Batch(begin))
 
-    def _frames_of(self, chunk: _Chunk) -> list[Frame]:
+    def _frames_of(self, batch: _Batch) -> list[Frame]:
         with self._lock:
-            content, count = chunk.content()
-            if self._read is not None and self._read[0] is chunk and len(self._read[1]) == count:
+            content, count = batch.content()
+            if self._read is not None and self._read[0] is batch and len(self._read[1]) == count:
                 return self._read[1]
-        read = chunk.begin()
+        read = batch.begin()
         lines = zlib.decompressobj().decompress(content).splitlines(keepends=True)
         made = (read(line) for line in lines)
         frames = [f for f in made if f is not None and not isinstance(f, Preview)]
-        self._read = chunk, frames
+        self._read = batch, frames
         return frames

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
@@ -36,11 +37,11 @@ from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 from gputop.tui.terminal.key_queue import KeysInTurn
 from gputop.tui.terminal.outside import run_outside
+from gputop.tui.time_keys import TIME_BINDINGS
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
 SCREEN = Binding.Group("Screen")
-TIME = Binding.Group("Time")
 
 _LATE = 3
 """Intervals, and seconds at least, after which an agent is said not to answer."""
@@ -80,16 +81,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
                 show=False, group=SCREEN),
         Binding("T", "next_theme", "Theme", tooltip="Next colour theme", id="app.theme", show=False,
                 group=SCREEN),
-        Binding("comma", "step(-1)", "Step back", tooltip="Back in the last 15 minutes; on",
-                id="app.step-back", show=False, group=TIME),
-        Binding("full_stop", "step(1)", "Step on", tooltip="Back in the last 15 minutes; on",
-                id="app.step", show=False, group=TIME),
-        Binding("less_than_sign", "skip(-60)", "Minute back", tooltip="A minute back; on",
-                id="app.minute-back", show=False, group=TIME),
-        Binding("greater_than_sign", "skip(60)", "Minute on", tooltip="A minute back; on",
-                id="app.minute", show=False, group=TIME),
         Binding("ctrl+l", "repaint", "Redraw", tooltip="Redraw the screen", id="app.redraw",
                 show=False, priority=True, group=SCREEN),
+        *TIME_BINDINGS,
     ]  # fmt: skip
 
     def __init__(self, feeds: Sequence[Feed], settings: Session) -> None:
@@ -184,6 +178,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             if machine.pass_second():
                 self._reconnect(machine)
         if self.view is not None:
+            if self.view.machine.picture is None:
+                self.view.show()
             seconds = self.view.machine.seconds
             self.silence = seconds if seconds >= max(_LATE, _LATE * self._pace) else 0
         elif self.age is not None:
@@ -436,11 +432,15 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
 
 def run(
-    feeds: Sequence[Feed], settings: Session, taking_over: Callable[[], None]
+    feeds: Sequence[Feed],
+    settings: Session,
+    taking_over: Callable[[], None],
+    driver: type[Driver] | None = None,
 ) -> tuple[int, Frame | None]:
     """Show the frames of machines until the user has seen enough; exit status and last frame.
 
-    `taking_over` is called when the terminal is about to be drawn on.
+    `taking_over` is called when the terminal is about to be drawn on; `driver`: of Textual, for
+    what is no terminal of ours.
 
     GputopError for an error of ours, when the terminal is as it was.
     """
@@ -452,7 +452,7 @@ def run(
     app.taking_over = taking_over
     app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
     try:
-        status = terminal_app.run(app, settings.mouse)
+        status = terminal_app.run(app, settings.mouse, driver)
     finally:
         app.close_sources()
     return status, app.last_frame

@@ -15,11 +15,11 @@ from gputop.model.processes.filter import FilterError
 from gputop.settings import Session
 from gputop.tui.dialogs.list_dialog import SortDialog
 from gputop.tui.fleet_keys import FIRST, FLEET_BINDINGS
-from gputop.tui.panes.bars import KeyLine, key_words
 from gputop.tui.panes.filter_line import FilterLine
-from gputop.tui.panes.fleet_bars import FleetHeading, FreeLine
+from gputop.tui.panes.fleet_heading import FleetHeading, FreeLine
 from gputop.tui.panes.fleet_hosts import HostTable
 from gputop.tui.panes.fleet_processes import FleetProcesses
+from gputop.tui.panes.heading import KeyLine, key_words
 from gputop.tui.saving import NOTE_SECONDS, save
 from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
@@ -156,6 +156,17 @@ class FleetScreen(Screen[None]):
 
     async def on_process_table_opened(self) -> None:
         await self.action_open()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "signal" or not self.settings.readonly
+
+    async def action_signal(self) -> None:
+        """Open the host of the selected process, where it can be signalled."""
+        row = self.processes.selected if self.focused is self.processes else None
+        if row is not None and row.host is not None:
+            await self._open_host(row.host, row.process.pid)
+        else:
+            self._say_briefly("to signal: select a process, or open its host with Enter")
 
     def action_login(self) -> None:
         """Log in to the selected host; of none, select the first."""

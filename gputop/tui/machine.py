@@ -81,6 +81,20 @@ class WatchedMachine:
         return Link("connected", age=float(self.seconds))
 
     @property
+    def waiting(self) -> str:
+        """What is waited for before there is a frame."""
+        if self.link.state == "connecting":
+            return f"connecting to {self.host}"
+        if self.link.state == "waiting":
+            return f"waiting for a turn to connect to {self.host}"
+        return "waiting for the driver"
+
+    @property
+    def limit(self) -> str:
+        """What this machine has not; empty where it has all."""
+        return "nvidia-smi only" if self.link.how == "poor" else ""
+
+    @property
     def state(self) -> HostState:
         """How it is now, for a row of many."""
         rebooted = None

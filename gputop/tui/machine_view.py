@@ -19,12 +19,15 @@ class MachineView:
         """Whether every widget is there."""
         self.is_paused = self._next_wanted = False
         """Whether the picture stands still, and whether it is to be the next frame's instead."""
+        self._link = ("", "")
+        """What was said of the way to the machine."""
         self.watch(machine)
 
     def watch(self, machine: WatchedMachine) -> None:
         """Show this machine."""
         self.machine = machine
         machine.note = self.main.show_note
+        self._link = ("", "")
 
     def begin_anew(self) -> None:
         """Forget what another agent was asked, and a pause."""
@@ -84,8 +87,14 @@ class MachineView:
 
     def show(self) -> None:
         """Show the frame, or why it has no GPUs."""
+        if not self.is_ready:
+            return
+        link = self.machine.waiting, self.machine.limit
+        if link != self._link:
+            self._link = link
+            self.main.show_link(*link)
         picture = self.machine.picture
-        if picture is None or not self.is_ready:
+        if picture is None:
             return
         frame = picture.frame
         if frame.problem is not None:

@@ -30,10 +30,10 @@ from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.process import ProcessScreen
-from gputop.tui.panes.bars import Heading, KeyLine, key_words
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.gpus import GpuPane
+from gputop.tui.panes.heading import Heading, KeyLine, key_words
 from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.layout import PaneLayout
 from gputop.tui.panes.mapping import MappingPane
@@ -82,15 +82,17 @@ class MainScreen(Screen[None]):
         self._shown: ShownFrame | None = None
         self._following = True
         """Whether the mapping is that of the process under the cursor."""
-        self._note = "read only" if settings.readonly else ""
-        """What the heading says first."""
+        self._note = ""
+        """What the heading says first, for a while."""
+        self._limits = "read only" if settings.readonly else ""
+        """What it says as long as the screen is there."""
         self._table: Widget | None = None
         """The pane that had the focus last."""
         self._unsaved = ""
         """Why a choice was not saved; said for a while."""
 
     def compose(self) -> ComposeResult:
-        yield Heading(self._note, self.settings.thresholds, id="heading")
+        yield Heading(self._heading_note, self.settings.thresholds, id="heading")
         yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
@@ -112,7 +114,7 @@ class MainScreen(Screen[None]):
             self.show_mapping()
 
     def on_screen_resume(self) -> None:
-        self.mapping.state.note = ""  # the question may be another one after the mapping page
+        self.mapping.state.note = ""  # the query may be another one after the mapping page
         if self._shown is not None:
             self.show_mapping()
 
@@ -173,8 +175,7 @@ class MainScreen(Screen[None]):
         self.signals.reply(reply)
         if reply.verdicts:
             self.processes.show_verdicts(reply.verdicts)
-        if reply.probed:
-            self.mapping.state.handle_probed(reply.probed)
+        if self.mapping.state.handle(reply):
             self.show_mapping()
             if self._shown is not None:
                 shown = self._shown
@@ -186,13 +187,32 @@ class MainScreen(Screen[None]):
     def reset(self) -> None:
         """Forget what another agent was asked."""
         self.mapping.state.reset()
+        for screen in self.app.screen_stack:
+            if isinstance(screen, ProcessScreen):
+                screen.reset()
 
     def show_note(self, note: str) -> None:
         """Say something in the heading, or have it said once there is one."""
         self._note = note
+        self._say_in_heading()
+
+    def show_link(self, waiting: str, limit: str) -> None:
+        """Say in the heading what is waited for before there is a frame, and what a machine that
+        is reached in this way has not."""
+        own = "read only" if self.settings.readonly else ""
+        self._limits = ", ".join(filter(None, (own, limit)))
         for heading in self.query(Heading):
-            if note != heading.note:
-                heading.note = note
+            heading.waiting = waiting
+        self._say_in_heading()
+
+    @property
+    def _heading_note(self) -> str:
+        return "  ".join(filter(None, (self._note, self._limits)))
+
+    def _say_in_heading(self) -> None:
+        for heading in self.query(Heading):
+            if self._heading_note != heading.note or not self._shown:
+                heading.note = self._heading_note
                 heading.sync()
 
     def _show_panes(self) -> None:
@@ -394,7 +414,7 @@ class MainScreen(Screen[None]):
 
     def show_mapping(self) -> None:
         if "mapping" in self.panes.shown:
-            self.query_one(MappingPane).show_answer()
+            self.query_one(MappingPane).show_result()
 
     def on_answer_shown(self) -> None:
         self.panes.fit_mapping(isinstance(self.focused, ValueInput))
@@ -439,7 +459,7 @@ class MainScreen(Screen[None]):
         self.show_mapping()
 
     def _follow(self) -> None:
-        """Show the mapping of the selected process in place of the question's."""
+        """Show the mapping of the selected process in place of the query's."""
         row = self.processes.selected if self._following else None
         mapping = self._shown.names.mapping(row.process) if row and self._shown else None
         self.mapping.state.followed = None

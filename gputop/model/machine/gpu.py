@@ -15,7 +15,7 @@ from gputop.model.machine.sections import (
     PLAIN,
     SWITCH,
     Activity,
-    Bar1,
+    Bar1Memory,
     Bytes,
     Celsius,
     Clocks,
@@ -180,7 +180,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     have it open, too. None where nobody was looked for."""
 
     identity: Identity | None = None
-    bar1: Bar1 | None = None
+    bar1: Bar1Memory | None = None
     engines: Engines | None = None
     clocks: Clocks | None = None
     power_more: Power | None = None

@@ -22,11 +22,11 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
 from gputop.model.machine.text import GIB, MIB
 from gputop.protocol.messages import (
+    AnsweredRequest,
     Checks,
     Context,
     Detail,
     Probe,
-    Question,
     Refresh,
     Reply,
     Request,
@@ -103,7 +103,7 @@ class DemoSource:
 
     def request(self, request: Request) -> None:
         """The interval and a frame now; a driver that could be asked is not invented."""
-        if isinstance(request, Question):
+        if isinstance(request, AnsweredRequest):
             self._events.put(_reply(request))
             return
         if isinstance(request, SetInterval):
@@ -120,23 +120,23 @@ class DemoSource:
         self._events.put(None)
 
 
-def _reply(question: Question) -> Reply:
-    if isinstance(question, Probe):
+def _reply(request: AnsweredRequest) -> Reply:
+    if isinstance(request, Probe):
         problem = "the demo has no CUDA driver"
-        probed = Probed(None, problem, question.value, question.order)
-        return Reply(request=question.id, probed=(probed,))
-    if isinstance(question, Detail):
-        return Reply(request=question.id, detail=demo_detail(question))
-    if isinstance(question, Stack):
+        probed = Probed(None, problem, request.value, request.order)
+        return Reply(request=request.id, probed=(probed,))
+    if isinstance(request, Detail):
+        return Reply(request=request.id, detail=demo_detail(request))
+    if isinstance(request, Stack):
         problem = "the demo has no processes to look into"
-        stack = ProcessStack(question.pid, question.start_time, problem=problem)
-        return Reply(request=question.id, stack=stack)
-    if isinstance(question, Context):
-        contexts = (CudaContext(environ_of(job)) for job in JOBS if job.pid == question.pid)
-        return Reply(request=question.id, context=next(contexts, None))
-    if isinstance(question, Checks):
-        return Reply(request=question.id)
-    return Reply(request=question.id, error="the demo has no processes to signal")
+        stack = ProcessStack(request.pid, request.start_time, problem=problem)
+        return Reply(request=request.id, stack=stack)
+    if isinstance(request, Context):
+        contexts = (CudaContext(environ_of(job)) for job in JOBS if job.pid == request.pid)
+        return Reply(request=request.id, context=next(contexts, None))
+    if isinstance(request, Checks):
+        return Reply(request=request.id)
+    return Reply(request=request.id, error="the demo has no processes to signal")
 
 
 def demo_frame(

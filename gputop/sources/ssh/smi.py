@@ -30,9 +30,9 @@ from gputop.model.machine.text import MIB, printable
 from gputop.protocol.assemble import MAX_GPUS, MAX_PROCESSES
 from gputop.protocol.codec import decode_request
 from gputop.protocol.harmless import harmless
-from gputop.protocol.messages import Question, Reply
+from gputop.protocol.messages import AnsweredRequest, Reply
+from gputop.sources.source import REFUSED
 from gputop.sources.ssh.heart import LEASE
-from gputop.sources.ssh.refusal import refusal
 from gputop.sources.ssh.smi_values import (
     FEWER_FIELDS,
     FIELDS,
@@ -155,10 +155,10 @@ class SmiReader:
         self._refused: deque[Reply] = deque(maxlen=_MOST_REFUSED)
 
     def refuse(self, data: bytes) -> None:
-        """Have a question answered: nobody there can do it."""
+        """Have a request answered: nobody there can do it."""
         request = decode_request(data)
-        if isinstance(request, Question):
-            self._refused.append(refusal(request))
+        if isinstance(request, AnsweredRequest):
+            self._refused.append(Reply(request=request.id, error=REFUSED))
 
     def read(self, line: bytes) -> Frame | Reply | None:
         """Return what a line makes known: a Frame, a Reply, or nothing yet. SourceError."""

@@ -52,7 +52,7 @@ def _waiting(subject: ProcessSubject) -> str | None:
         return "unknown: the process is not in this /proc"
     if subject.ended or subject.gone:
         return "unknown: it ended before it was read"
-    return "being read"
+    return "being read" if subject.refused is None else f"unknown: {subject.refused}"
 
 
 def _gpu_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
@@ -84,7 +84,7 @@ def _other_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine
     if subject.with_values:
         yield from page.quiet("e hides the values")
         for variable in others:
-            yield from page.wrapped(_assignment(variable))
+            yield from page.wrapped(_assignment(variable, subject.refused))
     elif others:
         yield from page.quiet("e shows the values of")
         yield from page.wrapped(", ".join(variable.name for variable in others))
@@ -98,9 +98,10 @@ def _other_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine
         yield from page.quiet(f"and {more} more")
 
 
-def _assignment(variable: EnvVariable) -> str:
-    value = variable.value
-    return f"{variable.name}  (being read)" if value is None else f"{variable.name}={value}"
+def _assignment(variable: EnvVariable, refused: str | None) -> str:
+    if variable.value is not None:
+        return f"{variable.name}={variable.value}"
+    return f"{variable.name}  ({'being read' if refused is None else 'not read'})"
 
 
 def _files(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:

@@ -62,6 +62,8 @@ class ProcessSubject:
     detail: ProcessDetail | None = None
     gone: bool = False
     """It had ended when its details were read."""
+    refused: str | None = None
+    """Why the agent does not read its details."""
     stack: ProcessStack | None = None
     stack_wanted: bool = False
     """py-spy was asked and has not answered."""

@@ -52,8 +52,8 @@ class PaneLayout:
 
     def fit_mapping(self, is_edited: bool) -> None:
         """Share the lines anew where the mapping takes others: all that there may be while it is
-        edited, since the editor must not move; then as many as the answer has. Where a process is
-        followed, a shorter answer leaves them as they are, since each in turn has its own."""
+        edited, since the editor must not move; then as many as the result has. Where a process is
+        followed, a shorter result leaves them as they are, since each in turn has its own."""
         pane = self._screen.query_one(MappingPane)
         least = (self._answer or 0) if pane.follows else 0
         wanted = None if is_edited else max(least, pane.lines)

@@ -152,10 +152,10 @@ class MappingResultView(Table[StyledLine], can_focus=False):
 
     def on_resize(self) -> None:
         super().on_resize()
-        self.show_answer(self._offer)
+        self.show_result(self._offer)
 
-    def show_answer(self, offer: str | None) -> None:
-        """Show the answer of now; `offer` is what the editor would complete."""
+    def show_result(self, offer: str | None) -> None:
+        """Show the result of now; `offer` is what the editor would complete."""
         self._offer = offer
         lines = list(self._lines(offer))
         self.show(lines, list(range(len(lines))))
@@ -163,7 +163,7 @@ class MappingResultView(Table[StyledLine], can_focus=False):
 
     @property
     def lines(self) -> int:
-        """How many lines the answer takes, with the one for a shell."""
+        """How many lines the result takes, with the one for a shell."""
         return len(self._rows) + 1
 
     @property

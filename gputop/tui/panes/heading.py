@@ -36,6 +36,8 @@ class Heading(Lines):
         super().__init__(id=id)
         self._thresholds = thresholds
         self.note = note
+        self.waiting = "waiting for the driver"
+        """What is said before there is a frame."""
         self._frame: Frame | None = None
         self._interval = 1.0
 
@@ -57,7 +59,9 @@ class Heading(Lines):
         if self.note:
             left.append((f"{self.note}  ", "notice"))
         if frame is None:
-            return spread([*left, ("waiting for the driver", "quiet")], right, self.size.width)
+            return spread(
+                [*left, (self.glyphs.text(self.waiting), "quiet")], right, self.size.width
+            )
         if frame.demo:
             wide = self.size.width >= 110 and frame.host.asked is None
             left.append(("DEMO, an invented machine" if wide else "DEMO", "notice"))
@@ -127,6 +131,18 @@ def watch_state(line: Lines) -> None:
     for name in ("age", "silence", "instant"):
         if hasattr(line.app, name):
             line.watch(line.app, name, lambda: line.sync())
+
+
+def described_key(
+    group: str, keys: str, action: str, description: str, tooltip: str, label: str = "",
+    *, area: str, name: str = "",
+) -> Binding:  # fmt: skip
+    """Return a binding with all that help, palette and the line of keys say, the last where it has
+    a label; its id is of its area and its name, which is that of the action unless given."""
+    return Binding(
+        keys, action, description, tooltip=tooltip, id=f"{area}.{name or action.partition('(')[0]}",
+        show=bool(label), key_display=label or None, group=Binding.Group(group),
+    )  # fmt: skip
 
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:

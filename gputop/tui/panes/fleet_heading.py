@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputop.model.fleet.fleet import FleetTotals
-from gputop.tui.panes.bars import state, watch_state
+from gputop.tui.panes.heading import state, watch_state
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 
 
