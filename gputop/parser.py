@@ -29,6 +29,7 @@ examples:
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
   gputop free -H @lab -n 2     and on which of these hosts
   gputop kill --user me --gpu 2   end my processes on GPU 2
+  gputop record                write down what happens, 10 seconds apart
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop doctor                what is wrong with this machine, and what to do
   gputop serve                 show the screen in a browser, to look at

@@ -26,6 +26,7 @@ TOPICS = {
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
     "browser": "the screen in a browser, to look at",
+    "recording": "write down what happens, and read it later",
     "health": "what is wrong with a GPU, a driver or an installation",
     "json": "text and JSON for scripts, with every field",
     "metrics": "every value of a GPU and a process: label, field, unit",
@@ -42,6 +43,7 @@ COMMANDS = {
     "help": "start",
     "kill": "killing",
     "map": "mapping",
+    "record": "recording",
     "serve": "browser",
     "topo": "free",
 }
