@@ -13,8 +13,8 @@ HELP = {
     "help": "show a page of the manual, or find a word in it",
     "kill": "end processes on GPUs",
     "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
-    "serve": "show the screen in a browser, to look at",
     "record": "write down what happens on the GPUs, for later",
+    "serve": "show the screen in a browser, to look at",
     "topo": "show how GPUs are connected, and which CPUs are near",
     "wait": "wait until processes end or GPUs are free, and notify somebody",
 }

@@ -45,8 +45,8 @@ COMMANDS = {
     "help": "start",
     "kill": "killing",
     "map": "mapping",
-    "serve": "browser",
     "record": "recording",
+    "serve": "browser",
     "topo": "free",
 }
 """The page of a command that is not called as its page is."""

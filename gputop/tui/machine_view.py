@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputop.model.machine.frame import Frame, Problem
 from gputop.protocol.messages import Refresh, Reply
 from gputop.sources.feed import Feed
-from gputop.tui.machine import WatchedMachine
+from gputop.tui.machine import Picture, WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
 
@@ -74,6 +74,12 @@ class MachineView:
         self.machine.thaw()
         self.show()
 
+    def hold(self, picture: Picture) -> None:
+        """Show a picture of the past."""
+        self.is_paused = False
+        self.machine.hold(picture)
+        self.show()
+
     def lose_signals(self) -> bool:
         """The agent has ended. Return whether somebody waits for what it would tell."""
         asked = self.main.signals.lose()
@@ -96,7 +102,7 @@ class MachineView:
             return
         if isinstance(self.main.app.screen, ProblemScreen):
             self.main.app.pop_screen()
-        self.main.show_frame(frame, picture.history, self.interval)
+        self.main.show_frame(frame, picture.history, self.interval, picture.moment)
 
     def show_end(self) -> None:
         """Show that nothing comes any more."""

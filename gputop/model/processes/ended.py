@@ -58,7 +58,8 @@ class RecentlyEnded:
     def handle(self, frame: Frame, rows: Sequence[ProcessRow], keys: Sequence[RowKey]) -> None:
         """Another frame, its rows and their keys; the same frame twice is one."""
         machine = (frame.host.name, frame.host.boot_id, frame.demo)
-        if machine != self._machine:
+        is_earlier = self._time is not None and frame.time < self._time
+        if machine != self._machine or is_earlier:
             self.ended, self._last, self._peaks = [], {}, {}
         elif frame.time == self._time:
             return

@@ -76,10 +76,17 @@ class ProcessScreen(PageScreen[None]):
         rows = process_rows.rows(frame, shown.names)
         rows = [row for row in rows if frame.key(row.process) == subject.key]
         subject.ended = not rows
+        subject.unborn = (subject.key.start_time or 0.0) > frame.time
+        if shown.moment != "now" and subject.moment != shown.moment:
+            subject.detail = subject.stack = None  # of now
+            subject.stack_wanted = False
+        subject.moment = shown.moment
         if rows:
             subject.frame, subject.rows = frame, rows
             subject.pasts = [shown.history.of_process(row.process) for row in rows]
             subject.mapping = shown.names.mapping(rows[0].process)
+        if shown.moment != "now":
+            self._asked = None
         is_due = self._asked is None or abs(frame.time - self._asked) >= _EVERY
         if is_due and subject.refused is None:
             self._ask()
@@ -88,6 +95,8 @@ class ProcessScreen(PageScreen[None]):
     def reply(self, reply: Reply) -> None:
         """Show an answer, if it is about this process."""
         subject, detail, stack = self._subject, reply.detail, reply.stack
+        if subject.moment != "now":
+            return
         if reply.error is not None and reply.request == self._detail_id:
             subject.refused = reply.error
             self.draw()
@@ -129,7 +138,9 @@ class ProcessScreen(PageScreen[None]):
 
     @property
     def _can_ask(self) -> bool:
-        return self._subject.key.start_time is not None and not self._subject.ended
+        subject = self._subject
+        is_there = subject.moment == "now" and not subject.ended
+        return is_there and subject.key.start_time is not None
 
     def _ask(self) -> None:
         if self._can_ask and self._subject.frame is not None:

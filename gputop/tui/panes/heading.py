@@ -121,12 +121,14 @@ def state(line: Lines) -> list[Piece]:
     age, silence = getattr(line.app, "age", None), getattr(line.app, "silence", 0)
     paused = "PAUSED  " if not age else f"PAUSED, {duration(age)} old  "
     pieces: list[Piece] = [] if age is None else [(paused, "notice")]
+    if instant := getattr(line.app, "instant", ""):
+        pieces = [(f"{instant}  ", "notice")]
     return [*pieces, (f"no answer for {silence} s  ", "alarm")] if silence else pieces
 
 
 def watch_state(line: Lines) -> None:
     """Draw a line anew when there is something else to say of the state."""
-    for name in ("age", "silence"):
+    for name in ("age", "silence", "instant"):
         if hasattr(line.app, name):
             line.watch(line.app, name, lambda: line.sync())
 
@@ -166,6 +168,10 @@ class KeyLine(Lines):
         super().__init__(id=id)
         self._keys, self._needed = list(keys), needed
 
+    def on_mount(self) -> None:
+        if hasattr(self.app, "note"):
+            self.watch(self.app, "note", lambda: self.sync())
+
     def show(self, keys: Iterable[tuple[str, str]]) -> None:
         """Show other keys."""
         self._keys = list(keys)
@@ -190,7 +196,8 @@ class KeyLine(Lines):
         return [self._keys[number] for number in sorted(fitting)]
 
     def _state(self) -> list[Piece]:
-        return [(" ", "text")]
+        note = getattr(self.app, "note", "")
+        return [(" ", "text"), (f"{note}  " if note else "", "notice")]
 
 
 class PageKeys(KeyLine):
