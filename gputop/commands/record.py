@@ -104,7 +104,7 @@ def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
         if problem is not None and told.get(host) != str(problem):
             complain_of(host, problem)
         elif problem is None and told.get(host):
-            complain(f"{'' if host is None else f'{host.asked}: '}there again")
+            complain(f"{'' if host is None else f'{host.asked}: '}the GPUs can be read again")
         told[host] = None if problem is None else str(problem)
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.asked
