@@ -24,6 +24,7 @@ CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rgl
          {"agent/probe.py", "agent/doctor/installation.py", "agent/doctor/python_env.py",
           "sources/ssh/loader.py"}),
         (r"\bshutil\.which|import which", set()),
+        (r"start_server\(|\.bind\(\(", {"export/http.py"}),
         (r"AF_UNIX|\.connect\(|urlopen|http\.client", set()),
         (r"/proc/\{[\w.]*pid\}/root", {"agent/process/paths.py", "agent/process/mount_cache.py",
                                       "agent/process/nodes.py"}),

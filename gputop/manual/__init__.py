@@ -28,6 +28,7 @@ TOPICS = {
     "health": "what is wrong with a GPU, a driver or an installation",
     "json": "text and JSON for scripts, with every field",
     "metrics": "every value of a GPU and a process: label, field, unit",
+    "prometheus": "metrics for Prometheus: who, what is free, alerts, dcgm-exporter's names",
     "settings": "the settings file, variables, themes, other keys",
     "faq": "colours, containers, Slurm, WSL, tmux, root, cost",
     "bench": "what gputop costs, and what other monitors do",
@@ -38,6 +39,7 @@ TOPICS = {
 COMMANDS = {
     "config": "settings",
     "doctor": "health",
+    "export": "prometheus",
     "help": "start",
     "kill": "killing",
     "map": "mapping",
