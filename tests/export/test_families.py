@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gputop.errors import SourceError
 from gputop.export.prometheus.exposition import Exposition, ExpositionChoice
 from gputop.export.prometheus.people import MOST_PROCESSES, MOST_TOLD_APART, OTHERS, UNKNOWN
+from gputop.manual import page
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.origin import Container, Origin
@@ -92,6 +93,21 @@ def test_names_are_prometheus_and_nobody_has_two() -> None:
 )
 def test_a_name_is_the_id_and_its_base_unit(id_: str, name: str | None) -> None:
     assert GPU[id_].prometheus == name
+
+
+def test_every_metric_is_on_its_page() -> None:
+    card = gpu(
+        health=Health(xids=(Xid(79, 1.0),)), throttle=Throttle(), mig=(MigDevice(gi=1, ci=0),)
+    )
+    on_it = [process(7, origin=Origin(pod="p"), gpu_memory=1, sm_utilization=0.1)]
+    problem = Problem(kind="no_gpu", message="", advice="")
+    exposed = samples(frame([card], on_it), processes=True) | samples(
+        Frame(host=frame().host, time=1, problem=problem)
+    )
+    named = set(re.findall(r"`(gputop_\w+)`", page("prometheus")))
+    names = [name for name in exposed if not name.startswith(("gputop_mig_", "gputop_host_"))]
+    assert [name for name in names if name not in named] == []
+    assert [name for name in named - set(exposed) if name.startswith("gputop_user")] == []
 
 
 # Values
@@ -324,7 +340,7 @@ def test_names_labels_and_units_of_dcgm_exporter() -> None:
 
 def test_mig_as_dcgm_exporter() -> None:
     """A series for each GPU instance, be there two compute instances in it."""
-    device: dict[str, Any] = {"gi": 7, "profile": "2g.35gb", "memory_total": 4 * GIB}
+    device: dict[str, Any] = {"gi": 7, "profile": "1c.2g.35gb", "memory_total": 4 * GIB}
     first = MigDevice(ci=0, memory_used=GIB, activity=Activity(graphics=0.5), **device)
     second = MigDevice(ci=1, memory_used=GIB, activity=Activity(graphics=0.5), **device)
     card = gpu(mig_mode=True, mig=(first, second), temperature=50.0)

@@ -12,6 +12,7 @@ prometheus_client lets the name of a counter end in `_total` alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.metric import Metric
 
 _COUNTER = "unknown"
+_OF_COMPUTE_INSTANCE = re.compile(r"^\d+c\.", re.ASCII)
+"""What a profile begins with where a compute instance is not all of its GPU instance."""
 
 
 class DcgmField(NamedTuple):
@@ -93,9 +96,7 @@ def add_dcgm(out: Families, frame: Frame) -> None:
     for gpu in filter(is_read, frame.gpus):
         labels = _labels(frame, gpu)
         for device in _instances(gpu):
-            profile = {} if device is None else {"GPU_I_PROFILE": device.profile}
-            instance = {} if device is None else {"GPU_I_ID": device.gi}
-            _add_fields(out, gpu, device, {**labels, **profile, **instance})
+            _add_fields(out, gpu, device, {**labels, **_instance_labels(device)})
 
 
 def _instances(gpu: Gpu) -> Iterator[MigDevice | None]:
@@ -103,6 +104,13 @@ def _instances(gpu: Gpu) -> Iterator[MigDevice | None]:
     if not gpu.mig:
         yield None
     yield from {device.gi: device for device in reversed(gpu.mig or ())}.values()
+
+
+def _instance_labels(device: MigDevice | None) -> dict[str, object]:
+    if device is None:
+        return {}
+    profile = _OF_COMPUTE_INSTANCE.sub("", device.profile or "")
+    return {"GPU_I_ID": device.gi, "GPU_I_PROFILE": profile}
 
 
 def _labels(frame: Frame, gpu: Gpu) -> dict[str, object]:
