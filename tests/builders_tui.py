@@ -333,9 +333,10 @@ async def shown(
     theme: str = "ansi-dark",
     interval: float = 1.0,
     settings: Session | None = None,
+    source: Silence | None = None,
 ) -> AsyncIterator[Screenful]:
     """The app on a screen of a size, with a frame."""
-    source = Silence()
+    source = source or Silence()
     settings = settings or Session(theme=cast(Theme, theme), interval=interval)
     app = GputopApp([Feed(source)], settings)
     app.animation_level = "none"  # as `driver.run` has it

@@ -53,13 +53,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_command_hosts(parser)
     add = parser.add_argument
     add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")
-    add("--min-free", metavar="SIZE", type=size,
-        help="so much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
-    add("--max-util", metavar="PERCENT", type=percentage,
-        help="not busier than that (default: 10, with --shared 100)")  # fmt: skip
-    add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")
-    add("--same-model", action="store_true", help="demand one model (default: prefer it)")
-    add("--shared", action="store_true", help="GPUs in use as well; goes with --min-free")
+    add_request_options(parser)
     add("--format", dest="form", choices=("uuid", "index", "export", "ssh"),
         default="uuid",
         help="UUIDs, indices where exact, a line for this shell, or with -H the line that starts"
@@ -71,10 +65,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--json", dest="free_json", action="store_true", help="print a line of JSON")
 
 
+def add_request_options(parser: argparse._ActionsContainer) -> None:
+    """Add what GPUs have to be like; `request_of` takes that, and how many they are (`count`)."""
+    add = parser.add_argument
+    add("--min-free", metavar="SIZE", type=size,
+        help="so much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
+    add("--max-util", metavar="PERCENT", type=percentage,
+        help="not busier than that (default: 10, with --shared 100)")  # fmt: skip
+    add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")
+    add("--same-model", action="store_true", help="demand one model (default: prefer it)")
+    add("--shared", action="store_true", help="GPUs in use as well; goes with --min-free")
+
+
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors: not enough is one."""
     _check(options)
-    request = _request(options)
+    request = request_of(options)
     if not options.hosts:
         wait, begin = options.wait or 0, partial(_say_waiting, request)
         return _print(options, request, None, watch_gpus(None, options, request, wait, begin))
@@ -134,7 +140,8 @@ def _line(form: str, host: HostName | None, value: str) -> str:
     return f"{exported}{value}\n" if host is None else f"{host.asked} {value}\n"
 
 
-def _request(options: argparse.Namespace) -> PickRequest:
+def request_of(options: argparse.Namespace) -> PickRequest:
+    """Return what is asked for. UsageError."""
     if options.shared and options.min_free is None:
         raise UsageError("--shared goes with --min-free SIZE: how much memory the job needs")
     if options.count < 1:

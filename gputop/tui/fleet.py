@@ -107,10 +107,10 @@ class FleetScreen(ProcessTableScreen):
     def _show_hosts(self) -> None:
         rows = self._fleet.rows
         is_demo = any(row.summary is not None and row.summary.frame.demo for row in rows)
-        heading = self.query_one(FleetHeading)
-        heading.show_totals(self._fleet.totals, ORDERS[self._order], self._interval, is_demo)
+        heading, totals = self.query_one(FleetHeading), self._fleet.totals
+        heading.show_totals(totals, ORDERS[self._order], self._interval, is_demo)
         self.hosts.show_hosts(ordered(rows, self._order))
-        self.query_one(FreeLine).show_free(free_gpus(rows))
+        self.query_one(FreeLine).show_free(free_gpus(rows), totals.free is not None)
 
     def _key_words(self) -> list[tuple[str, str]]:
         own = keyed(self.settings.keys, self.BINDINGS)
@@ -150,6 +150,17 @@ class FleetScreen(ProcessTableScreen):
 
     async def on_process_table_opened(self) -> None:
         await self.action_open()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "signal" or not self.settings.readonly
+
+    async def action_signal(self) -> None:
+        """Open the host of the selected process, where it can be signalled."""
+        row = self.processes.selected if self.focused is self.processes else None
+        if row is not None and row.host is not None:
+            await self._open_host(row.host, row.process.pid)
+        else:
+            self._say_briefly("to signal: select a process, or open its host with Enter")
 
     def action_login(self) -> None:
         """Log in to the selected host; of none, select the first."""

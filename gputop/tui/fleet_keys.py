@@ -19,6 +19,7 @@ FLEET_BINDINGS: list[BindingType] = [
     _key("u", "user", "Users", "All, my own, a row a user", "u"),
     _key("s,f6", "sort", "Sort", "Hosts: other order; processes: by", "s"),
     _key("L", "login", "Log in", "Log in to this host by hand", "L"),
+    _key("f9,K", "signal", "Signal", "Open its host, where F9 signals"),
     _key("I", "invert", "Invert", "Sort processes the other way round"),
     _key("c", "command", "Command", "Script, or the whole line"),
     _key("left", "shift(-1)", "Scroll left", "Scroll the command", name="shift-back"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.events import Paste
+from textual.widget import Widget
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
@@ -16,6 +17,7 @@ from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
+from gputop.sources.past import Moment
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDialog, SortDialog
 from gputop.tui.dialogs.signal_control import SignalControl
 from gputop.tui.dialogs.signal_state import TARGET_GONE, why_none
@@ -47,6 +49,7 @@ _EDITING = (
     ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "accept the suggestion"),
     ("up down", "earlier values"), ("PgDn", "more of the answer"),
 )  # fmt: skip
+_PAST_KEYS = ((", .", "step"), ("< >", "minute"), ("Esc", "now"))
 
 
 class MainScreen(ProcessTableScreen):
@@ -62,9 +65,11 @@ class MainScreen(ProcessTableScreen):
         settings: Session,
         request: Callable[[Request], None],
         leave: Callable[[], None] | None = None,
+        return_to_now: Callable[[], bool] = bool,
     ) -> None:
         """`environ` has the variables of the first mapping; `request` reaches the agent of now;
-        `leave` goes back to the machines that this is one of."""
+        `leave` goes back to the machines that this is one of; `return_to_now` leaves the past, and
+        returns whether that was shown."""
         super().__init__()
         self.settings = settings
         state = MappingState(environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"))
@@ -72,17 +77,21 @@ class MainScreen(ProcessTableScreen):
         self.signals = SignalControl(self, request)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
-        self._request, self._leave = request, leave
+        self._request, self._leave, self._return_to_now = request, leave, return_to_now
         self._shown: ShownFrame | None = None
         self._following = True
         """Whether the mapping is that of the process under the cursor."""
-        self._note = "read only" if settings.readonly else ""
-        """What the heading says first."""
+        self._note = ""
+        """What the heading says first, for a while."""
+        self._limits = "read only" if settings.readonly else ""
+        """What it says as long as the screen is there."""
+        self._table: Widget | None = None
+        """The pane that had the focus last."""
         self._unsaved = ""
         """Why a choice was not saved; said for a while."""
 
     def compose(self) -> ComposeResult:
-        yield Heading(self._note, self.settings.thresholds, id="heading")
+        yield Heading(self._heading_note, self.settings.thresholds, id="heading")
         yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
@@ -119,23 +128,36 @@ class MainScreen(ProcessTableScreen):
         of_app = keyed(self.settings.keys, self.app.BINDINGS)
         if self._leave is not None:  # to which q leads then
             of_app = [replace(b, description="Hosts") if b.action == "quit" else b for b in of_app]
-        return key_words([*first, *of_app, *more])
+        is_back = self._shown is not None and self._shown.moment == "past"
+        return [*(_PAST_KEYS if is_back else ()), *key_words([*first, *of_app, *more])]
 
     def on_descendant_focus(self) -> None:
-        """Say below what the keys do now: an editor has its own."""
+        """Say below what the keys do now: an editor has its own. To go to the other pane is to
+        look at now."""
+        self._show_keys()
+        self.panes.fit_mapping(isinstance(self.focused, ValueInput))
+        if isinstance(self.focused, Table):
+            if self._table not in (None, self.focused):
+                self._return_to_now()
+            self._table = self.focused
+
+    def _show_keys(self) -> None:
         is_editing = isinstance(self.focused, ValueInput)
         self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self._key_words())
-        self.panes.fit_mapping(is_editing)
 
     # What comes from the agent.
 
-    def show_frame(self, frame: Frame, history: History, interval: float) -> None:
+    def show_frame(
+        self, frame: Frame, history: History, interval: float, moment: Moment = "now"
+    ) -> None:
         """Show another frame, or the same one in another state, on every screen."""
         state, before = self.mapping.state, self._shown
         show_users(process.user for process in frame.processes)
-        state.show_frame(frame)
+        state.show_frame(frame, moment)
         names = LogicalNames(frame, before and before.names, state.probed)
-        self._shown = ShownFrame(frame, history, names, interval)
+        self._shown = ShownFrame(frame, history, names, interval, moment)
+        if moment != (before.moment if before else "now"):
+            self._show_keys()
         self.query_one(Heading).show_frame(frame, interval)
         self._show_panes()
         self.panes.fit(frame)
@@ -148,12 +170,11 @@ class MainScreen(ProcessTableScreen):
         self.signals.reply(reply)
         if reply.verdicts:
             self.processes.show_verdicts(reply.verdicts)
-        if reply.probed:
-            self.mapping.state.handle_probed(reply.probed)
+        if self.mapping.state.handle(reply):
             self.show_mapping()
             if self._shown is not None:
                 shown = self._shown
-                self.show_frame(shown.frame, shown.history, shown.interval)
+                self.show_frame(shown.frame, shown.history, shown.interval, shown.moment)
         for screen in self.app.screen_stack:
             if isinstance(screen, ProcessScreen):
                 screen.reply(reply)
@@ -161,13 +182,32 @@ class MainScreen(ProcessTableScreen):
     def reset(self) -> None:
         """Forget what another agent was asked."""
         self.mapping.state.reset()
+        for screen in self.app.screen_stack:
+            if isinstance(screen, ProcessScreen):
+                screen.reset()
 
     def show_note(self, note: str) -> None:
         """Say something in the heading, or have it said once there is one."""
         self._note = note
+        self._say_in_heading()
+
+    def show_link(self, waiting: str, limit: str) -> None:
+        """Say in the heading what is waited for before there is a frame, and what a machine that
+        is reached in this way has not."""
+        own = "read only" if self.settings.readonly else ""
+        self._limits = ", ".join(filter(None, (own, limit)))
         for heading in self.query(Heading):
-            if note != heading.note:
-                heading.note = note
+            heading.waiting = waiting
+        self._say_in_heading()
+
+    @property
+    def _heading_note(self) -> str:
+        return "  ".join(filter(None, (self._note, self._limits)))
+
+    def _say_in_heading(self) -> None:
+        for heading in self.query(Heading):
+            if self._heading_note != heading.note or not self._shown:
+                heading.note = self._heading_note
                 heading.sync()
 
     def _show_panes(self) -> None:
@@ -236,7 +276,7 @@ class MainScreen(ProcessTableScreen):
     def action_back(self) -> None:
         """Go one step back: tags, the editor, the mapping, the cursor, the view, the filter."""
         table = self.processes
-        if self.pids.stop() or table.untag():
+        if self._return_to_now() or self.pids.stop() or table.untag():
             return
         if self.panes.mapping_open:
             self.panes.open_mapping(False)
@@ -374,7 +414,9 @@ class MainScreen(ProcessTableScreen):
         self.app.push_screen(MappingScreen(self.mapping.state, self._request, self._shown))
 
     def _cursor_moved(self) -> None:
-        """The mapping is that of the process under the cursor, until it is edited."""
+        """The mapping is that of the process under the cursor, until it is edited. To move it is to
+        look at now."""
+        self._return_to_now()
         self.pids.stop()
         self._following = True
         self._follow()
@@ -400,10 +442,13 @@ class MainScreen(ProcessTableScreen):
     def action_signal(self) -> None:
         """Ask about the processes that are selected now, whatever the frames do meanwhile."""
         if self._shown is not None:
-            self.signals.ask(self._shown.frame, *self._targets(self._shown))
+            self.signals.ask(
+                self._shown.frame, *self._targets(self._shown), moment=self._shown.moment
+            )
 
     def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
-        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE)
+        moment = self._shown.moment if self._shown else "now"
+        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE, moment)
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
         """Return one's own on the selected GPU, else the tagged ones, else the selected one; and

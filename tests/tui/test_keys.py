@@ -261,8 +261,6 @@ async def test_read_only_has_no_signal() -> None:
         (("f4",), "Esc drop"),
         (("backslash",), "Esc drop"),
         (("f6",), "Sort by"),
-        (("less_than_sign",), "Sort by"),
-        (("comma",), "Sort by"),
         (("f2",), "Panes"),
         (("Z",), "PAUSED"),
         (("h",), "Keys"),

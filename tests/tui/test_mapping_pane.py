@@ -338,7 +338,7 @@ async def test_no_key_of_a_burst_is_lost() -> None:
 async def test_the_driver_is_asked() -> None:
     async with shown(frame_of(*FOUR), size=WIDE) as screen:
         await screen.press("m", "1", "enter", "v")
-        assert screen.source.requests == [Probe("1", None)]
+        assert screen.source.requests == [Probe("1", None, "mapping")]
         assert "asking the driver..." in screen.text
         await screen.show(frame_of(*FOUR))
         assert "asking the driver..." in screen.text
@@ -372,6 +372,14 @@ async def test_the_driver_cannot_be_asked() -> None:
         await screen.show(probed=(answer,))
         assert "the driver could not be asked: there is no libcuda.so.1" in screen.text
         assert "likely" in screen.line_with("Mapping")
+
+
+async def test_an_agent_that_does_not_ask_the_driver() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m", "1", "enter", "v")
+        await screen.show(request="mapping", error="only nvidia-smi is read")
+        assert "the driver could not be asked: only nvidia-smi is read" in screen.text
+        assert "asking the driver" not in screen.text
 
 
 async def test_the_demo_has_no_driver() -> None:

@@ -265,7 +265,7 @@ async def test_what_tensorflow_would_not_take() -> None:
 async def test_the_driver_and_copies() -> None:
     async with shown(frame_of(*FOUR), size=WIDE) as screen:
         await screen.press("M", "m", "1", "enter", "v")
-        assert screen.source.requests == [Probe("1", None)]
+        assert screen.source.requests == [Probe("1", None, "mapping")]
         assert "asking the driver..." in screen.text
         found = ProbedDevice(uuid_of(1)[4:], "0000:02:00.0", "H200")
         await screen.show(frame_of(*FOUR), probed=(Probed((found,), None, "1", None),))

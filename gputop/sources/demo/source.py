@@ -37,6 +37,7 @@ from gputop.protocol.messages import (
 from gputop.sources.agent_process import SILENCE
 from gputop.sources.demo.fleet import demo_machine, fail_to_reach, is_out_of_reach, is_silent
 from gputop.sources.demo.jobs import JOBS, DemoJob, demo_detail, environ_of
+from gputop.sources.demo.past import DemoPast
 from gputop.sources.demo.sections import links, sections, topology
 
 _TOTAL = 143771 * MIB
@@ -61,6 +62,7 @@ class DemoSource:
         """Replies; None wakes `frames`."""
         self._closed = False
         self._started = time.time()
+        self.past = DemoPast(self._frame)
 
     def frames(self) -> Iterator[Frame | Reply]:
         """Frames and replies until `close`; one frame only where the interval is None."""
@@ -69,8 +71,9 @@ class DemoSource:
         if is_silent(self._name):
             self._say_nothing()
         while not self._closed:
-            now = time.time()
-            yield demo_frame(now, now - self._started, self._interval, self._name)
+            frame = self._frame(time.time())
+            self.past.add(frame.time)
+            yield frame
             if self._interval is None:
                 return
             yield from self._replies(time.monotonic() + self._interval)
@@ -91,6 +94,12 @@ class DemoSource:
                 if (reply := self._events.get(timeout=left)) is None:
                     return
                 yield reply
+
+    def remember(self, wanted: bool) -> None:
+        """Remember frames in any case: that takes no more than their times."""
+
+    def _frame(self, when: float) -> Frame:
+        return demo_frame(when, when - self._started, self._interval, self._name)
 
     def request(self, request: Request) -> None:
         """The interval and a frame now; a driver that could be asked is not invented."""

@@ -100,7 +100,7 @@ class HistoryPane(Lines):
         one, and what does not change is not sent."""
         times, dots = self._history.times, cells * dots_across(self.glyphs)
         labels = [shown.label for shown in self._graphs]
-        drawn = (labels, span, cells, heights, times[-1] // (span / dots))
+        drawn = (self._history, labels, span, cells, heights, times[-1] // (span / dots))
         if drawn == self._drawn:
             return
         self._drawn, self._plots = drawn, []

@@ -27,12 +27,19 @@ from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
-from gputop.protocol.messages import Probe
+from gputop.protocol.messages import Probe, Reply
+from gputop.sources.past import Moment
 
 _ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 _KEPT_FRAMES = 5
 """Frames over which a GPU has to be idle to be offered."""
 _MAX_PROBED = 16
+_NOT_ASKED: dict[Moment, str] = {
+    "past": "the driver can only be asked of now: Esc returns",
+    "replay": "a replay has no driver to ask",
+}
+_REQUEST = "mapping"
+"""The id of the requests to probe."""
 FIELDS = ("tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
@@ -87,6 +94,7 @@ class MappingState:
         self.note = ""
         """Words to show for a while."""
         self.frame: Frame | None = None
+        self.moment: Moment = "now"
         self._advice: tuple[Advice, ...] = ()
         self.followed: FollowedProcess | None = None
         self._frames: deque[Frame] = deque(maxlen=_KEPT_FRAMES)
@@ -152,8 +160,9 @@ class MappingState:
         """The GPU that `gputop free` would take; None before the first frame."""
         return self._pick(()) if self._frames else None
 
-    def show_frame(self, frame: Frame) -> None:
+    def show_frame(self, frame: Frame, moment: Moment = "now") -> None:
         """Take in a frame: the result changes only with the GPUs, the advice with their usage."""
+        self.moment = moment
         if frame is not self.frame:
             self._frames.append(frame)
         self.frame = frame
@@ -164,8 +173,19 @@ class MappingState:
             self.probed = ()
         self._work_out()
 
-    def handle_probed(self, probed: Sequence[Probed]) -> None:
-        """Take in what the driver answered: it holds as long as the GPUs are the same."""
+    def handle(self, reply: Reply) -> bool:
+        """Take in a reply; whether it is about the driver's answer."""
+        asked = self._asked
+        if reply.probed:
+            self._handle_probed(reply.probed)
+        elif reply.error is not None and reply.request == _REQUEST and asked is not None:
+            self._handle_probed([Probed(None, reply.error, asked.value, asked.order)])
+        else:
+            return False
+        return True
+
+    def _handle_probed(self, probed: Sequence[Probed]) -> None:
+        """Keep what the driver answered: it holds as long as the GPUs are the same."""
         answers = {(probe.value, probe.order): probe for probe in (*self.probed, *probed)}
         self.probed = tuple(answers.values())[-_MAX_PROBED:]
         if self._asked and answer_to(probed, self._asked.value, self._asked.order):
@@ -186,7 +206,9 @@ class MappingState:
     def probe(self) -> Probe | None:
         """Return what to ask the driver; None, and a note, where it cannot be asked."""
         frame, probe = self.frame, self._probe
-        if self.followed:
+        if self.moment != "now":
+            self.note = _NOT_ASKED[self.moment]
+        elif self.followed:
             self.note = "the driver can only be asked about a value: press m and type one"
         elif not self.result.here:
             self.note = "the driver can only be asked about a value that is known here"
@@ -222,7 +244,7 @@ class MappingState:
 
     @property
     def _probe(self) -> Probe:
-        return Probe(self.mapping.value, self.mapping.order)
+        return Probe(self.mapping.value, self.mapping.order, _REQUEST)
 
     def _work_out(self) -> None:
         inventory = self.inventory
