@@ -28,6 +28,8 @@ examples:
   gputop --json --watch -i 5   a line of JSON every 5 seconds
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
   gputop free -H @lab -n 2     and on which of these hosts
+  gputop run -n 2 -- python train.py    the same, and nobody else is given them
+  eval "$(gputop reserve --for 30m)"    a GPU for this shell
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop doctor                what is wrong with this machine, and what to do
@@ -55,6 +57,17 @@ class _ArgumentParser(argparse.ArgumentParser):
             raise UsageError(
                 f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {choices}"
             )
+
+
+def split_program(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words of gputop, and after -- those of the program that it is to run."""
+    command = next((word for word in words if word in HELP), None)
+    if command != "run" or not {"-h", "--help"}.isdisjoint(words[: words.index("run") + 2]):
+        return words, []
+    if "--" not in words:
+        raise UsageError("put -- before the program: gputop run -n 2 -- python train.py")
+    end = words.index("--")
+    return words[:end], words[end + 1 :]
 
 
 def whole(words: list[str]) -> list[str]:

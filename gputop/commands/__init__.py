@@ -12,6 +12,8 @@ HELP = {
     "help": "show a page of the manual, or find a word in it",
     "kill": "end processes on GPUs",
     "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
+    "reserve": "reserve GPUs for a shell, see what is reserved",
+    "run": "run a program on free GPUs, and reserve them for it",
     "topo": "show how GPUs are connected, and which CPUs are near",
 }
 """Every command with its line in `gputop --help`."""

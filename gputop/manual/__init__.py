@@ -22,6 +22,7 @@ TOPICS = {
     "keys": "every key, and those of htop, nvitop and less beside them",
     "filter": "show the processes that you mean",
     "free": "find free GPUs, wait for them, see how they are connected",
+    "reserve": "run a program on GPUs that nobody else is given",
     "mapping": "which GPU is cuda:0, on the screen and with gputop map",
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
@@ -41,6 +42,7 @@ COMMANDS = {
     "help": "start",
     "kill": "killing",
     "map": "mapping",
+    "run": "reserve",
     "topo": "free",
 }
 """The page of a command that is not called as its page is."""
