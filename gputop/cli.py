@@ -98,9 +98,11 @@ def _line(options: Namespace) -> int:
 
 def _parse(words: list[str]) -> Namespace:
     from gputop.commands.hosts import hosts_of
-    from gputop.parser import make_parser, whole
+    from gputop.parser import make_parser, split_program, whole
 
+    words, program = split_program(words)
     options = make_parser(whole(words)).parse_args(words)
+    options.program = program
     options.hosts = hosts_of(options)
     if options.watch and not (options.json or options.line):
         raise UsageError(

@@ -33,6 +33,8 @@ examples:
   gputop --line                one line for tmux, starship or waybar
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
   gputop free -H @lab -n 2     and on which of these hosts
+  gputop run -n 2 -- python train.py    the same, and nobody else is given them
+  eval "$(gputop reserve --for 30m)"    a GPU for this shell
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop record                write down what happens, 10 seconds apart
   gputop wait train.py --notify   until it has ended
@@ -64,6 +66,17 @@ class _ArgumentParser(argparse.ArgumentParser):
             raise UsageError(
                 f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {choices}"
             )
+
+
+def split_program(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words of gputop, and after -- those of the program that it is to run."""
+    command = next((word for word in words if word in HELP), None)
+    if command != "run" or not {"-h", "--help"}.isdisjoint(words[: words.index("run") + 2]):
+        return words, []
+    if "--" not in words:
+        raise UsageError("put -- before the program: gputop run -n 2 -- python train.py")
+    end = words.index("--")
+    return words[:end], words[end + 1 :]
 
 
 def whole(words: list[str]) -> list[str]:

@@ -19,7 +19,8 @@ CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rgl
     [
         (r"\bsubprocess\.(?:Popen|run|call|check)", {"agent/program.py", "agent/probe.py",
                                                        "tui/terminal/outside.py", "notify.py"}),
-        (r"\bposix_spawn\(|os\.(?:exec\w+|system|popen|fork)\(", {"sources/child.py"}),
+        (r"\bposix_spawn\(|os\.(?:exec\w+|system|popen|fork)\(",
+         {"sources/child.py", "commands/run.py", "commands/reserve.py"}),
         (r"ctypes\.CDLL\(",
          {"agent/probe.py", "agent/doctor/installation.py", "agent/doctor/python_env.py",
           "sources/ssh/loader.py"}),

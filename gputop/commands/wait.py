@@ -19,8 +19,8 @@ from gputop.commands.awaited import (
     ProcessesEnd,
     UserLeaves,
 )
-from gputop.commands.free import add_request_options, request_of
 from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.picking import add_likeness, pick_request
 from gputop.commands.quantities import duration, percentage
 from gputop.commands.selection import selection_of
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
@@ -81,7 +81,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="with --idle: utilization that is next to nothing (default: 5)")  # fmt: skip
     add("--gpu", metavar="GPU", action="append", default=[],
         help="only these: indices or beginnings of UUIDs, with commas or repeated")  # fmt: skip
-    add_request_options(parser.add_argument_group("with --free, as of gputop free"))
+    add_likeness(parser.add_argument_group("with --free, as of gputop free"))
     add("--timeout", metavar="TIME", type=_time, help="wait no longer than 90, 10m or 2h")
     add("--every", metavar="TIME", default=5.0,
         type=duration(f"a time from {MIN_INTERVAL} to {MAX_INTERVAL:.0f} seconds",
@@ -164,7 +164,7 @@ def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
                          "--idle")  # fmt: skip
     _check_companions(options)
     if options.count is not None:
-        request = request_of(options)
+        request = pick_request(options, elsewhere=bool(options.hosts))
         return lambda: GpusFree(request, options.gpu)
     if options.idle is not None:
         limit = (5.0 if options.below is None else options.below) / 100

@@ -23,6 +23,7 @@ TOPICS = {
     "filter": "show the processes that you mean",
     "free": "find free GPUs, wait for them, see how they are connected",
     "wait": "be told when a process ends or a GPU is free",
+    "reserve": "run a program on GPUs that nobody else is given",
     "mapping": "which GPU is cuda:0, on the screen and with gputop map",
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
@@ -49,6 +50,7 @@ COMMANDS = {
     "map": "mapping",
     "record": "recording",
     "serve": "browser",
+    "run": "reserve",
     "topo": "free",
 }
 """The page of a command that is not called as its page is."""

@@ -6,9 +6,10 @@ import fcntl
 import os
 from contextlib import suppress
 
+from gputop.errors import GputopError
 from gputop.files import reason_of
 from gputop.reservations.folder import LockFolder, ReservationError
-from gputop.reservations.locks import MOST_BYTES, entries, lock_for_writing, start_of
+from gputop.reservations.locks import MOST_BYTES, LockFile, entries, lock_for_writing, start_of
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _INHERITED = 200
@@ -62,6 +63,18 @@ class Hold:
             self.descriptor = fcntl.fcntl(before, fcntl.F_DUPFD, 3)
         os.close(before)
         return self.descriptor
+
+
+def remove(lock: LockFile) -> None:
+    """End a reservation of one's own, whoever holds its lock: what is not there counts no more."""
+    try:
+        os.unlink(f"{lock.folder}/{lock.name}")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise GputopError(
+            f"{lock.folder}/{lock.name} cannot be removed: {error.strerror}"
+        ) from None
 
 
 def tidy(folder: LockFolder) -> None:
