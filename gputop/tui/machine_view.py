@@ -24,7 +24,6 @@ class MachineView:
         self.watch(machine)
 
     def watch(self, machine: WatchedMachine) -> None:
-        """Show this machine."""
         self.machine = machine
         machine.note = self.main.show_note
         self._link = ("", "")

@@ -173,7 +173,6 @@ class KeyLine(Lines):
             self.watch(self.app, "note", lambda: self.sync())
 
     def show(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Show other keys."""
         self._keys = list(keys)
         self.sync()
 
