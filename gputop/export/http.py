@@ -71,9 +71,12 @@ class WebServer:
         loop.set_exception_handler(_unexpected)
         places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         with ExitStack() as stack:
-            listening = [stack.enter_context(_listening(place[0], place[4])) for place in places]
-            tasks = [asyncio.create_task(self._accept(each)) for each in listening]
-            begin(listening[0].getsockname()[1])
+            tasks = []
+            for family, *_, (address, _, *more) in places:  # of any free port, all get the first's
+                listening = stack.enter_context(_listening(family, (address, port, *more)))
+                port = listening.getsockname()[1]
+                tasks.append(asyncio.create_task(self._accept(listening)))
+            begin(port)
             await over.wait()
             for task in (*tasks, *self._answering):
                 task.cancel()
