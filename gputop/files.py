@@ -21,7 +21,6 @@ import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
 
 from gputop.trust import is_unmapped, open_regular, why_open
 
@@ -59,12 +58,7 @@ class Folder:
     def __enter__(self) -> Folder:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

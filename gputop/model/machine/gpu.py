@@ -15,7 +15,7 @@ from gputop.model.machine.sections import (
     PLAIN,
     SWITCH,
     Activity,
-    Bar1,
+    Bar1Memory,
     Bytes,
     Celsius,
     Clocks,
@@ -94,6 +94,22 @@ class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
     """Its command line."""
     reason: HolderReason
     """`orphan`, `zombie_child`, `other_namespace`, `open` or `monitor`."""
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gputop run` and `gputop reserve` say of a GPU: somebody means to use it. Advisory."""
+
+    user: str
+    """Who has reserved it, by the kernel."""
+    since: float
+    """Seconds since the epoch, by the kernel."""
+    pid: int | None = None
+    """The process that took it: the user's word, as the next two, and a process of his. None where
+    that has ended, and others have inherited the reservation."""
+    until: float | None = None
+    """When it is to end, where that was said."""
+    command: str | None = None
+    """What it is for."""
 
 
 def _profiles(devices: tuple[MigDevice, ...]) -> str:
@@ -180,8 +196,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """False where some process has more files open than could be looked through yet: others may
     have it open, too. None where nobody was looked for."""
 
+    reservation: Reservation | None = None
+    """Somebody has reserved it, the oldest reservation where there are several."""
+
     identity: Identity | None = None
-    bar1: Bar1 | None = None
+    bar1: Bar1Memory | None = None
     engines: Engines | None = None
     clocks: Clocks | None = None
     power_more: Power | None = None

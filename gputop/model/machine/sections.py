@@ -78,7 +78,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """`none`, `passthrough`, `vgpu` (this is a virtual machine's share), `host_vgpu`, ..."""
 
 
-class Bar1(msgspec.Struct, frozen=True, kw_only=True):
+class Bar1Memory(msgspec.Struct, frozen=True, kw_only=True):
     """The window through which the PCIe bus sees the memory."""
 
     total: Annotated[Bytes, "BAR1", "window through which the bus sees the memory"] = None
