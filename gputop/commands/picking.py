@@ -1,4 +1,4 @@
-"""Which GPUs a job wants: the options of `free`, `run` and `reserve`, and the request they make."""
+"""Which GPUs a job wants: the options of `free`, `run`, `reserve` and `wait`, and what they ask."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ def add_pick_options(parser: argparse._ActionsContainer) -> None:
     """Add what says which GPUs are wanted, and how long they are waited for."""
     add = parser.add_argument
     add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")
+    add_likeness(parser)
+    add("--wait", metavar="TIME", type=_time, nargs="?", const=math.inf,
+        help="wait until there are enough, at most 90, 10m or 2h (default: for ever)")  # fmt: skip
+    add("--window", metavar="SEC", type=_window, default=2.0,
+        help="watch the utilization so long (default: 2)")  # fmt: skip
+
+
+def add_likeness(parser: argparse._ActionsContainer) -> None:
+    """Add what the GPUs have to be like."""
+    add = parser.add_argument
     add("--min-free", metavar="SIZE", type=size,
         help="so much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
     add("--max-util", metavar="PERCENT", type=percentage,
@@ -30,10 +40,6 @@ def add_pick_options(parser: argparse._ActionsContainer) -> None:
     add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")
     add("--same-model", action="store_true", help="demand one model (default: prefer it)")
     add("--shared", action="store_true", help="GPUs in use as well; goes with --min-free")
-    add("--wait", metavar="TIME", type=_time, nargs="?", const=math.inf,
-        help="wait until there are enough, at most 90, 10m or 2h (default: for ever)")  # fmt: skip
-    add("--window", metavar="SEC", type=_window, default=2.0,
-        help="watch the utilization so long (default: 2)")  # fmt: skip
 
 
 def pick_request(options: argparse.Namespace, elsewhere: bool = False) -> PickRequest:

@@ -14,6 +14,7 @@ from gputop.model.machine.text import printable
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Ping, Reply
+from gputop.protocol.recent import RecentFrames
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.ssh.carry import loader_size, payload
 from gputop.sources.ssh.client import ssh_environment, stream_command
@@ -63,7 +64,8 @@ class Connection:
         self._queued: list[bytes] | None = []
         """What was asked before there was an agent; None from then on."""
         self._is_over = False
-        self._reader: Assembler | SmiReader = Assembler(asked=host.asked)
+        self._assembler = Assembler(asked=host.asked)
+        self._reader: Assembler | SmiReader = self._assembler
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
         """The ping that was not answered yet, and when it was sent."""
@@ -73,6 +75,15 @@ class Connection:
         """How it is just now."""
         age = None if self._heard is None else time.monotonic() - self._heard
         return self._link._replace(age=age)
+
+    @property
+    def recent(self) -> RecentFrames | None:
+        """Its last frames; None where none are remembered."""
+        return self._assembler.recent if self._reader is self._assembler else None
+
+    def remember(self, wanted: bool) -> None:
+        """Remember frames from now on, or none any more."""
+        self._assembler.recent = RecentFrames() if wanted else None
 
     def messages(self) -> Iterator[Frame | Reply]:
         """Yield what comes, from where it was left; nothing where it has ended. SourceError,
