@@ -264,9 +264,9 @@ class Liveness(msgspec.Struct, frozen=True, tag_field="request", tag="liveness")
     id: str = ""
 
 
-Question = Signal | Probe | Detail | Stack | Candidates | Context | Checks | Liveness
+AnsweredRequest = Signal | Probe | Detail | Stack | Candidates | Context | Checks | Liveness
 """Requests that are answered by Replies."""
-Request = SetInterval | Refresh | Pause | Ping | Stop | Question
+Request = SetInterval | Refresh | Pause | Ping | Stop | AnsweredRequest
 
 
 def clamp_interval(seconds: float) -> float:

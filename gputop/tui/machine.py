@@ -9,13 +9,14 @@ from typing import NamedTuple
 from textual.message import Message
 
 from gputop.errors import LoginError, SourceError
-from gputop.model.conditions.marks import Marks, News
+from gputop.model.conditions.marks import MarkNews, Marks
 from gputop.model.fleet.host_row import HostState
 from gputop.model.fleet.link import Link, LinkState
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
+from gputop.sources.past import Moment, Past, RememberingSource
 from gputop.sources.source import LinkedSource
 from gputop.tui.messages import FrameArrived, MarkReached, ReplyArrived, SourceEnded
 from gputop.tui.pending_signals import PendingSignals
@@ -32,6 +33,7 @@ class Picture(NamedTuple):
 
     frame: Frame
     history: History
+    moment: Moment = "now"
 
 
 class WatchedMachine:
@@ -58,7 +60,7 @@ class WatchedMachine:
         self._frame: Frame | None = None
         self._history = History()
         self._frozen: Picture | None = None
-        """What a pause holds, while frames go on into the history."""
+        """What a pause holds, or a step back, while frames go on into the history."""
         self._is_open = True
         self._arrived: deque[Frame] = deque(maxlen=1)
         """The newest frame, where the machine is not open: nobody is woken for it."""
@@ -66,6 +68,7 @@ class WatchedMachine:
         self._attempts = 0
         self._rebooted: float | None = None
         self._signals = PendingSignals()
+        self._remember()
 
     @property
     def host(self) -> str:
@@ -85,6 +88,20 @@ class WatchedMachine:
         if self.ended:
             return Link("login" if self._wants_login else "ended", words=self._reason)
         return Link("connected", age=float(self.seconds))
+
+    @property
+    def waiting(self) -> str:
+        """What is waited for before there is a frame."""
+        if self.link.state == "connecting":
+            return f"connecting to {self.host}"
+        if self.link.state == "waiting":
+            return f"waiting for a turn to connect to {self.host}"
+        return "waiting for the driver"
+
+    @property
+    def limit(self) -> str:
+        """What this machine has not; empty where it has all."""
+        return "nvidia-smi only" if self.link.how == "poor" else ""
 
     @property
     def state(self) -> HostState:
@@ -119,10 +136,12 @@ class WatchedMachine:
     def open(self) -> None:
         """Have each frame told, and keep a whole history."""
         self._is_open, self._history.brief = True, False
+        self._remember()
 
     def leave(self) -> None:
         """Keep the newest frame for who asks, and a history in brief."""
         self._is_open, self._history.brief = False, True
+        self._remember()
         self.thaw()
 
     def take_arrived(self) -> bool:
@@ -167,7 +186,7 @@ class WatchedMachine:
         if self._frame is not None and (starts := self.marks.questions(self._frame)):
             self.request(Liveness(starts, _MARKS))
 
-    def _tell(self, news: list[News]) -> None:
+    def _tell(self, news: list[MarkNews]) -> None:
         for short, sentence in news:
             self._news = [short, *self._news][:_MOST_NEWS]
             self._post(MarkReached(sentence))
@@ -197,6 +216,26 @@ class WatchedMachine:
         if self._frozen is None or self._frame is None:
             return None
         return max(0.0, self._frame.time - self._frozen.frame.time)
+
+    @property
+    def past(self) -> Past | None:
+        """What can be looked at again; None where its source remembers nothing."""
+        source = self.feed.source
+        return source.past if isinstance(source, RememberingSource) else None
+
+    @property
+    def history(self) -> History:
+        """What led up to the newest frame."""
+        return self._history
+
+    @property
+    def now(self) -> float | None:
+        """The time of the newest frame."""
+        return None if self._frame is None else self._frame.time
+
+    def hold(self, picture: Picture) -> None:
+        """Show this one until it thaws."""
+        self._frozen = picture
 
     def freeze(self) -> None:
         """Hold the picture of now, from which the history goes on apart."""
@@ -257,6 +296,12 @@ class WatchedMachine:
         self._arrived.clear()
         self.ended, self.seconds = False, 0
         self.listen()
+
+    def _remember(self) -> None:
+        """Remember the frames of a machine that is open."""
+        source = self.feed.source
+        if isinstance(source, RememberingSource):
+            source.remember(self._is_open)
 
     def _listener(self, feed: Feed) -> Callable[[Frame | Reply | SourceError], None]:
         """Return what makes messages of what comes, in the thread that reads."""

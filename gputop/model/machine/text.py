@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 import unicodedata
+from collections.abc import Iterable
 
 GIB = 1024**3
 MIB = 1024**2
@@ -95,6 +97,12 @@ def duration(seconds: float | None) -> str:
     return f"{minutes}m{second:02d}s" if minutes else f"{second}s"
 
 
+def clock_time(time_: float, now: float) -> str:
+    """A time of today as 18:40, another as 2026-11-21 18:40; both in seconds since the epoch."""
+    local, today = time.localtime(time_), time.localtime(now)
+    return time.strftime("%H:%M" if local[:3] == today[:3] else "%Y-%m-%d %H:%M", local)
+
+
 def coarse_duration(seconds: float) -> str:
     """A span by its largest unit alone: 42s, 3m, 2h, 5d."""
     total = max(0, int(seconds))
@@ -102,6 +110,17 @@ def coarse_duration(seconds: float) -> str:
         if total >= size_:
             return f"{total // size_}{unit}"
     return f"{total}s"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return ascending numbers in short: `0-2,5`."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
 
 
 def short_name(name: str | None) -> str:
