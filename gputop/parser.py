@@ -31,6 +31,7 @@ examples:
   gputop free -H @lab -n 2     and on which of these hosts
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop record                write down what happens, 10 seconds apart
+  gputop usage --since 7d      who held GPUs, and who worked on them
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop doctor                what is wrong with this machine, and what to do
   gputop help keys             a page of the manual

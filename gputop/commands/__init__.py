@@ -14,5 +14,6 @@ HELP = {
     "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
     "record": "write down what happens on the GPUs, for later",
     "topo": "show how GPUs are connected, and which CPUs are near",
+    "usage": "add up who held GPUs over days, from a recording",
 }
 """Every command with its line in `gputop --help`."""

@@ -45,6 +45,7 @@ COMMANDS = {
     "map": "mapping",
     "record": "recording",
     "topo": "free",
+    "usage": "recording",
 }
 """The page of a command that is not called as its page is."""
 
