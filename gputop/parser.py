@@ -38,6 +38,7 @@ examples:
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop record                write down what happens, 10 seconds apart
   gputop wait train.py --notify   until it has ended
+  gputop usage --since 7d      who held GPUs, and who worked on them
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop export                metrics for Prometheus, at /metrics
   gputop doctor                what is wrong with this machine, and what to do
