@@ -27,6 +27,8 @@ class MachineView:
         self.machine = machine
         machine.note = self.main.show_note
         self._link = ("", "")
+        machine.on_news = self.main.marks.show_news
+        self.main.marks.watch(machine.marks, machine.ask_about_marks, machine.dismiss_news)
 
     def begin_anew(self) -> None:
         """Forget what another agent was asked, and a pause."""
