@@ -13,6 +13,7 @@ HELP = {
     "kill": "end processes on GPUs",
     "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
     "record": "write down what happens on the GPUs, for later",
+    "replay": "show on the screen what was recorded",
     "serve": "show the screen in a browser, to look at",
     "topo": "show how GPUs are connected, and which CPUs are near",
 }

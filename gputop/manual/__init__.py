@@ -44,6 +44,7 @@ COMMANDS = {
     "kill": "killing",
     "map": "mapping",
     "record": "recording",
+    "replay": "recording",
     "serve": "browser",
     "topo": "free",
 }

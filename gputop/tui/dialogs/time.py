@@ -1,0 +1,54 @@
+"""Which time is to be shown, asked in the bottom line."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from gputop.model.machine.instants import FORMS, parse_instant
+from gputop.tui.panes.editor import Editor
+from gputop.tui.panes.heading import KeyLine
+
+_KEYS = (("Enter", "go there"), ("Esc", "stay"))
+
+
+class TimeDialog(ModalScreen[float | None]):
+    """Asks for an instant; Esc answers None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Cancel", id="time.leave", show=False),
+    ]
+
+    def __init__(self, shown: float) -> None:
+        """`shown`: what is shown now, from which a span is taken."""
+        super().__init__()
+        self._shown = shown
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield KeyLine([("t", "to the time")], id="time-label")
+            yield Editor("", max_length=40, id="time")
+            yield KeyLine([*_KEYS, (FORMS, "")], id="time-keys")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.query_one("#time-keys", KeyLine).show([*_KEYS, (FORMS, "")])
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Answer, or say what is wrong."""
+        event.stop()
+        if not event.value.strip():
+            self.dismiss(None)
+            return
+        try:
+            self.dismiss(parse_instant(event.value, self._shown))
+        except ValueError:
+            self.query_one("#time-keys", KeyLine).show([("", "no time: write"), (FORMS, "")])
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
