@@ -23,12 +23,12 @@ from msgspec import Meta
 from gputop.deadline import within
 from gputop.errors import UsageError
 from gputop.files import Folder, UnsafeFileError, open_parent, reason_of, xdg_folder
-from gputop.model.metrics.process import COLUMNS
 from gputop.output import complain
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 
 GlyphsSetting = Literal["auto", "unicode", "ascii"]
 Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
+NotifySetting = Literal["bell", "osc", "both", "none"]
 THEMES: tuple[Theme, ...] = get_args(Theme)
 """The first two are drawn in the terminal's own 16 colours."""
 Pane = Literal["gpus", "processes", "history", "mapping"]
@@ -106,6 +106,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(description="columns, order and theme chosen on the screen are written here"),
     ] = True
+    notify: Annotated[
+        NotifySetting,
+        Meta(description="bell, osc, both or none: how the terminal tells of what was waited for"),
+    ] = "both"
+    notify_command: Annotated[
+        str, Meta(description="run then, without a shell, with the message as its last argument")
+    ] = ""
     print_last: Annotated[bool, Meta(description="print the last snapshot as text on exit")] = False
     panes: Annotated[tuple[Pane, ...], Meta(description="the panes that are shown at first")] = (
         PANES
@@ -334,6 +341,8 @@ def session_of(options: Namespace) -> Session:
 
     A file that is broken is said to be, and neither used nor written.
     """
+    from gputop.model.metrics.process import COLUMNS  # who asks for no settings does without
+
     path = settings_path(os.environ)
     try:
         settings, broken = from_file(path, COLUMNS), False

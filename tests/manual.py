@@ -23,6 +23,7 @@ from textual.binding import Binding, BindingType
 from textual.keys import key_to_character
 from textual.screen import Screen
 
+from gputop.export.line import FIELDS as LINE_FIELDS
 from gputop.manual import FOLDER, TOPICS
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine.environment import CudaContext, Descendant, Environ, Standpoint
@@ -154,6 +155,14 @@ def _below_sections() -> dict[str, str]:
             for name, text in docstrings(struct).items()}  # fmt: skip
 
 
+def prometheus() -> str:
+    """Return what Prometheus calls the metrics of a GPU."""
+    rows = [[f"`{metric.prometheus}`", f"`{metric.id}`", meaning(metric.help)]
+            for metrics in SECTIONS.values() for metric in metrics
+            if metric.prometheus is not None and metric.id != "stale_for"]  # fmt: skip
+    return table(("metric", "field of the JSON", "meaning"), rows)
+
+
 def other_gpu_fields() -> str:
     """Return the fields of a GPU, and of its sections, that are shown nowhere by themselves."""
     shown = {metric.id for metrics in SECTIONS.values() for metric in metrics}
@@ -251,6 +260,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     **{name: lambda struct=struct: fields(struct) for name, struct in _STRUCTS.items()},  # type: ignore[misc]
     "gpu": gpu_fields,
     "gpu-other": other_gpu_fields,
+    "prometheus": prometheus,
     "columns": columns,
     "settings": settings,
     "keys-main": lambda: keys_by_task(MainScreen, GputopApp),
@@ -269,6 +279,9 @@ GENERATED: dict[str, Callable[[], str]] = {
     "words-free": lambda: words("Why a GPU is not free"),
     "topics": topics,
     "readme-topics": lambda: topics("gputop/manual/"),
+    "line": lambda: table(
+        ("field", "what it is"), ([f"`{name}`", field.help] for name, field in LINE_FIELDS.items())
+    ),
     "throttle": lambda: table(
         ("word", "reason in JSON", "what it means"),
         ([each.word, f"`{name}`", each.meaning] for name, each in THROTTLE_REASONS.items()),

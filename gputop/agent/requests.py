@@ -17,6 +17,7 @@ from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
 from gputop.agent.process.detail import read_detail, read_stack
+from gputop.agent.process.liveness import LivenessReader
 from gputop.agent.process.users import uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
@@ -28,6 +29,7 @@ from gputop.protocol.messages import (
     Checks,
     Context,
     Detail,
+    Liveness,
     Probe,
     Reply,
     Signal,
@@ -112,6 +114,7 @@ class RequestDesk:
             Candidates: Responder("candidates", _candidates, send),
             Context: Responder("context", _context, send),
             Checks: Responder("checks", _checks, send),
+            Liveness: Responder("liveness", partial(_liveness, LivenessReader()), send),
         }
 
     def show(self, frame: Frame) -> None:
@@ -158,6 +161,10 @@ def _context(request: Context, _: Frame) -> Reply:
     context = read_whole_context(request.pid)
     gone = context.environ.missing == "gone"
     return Reply(request=request.id, context=None if gone else context)
+
+
+def _liveness(reader: LivenessReader, request: Liveness, _: Frame) -> Reply:
+    return Reply(request=request.id, liveness=reader.read(request.processes))
 
 
 def _checks(request: Checks, frame: Frame) -> Reply:

@@ -102,10 +102,10 @@ def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> 
     index = index[: len(index) // SIZE * SIZE]
     if _all_count(index) and _are_all(Entries(index), size):
         return Found(Entries(index), 0, 0)
-    listed = [entry for entry in map(unpack, _cut(index)) if entry is not None]
+    listed = {entry.offset: entry for entry in map(unpack, _cut(index)) if entry is not None}
+    there = [entry for entry in listed.values() if entry.offset + entry.length <= size]
     entries, damaged, at = list[IndexEntry](), 0, 0
-    there = [entry for entry in sorted(listed, key=_offset) if entry.offset + entry.length <= size]
-    for entry in (*there, None):
+    for entry in (*sorted(there, key=_offset), None):
         start = size if entry is None else entry.offset - SIZE
         if start < at:
             continue  # it is there already, or lies

@@ -39,7 +39,7 @@ from gputop.model.machine.topology import Links, connection
 
 Form = Literal["uuid", "index", "export"]
 
-_LASTING = {"reserved", "unseen"}
+_LASTING = {"mode", "unseen"}
 _FAR = (1 << 32, 0, 0)
 _MOST_SETS = 5000
 
@@ -75,10 +75,15 @@ class GpuPick(msgspec.Struct, frozen=True):
     """How many would do; `free` says how many are free."""
     free: int | None
     """As `count_of_free`."""
-    possible: bool
-    """Whether waiting can help."""
+    hoped: tuple[Gpu, ...] | None
+    """What it would be if all were free that may become it; None: waiting cannot help."""
     note: str | None
     """What the caller's own CUDA_VISIBLE_DEVICES leaves."""
+
+    @property
+    def possible(self) -> bool:
+        """Whether waiting can help."""
+        return self.hoped is not None
 
 
 class PickedValue(msgspec.Struct, frozen=True):
@@ -121,9 +126,9 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
             able.append(perhaps[-1])
         else:
             reasons[gpu.index] = refusal.text
-    possible = _best(perhaps, wanted, frame.links) is not None
+    hoped = _best(perhaps, wanted, frame.links)
     best, free = _best(able, wanted, frame.links), count_of_free(frame)
-    return GpuPick(best, reasons, len(able), free, possible, note)
+    return GpuPick(best, reasons, len(able), free, hoped, note)
 
 
 def value_for(
