@@ -20,11 +20,6 @@ class RecordedPast:
         self.times: Sequence[float] = recording.times(host)
         """See `Past`."""
 
-    def refresh(self) -> None:
-        """Take in what has been recorded since. GputopError."""
-        self._recording.refresh()
-        self.times = self._recording.times(self._host)
-
     def at(self, when: float) -> Frame | None:
         """See `Past`."""
         return self._recording.at(self._host, when)

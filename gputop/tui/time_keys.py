@@ -23,7 +23,7 @@ TIME_BINDINGS: list[BindingType] = [
 """In the live view."""
 
 _ABOVE_ALL: list[BindingType] = [
-    _time("t", "ask_time", "To a time", "Go to a time: 03:00, -2h"),
+    _time("t", "ask_time", "To a time", "Go to a time: 03:00, -2h", name="to"),
     _time("space", "run", "Run", "Run, stop"),
     *(
         _time(f"{number}", f"speed({number})", "Speed", "1, 2, 5, ... 500 times", name=f"{number}")

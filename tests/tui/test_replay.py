@@ -96,7 +96,7 @@ async def test_it_runs_as_fast_as_it_is_told(hour: Path) -> None:
 
 
 async def test_a_time_is_asked_for_in_the_bottom_line(hour: Path) -> None:
-    async with replayed(hour) as screen:
+    async with replayed(hour, size=(80, 24)) as screen:
         assert load(screen) == "59%"
         for text, number in (("-30m", 179), ("+5m", 209), (clock(60), 60), (clock(90)[11:], 90)):
             await screen.press("t")
@@ -107,7 +107,7 @@ async def test_a_time_is_asked_for_in_the_bottom_line(hour: Path) -> None:
         await screen.type("soon")
         await screen.press("enter")
         assert isinstance(screen.app.screen, TimeDialog)
-        assert "no time: write" in screen.lines[-1]
+        assert "no time: write 2026-11-21 03:00, 03:00 or -2h" in screen.lines[-1]
         await screen.press("escape")
         assert clock(90) in screen.lines[0]
 

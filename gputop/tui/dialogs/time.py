@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,8 +14,29 @@ from textual.widgets import Input
 from gputop.model.machine.instants import FORMS, parse_instant
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLine
+from gputop.tui.panes.lines import Lines, Piece
 
-_KEYS = (("Enter", "go there"), ("Esc", "stay"))
+
+class TimeNote(Lines):
+    """What may be typed; of what is no time that it is none."""
+
+    is_wrong = False
+
+    def show(self, is_wrong: bool) -> None:
+        """Say it, or not."""
+        self.is_wrong = is_wrong
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        if self.is_wrong:
+            return [(f" no time: write {FORMS}", "notice")]
+        keys: list[Piece] = [
+            ("Enter", "key"),
+            (" go  ", "quiet"),
+            ("Esc", "key"),
+            (" stay", "quiet"),
+        ]
+        return [(f" {FORMS}  ", "quiet"), *keys]
 
 
 class TimeDialog(ModalScreen[float | None]):
@@ -31,13 +53,13 @@ class TimeDialog(ModalScreen[float | None]):
 
     def compose(self) -> ComposeResult:
         with Horizontal():
-            yield KeyLine([("t", "to the time")], id="time-label")
+            yield KeyLine([("t", "time")], id="time-label")
             yield Editor("", max_length=40, id="time")
-            yield KeyLine([*_KEYS, (FORMS, "")], id="time-keys")
+            yield TimeNote()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self.query_one("#time-keys", KeyLine).show([*_KEYS, (FORMS, "")])
+        self.query_one(TimeNote).show(is_wrong=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Answer, or say what is wrong."""
@@ -48,7 +70,7 @@ class TimeDialog(ModalScreen[float | None]):
         try:
             self.dismiss(parse_instant(event.value, self._shown))
         except ValueError:
-            self.query_one("#time-keys", KeyLine).show([("", "no time: write"), (FORMS, "")])
+            self.query_one(TimeNote).show(is_wrong=True)
 
     def action_leave(self) -> None:
         self.dismiss(None)
