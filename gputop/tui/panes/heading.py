@@ -56,7 +56,9 @@ class Heading(Lines):
         frame = self._frame
         right: list[Piece] = []
         if frame is not None and self.size.width >= _NARROW:
-            right.append((time.strftime(" %H:%M:%S", time.localtime(frame.time)), "text"))
+            clock = time.strftime(" %H:%M:%S", time.localtime(frame.time))
+            if clock not in getattr(self.app, "instant", ""):
+                right.append((clock, "text"))
         right.append((f"  {self._interval:g}s ", "quiet"))
         left: list[Piece] = [(" gputop  ", "heading"), *state(self)]
         if self.note:
