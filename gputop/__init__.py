@@ -10,7 +10,10 @@
         dialogs/    screens over a screen
         terminal/   all that is private to Textual or raw to a terminal
     manual/     the user's manual: Markdown pages, and what reads them
-    export/     frames leaving without a TUI: text and JSON
+    export/     frames leaving without a TUI: text, JSON, and pages over HTTP
+        browser/    the web server of `gputop serve`
+        prometheus/ a frame as families of metrics
+    notify.py   telling somebody who does not look: terminal, command, web hook
     settings.py defaults, file, environment, flags
     sources/    where frames come from: a local agent, the demo
         ssh/        an agent elsewhere: how it is reached, carried along, and given up
@@ -20,6 +23,7 @@
         process/    what each process is, where it belongs, what it was started with
         signals/    signals through a pidfd, and what became of each process
         doctor/     what is installed
+    reservations/  GPUs that somebody has reserved: reading and taking
     protocol/   what an agent and its reader say to each other
     model/      what a GPU machine is: plain data and pure functions, no I/O
         machine/    frame, host, GPUs, processes, topology, text
@@ -28,6 +32,7 @@
         metrics/    what is shown, declared once, and its history
         processes/  filter, views, order, recently ended
         usage/      GPU-hours held, worked and idle over days, and what is not known of them
+        conditions/ what is waited for: the end of processes, idle GPUs
         doctor/     what an installation should look like
     files.py    what gputop writes, and reads of its own, with care
     trust.py    what gputop runs, connects to and opens
@@ -48,6 +53,7 @@ the rest is gputop's own, with its module.)
                     (model/cuda/enumeration.py)
     chunk           a stretch of a recording that can be read without what comes before it
                     (recording/chunks.py)
+    condition       what `gputop wait` waits for on a machine (Condition, commands/awaited.py)
     connection      the way to an agent elsewhere, from the wait for its turn to its end; its Link
                     tells how it is just now (sources/ssh/connection.py)
     CUDA context    what decides which GPUs a process sees: variables, device nodes, libraries,
@@ -60,6 +66,7 @@ the rest is gputop's own, with its module.)
                     a tick may (Enrichment, agent/process/enrichment.py)
     entry           one comma-separated part of a CUDA_VISIBLE_DEVICES value: a ParsedEntry by
                     itself, a ResolvedEntry among the others (model/cuda/)
+    exposition      the newest frame as Prometheus reads it (export/prometheus/exposition.py)
     finding         something of a GPU that needs attention (model/health/findings.py)
     frame           everything known of one machine at one instant, immutable; all that a reader
                     sees (Frame, model/machine/frame.py)
@@ -73,6 +80,8 @@ the rest is gputop's own, with its module.)
     index           the number of a GPU in NVML's order, that of its PCI bus (NVML)
     lease           how long an agent elsewhere goes on while its reader says nothing
                     (sources/ssh/heart.py)
+    liveness        whether a process still runs, by its PID and its start in clock ticks, be it on
+                    a GPU or not (ProcessLiveness, model/machine/liveness.py)
     link            the way between two GPUs, rated as `nvidia-smi topo -m` does
                     (model/machine/topology.py)
     mapping         what a CUDA_VISIBLE_DEVICES value means on a machine: which GPU is cuda:k, and
@@ -95,6 +104,8 @@ the rest is gputop's own, with its module.)
                     file a day (Recording, recording/reader.py)
     reply           the answer to one request, beside the frames (Reply, protocol/messages.py)
     request         what a reader sends to an agent (Request, protocol/messages.py)
+    reservation     a GPU that somebody means to use, by a lock that ends with its last holder;
+                    advisory (Reservation, model/machine/gpu.py; reservations/)
     sample          what one GPU answered in one cycle (GpuSample, agent/gpu/reader.py)
     section         what a GPU is asked about one subject, at a pace of its own
                     (agent/gpu/sections.py; its data: model/machine/sections.py)

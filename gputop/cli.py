@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if words[:1] == ["agent"]:
         return _agent(words[1:])
+    if words[:1] == ["viewer"]:
+        return _viewer(words[1:])
     options = _parse(words)
     if options.command is not None or options.watch:
         gc.enable()  # these may stay for long; a screen turns it on when it is there
@@ -67,6 +69,17 @@ def _agent(words: list[str]) -> int:
     return main(words)
 
 
+def _viewer(words: list[str]) -> int:
+    """Show a browser what `gputop serve` holds: `[OPTION ...] -- FOLDER [HOST ...]`."""
+    from gputop.parser import make_parser
+
+    options = make_parser(()).parse_args(words[: words.index("--")])
+    folder, *options.hosts = words[words.index("--") + 1 :]
+    from gputop.tui.browser import view
+
+    return view(folder, options.hosts, _session(options))
+
+
 def _without_screen(options: Namespace) -> int:
     from gputop.commands import snapshot
 
@@ -85,9 +98,11 @@ def _line(options: Namespace) -> int:
 
 def _parse(words: list[str]) -> Namespace:
     from gputop.commands.hosts import hosts_of
-    from gputop.parser import make_parser, whole
+    from gputop.parser import make_parser, split_program, whole
 
+    words, program = split_program(words)
     options = make_parser(whole(words)).parse_args(words)
+    options.program = program
     options.hosts = hosts_of(options)
     if options.watch and not (options.json or options.line):
         raise UsageError(

@@ -3,6 +3,7 @@
     GputopError                 exit code 1
     ├── UsageError              exit code 2: arguments or input that cannot be taken
     ├── DriverError             exit code 3: the NVIDIA driver cannot be read
+    ├── ProgramError            exit code 127 or 126: a program to run is not there, or is none
     └── SourceError             exit code 4: frames ended: the agent died, a stream is broken
         └── LoginError          ... ssh wants to ask somebody: a password, a second factor
 
@@ -27,6 +28,14 @@ class DriverError(GputopError):
     """The NVIDIA driver cannot be read."""
 
     exit_code = 3
+
+
+class ProgramError(GputopError):
+    """A program that gputop was to run is not found (127), or cannot be executed (126)."""
+
+    def __init__(self, words: str, exit_code: int) -> None:
+        super().__init__(words)
+        self.exit_code = exit_code
 
 
 class SourceError(GputopError):

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from gputop.commands import HELP
 from gputop.commands.hosts import add_hosts
+from gputop.commands.quantities import duration
 from gputop.errors import UsageError
 from gputop.model.machine.text import is_blank, printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
@@ -18,6 +19,9 @@ from gputop.settings import THEMES
 
 _LONGEST = 400
 """Characters of what is wrong with a command line, which may be of megabytes."""
+_seconds = duration(
+    f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
+)
 _EXAMPLES = """\
 examples:
   gputop                       watch the GPUs of this machine
@@ -29,11 +33,16 @@ examples:
   gputop --line                one line for tmux, starship or waybar
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
   gputop free -H @lab -n 2     and on which of these hosts
+  gputop run -n 2 -- python train.py    the same, and nobody else is given them
+  eval "$(gputop reserve --for 30m)"    a GPU for this shell
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop record                write down what happens, 10 seconds apart
+  gputop wait train.py --notify   until it has ended
   gputop usage --since 7d      who held GPUs, and who worked on them
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
+  gputop export                metrics for Prometheus, at /metrics
   gputop doctor                what is wrong with this machine, and what to do
+  gputop serve                 show the screen in a browser, to look at
   gputop help keys             a page of the manual
 
 exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read, 4 the agent ended
@@ -58,6 +67,17 @@ class _ArgumentParser(argparse.ArgumentParser):
             raise UsageError(
                 f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {choices}"
             )
+
+
+def split_program(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words of gputop, and after -- those of the program that it is to run."""
+    command = next((word for word in words if word in HELP), None)
+    if command != "run" or not {"-h", "--help"}.isdisjoint(words[: words.index("run") + 2]):
+        return words, []
+    if "--" not in words:
+        raise UsageError("put -- before the program: gputop run -n 2 -- python train.py")
+    end = words.index("--")
+    return words[:end], words[end + 1 :]
 
 
 def whole(words: list[str]) -> list[str]:
@@ -135,18 +155,6 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         else:
             commands.add_parser(name, help=summary)
     return parser
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not MIN_INTERVAL <= seconds <= MAX_INTERVAL:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}"
-        )
-    return seconds
 
 
 class _Version(argparse.Action):

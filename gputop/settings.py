@@ -28,6 +28,7 @@ from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 
 GlyphsSetting = Literal["auto", "unicode", "ascii"]
 Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
+NotifySetting = Literal["bell", "osc", "both", "none"]
 THEMES: tuple[Theme, ...] = get_args(Theme)
 """The first two are drawn in the terminal's own 16 colours."""
 Pane = Literal["gpus", "processes", "history", "mapping"]
@@ -105,6 +106,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(description="columns, order and theme chosen on the screen are written here"),
     ] = True
+    notify: Annotated[
+        NotifySetting,
+        Meta(description="bell, osc, both or none: how the terminal tells of what was waited for"),
+    ] = "both"
+    notify_command: Annotated[
+        str, Meta(description="run then, without a shell, with the message as its last argument")
+    ] = ""
     print_last: Annotated[bool, Meta(description="print the last snapshot as text on exit")] = False
     panes: Annotated[tuple[Pane, ...], Meta(description="the panes that are shown at first")] = (
         PANES

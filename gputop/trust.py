@@ -60,6 +60,8 @@ _MPS = "CUDA_MPS_PIPE_DIRECTORY"
 _USUAL_MPS = "/tmp/nvidia-mps"
 
 _elevated: bool | None = None
+_dropped: dict[str, str] = {}
+"""What was in the environment."""
 
 
 def _check_regular(about: os.stat_result) -> None:
@@ -224,6 +226,7 @@ def drop_what_is_not_roots(environ: MutableMapping[str, str]) -> None:
     before anything is imported or started by it. The environment that gputop runs from stays."""
     if not is_elevated():
         return
+    _dropped.update(environ)
     for name in [name for name in environ if name.startswith(_LOADING)]:
         if name not in _HARMLESS:
             del environ[name]
@@ -237,6 +240,11 @@ def drop_what_is_not_roots(environ: MutableMapping[str, str]) -> None:
     sys.path[:] = kept
     if sys.pycache_prefix is not None and not is_roots(sys.pycache_prefix):
         sys.pycache_prefix = None
+
+
+def callers_environment() -> dict[str, str]:
+    """Return the environment as gputop was given it, for a program that its user names."""
+    return dict(_dropped or os.environ)
 
 
 def _roots_of(search: str) -> str:

@@ -138,7 +138,7 @@ class Screenful:
         self.table = self.main.query_one(ProcessTable)
         self.gpus = self.main.query_one(GpuPane)
         self.pane = self.main.query_one(MappingPane)
-        self.inquiry = self.main.mapping.state
+        self.mapping_state = self.main.mapping.state
         self.result = self.main.query_one(MappingResultView)
         self._typed = 0.0
 
@@ -333,9 +333,10 @@ async def shown(
     theme: str = "ansi-dark",
     interval: float = 1.0,
     settings: Session | None = None,
+    source: Silence | None = None,
 ) -> AsyncIterator[Screenful]:
     """The app on a screen of a size, with a frame."""
-    source = Silence()
+    source = source or Silence()
     settings = settings or Session(theme=cast(Theme, theme), interval=interval)
     app = GputopApp([Feed(source)], settings)
     app.animation_level = "none"  # as `driver.run` has it

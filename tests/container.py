@@ -13,7 +13,6 @@ import os
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from tests.agent.driving import has_cuda, until
@@ -63,12 +62,7 @@ class Container:
         self.prefix = ("nsenter", *target, *user, "--")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def start(self, gpu: int | None = None, user: int | None = None, cuda: bool = True) -> Inner:

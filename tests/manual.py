@@ -155,6 +155,14 @@ def _below_sections() -> dict[str, str]:
             for name, text in docstrings(struct).items()}  # fmt: skip
 
 
+def prometheus() -> str:
+    """Return what Prometheus calls the metrics of a GPU."""
+    rows = [[f"`{metric.prometheus}`", f"`{metric.id}`", meaning(metric.help)]
+            for metrics in SECTIONS.values() for metric in metrics
+            if metric.prometheus is not None and metric.id != "stale_for"]  # fmt: skip
+    return table(("metric", "field of the JSON", "meaning"), rows)
+
+
 def other_gpu_fields() -> str:
     """Return the fields of a GPU, and of its sections, that are shown nowhere by themselves."""
     shown = {metric.id for metrics in SECTIONS.values() for metric in metrics}
@@ -252,6 +260,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     **{name: lambda struct=struct: fields(struct) for name, struct in _STRUCTS.items()},  # type: ignore[misc]
     "gpu": gpu_fields,
     "gpu-other": other_gpu_fields,
+    "prometheus": prometheus,
     "columns": columns,
     "settings": settings,
     "keys-main": lambda: keys_by_task(MainScreen, GputopApp),

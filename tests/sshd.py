@@ -20,7 +20,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import pytest
 
@@ -109,12 +108,7 @@ class Sshd:
         while b"Server listening" not in self.log.read_bytes():
             assert self.process.poll() is None, self.log.read_text()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.process.wait()
 

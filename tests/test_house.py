@@ -32,11 +32,14 @@ def type_names(module: ast.Module) -> Iterator[str]:
 
 
 def used_twice(package: Path) -> dict[str, list[str]]:
-    """Return the type names that mean more than one thing, with the modules that define them."""
+    """Return the type names that mean more than one thing, with the modules that define them.
+
+    A private name means a second thing as well.
+    """
     modules: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted(package.rglob("*.py")):
         for name in type_names(ast.parse(path.read_text(encoding="utf-8"))):
-            modules[name].append(str(path.relative_to(package)))
+            modules[name.lstrip("_")].append(str(path.relative_to(package)))
     return {name: paths for name, paths in modules.items() if len(paths) > 1}
 
 
@@ -48,7 +51,7 @@ def test_a_second_meaning_is_found(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("class Line: ...\nT = TypeVar('T')\nLIMIT = 3\n")
     (tmp_path / "two.py").write_text("Line = list[str]\nT = TypeVar('T')\nLIMIT = 4\n")
     (tmp_path / "three.py").write_text("class Page:\n    class Chosen: ...\n")
-    (tmp_path / "four.py").write_text("Chosen: TypeAlias = str\n")
+    (tmp_path / "four.py").write_text("_Chosen: TypeAlias = str\n")
     assert used_twice(tmp_path) == {
         "Chosen": ["four.py", "three.py"],
         "Line": ["one.py", "two.py"],

@@ -17,7 +17,7 @@ import pytest
 
 from gputop.cli import main
 from gputop.model.cuda.inventory import frame_inventory
-from gputop.model.cuda.mapping_query import MappingQuery, answer, judge
+from gputop.model.cuda.mapping_query import MappingQuery, judge, mapping_result
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu
 from tests.conftest import MachineFactory
@@ -116,7 +116,7 @@ def four() -> Frame:
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_the_editor_answers_the_same(case: dict[str, Any]) -> None:
     """The mapping pane shows `answer`; it says why in the words of the command."""
-    found = answer(MappingQuery(case["text"], None), frame_inventory(four()))
+    found = mapping_result(MappingQuery(case["text"], None), frame_inventory(four()))
     visible = found.mapping.visible
     devices = None if visible is None else [device.index for device in visible]
     assert judged(case, devices) == "right"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -90,3 +91,15 @@ def test_a_kill_with_no_stream_at_all(here: Machine, tmp_path: Path) -> None:
 def test_standard_input_that_is_closed_is_named(here: Machine, tmp_path: Path) -> None:
     status, _, errors = without(here, (0,), "map --tf-log -", tmp_path)
     assert (status, errors) == (2, "gputop: '-' cannot be read: standard input is closed\n")
+
+
+def test_a_closed_stream_is_not_taken_by_a_pipe(here: Machine) -> None:
+    """What a library writes to standard error would be a request to the agent."""
+    start = 'exec "$@" <&- 2>&-'
+    command = ["sh", "-c", start, "sh", *GPUTOP, "--json", "--watch"]
+    with subprocess.Popen(command, env=here.env, stdout=subprocess.PIPE) as gputop:
+        assert gputop.stdout is not None
+        assert gputop.stdout.readline().startswith(b'{"schema"')
+        streams = [os.readlink(f"/proc/{gputop.pid}/fd/{number}") for number in (0, 2)]
+        gputop.kill()
+    assert streams == [os.devnull, os.devnull]

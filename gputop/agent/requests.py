@@ -1,4 +1,4 @@
-"""Answers what the reader asks, each kind of question in a thread of its own: a driver or a file
+"""Answers what the reader asks, each kind of request in a thread of its own: a driver or a file
 system that hangs holds up the answers of its kind alone, and never a frame.
 """
 
@@ -17,47 +17,49 @@ from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
 from gputop.agent.process.detail import read_detail, read_stack
+from gputop.agent.process.liveness import LivenessReader
 from gputop.agent.process.users import uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
 from gputop.model.cuda.inventory import Inventory, frame_devices
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import (
+    AnsweredRequest,
     Candidates,
     Checks,
     Context,
     Detail,
+    Liveness,
     Probe,
-    Question,
     Reply,
     Signal,
     Stack,
 )
 
-Q = TypeVar("Q", bound=Any)
+R = TypeVar("R", bound=Any)
 
 _MAX_WAITING = 64
-"""Questions of a kind; of more the oldest are refused."""
+"""Requests of a kind; of more the oldest are refused."""
 
 
-class Responder(Generic[Q]):
-    """Answers questions of one kind, in order, in a thread that the first one starts.
+class Responder(Generic[R]):
+    """Answers requests of one kind, in order, in a thread that the first one starts.
 
-    A question that comes again while the same one waits is answered with it.
+    A request that comes again while the same one waits is answered with it.
     """
 
     def __init__(
-        self, name: str, answer: Callable[[Q, Frame], Reply], send: Callable[[Reply], None]
+        self, name: str, answer: Callable[[R, Frame], Reply], send: Callable[[Reply], None]
     ) -> None:
         self._name, self._answer, self._send = name, answer, send
-        self._waiting: list[tuple[Q, Frame]] = []
+        self._waiting: list[tuple[R, Frame]] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def ask(self, question: Q, frame: Frame) -> None:
-        """Have a question answered, without waiting; `frame` is the last one. By one thread."""
+    def ask(self, request: R, frame: Frame) -> None:
+        """Have a request answered, without waiting; `frame` is the last one. By one thread."""
         with self._changed:
-            self._waiting.append((question, frame))
+            self._waiting.append((request, frame))
             refused = self._waiting[1:-_MAX_WAITING]
             del self._waiting[1 : 1 + len(refused)]
             self._changed.notify()
@@ -71,19 +73,19 @@ class Responder(Generic[Q]):
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting)
-                question, frame = self._waiting[0]
+                request, frame = self._waiting[0]
             try:
-                reply = self._answer(question, frame)
+                reply = self._answer(request, frame)
             except UsageError as error:
-                reply = Reply(request=question.id, error=str(error), invalid=True)
+                reply = Reply(request=request.id, error=str(error), invalid=True)
             except Exception as error:  # noqa: BLE001 - who asked is told, and others wait
-                reply = Reply(request=question.id, error=log_once(self._name, error))
-            for id_ in self._alike(question):
+                reply = Reply(request=request.id, error=log_once(self._name, error))
+            for id_ in self._alike(request):
                 self._send(replace(reply, request=id_))
 
-    def _alike(self, question: Q) -> list[str]:
-        def is_alike(entry: tuple[Q, Frame]) -> bool:
-            return bool(replace(entry[0], id=question.id) == question)
+    def _alike(self, request: R) -> list[str]:
+        def is_alike(entry: tuple[R, Frame]) -> bool:
+            return bool(replace(entry[0], id=request.id) == request)
 
         with self._changed:
             waiting = self._waiting
@@ -92,7 +94,7 @@ class Responder(Generic[Q]):
 
 
 class RequestDesk:
-    """Hands each question to who answers it."""
+    """Hands each request to who answers it."""
 
     def __init__(
         self,
@@ -105,26 +107,27 @@ class RequestDesk:
         is no audit log."""
         self._signals = SignalSender(send, memory, files)
         self.show(frame)
-        self._responders: dict[type[Question], Responder[Any]] = {
+        self._responders: dict[type[AnsweredRequest], Responder[Any]] = {
             Probe: Responder("probe", partial(_probe, Prober()), send),
             Detail: Responder("detail", _detail, send),
             Stack: Responder("stack", _stack, send),
             Candidates: Responder("candidates", _candidates, send),
             Context: Responder("context", _context, send),
             Checks: Responder("checks", _checks, send),
+            Liveness: Responder("liveness", partial(_liveness, LivenessReader()), send),
         }
 
     def show(self, frame: Frame) -> None:
-        """Take another frame: questions are about the last one."""
+        """Take another frame: requests are about the last one."""
         self._frame = frame
         self._signals.show(frame)
 
-    def ask(self, question: Question) -> None:
-        """Have a question answered, without waiting. By one thread."""
-        if isinstance(question, Signal):
-            self._signals.send(question)
+    def ask(self, request: AnsweredRequest) -> None:
+        """Have a request answered, without waiting. By one thread."""
+        if isinstance(request, Signal):
+            self._signals.send(request)
         else:
-            self._responders[type(question)].ask(question, self._frame)
+            self._responders[type(request)].ask(request, self._frame)
 
     def finish(self) -> None:
         """Before the end: have the signals sent that were asked for, and noted."""
@@ -158,6 +161,10 @@ def _context(request: Context, _: Frame) -> Reply:
     context = read_whole_context(request.pid)
     gone = context.environ.missing == "gone"
     return Reply(request=request.id, context=None if gone else context)
+
+
+def _liveness(reader: LivenessReader, request: Liveness, _: Frame) -> Reply:
+    return Reply(request=request.id, liveness=reader.read(request.processes))
 
 
 def _checks(request: Checks, frame: Frame) -> Reply:

@@ -33,11 +33,11 @@ from gputop.model.machine.text import printable
 from gputop.protocol.codec import decode_request, encode_line
 from gputop.protocol.messages import (
     AgentMessage,
+    AnsweredRequest,
     Hello,
     Pause,
     Ping,
     Preview,
-    Question,
     Refresh,
     Reply,
     Request,
@@ -165,7 +165,7 @@ def _hello(reader: Versions) -> Hello:
         user: str | None = within(_USER_TIMEOUT, lambda: pwd.getpwuid(os.geteuid()).pw_name)
     except (KeyError, TimeoutError):
         user = None
-    tags = (question.__struct_config__.tag for question in get_args(Question))
+    tags = (request.__struct_config__.tag for request in get_args(AnsweredRequest))
     return Hello(
         oldest=SPOKEN.oldest,
         newest=SPOKEN.newest,
@@ -217,8 +217,8 @@ class _Schedule:
 class _Inlet:
     """Requests of standard input, until it ends and the agent with it.
 
-    Its end, pings and questions do not wait for the frame that is being made; questions do for
-    the first.
+    Its end, pings and requests for a Reply do not wait for the frame that is being made; the last
+    do for the first one.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class _Inlet:
     def _take(self, request: Request | None) -> None:
         if isinstance(request, Ping):
             self._reply(Reply(request=request.id))
-        elif isinstance(request, Question):
+        elif isinstance(request, AnsweredRequest):
             self._desk = self._desk or self._desks.get()
             self._desk.ask(request)
         elif request is not None:

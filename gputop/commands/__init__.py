@@ -8,12 +8,17 @@ from __future__ import annotations
 HELP = {
     "config": "print the settings, or check them",
     "doctor": "find out what is wrong with a machine or a Python environment",
+    "export": "serve metrics to Prometheus",
     "free": "pick GPUs for a new job",
     "help": "show a page of the manual, or find a word in it",
     "kill": "end processes on GPUs",
     "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
     "record": "write down what happens on the GPUs, for later",
+    "reserve": "reserve GPUs for a shell, see what is reserved",
+    "run": "run a program on free GPUs, and reserve them for it",
+    "serve": "show the screen in a browser, to look at",
     "topo": "show how GPUs are connected, and which CPUs are near",
     "usage": "add up who held GPUs over days, from a recording",
+    "wait": "wait until processes end or GPUs are free, and notify somebody",
 }
 """Every command with its line in `gputop --help`."""

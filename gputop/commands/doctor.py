@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from gputop.output import write
 from gputop.protocol.messages import Checks
 from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
 from gputop.sources.opening import open_source
-from gputop.sources.source import Source
+from gputop.sources.source import Source, is_poor
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
 from gputop.sources.ssh.ways import CONNECTION
@@ -81,14 +82,13 @@ def run(options: argparse.Namespace) -> int:
     if options.report is not None:
         if options.hosts:
             raise UsageError("--report is of this machine: run it there, without -H")
-        frames, installed = _examine(partial(open_source, None, demo=options.demo), options.python)
-        return _report(options.report, frames, installed, options.with_commands)
+        examined = _examine(partial(open_source, None, demo=options.demo), options.python)
+        return _report(options.report, examined, options.with_commands)
 
     def ask(host: HostName | None) -> list[Check]:
         opened = partial(open_source, host, demo=options.demo)
-        frames, installed = _examine(opened, options.python)
-        checks = (*frame_checks(frames), *installed)
-        ways_first = sorted(checks, key=lambda check: check.subject != CONNECTION)
+        examined = _examine(opened, options.python)
+        ways_first = sorted(examined.checks, key=lambda check: check.subject != CONNECTION)
         return [check.harmless() for check in ways_first]
 
     def show(host: HostName | None, checks: list[Check]) -> int:
@@ -102,11 +102,26 @@ def run(options: argparse.Namespace) -> int:
     return for_each(options.hosts, ask, show)
 
 
-def _report(path: str, frames: list[Frame], installed: Sequence[Check], whole: bool) -> int:
+class _Examined(NamedTuple):
+    """What was read of a machine."""
+
+    frames: list[Frame]
+    installed: tuple[Check, ...]
+    """What the agent says of what is installed, and how it is reached where it is elsewhere."""
+    is_poor: bool
+    """Whether there was no agent, only nvidia-smi."""
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """All that there is to say."""
+        return (*frame_checks(self.frames, self.is_poor), *self.installed)
+
+
+def _report(path: str, examined: _Examined, whole: bool) -> int:
     """Write the archive and say what it holds; `whole`: with what others wrote."""
     redaction = Redaction()
-    frames = list(map(without_secrets if whole else redaction.frame, frames))
-    checks = [check.harmless() for check in (*frame_checks(frames), *installed)]
+    frames = list(map(without_secrets if whole else redaction.frame, examined.frames))
+    checks = [check.harmless() for check in examined._replace(frames=frames).checks]
     if not whole:
         checks = list(map(report.harmless_check, checks))
     texts = {"doctor.txt": _text(checks), "doctor.json": _json(checks)}
@@ -116,11 +131,8 @@ def _report(path: str, frames: list[Frame], installed: Sequence[Check], whole: b
     return 0
 
 
-def _examine(
-    opened: Callable[..., Source], python: str | None
-) -> tuple[list[Frame], tuple[Check, ...]]:
-    """Return some frames of a machine, of which `opened` makes a source, and what the agent says of
-    what is installed.
+def _examine(opened: Callable[..., Source], python: str | None) -> _Examined:
+    """Return what a machine says, of which `opened` makes a source.
 
     Where an agent ends or hangs, one that leaves the driver alone says what is installed all the
     same, and the last frame has the problem.
@@ -130,7 +142,7 @@ def _examine(
         with closing(opened(_INTERVAL)) as source:
             for frame in _frames(source):
                 frames.append(frame)
-            return frames, _installed(source, frames, python)
+            return _Examined(frames, _installed(source, frames, python), is_poor(source))
     except (DriverError, SourceError) as error:
         problem = Problem(
             kind="not_answering",
@@ -140,7 +152,7 @@ def _examine(
     with closing(opened(_INTERVAL, driver=False)) as source:
         last = frames[-1] if frames else wait_for_frame(source, lambda _: True, TIMEOUT)
         frames.append(replace(last, problem=problem))
-        return frames, _installed(source, frames, python)
+        return _Examined(frames, _installed(source, frames, python), is_poor(source))
 
 
 def _frames(source: Source) -> Iterator[Frame]:
@@ -154,7 +166,7 @@ def _frames(source: Source) -> Iterator[Frame]:
 def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Check, ...]:
     """Return what the agent says, and how it is reached where it is elsewhere. SourceError."""
     way = source.way if isinstance(source, SshSource) else None
-    if isinstance(source, SshSource) and source.link.how == "poor":
+    if is_poor(source):
         return (way,) if way else ()  # there is nobody to ask
     request = Checks(python, frames[-1].cuda_version, _capabilities(frames))
     checks = ask(source, request, _CHECKS_TIMEOUT).checks

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from queue import Queue
 from typing import TypeAlias
 
-from gputop.errors import GputopError, LoginError
+from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame
 from gputop.sources.ask import frames_of
 from gputop.sources.feed import close_all
+from gputop.sources.follow import follow
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
-from gputop.sources.ssh.source import backoff
 
 News: TypeAlias = tuple[HostName | None, Frame | GputopError]
 """What comes of a host, None for this machine."""
 
 
-def follow(hosts: Sequence[HostName | None], interval: float, demo: bool = False) -> Iterator[News]:
+def follow_hosts(
+    hosts: Sequence[HostName | None], interval: float, demo: bool = False
+) -> Iterator[News]:
     """Yield the frames of machines, and why there are none, until none is left that can be tried
     again: one where ssh would have to ask somebody is not. The sources end with this."""
     news: Queue[News | None] = Queue(len(hosts))
@@ -41,19 +42,6 @@ def follow(hosts: Sequence[HostName | None], interval: float, demo: bool = False
 
 
 def _hand_over(host: HostName | None, source: Source, news: Queue[News | None]) -> None:
-    """Put what comes of one source, and begin anew where it breaks, unless somebody has to log in:
-    to try that again and again may lock the account."""
-    attempt = 0
-    while True:
-        try:
-            for frame in frames_of(source):
-                attempt = 0
-                news.put((host, frame))
-        except GputopError as error:
-            news.put((host, error))
-            if isinstance(error, LoginError):
-                news.put(None)
-                return
-        attempt += 1
-        time.sleep(backoff(attempt))
-        source.reconnect()
+    """Put what comes of one source, and None where nothing more will."""
+    follow(source, frames_of, lambda message: news.put((host, message)))
+    news.put(None)

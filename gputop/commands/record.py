@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import NoReturn
 
 from gputop.commands import HELP
-from gputop.commands.following import follow
+from gputop.commands.following import follow_hosts
 from gputop.commands.hosts import add_command_hosts, complain_of
 from gputop.commands.quantities import duration, size
 from gputop.errors import DriverError, GputopError
@@ -18,6 +18,7 @@ from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL
 from gputop.recording.days import default_folder
 from gputop.recording.privacy import recorded
+from gputop.recording.rounding import rounded
 from gputop.recording.writer import Limits, RecordingWriter
 from gputop.settings import user_named
 from gputop.sources.ssh.names import HostName
@@ -99,17 +100,17 @@ def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
     """Record until no host is left that can be. GputopError."""
     me = user_named("me")
     told: dict[HostName | None, str | None] = {}
-    for host, news in follow(options.hosts or (None,), options.every, options.demo):
+    for host, news in follow_hosts(options.hosts or (None,), options.every, options.demo):
         problem = _problem_of(news)
         if problem is not None and told.get(host) != str(problem):
             complain_of(host, problem)
         elif problem is None and told.get(host):
-            complain(f"{'' if host is None else f'{host.asked}: '}there again")
+            complain(f"{'' if host is None else f'{host.asked}: '}the GPUs can be read again")
         told[host] = None if problem is None else str(problem)
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.asked
             user = (host and host.target.rpartition("@")[0]) or me
-            writer.append(name, recorded(news, options.commands, user))
+            writer.append(name, rounded(recorded(news, options.commands, user)))
     raise GputopError("no host is left that can be recorded")
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gputop.commands.naming import Alternatives, filter_of, pids_of
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import gpus_named
+from gputop.model.machine.gpu import Gpu, gpus_named
 from gputop.model.machine.signals import Candidate, Target
 from gputop.model.machine.text import is_blank, printable
 from gputop.model.metrics.process import ProcessRow
@@ -97,7 +97,7 @@ class _Selector:
         processes = _busiest(self._frame, list(map(self._with_idle_time, self._frame.processes)))
         matching = rows(replace(self._frame, processes=tuple(processes)))
         if selection.gpus:
-            uuids = self._uuids(selection.gpus)
+            uuids = {gpu.uuid for gpu in gpus_of(self._frame, selection.gpus)}
             matching = [row for row in matching if row.process.gpu_uuid in uuids]
         if selection.user is not None:
             uid = self._uid(selection.user)
@@ -163,17 +163,18 @@ class _Selector:
                 raise GputopError(f"process {pid} {reason}")
         return tuple(targets[pid] for pid in selection.pids)
 
-    def _uuids(self, options: Sequence[str]) -> set[str | None]:
-        words = [word.strip() for text in options for word in text.split(",")]
-        return {self._uuid(word) for word in words}
 
-    def _uuid(self, word: str) -> str | None:
-        gpus = gpus_named(self._frame.gpus, word)
+def gpus_of(frame: Frame, options: Sequence[str]) -> list[Gpu]:
+    """Return the GPUs that --gpu names, each word one of them. UsageError."""
+    words = [word.strip() for text in options for word in text.split(",")]
+    named = {word: gpus_named(frame.gpus, word) for word in words}
+    for word, gpus in named.items():
         if len(gpus) != 1:
             what = "several GPUs" if gpus else "no GPU here"
             shown = printable(word, 60)
             raise UsageError(f"{shown!r} is {what}: give an index or more of its UUID")
-        return gpus[0].uuid
+    indices = {gpus[0].index for gpus in named.values()}
+    return [gpu for gpu in frame.gpus if gpu.index in indices]
 
 
 def _key(process: Process | Candidate) -> _Key:

@@ -92,10 +92,10 @@ def frame_of(host: HostName | None, demo: bool, writer: str) -> Frame:
 def followed(hosts: Sequence[HostName], interval: float, demo: bool) -> Iterator[News]:
     """Yield what comes of any host, until none is left that can be tried again. Why nothing comes
     is written to standard error as well, once."""
-    from gputop.commands.following import follow
+    from gputop.commands.following import follow_hosts
 
     said: dict[HostName | None, str] = {}
-    for host, message in follow(hosts, interval, demo):
+    for host, message in follow_hosts(hosts, interval, demo):
         if not isinstance(message, GputopError):
             said.pop(host, None)
         elif said.get(host) != str(message):  # and not again whenever it is tried

@@ -7,11 +7,13 @@ from contextlib import closing
 
 from gputop.commands import HELP
 from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
+from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
 from gputop.model.machine.frame import Frame
 from gputop.output import write
 from gputop.sources.ask import readable_frame
 from gputop.sources.opening import open_source
+from gputop.sources.source import REFUSED, is_poor
 from gputop.sources.ssh.names import HostName
 
 _INTERVAL = 0.2
@@ -26,7 +28,7 @@ examples:
 and usable_cpus as taskset -c takes them, numa, gpu_numa), links and p2p (a row and a
 column a GPU)
 
-exit status: 0 done, 2 usage, 3 the NVIDIA driver cannot be read
+exit status: 0 done, 1 a host gives nothing, 2 usage, 3 the NVIDIA driver cannot be read
 """
 
 
@@ -49,7 +51,10 @@ def run(options: argparse.Namespace) -> int:
 
     def ask(host: HostName | None) -> Frame:
         with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
-            return readable_frame(source, _is_whole)
+            frame = readable_frame(source, lambda frame: is_poor(source) or _is_whole(frame))
+            if is_poor(source):
+                raise SourceError(REFUSED)
+            return frame
 
     def show(host: HostName | None, frame: Frame) -> int:
         if options.topo_json:

@@ -6,7 +6,8 @@ the messages, texts and numbers are made harmless, and what is kept has a bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import repeat
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -29,6 +30,7 @@ from gputop.protocol.messages import (
     Reply,
     Sample,
 )
+from gputop.protocol.recent import LineReader, RecentFrames
 from gputop.protocol.split import GPU_NUMBERS, GPU_SECTIONS, PROCESS_NUMBERS
 from gputop.protocol.versions import SPOKEN, Versions
 
@@ -64,6 +66,12 @@ class _Rows(Generic[R]):
         if sum(self._sizes.values()) > MAX_INVENTORY:
             _fail(f"told more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
 
+    def twin(self) -> _Rows[R]:
+        """Return others that know the same, and learn apart."""
+        twin = copy(self)
+        twin.facts, twin._sizes = dict(self.facts), dict(self._sizes)
+        return twin
+
     def present(self, ids: Sequence[int]) -> Sequence[R]:
         """Return those that a Sample has, in its order; the others are gone."""
         try:
@@ -84,6 +92,8 @@ class Assembler:
         self._asked = asked
         self.hello: Hello | None = None
         """None until it has come."""
+        self.recent: RecentFrames | None = None
+        """Where lines are kept that can be looked at again; None: nowhere."""
         self._spoken = spoken
         self._number = 0
         self._machine: MachineFacts | None = None
@@ -100,15 +110,38 @@ class Assembler:
         self._number += 1
         if isinstance(message, Hello) is not (self.hello is None):
             _fail("did not begin with a greeting" if number == 0 else "began anew")
-        if isinstance(message, Sample):
-            return self._frame(message)
         if isinstance(message, Reply):
             return message
         if isinstance(message, Hello):
             self._greet(message)
-        else:
-            self._learn(message, len(line))
+            return None
+        frame, recent = self._handle(message, len(line)), self.recent
+        if recent is not None:
+            recent.add(line, frame, self._reader_from_here)
+        return frame
+
+    def _handle(self, message: InventoryUpdate | Sample, size: int) -> Frame | None:
+        if isinstance(message, Sample):
+            return self._frame(message)
+        self._learn(message, size)
         return None
+
+    def _reader_from_here(self) -> Callable[[], LineReader]:
+        """Return what makes readers of lines that were read before, from the last one on; of those
+        between them some may be left out."""
+        here = self._twin()
+        return lambda: here._twin()._read_again
+
+    def _twin(self) -> Assembler:
+        twin = copy(self)
+        twin.recent = None
+        twin._gpus, twin._processes = self._gpus.twin(), self._processes.twin()
+        return twin
+
+    def _read_again(self, line: bytes) -> Frame | None:
+        _, message = _decode(line)
+        assert isinstance(message, InventoryUpdate | Sample)
+        return self._handle(message, len(line))
 
     def skip(self) -> None:
         """Leave out a line with a Sample: the next one has all numbers anew."""

@@ -19,6 +19,7 @@ from gputop.model.machine.detail import ProcessDetail, ProcessStack
 from gputop.model.machine.environment import CudaContext
 from gputop.model.machine.frame import Frame, Host, Problem, Process
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
 from gputop.model.machine.probed import Probed
 from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.model.machine.topology import Links, Topology
@@ -147,6 +148,8 @@ class Reply(
     context: CudaContext | None = None
     """None also where there is no such process."""
     checks: tuple[Check, ...] = ()
+    liveness: tuple[ProcessLiveness, ...] = ()
+    """In the order of the question."""
 
 
 AgentMessage = Hello | InventoryUpdate | Sample | Reply
@@ -254,9 +257,16 @@ class Checks(msgspec.Struct, frozen=True, tag_field="request", tag="checks"):
     id: str = ""
 
 
-Question = Signal | Probe | Detail | Stack | Candidates | Context | Checks
+class Liveness(msgspec.Struct, frozen=True, tag_field="request", tag="liveness"):
+    """Tell whether processes still run, be they on a GPU or not."""
+
+    processes: tuple[ProcessStart, ...]
+    id: str = ""
+
+
+AnsweredRequest = Signal | Probe | Detail | Stack | Candidates | Context | Checks | Liveness
 """Requests that are answered by Replies."""
-Request = SetInterval | Refresh | Pause | Ping | Stop | Question
+Request = SetInterval | Refresh | Pause | Ping | Stop | AnsweredRequest
 
 
 def clamp_interval(seconds: float) -> float:

@@ -26,6 +26,8 @@ them; enough that their inventory costs little."""
 _MAX_LINE = 16 << 20
 _MAX_LINES = 4096
 """Of a payload."""
+_MAX_HOST = 255
+"""Characters of the name of a host: no resolver takes more."""
 _MAX_HELLO = 8192
 _LEVEL = 9
 
@@ -35,7 +37,7 @@ class ChunkWriter:
 
     def __init__(self, host: str) -> None:
         """`host`: the name by which the machine is found in a recording."""
-        self._host = host
+        self._host = printable(host, _MAX_HOST)
         self._packer = zlib.compressobj(_LEVEL)
         self._splitter = Splitter()
         self._lines = self._size = 0
@@ -121,4 +123,4 @@ def host_of(payload: bytes) -> str | None:
         _, hello = decode_line(line)
     except (zlib.error, SourceError):
         return None
-    return printable(hello.host, 255) if isinstance(hello, Hello) else None
+    return printable(hello.host, _MAX_HOST) if isinstance(hello, Hello) else None

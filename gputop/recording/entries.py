@@ -77,6 +77,7 @@ class Entries:
         numbers = memoryview(data).cast("Q")
         self.heads, self.streams = numbers[0::6], numbers[1::6]
         self.times = memoryview(data).cast("d")[2::6]
+        self.intervals = memoryview(data).cast("f")[1::12]
         self.lengths = memoryview(data).cast("I")[8::12]
 
     def __len__(self) -> int:
@@ -102,10 +103,10 @@ def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> 
     index = index[: len(index) // SIZE * SIZE]
     if _all_count(index) and _are_all(Entries(index), size):
         return Found(Entries(index), 0, 0)
-    listed = [entry for entry in map(unpack, _cut(index)) if entry is not None]
+    listed = {entry.offset: entry for entry in map(unpack, _cut(index)) if entry is not None}
+    there = [entry for entry in listed.values() if entry.offset + entry.length <= size]
     entries, damaged, at = list[IndexEntry](), 0, 0
-    there = [entry for entry in sorted(listed, key=_offset) if entry.offset + entry.length <= size]
-    for entry in (*there, None):
+    for entry in (*sorted(there, key=_offset), None):
         start = size if entry is None else entry.offset - SIZE
         if start < at:
             continue  # it is there already, or lies

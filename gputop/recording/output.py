@@ -33,7 +33,8 @@ class DataOutput:
             if not MAGIC.startswith(os.pread(self._data, len(MAGIC), 0)):
                 raise UnsafeFileError(self.path, "is no recording: give another name")
             self._index = folder.open_file(name + INDEX, _APPEND)
-            os.ftruncate(self._index, os.fstat(self._index).st_size // SIZE * SIZE)
+            whole = os.fstat(self._index).st_size // SIZE * SIZE if self.size else 0
+            os.ftruncate(self._index, whole)  # a killed recorder may have left a part of one
         except BaseException:
             os.close(self._data)
             raise

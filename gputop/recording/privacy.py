@@ -56,9 +56,9 @@ def _process(process: Process, commands: Commands, user: str | None) -> Process:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _command(command: str | None, commands: Commands) -> str | None:
-    if command is None or commands == "none":
+    if not command or commands == "none":
         return None
     return masked(command if commands == "all" else short_command(command).split(" ")[0])
 

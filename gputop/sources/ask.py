@@ -1,4 +1,4 @@
-"""Questions to a source, for commands: one thing at a time, with a timeout."""
+"""Requests to a source, for commands: one thing at a time, with a timeout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gputop.errors import DriverError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
-from gputop.protocol.messages import Question, Reply
+from gputop.protocol.messages import AnsweredRequest, Reply
 from gputop.sources.source import Source
 
 TIMEOUT = 5.0
@@ -56,21 +56,21 @@ def readable_frame(source: Source, accept: Callable[[Frame], bool]) -> Frame:
     return frame
 
 
-def ask(source: Source, question: Question, timeout: float) -> Reply:
-    """Send a question and return its Reply once that is done, or what is known of it after
+def ask(source: Source, request: AnsweredRequest, timeout: float) -> Reply:
+    """Send a request and return its Reply once that is done, or what is known of it after
     `timeout` seconds; it gets an id if it has none.
 
     SourceError where there is no answer, UsageError where there can be none.
     """
-    question = replace(question, id=question.id or uuid.uuid4().hex)
+    request = replace(request, id=request.id or uuid.uuid4().hex)
     try:
-        source.request(question)
+        source.request(request)
     except UnicodeEncodeError as error:  # a path or a value of this command's own arguments
         raise UsageError(f"{ascii(str(error.object))[:200]} is not text in UTF-8") from None
     end = time.monotonic() + timeout
     last: Reply | None = None
     for message in source.frames():
-        if isinstance(message, Reply) and message.request == question.id:
+        if isinstance(message, Reply) and message.request == request.id:
             last = message
         over = time.monotonic() >= end
         if last is not None and last.error is not None:

@@ -9,8 +9,10 @@ from gputop.model.machine.frame import Frame
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Reply, Request, SetInterval, Signal
+from gputop.protocol.recent import RecentFrames
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import INTERVAL, SILENCE, AgentProcess, take_early
+from gputop.sources.past import Past
 
 _TIDIES_UP = 0.1
 """Seconds of the agent for its end."""
@@ -36,6 +38,7 @@ class LocalSource:
         self._timeout = None if waits else SILENCE + (interval or 0.0)
         self._closed = self._signalled = False
         self._assembler = Assembler()
+        self._remembers = False
         self._read_out: AgentProcess | None = None
         """The agent of which all was read."""
         early = None if interval is None else take_early()
@@ -69,6 +72,16 @@ class LocalSource:
                     return
         raise SourceError(agent.last_words())
 
+    @property
+    def past(self) -> Past | None:
+        """The last minutes of the agent of now."""
+        return self._assembler.recent
+
+    def remember(self, wanted: bool) -> None:
+        """See `RememberingSource`."""
+        self._remembers = wanted
+        self._assembler.recent = RecentFrames() if wanted else None
+
     def request(self, request: Request) -> None:
         """Send a request; nothing if the agent is gone, `frames` tells that."""
         if isinstance(request, SetInterval):
@@ -84,6 +97,7 @@ class LocalSource:
     def reconnect(self) -> None:
         """Start another agent: it loads the driver's library anew."""
         before, self._assembler = self._agent, Assembler()
+        self.remember(self._remembers)
         self._agent = self._start()
         before.end(self._time_to_end)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from gputop.errors import GputopError, SourceError
@@ -12,28 +13,35 @@ from gputop.model.machine.text import printable
 from gputop.sources.ssh.names import HostName
 
 T = TypeVar("T")
+H = TypeVar("H", bound=HostName | None)
 
 
 def ask_hosts(
-    hosts: Iterable[HostName], ask: Callable[[HostName], T]
-) -> Iterator[tuple[HostName, T | GputopError]]:
-    """Yield what `ask` returns for each host, or the error that it raises, as they come.
+    hosts: Iterable[H], ask: Callable[[H], T], timeout: float | None = None
+) -> Iterator[tuple[H, T | GputopError]]:
+    """Yield what `ask` returns for each host, or the error that it raises, as they come, until
+    `timeout` seconds are over.
 
     Each is asked in a thread of its own, which is left to itself where nobody waits for it.
     """
-    answers: SimpleQueue[tuple[HostName, T | GputopError]] = SimpleQueue()
+    answers: SimpleQueue[tuple[H, T | GputopError]] = SimpleQueue()
 
-    def run(host: HostName) -> None:
+    def run(host: H) -> None:
         answers.put((host, _answer(host, ask)))
 
     threads = [threading.Thread(target=run, args=(host,), daemon=True) for host in hosts]
     for thread in threads:
         thread.start()
+    end = None if timeout is None else time.monotonic() + timeout
     for _ in threads:
-        yield answers.get()
+        try:
+            answer = answers.get(timeout=end and max(0.0, end - time.monotonic()))
+        except Empty:
+            return
+        yield answer
 
 
-def _answer(host: HostName, ask: Callable[[HostName], T]) -> T | GputopError:
+def _answer(host: H, ask: Callable[[H], T]) -> T | GputopError:
     try:
         return ask(host)
     except GputopError as error:

@@ -9,6 +9,9 @@ from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Reply, Request
 
+REFUSED = "only nvidia-smi and ps are read on this host: install gputop or Python 3.10 there"
+"""Why a machine is not asked: there is nobody who could answer."""
+
 
 class Source(Protocol):
     """The frames of one machine, and what it replies."""
@@ -47,3 +50,8 @@ class LinkedSource(Source, Protocol):
     def link(self) -> Link:
         """How it is reached just now; for any thread."""
         ...
+
+
+def is_poor(source: Source) -> bool:
+    """Return whether nvidia-smi and ps are all that is read, and nobody answers questions."""
+    return isinstance(source, LinkedSource) and source.link.how == "poor"

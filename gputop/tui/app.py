@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.reactive import reactive
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
@@ -30,10 +31,13 @@ from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
+from gputop.tui.past import PastControl
+from gputop.tui.saving import NOTE_SECONDS
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 from gputop.tui.terminal.key_queue import KeysInTurn
 from gputop.tui.terminal.outside import run_outside
+from gputop.tui.time_keys import TIME_BINDINGS
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
@@ -51,6 +55,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     ALLOW_SELECT = False
     age: reactive[int | None] = reactive(None, repaint=False)
     """Seconds that the picture is behind, in a pause; None where it is that of now."""
+    instant: reactive[str] = reactive("", repaint=False)
+    """What the heading says of the time that is shown, where that is not now."""
+    note: reactive[str] = reactive("", repaint=False)
+    """What there is to say of the last move in time."""
     silence: reactive[int] = reactive(0, repaint=False)
     """Seconds since the agent has sent something, once they are more than they should be."""
 
@@ -75,6 +83,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
                 group=SCREEN),
         Binding("ctrl+l", "repaint", "Redraw", tooltip="Redraw the screen", id="app.redraw",
                 show=False, priority=True, group=SCREEN),
+        *TIME_BINDINGS,
     ]  # fmt: skip
 
     def __init__(self, feeds: Sequence[Feed], settings: Session) -> None:
@@ -93,6 +102,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
         self._fleet: FleetControl | None = None
         self.view: MachineView | None = None
+        self.past = PastControl(lambda: self.view)
         if len(feeds) == 1:
             self.view = self._view(self._machines[0])
         else:
@@ -138,6 +148,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         view.take(message.frame)
         if self.paused:
             self.age = int(view.machine.age or 0)
+        self.instant = self.past.words
 
     def on_reply_arrived(self, message: ReplyArrived) -> None:
         """Show an answer to who has asked."""
@@ -167,6 +178,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             if machine.pass_second():
                 self._reconnect(machine)
         if self.view is not None:
+            if self.view.machine.picture is None:
+                self.view.show()
             seconds = self.view.machine.seconds
             self.silence = seconds if seconds >= max(_LATE, _LATE * self._pace) else 0
         elif self.age is not None:
@@ -203,6 +216,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if view is None or self._fleet is None:
             return
         self.age, self.silence = None, 0
+        self._forget_past()
         view.machine.leave()
         while self.screen is not self._fleet.screen:
             self.pop_screen()
@@ -210,7 +224,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _view(self, machine: WatchedMachine) -> MachineView:
         leave = None if self._fleet is None else self._leave_host
-        main = MainScreen(os.environ, self.settings, machine.request, leave)
+        main = MainScreen(os.environ, self.settings, machine.request, leave,
+                          self._return_to_now)  # fmt: skip
         return MachineView(machine, main, self._interval)
 
     # What keys do.
@@ -228,6 +243,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         return palette.system_commands(self, self.settings, screen, self.choose_theme)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("step", "skip"):
+            return self.view is not None and not isinstance(self.screen, ModalScreen)
         if action == "demo":
             return self._fleet is None and not self._machines[0].is_remote
         if action == "leave_host":
@@ -282,12 +299,48 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_pause(self) -> None:
         """Hold the picture, or show that of now."""
+        if self._return_to_now():
+            return
         self.age = None if self.paused else 0
         if self.view is not None:
             if self.paused:
                 self.view.freeze()
             else:
                 self.view.thaw()
+
+    def _return_to_now(self) -> bool:
+        """Leave the past; whether that was shown."""
+        if not self.past.is_back:
+            return False
+        self._forget_past()
+        if self.view is not None:
+            self.view.thaw()
+        return True
+
+    def _forget_past(self) -> None:
+        self.past.forget()
+        self.instant = self.note = ""
+
+    def action_step(self, count: int) -> None:
+        """Go back in time by a frame, or on."""
+        self._move_in_time(partial(self.past.step, count))
+
+    def action_skip(self, seconds: int) -> None:
+        """Go back in time, or on."""
+        self._move_in_time(partial(self.past.skip, seconds))
+
+    def _move_in_time(self, move: Callable[[], str]) -> None:
+        """Move, and say for a while what there is to say of it."""
+        note = self.note = move()
+        self.instant = self.past.words
+        if self.past.is_back:
+            self.age = None
+        if note:
+            self.set_timer(NOTE_SECONDS, lambda: self._drop_note(note))
+
+    def _drop_note(self, note: str) -> None:
+        if self.note == note:
+            self.note = ""
 
     def action_interval(self, step: int) -> None:
         """The next longer or shorter interval."""
@@ -345,6 +398,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _begin_anew(self, view: MachineView) -> None:
         self.age, self.silence = None, 0
+        self._forget_past()
         self._pace = self._interval
         view.begin_anew()
 
@@ -378,11 +432,15 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
 
 def run(
-    feeds: Sequence[Feed], settings: Session, taking_over: Callable[[], None]
+    feeds: Sequence[Feed],
+    settings: Session,
+    taking_over: Callable[[], None],
+    driver: type[Driver] | None = None,
 ) -> tuple[int, Frame | None]:
     """Show the frames of machines until the user has seen enough; exit status and last frame.
 
-    `taking_over` is called when the terminal is about to be drawn on.
+    `taking_over` is called when the terminal is about to be drawn on; `driver`: of Textual, for
+    what is no terminal of ours.
 
     GputopError for an error of ours, when the terminal is as it was.
     """
@@ -394,7 +452,7 @@ def run(
     app.taking_over = taking_over
     app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
     try:
-        status = terminal_app.run(app, settings.mouse)
+        status = terminal_app.run(app, settings.mouse, driver)
     finally:
         app.close_sources()
     return status, app.last_frame

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from textual.binding import Binding, BindingType
+from functools import partial
+
+from textual.binding import BindingType
+
+from gputop.tui.panes.heading import described_key
 
 FIRST = 5
 """Bindings that stand in the line of keys before those of the app."""
 
-
-def _key(
-    keys: str, action: str, description: str, tooltip: str, label: str = "", name: str = ""
-) -> Binding:
-    """A binding with all that help, palette and the line of keys (where it has a label) say."""
-    return Binding(
-        keys, action, description, tooltip=tooltip, id=f"fleet.{name or action.partition('(')[0]}",
-        show=bool(label), key_display=label or None, group=Binding.Group("Hosts"),
-    )  # fmt: skip
-
+_key = partial(described_key, "Hosts", area="fleet")
 
 FLEET_BINDINGS: list[BindingType] = [
     _key("enter", "open", "Open", "The screen of this host", "Enter"),
@@ -24,6 +19,7 @@ FLEET_BINDINGS: list[BindingType] = [
     _key("u", "user", "Users", "All, my own, a row a user", "u"),
     _key("s,f6", "sort", "Sort", "Hosts: other order; processes: by", "s"),
     _key("L", "login", "Log in", "Log in to this host by hand", "L"),
+    _key("f9,K", "signal", "Signal", "Open its host, where F9 signals"),
     _key("I", "invert", "Invert", "Sort processes the other way round"),
     _key("c", "command", "Command", "Script, or the whole line"),
     _key("left", "shift(-1)", "Scroll left", "Scroll the command", name="shift-back"),

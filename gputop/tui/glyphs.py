@@ -38,7 +38,6 @@ class GlyphSet:
     separator: str
     degree: str
     not_available: str
-    not_permitted: str
     pending: str
     """There has been no sample yet."""
     stale: str
@@ -92,7 +91,6 @@ UNICODE = GlyphSet(
     separator="·",
     degree="°",
     not_available="–",
-    not_permitted="×",
     pending="·",
     stale="≈",
     warning="!",
@@ -121,7 +119,6 @@ ASCII = GlyphSet(
     separator="|",
     degree=" ",
     not_available="-",
-    not_permitted="x",
     pending=".",
     stale="*",
     warning="!",
@@ -150,14 +147,6 @@ def choose(
         return _SETS[override]
     fits = _utf8_locale(environ) and environ.get("TERM") != "linux" and _encodes_blocks(encoding)
     return UNICODE if fits else ASCII
-
-
-def bar(ratio: float | None, width: int, glyphs: GlyphSet = UNICODE) -> str:
-    """A bar of `width` cells for a ratio 0..1; blank where there is no value."""
-    if ratio is None or math.isnan(ratio):
-        return " " * width
-    filled = glyphs.fill(ratio, width)
-    return filled + glyphs.bar_empty * (width - len(filled))
 
 
 def spark(values: Sequence[float | None], width: int, glyphs: GlyphSet = UNICODE) -> str:

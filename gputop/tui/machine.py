@@ -15,6 +15,7 @@ from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
+from gputop.sources.past import Moment, Past, RememberingSource
 from gputop.sources.source import LinkedSource
 from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
 from gputop.tui.pending_signals import PendingSignals
@@ -28,6 +29,7 @@ class Picture(NamedTuple):
 
     frame: Frame
     history: History
+    moment: Moment = "now"
 
 
 class WatchedMachine:
@@ -49,7 +51,7 @@ class WatchedMachine:
         self._frame: Frame | None = None
         self._history = History()
         self._frozen: Picture | None = None
-        """What a pause holds, while frames go on into the history."""
+        """What a pause holds, or a step back, while frames go on into the history."""
         self._is_open = True
         self._arrived: deque[Frame] = deque(maxlen=1)
         """The newest frame, where the machine is not open: nobody is woken for it."""
@@ -57,6 +59,7 @@ class WatchedMachine:
         self._attempts = 0
         self._rebooted: float | None = None
         self._signals = PendingSignals()
+        self._remember()
 
     @property
     def host(self) -> str:
@@ -76,6 +79,20 @@ class WatchedMachine:
         if self.ended:
             return Link("login" if self._wants_login else "ended", words=self._reason)
         return Link("connected", age=float(self.seconds))
+
+    @property
+    def waiting(self) -> str:
+        """What is waited for before there is a frame."""
+        if self.link.state == "connecting":
+            return f"connecting to {self.host}"
+        if self.link.state == "waiting":
+            return f"waiting for a turn to connect to {self.host}"
+        return "waiting for the driver"
+
+    @property
+    def limit(self) -> str:
+        """What this machine has not; empty where it has all."""
+        return "nvidia-smi only" if self.link.how == "poor" else ""
 
     @property
     def state(self) -> HostState:
@@ -110,10 +127,12 @@ class WatchedMachine:
     def open(self) -> None:
         """Have each frame told, and keep a whole history."""
         self._is_open, self._history.brief = True, False
+        self._remember()
 
     def leave(self) -> None:
         """Keep the newest frame for who asks, and a history in brief."""
         self._is_open, self._history.brief = False, True
+        self._remember()
         self.thaw()
 
     def take_arrived(self) -> bool:
@@ -164,6 +183,26 @@ class WatchedMachine:
         if self._frozen is None or self._frame is None:
             return None
         return max(0.0, self._frame.time - self._frozen.frame.time)
+
+    @property
+    def past(self) -> Past | None:
+        """What can be looked at again; None where its source remembers nothing."""
+        source = self.feed.source
+        return source.past if isinstance(source, RememberingSource) else None
+
+    @property
+    def history(self) -> History:
+        """What led up to the newest frame."""
+        return self._history
+
+    @property
+    def now(self) -> float | None:
+        """The time of the newest frame."""
+        return None if self._frame is None else self._frame.time
+
+    def hold(self, picture: Picture) -> None:
+        """Show this one until it thaws."""
+        self._frozen = picture
 
     def freeze(self) -> None:
         """Hold the picture of now, from which the history goes on apart."""
@@ -222,6 +261,12 @@ class WatchedMachine:
         self._arrived.clear()
         self.ended, self.seconds = False, 0
         self.listen()
+
+    def _remember(self) -> None:
+        """Remember the frames of a machine that is open."""
+        source = self.feed.source
+        if isinstance(source, RememberingSource):
+            source.remember(self._is_open)
 
     def _listener(self, feed: Feed) -> Callable[[Frame | Reply | SourceError], None]:
         """Return what makes messages of what comes, in the thread that reads."""

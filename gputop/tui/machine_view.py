@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputop.model.machine.frame import Frame, Problem
 from gputop.protocol.messages import Refresh, Reply
 from gputop.sources.feed import Feed
-from gputop.tui.machine import WatchedMachine
+from gputop.tui.machine import Picture, WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
 
@@ -19,12 +19,14 @@ class MachineView:
         """Whether every widget is there."""
         self.is_paused = self._next_wanted = False
         """Whether the picture stands still, and whether it is to be the next frame's instead."""
+        self._link = ("", "")
+        """What was said of the way to the machine."""
         self.watch(machine)
 
     def watch(self, machine: WatchedMachine) -> None:
-        """Show this machine."""
         self.machine = machine
         machine.note = self.main.show_note
+        self._link = ("", "")
 
     def begin_anew(self) -> None:
         """Forget what another agent was asked, and a pause."""
@@ -71,6 +73,12 @@ class MachineView:
         self.machine.thaw()
         self.show()
 
+    def hold(self, picture: Picture) -> None:
+        """Show a picture of the past."""
+        self.is_paused = False
+        self.machine.hold(picture)
+        self.show()
+
     def lose_signals(self) -> bool:
         """The agent has ended. Return whether somebody waits for what it would tell."""
         asked = self.main.signals.lose()
@@ -78,8 +86,14 @@ class MachineView:
 
     def show(self) -> None:
         """Show the frame, or why it has no GPUs."""
+        if not self.is_ready:
+            return
+        link = self.machine.waiting, self.machine.limit
+        if link != self._link:
+            self._link = link
+            self.main.show_link(*link)
         picture = self.machine.picture
-        if picture is None or not self.is_ready:
+        if picture is None:
             return
         frame = picture.frame
         if frame.problem is not None:
@@ -87,7 +101,7 @@ class MachineView:
             return
         if isinstance(self.main.app.screen, ProblemScreen):
             self.main.app.pop_screen()
-        self.main.show_frame(frame, picture.history, self.interval)
+        self.main.show_frame(frame, picture.history, self.interval, picture.moment)
 
     def show_end(self) -> None:
         """Show that nothing comes any more."""

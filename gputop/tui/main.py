@@ -8,16 +8,16 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.events import Paste
-from textual.screen import Screen
+from textual.widget import Widget
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.metrics.history import History
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
-from gputop.model.processes.filter import FilterError
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
+from gputop.sources.past import Moment
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDialog, SortDialog
 from gputop.tui.dialogs.signal_control import SignalControl
 from gputop.tui.dialogs.signal_state import TARGET_GONE, why_none
@@ -28,10 +28,10 @@ from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.process import ProcessScreen
-from gputop.tui.panes.bars import Heading, KeyLine, key_words
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.gpus import GpuPane
+from gputop.tui.panes.heading import Heading, KeyLine, key_words
 from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.layout import PaneLayout
 from gputop.tui.panes.mapping import MappingPane
@@ -41,6 +41,7 @@ from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
 from gputop.tui.saving import NOTE_SECONDS, save
+from gputop.tui.table_screen import ProcessTableScreen
 from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
 
@@ -48,9 +49,10 @@ _EDITING = (
     ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "accept the suggestion"),
     ("up down", "earlier values"), ("PgDn", "more of the answer"),
 )  # fmt: skip
+_PAST_KEYS = ((", .", "step"), ("< >", "minute"), ("Esc", "now"))
 
 
-class MainScreen(Screen[None]):
+class MainScreen(ProcessTableScreen):
     """The machine at a glance: panes, and controllers for what the keys do to them."""
 
     AUTO_FOCUS = "#processes"
@@ -63,9 +65,11 @@ class MainScreen(Screen[None]):
         settings: Session,
         request: Callable[[Request], None],
         leave: Callable[[], None] | None = None,
+        return_to_now: Callable[[], bool] = bool,
     ) -> None:
         """`environ` has the variables of the first mapping; `request` reaches the agent of now;
-        `leave` goes back to the machines that this is one of."""
+        `leave` goes back to the machines that this is one of; `return_to_now` leaves the past, and
+        returns whether that was shown."""
         super().__init__()
         self.settings = settings
         state = MappingState(environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"))
@@ -73,29 +77,33 @@ class MainScreen(Screen[None]):
         self.signals = SignalControl(self, request)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
-        self._request, self._leave = request, leave
+        self._request, self._leave, self._return_to_now = request, leave, return_to_now
         self._shown: ShownFrame | None = None
         self._following = True
         """Whether the mapping is that of the process under the cursor."""
-        self._note = "read only" if settings.readonly else ""
-        """What the heading says first."""
+        self._note = ""
+        """What the heading says first, for a while."""
+        self._limits = "read only" if settings.readonly else ""
+        """What it says as long as the screen is there."""
+        self._table: Widget | None = None
+        """The pane that had the focus last."""
         self._unsaved = ""
         """Why a choice was not saved; said for a while."""
 
     def compose(self) -> ComposeResult:
-        yield Heading(self._note, self.settings.thresholds, id="heading")
+        yield Heading(self._heading_note, self.settings.thresholds, id="heading")
         yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
         yield MappingPane(self.mapping.state, id="mapping")
-        yield FilterLine(self._filter, self._close_filter, id="filter-line")
+        yield FilterLine(self.filter, self.close_filter, id="filter-line")
         yield KeyLine(self._key_words(), needed=("signal", "help"), id="keys")
 
     def on_mount(self) -> None:
         self.panes.arrange()
         self.gpus.on_scrolled = self._say_above
         self.processes.above = self._words_above
-        self.processes.on_arranged = self._arranged
+        self.processes.on_arranged = self.arranged
         for table in self.query(Table):
             table.on_moved = self._cursor_moved
 
@@ -105,17 +113,13 @@ class MainScreen(Screen[None]):
             self.show_mapping()
 
     def on_screen_resume(self) -> None:
-        self.mapping.state.note = ""  # the question may be another one after the mapping page
+        self.mapping.state.note = ""  # the query may be another one after the mapping page
         if self._shown is not None:
             self.show_mapping()
 
     @property
     def gpus(self) -> GpuPane:
         return self.query_one(GpuPane)
-
-    @property
-    def processes(self) -> ProcessTable:
-        return self.query_one(ProcessTable)
 
     def _key_words(self) -> list[tuple[str, str]]:
         own = [b for b in keyed(self.settings.keys, self.BINDINGS)
@@ -124,23 +128,36 @@ class MainScreen(Screen[None]):
         of_app = keyed(self.settings.keys, self.app.BINDINGS)
         if self._leave is not None:  # to which q leads then
             of_app = [replace(b, description="Hosts") if b.action == "quit" else b for b in of_app]
-        return key_words([*first, *of_app, *more])
+        is_back = self._shown is not None and self._shown.moment == "past"
+        return [*(_PAST_KEYS if is_back else ()), *key_words([*first, *of_app, *more])]
 
     def on_descendant_focus(self) -> None:
-        """Say below what the keys do now: an editor has its own."""
+        """Say below what the keys do now: an editor has its own. To go to the other pane is to
+        look at now."""
+        self._show_keys()
+        self.panes.fit_mapping(isinstance(self.focused, ValueInput))
+        if isinstance(self.focused, Table):
+            if self._table not in (None, self.focused):
+                self._return_to_now()
+            self._table = self.focused
+
+    def _show_keys(self) -> None:
         is_editing = isinstance(self.focused, ValueInput)
         self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self._key_words())
-        self.panes.fit_mapping(is_editing)
 
     # What comes from the agent.
 
-    def show_frame(self, frame: Frame, history: History, interval: float) -> None:
+    def show_frame(
+        self, frame: Frame, history: History, interval: float, moment: Moment = "now"
+    ) -> None:
         """Show another frame, or the same one in another state, on every screen."""
         state, before = self.mapping.state, self._shown
         show_users(process.user for process in frame.processes)
-        state.show_frame(frame)
+        state.show_frame(frame, moment)
         names = LogicalNames(frame, before and before.names, state.probed)
-        self._shown = ShownFrame(frame, history, names, interval)
+        self._shown = ShownFrame(frame, history, names, interval, moment)
+        if moment != (before.moment if before else "now"):
+            self._show_keys()
         self.query_one(Heading).show_frame(frame, interval)
         self._show_panes()
         self.panes.fit(frame)
@@ -153,12 +170,11 @@ class MainScreen(Screen[None]):
         self.signals.reply(reply)
         if reply.verdicts:
             self.processes.show_verdicts(reply.verdicts)
-        if reply.probed:
-            self.mapping.state.handle_probed(reply.probed)
+        if self.mapping.state.handle(reply):
             self.show_mapping()
             if self._shown is not None:
                 shown = self._shown
-                self.show_frame(shown.frame, shown.history, shown.interval)
+                self.show_frame(shown.frame, shown.history, shown.interval, shown.moment)
         for screen in self.app.screen_stack:
             if isinstance(screen, ProcessScreen):
                 screen.reply(reply)
@@ -166,13 +182,32 @@ class MainScreen(Screen[None]):
     def reset(self) -> None:
         """Forget what another agent was asked."""
         self.mapping.state.reset()
+        for screen in self.app.screen_stack:
+            if isinstance(screen, ProcessScreen):
+                screen.reset()
 
     def show_note(self, note: str) -> None:
         """Say something in the heading, or have it said once there is one."""
         self._note = note
+        self._say_in_heading()
+
+    def show_link(self, waiting: str, limit: str) -> None:
+        """Say in the heading what is waited for before there is a frame, and what a machine that
+        is reached in this way has not."""
+        own = "read only" if self.settings.readonly else ""
+        self._limits = ", ".join(filter(None, (own, limit)))
         for heading in self.query(Heading):
-            if note != heading.note:
-                heading.note = note
+            heading.waiting = waiting
+        self._say_in_heading()
+
+    @property
+    def _heading_note(self) -> str:
+        return "  ".join(filter(None, (self._note, self._limits)))
+
+    def _say_in_heading(self) -> None:
+        for heading in self.query(Heading):
+            if self._heading_note != heading.note or not self._shown:
+                heading.note = self._heading_note
                 heading.sync()
 
     def _show_panes(self) -> None:
@@ -188,24 +223,8 @@ class MainScreen(Screen[None]):
 
     # Which processes are shown, and how.
 
-    def action_filter(self) -> None:
-        self.query_one("#keys").display = False
-        self.query_one(FilterLine).edit()
-
-    def _arranged(self, count: int) -> None:
-        """Make room for so many rows of processes, or give it to others; not while a filter is
-        typed, which would move everything with each key."""
-        if not self.query_one(FilterLine).display:
-            self.panes.fit_processes(count)
-
-    def _filter(self, text: str) -> FilterError | None:
-        return self.processes.filter_by(text)
-
-    def _close_filter(self) -> None:
-        self.query_one("#keys").display = True
-        if not isinstance(self.focused, Table):  # which a click has chosen
-            self.set_focus(self.processes)
-        self._arranged(self.processes.span[2])
+    def make_room(self, count: int) -> None:
+        self.panes.fit_processes(count)
 
     def action_pid(self, digit: str) -> None:
         self._search_pid(digit)
@@ -226,30 +245,15 @@ class MainScreen(Screen[None]):
             self.pids.add(digits)
 
     def action_sort(self) -> None:
-        self.app.push_screen(SortDialog(self.processes.sort_id), self._sort)
+        self.app.push_screen(SortDialog(self.processes.sort_id), self.sort)
 
-    def _sort(self, metric_id: str | None) -> None:
+    def sort(self, metric_id: str | None) -> None:
         if metric_id in COLUMNS:
             self.processes.sort_by(metric_id)
             self.save({"processes.sort": metric_id})
 
-    def on_process_table_heading_clicked(self, message: ProcessTable.HeadingClicked) -> None:
-        self._sort(message.column)
-
-    def action_invert(self) -> None:
-        self.processes.sort_by(self.processes.sort_id)
-
-    def action_command(self) -> None:
-        self.processes.toggle_command()
-
-    def action_shift(self, direction: int) -> None:
-        self.processes.shift(direction)
-
     def action_shift_to(self, end: int) -> None:
         self.processes.shift_to(end)
-
-    def action_user(self) -> None:
-        self.processes.next_view()
 
     def action_tree(self) -> None:
         self.processes.toggle_tree()
@@ -272,7 +276,7 @@ class MainScreen(Screen[None]):
     def action_back(self) -> None:
         """Go one step back: tags, the editor, the mapping, the cursor, the view, the filter."""
         table = self.processes
-        if self.pids.stop() or table.untag():
+        if self._return_to_now() or self.pids.stop() or table.untag():
             return
         if self.panes.mapping_open:
             self.panes.open_mapping(False)
@@ -374,9 +378,9 @@ class MainScreen(Screen[None]):
 
     def show_mapping(self) -> None:
         if "mapping" in self.panes.shown:
-            self.query_one(MappingPane).show_answer()
+            self.query_one(MappingPane).show_result()
 
-    def on_answer_shown(self) -> None:
+    def on_result_shown(self) -> None:
         self.panes.fit_mapping(isinstance(self.focused, ValueInput))
 
     def action_mapping(self) -> None:
@@ -410,14 +414,16 @@ class MainScreen(Screen[None]):
         self.app.push_screen(MappingScreen(self.mapping.state, self._request, self._shown))
 
     def _cursor_moved(self) -> None:
-        """The mapping is that of the process under the cursor, until it is edited."""
+        """The mapping is that of the process under the cursor, until it is edited. To move it is to
+        look at now."""
+        self._return_to_now()
         self.pids.stop()
         self._following = True
         self._follow()
         self.show_mapping()
 
     def _follow(self) -> None:
-        """Show the mapping of the selected process in place of the question's."""
+        """Show the mapping of the selected process in place of the query's."""
         row = self.processes.selected if self._following else None
         mapping = self._shown.names.mapping(row.process) if row and self._shown else None
         self.mapping.state.followed = None
@@ -436,10 +442,13 @@ class MainScreen(Screen[None]):
     def action_signal(self) -> None:
         """Ask about the processes that are selected now, whatever the frames do meanwhile."""
         if self._shown is not None:
-            self.signals.ask(self._shown.frame, *self._targets(self._shown))
+            self.signals.ask(
+                self._shown.frame, *self._targets(self._shown), moment=self._shown.moment
+            )
 
     def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
-        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE)
+        moment = self._shown.moment if self._shown else "now"
+        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE, moment)
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
         """Return one's own on the selected GPU, else the tagged ones, else the selected one; and

@@ -16,7 +16,7 @@ from gputop.manual import TOPICS, contents, page, search
 from gputop.output import complain
 from gputop.settings import Session, session_of
 from gputop.tui import themes
-from gputop.tui.panes.bars import KeyLine
+from gputop.tui.panes.heading import KeyLine
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 

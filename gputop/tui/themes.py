@@ -6,6 +6,7 @@ is free, and the alarm colour for what needs attention; neither is ever a load's
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from zlib import crc32
 
@@ -152,8 +153,7 @@ class UserColours:
     a user who is there keeps the colour.
     """
 
-    def __init__(self, count: int = USER_COLOURS) -> None:
-        self._count = count
+    def __init__(self) -> None:
         self._of: dict[str, int] = {}
 
     def show(self, users: Iterable[str | None]) -> None:
@@ -171,22 +171,26 @@ class UserColours:
 
     def _add(self, users: set[str]) -> None:
         """Give colours to users: first to those whose own is nobody's yet."""
-        displaced = []
+        displaced, taken = [], Counter(self._of.values())
         for user in sorted(users):
-            if self._own(user) in self._of.values():
+            own = self._own(user)
+            if taken[own]:
                 displaced.append(user)
             else:
-                self._of[user] = self._own(user)
+                self._of[user] = own
+                taken[own] += 1
         for user in displaced:
-            self._of[user] = self._next(self._own(user))
+            colour = self._of[user] = self._next(self._own(user), taken)
+            taken[colour] += 1
 
     def _own(self, user: str) -> int:
-        return crc32(user.encode("utf-8", "replace")) % self._count
+        return crc32(user.encode("utf-8", "replace")) % USER_COLOURS
 
-    def _next(self, own: int) -> int:
-        taken = list(self._of.values())
-        order = ((own + step) % self._count for step in range(self._count))
-        return min(order, key=taken.count)
+    def _next(self, own: int, taken: Counter[int]) -> int:
+        """Return the colour that fewest have. `taken` is counted by who asks: another machine may
+        tell of as many users as it likes."""
+        order = ((own + step) % USER_COLOURS for step in range(USER_COLOURS))
+        return min(order, key=taken.__getitem__)
 
 
 _users = UserColours()

@@ -9,7 +9,6 @@ import signal
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 _INHERITED = ("PATH", "HOME", "LANG")
 
@@ -25,12 +24,7 @@ class Children:
     def __enter__(self) -> "Children":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill(list(self._running))
 
     @property

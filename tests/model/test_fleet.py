@@ -136,6 +136,20 @@ def test_sums_and_free_gpus() -> None:
     assert [row.row.host for row in fleet.processes] == ["a", "b"]
 
 
+def test_sums_of_what_is_not_known_are_not_0() -> None:
+    fleet = Fleet(IDLE_AFTER)
+    unseen = of_host("a", frame([gpu(0, processes_known=False)]))
+    full = of_host("b", frame([gpu(0)], [process(7, user="bob")]))
+    empty = of_host("c", frame())
+    for states, free, users in (
+        ([], None, None), ([of_host("d", None, Link("ended"))], None, None),
+        ([unseen], None, None), ([unseen, full], None, 1), ([unseen, empty], 1, None),
+        ([full], 0, 1), ([empty], 1, 0),
+    ):  # fmt: skip
+        fleet.take(states)
+        assert (fleet.totals.free, fleet.totals.users) == (free, users), states
+
+
 def test_two_names_of_one_machine_count_once() -> None:
     fleet = Fleet(IDLE_AFTER)
     same, container = of_host("a", frame()), frame([gpu(4)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.model.machine.sections import Bar1, Identity, Nvlink, Pcie, Thermal
+from gputop.model.machine.sections import Bar1Memory, Identity, Nvlink, Pcie, Thermal
 from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU
 from tests.builders import GIB, gpu
@@ -90,7 +90,7 @@ def test_a_trifle_is_not_a_full_bar(id_: str, top: float) -> None:
         pcie=Pcie(generation=1, generation_max=5, width=16, width_max=16),
         nvlink=Nvlink(up=17, down=1),
         identity=Identity(architecture="Hopper"),
-        bar1=Bar1(total=256 * GIB),
+        bar1=Bar1Memory(total=256 * GIB),
     )
     assert graph.ceiling([card], id_, 4 * 1024.0**2) == pytest.approx(top, rel=0.001)
     assert graph.ceiling([card], id_, 1e12) == 1e12

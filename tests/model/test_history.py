@@ -158,3 +158,25 @@ def test_of_too_many_processes_there_is_no_past() -> None:
     history = filled(at(0, gpu(), processes=crowd))
     assert history.of_process(crowd[-2]).memory == [1.0]
     assert history.of_process(crowd[-1]).memory == []
+
+
+@pytest.mark.parametrize("count", [50, SLOTS + 50])
+def test_as_it_was_at_a_time(count: int) -> None:
+    """Also where the ring has gone round, and of a process that was not there yet."""
+    frames = [
+        at(n, gpu(utilization=n % 10 / 10),
+           processes=[process(1, gpu_memory=n), *([process(2)] if n > count - 20 else [])])
+        for n in range(count)
+    ]  # fmt: skip
+    whole, before = filled(*frames), filled(*frames[:-30])
+    then = whole.until(2000.5 + count - 31)
+    assert list(then.times) == list(before.times)[-len(then.times) :]
+    assert len(then.times) == min(count, SLOTS) - 30
+    assert past(then, gpu()) == past(before, gpu())[-len(then.times) :]
+    memory = before.of_process(process(1)).memory
+    assert then.of_process(process(1)).memory == memory[-len(then.times) :]
+    assert then.of_process(process(2)).memory == []
+    then.append(at(count, gpu(utilization=0.45)))
+    assert past(then, gpu())[-1] == 0.45
+    assert past(whole, gpu())[-1] == (count - 1) % 10 / 10
+    assert list(whole.until(0).times) == []

@@ -14,13 +14,13 @@ from gputop.errors import SourceError
 from gputop.model.machine.signals import Target
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import (
+    AnsweredRequest,
     Candidates,
     Checks,
     Context,
     Detail,
     Ping,
     Probe,
-    Question,
     Reply,
     Signal,
     Stack,
@@ -79,12 +79,12 @@ def test_nothing_is_left_there(sshd: Sshd, kept: MachineFactory) -> None:
         assert written_by(agent) == []
         target = frame.processes[0]
         assert target.start_time is not None
-        questions: list[Question] = [
+        requests: list[AnsweredRequest] = [
             Probe("0", None), Detail(target.pid, target.start_time), Candidates(),
             Stack(target.pid, target.start_time), Context(target.pid), Checks(),
             Signal("s1", (Target(target.pid, target.start_time, forced=True),), 15, 5.0),
         ]  # fmt: skip
-        replies = [answer(opened, question) for question in questions]
+        replies = [answer(opened, request) for request in requests]
         assert [reply.error for reply in replies] == [None] * len(replies)
         [verdict] = replies[-1].verdicts
         assert verdict.outcome in ("exited", "zombie")
@@ -94,8 +94,8 @@ def test_nothing_is_left_there(sshd: Sshd, kept: MachineFactory) -> None:
     assert not Path("/run/gputop", f"{agent}.idle").exists()
 
 
-def answer(opened: object, question: Question) -> Reply:
-    return ask(opened, question, 20.0)  # type: ignore[arg-type]
+def answer(opened: object, request: AnsweredRequest) -> Reply:
+    return ask(opened, request, 20.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("python", pythons()[1:3])

@@ -7,6 +7,7 @@ import random
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,14 +22,13 @@ from gputop.errors import SourceError
 from gputop.export.json import frame_json
 from gputop.export.table import table
 from gputop.model.health.free import is_free
-from gputop.model.machine.detail import ProcessDetail
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.signals import Target
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Checks, Detail, Ping, Probe, Reply, Signal, Stack
 from gputop.sources.ask import ask
-from gputop.sources.ssh.refusal import REFUSED
+from gputop.sources.source import REFUSED
 from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.smi_values import FIELDS
 from tests.agent.driving import Agent, until
@@ -127,7 +127,7 @@ def test_a_gpu_that_goes_away_in_the_middle_and_the_end() -> None:
 
 
 def test_questions_have_an_answer() -> None:
-    """Between frames, each in its turn; of the kind that a screen waits for."""
+    """Between frames, each in its turn."""
     reader = SmiReader(1.0)
     questions = [
         Ping("p"), Checks(id="c"), Signal("s", (Target(7, 1.0),), 15, 1.0), Detail(7, 1.0, id="d"),
@@ -136,14 +136,20 @@ def test_questions_have_an_answer() -> None:
     for question in questions:
         reader.refuse(encode(question))
     told = read([*head(), round_(1000.0, 100, 50), values(0)], reader)
-    checks, signal_, detail, stack, probe = (told_ for told_ in told if isinstance(told_, Reply))
     assert isinstance(told[-1], Frame)
-    assert (checks.request, checks.error) == ("c", REFUSED)
-    [verdict] = signal_.verdicts
-    assert (verdict.order, verdict.pid, verdict.outcome) == ("s", 7, "refused")
-    assert detail.detail == ProcessDetail(7, 1.0, missing="unreadable")
-    assert stack.stack
-    assert [verdict.words, stack.stack.problem, probe.probed[1].problem] == [REFUSED] * 3
+    replies = [reply for reply in told if isinstance(reply, Reply)]
+    assert replies == [Reply(request=id_, error=REFUSED) for id_ in ("c", "s", "d", "t", "q")]
+
+
+@pytest.mark.parametrize(
+    "record", ["mem {0}{1}: 1", "app GPU-1 {0} {1}", "ps {0} bob {1}", "cpu {1}"]
+)
+def test_a_machine_that_only_talks_fills_no_memory(record: str) -> None:
+    reader = SmiReader(1.0)
+    lines = [record.format(number, "x " * 5000) for number in range(2000)]
+    with pytest.raises(SourceError, match="more processes there than a machine has"):
+        read(lines, reader)
+    assert len(reader._facts) < 20
 
 
 def test_whatever_comes_can_be_drawn_or_is_one_error() -> None:
@@ -257,6 +263,18 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
             ask(opened, Checks(), 20.0)
     until(lambda: not sshd.processes(host), within=2)
     assert sshd.files(host) == before
+    topo, doctor = (gputop_on("old", command) for command in ("topo", "doctor"))
+    assert (topo.returncode, topo.stdout) == (1, "")
+    assert topo.stderr == f"gputop: old: {REFUSED}\n"
+    assert "driver: 580.95.05" in doctor.stdout
+    assert "because of the card or the driver" not in doctor.stdout
+    assert "The driver reports no XIDs" not in doctor.stdout
+
+
+def gputop_on(host: str, command: str) -> subprocess.CompletedProcess[str]:
+    """What a command says of a host."""
+    words = [sys.executable, "-m", "gputop", command, "-H", host]
+    return subprocess.run(words, capture_output=True, text=True, timeout=40, check=False)
 
 
 @pytest.mark.system

@@ -7,8 +7,10 @@ import re
 from msgspec.structs import replace
 
 from gputop.errors import LoginError, SourceError
+from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
-from gputop.protocol.messages import Refresh, SetInterval, Signal
+from gputop.model.machine.signals import Verdict
+from gputop.protocol.messages import Refresh, Reply, SetInterval, Signal
 from gputop.settings import Session
 from gputop.tui.fleet import FleetScreen
 from gputop.tui.main import MainScreen
@@ -31,6 +33,15 @@ async def all_seen(fleet: Fleetful) -> None:
         await fleet.tell(host, busy(host, 100 + number, ("alice", "bob", "carol")[number]))
 
 
+def verdict_of(order: Signal) -> Verdict:
+    """The only process of an order has ended."""
+    [target] = order.targets
+    return Verdict(
+        order=order.id, pid=target.pid, start_time=target.start_time, signal=order.number,
+        outcome="exited", words="ended at once",
+    )  # fmt: skip
+
+
 def hosts_of(fleet: Fleetful) -> list[str]:
     """The names of the rows of hosts, in their order."""
     table = fleet.app.screen.query_one("#hosts")
@@ -40,7 +51,9 @@ def hosts_of(fleet: Fleetful) -> list[str]:
 
 async def test_hosts_come_one_by_one() -> None:
     async with watched(*HOSTS) as fleet:
-        assert "3 hosts, 0 seen" in fleet.lines[0]
+        assert "3 hosts, 0 seen  " in fleet.lines[0]
+        assert "GPU" not in fleet.lines[0].partition("attention")[0]
+        assert fleet.line_with("free  ") == " free  unknown"
         assert "connecting" in fleet.line_with("node2")
         await fleet.tell("node2", busy("node2"))
         assert hosts_of(fleet) == ["node2", "node1", "node3"]
@@ -112,6 +125,58 @@ async def test_a_process_opens_the_screen_of_its_host() -> None:
         await fleet.press("tab", "down", "down", "down", "enter")
         assert "node3" in fleet.lines[0]
         assert fleet.line_with("--seed 102").startswith("▸")
+
+
+async def test_f9_leads_to_the_process_on_its_host() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("f9")
+        assert "to signal: select a process, or open its host with Enter" in fleet.lines[0]
+        await fleet.press("tab", "down", "down", "f9")
+        assert "node2" in fleet.lines[0]
+        assert fleet.line_with("--seed 101").startswith("▸")
+        assert not any(isinstance(r, Signal) for r in fleet.sources["node2"].requests)
+        await fleet.press("f9")
+        assert "SIGTERM to 1 process on node2" in fleet.text
+
+
+async def test_a_host_that_is_not_there_yet_says_what_it_waits_for() -> None:
+    async with watched(*HOSTS) as fleet:
+        await fleet.press("down", "enter")
+        assert "connecting to node1" in fleet.lines[0]
+        fleet.sources["node1"].link = UP
+        await fleet.second()
+        assert "waiting for the driver" in fleet.lines[0]
+
+
+async def test_the_heading_says_what_a_host_has_not() -> None:
+    poor = Link("connected", "poor", age=0.1)
+    async with watched(*HOSTS, settings=Session(readonly=True)) as fleet:
+        await fleet.tell("node1", busy("node1"), poor)
+        await fleet.press("home", "enter")
+        assert isinstance(fleet.app.screen, MainScreen)
+        assert "read only, nvidia-smi only  node1" in fleet.lines[0]
+        await fleet.press("q", "f9")
+        assert "to signal" not in fleet.text
+
+
+async def test_a_verdict_of_a_host_that_is_not_open_any_more() -> None:
+    """The machine is asked for a frame all the same, and nothing of it is on another's screen."""
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("home", "enter", "down", "down", "f9")
+        source = fleet.sources["node1"]
+        [check] = [request for request in source.requests if isinstance(request, Signal)]
+        order = replace(check, id="order", number=15)
+        fleet.machine.request(order)
+        await fleet.press("escape", "q", "down", "enter")
+        assert "node2" in fleet.lines[0]
+        source.queue.put(Reply(request="order", verdicts=(verdict_of(order),)))
+        source.queue.join()
+        await fleet.tick()
+        assert source.requests[-1] == Refresh()
+        assert "under way" not in fleet.text
+        assert "ended at once" not in fleet.text
 
 
 async def test_a_host_that_is_not_open_keeps_a_past_in_brief() -> None:

@@ -45,6 +45,16 @@ def asks(terminal: Terminal) -> bool:
     return False
 
 
+def children(pid: int) -> set[str]:
+    """The names of the programs that a process runs."""
+    names = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, facts = path.read_text(errors="replace").rpartition(")")
+            names |= {name.partition("(")[2]} if facts.split()[1] == str(pid) else set()
+    return names
+
+
 def test_a_login_by_hand_a_signal_there_and_back(sshd: Sshd, machine: MachineFactory) -> None:
     folder, secret = sshd.folder, "open sesame"
     make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", secret, "-f", str(folder / "locked")]
@@ -59,6 +69,7 @@ def test_a_login_by_hand_a_signal_there_and_back(sshd: Sshd, machine: MachineFac
     command = [*GPUTOP, "-H", "open1,shut1,down1"]
     with Terminal(command, cols=120, rows=30, env=environ) as terminal:
         terminal.wait_for(lambda: "1/2" in line_with(terminal, "open1 "))
+        assert children(terminal.process.pid) == {"ssh"}  # and no agent of this machine
         terminal.wait_for("log in with L: permission denied")
         terminal.wait_for("Connection refused; again in")
         terminal.send(b"jj")

@@ -350,7 +350,7 @@ def test_a_terminal_that_takes_nothing_for_a_while(machine: MachineFactory) -> N
 
 CRASH = """
 import sys
-from gputop.tui.panes.bars import Heading
+from gputop.tui.panes.heading import Heading
 def broken(self, y):
     secret = "password of bob"
     raise ValueError("no [/] such \\x1b[2J line")

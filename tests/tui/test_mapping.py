@@ -56,7 +56,7 @@ async def test_the_order_goes_round() -> None:
         await screen.open_mapping()
         seen = []
         for _ in range(4):
-            seen.append(screen.inquiry.mapping.order)
+            seen.append(screen.mapping_state.mapping.order)
             assert f"CUDA_DEVICE_ORDER{f'={seen[-1]}' if seen[-1] else ' is unset'}" in screen.text
             await screen.press("o")
         assert seen == [None, "PCI_BUS_ID", "FASTEST_FIRST", None]
@@ -154,7 +154,7 @@ async def test_it_starts_with_the_environment(
     async with shown(frame_of(*FOUR)) as screen:
         await screen.open_mapping()
         assert devices(screen) == expected
-        mapping = screen.inquiry.mapping
+        mapping = screen.mapping_state.mapping
         assert (mapping.value, mapping.order) == (value, order)
 
 
@@ -169,11 +169,11 @@ async def test_a_hostile_environment(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert all(c.isprintable() for line in screen.lines for c in line)
             if not open_:
                 await screen.open_mapping()
-        assert screen.inquiry.mapping.value == value
+        assert screen.mapping_state.mapping.value == value
         await screen.resize(200, 50)
         assert "no line for a shell: CUDA_VISIBLE_DEVICES has" in screen.mapping_lines[-1]
         await screen.press("m", "1")
-        assert screen.inquiry.mapping.value == "0,\ufffd]0;x\ufffd\ufffd[/]\ufffd1"
+        assert screen.mapping_state.mapping.value == "0,\ufffd]0;x\ufffd\ufffd[/]\ufffd1"
 
 
 HOSTILE = ("\x1b[2J\x1b]0;x\x07", "\u202e\u200b", "[/] [bold", "\x9b31m", "0,\t1", "訓練" * 200)
@@ -187,7 +187,7 @@ async def test_a_hostile_paste() -> None:
             await screen.press("ctrl+u")
             screen.app.focused.post_message(events.Paste(text))
             await screen.pilot.pause()
-            assert screen.inquiry.mapping.value
+            assert screen.mapping_state.mapping.value
             assert all(c.isprintable() for line in screen.lines for c in line)
 
 
@@ -199,7 +199,7 @@ async def test_a_very_long_value() -> None:
             assert screen.app.focused is not None
             screen.app.focused.post_message(events.Paste((entry * 4096)[:4096]))
             await screen.press("1")
-            assert len(screen.inquiry.mapping.value or "") == 4096
+            assert len(screen.mapping_state.mapping.value or "") == 4096
             await screen.press("backspace", "1", "escape")
             assert "─ CUDA_VISIBLE_DEVICES=" in screen.lines[-2]
             assert screen.lines[-2].rstrip().endswith(" ─")

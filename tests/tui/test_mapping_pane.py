@@ -68,7 +68,7 @@ async def test_several_lines_are_pasted() -> None:
         assert "! error: 1 GPU is visible, named cuda:0 (GPU 3)." in screen.text
         await screen.press(*["backspace"] * 80)
         await paste(screen, "2,1\n")
-        assert screen.inquiry.mapping.value == "2,1"
+        assert screen.mapping_state.mapping.value == "2,1"
 
 
 NOT_KNOWN = (
@@ -88,8 +88,8 @@ async def test_nothing_is_claimed_of_a_text_that_is_not_known(size: tuple[int, i
             await paste(screen, text)
             assert said in " ".join(" ".join(screen.mapping_lines).split())
             assert devices(screen) == {}
-            assert screen.inquiry.export == ""
-            assert screen.inquiry.probe() is None
+            assert screen.mapping_state.export == ""
+            assert screen.mapping_state.probe() is None
             assert "unset" not in " ".join(screen.mapping_lines)
             await screen.press("ctrl+u", "enter")
 
@@ -268,7 +268,7 @@ async def test_a_uuid_is_completed(key: str) -> None:
 async def test_what_is_typed_and_taken_at_once() -> None:
     async with shown(frame_of(*FOUR), size=WIDE) as screen:
         await screen.press("m", *"GPU", "minus", *"00000002", "tab", "comma", "tab", "enter")
-        assert screen.inquiry.mapping.value == f"{uuid_of(2)},{uuid_of(0)}"
+        assert screen.mapping_state.mapping.value == f"{uuid_of(2)},{uuid_of(0)}"
 
 
 @pytest.mark.parametrize("key", ["tab", "shift+tab"])
@@ -286,7 +286,7 @@ async def test_an_offer_is_only_seen_while_one_types() -> None:
         assert ghost(screen) == uuid_of(0)
         await screen.press("enter")
         assert ghost(screen) == ""
-        assert screen.inquiry.mapping.value == ""
+        assert screen.mapping_state.mapping.value == ""
 
 
 async def test_an_offer_follows_the_machine() -> None:
@@ -327,7 +327,7 @@ def test_a_line_that_was_changed_is_unfinished() -> None:
 async def test_no_key_of_a_burst_is_lost() -> None:
     async with shown(frame_of(*FOUR)) as screen:
         await screen.press("m", *["0", "comma"] * 150, "enter")
-        assert screen.inquiry.mapping.value == "0," * 150
+        assert screen.mapping_state.mapping.value == "0," * 150
         await screen.press("m", *["backspace"] * 300, "3", "up", "down")
         assert text_of(screen) == "3"
 
@@ -338,7 +338,7 @@ async def test_no_key_of_a_burst_is_lost() -> None:
 async def test_the_driver_is_asked() -> None:
     async with shown(frame_of(*FOUR), size=WIDE) as screen:
         await screen.press("m", "1", "enter", "v")
-        assert screen.source.requests == [Probe("1", None)]
+        assert screen.source.requests == [Probe("1", None, "mapping")]
         assert "asking the driver..." in screen.text
         await screen.show(frame_of(*FOUR))
         assert "asking the driver..." in screen.text
@@ -372,6 +372,14 @@ async def test_the_driver_cannot_be_asked() -> None:
         await screen.show(probed=(answer,))
         assert "the driver could not be asked: there is no libcuda.so.1" in screen.text
         assert "likely" in screen.line_with("Mapping")
+
+
+async def test_an_agent_that_does_not_ask_the_driver() -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m", "1", "enter", "v")
+        await screen.show(request="mapping", error="only nvidia-smi is read")
+        assert "the driver could not be asked: only nvidia-smi is read" in screen.text
+        assert "asking the driver" not in screen.text
 
 
 async def test_the_demo_has_no_driver() -> None:

@@ -148,7 +148,7 @@ async def test_the_question_is_the_panes() -> None:
         assert isinstance(screen.app.screen, MainScreen)
         assert devices(screen) == {"cuda:0": 2, "cuda:1": 1}
         await screen.press("m", "up")
-        assert screen.inquiry.mapping.value == "2"
+        assert screen.mapping_state.mapping.value == "2"
         await screen.press("enter", "M", "U", "escape")
         assert "CUDA_VISIBLE_DEVICES is unset" in screen.text
         assert len(devices(screen)) == 4
@@ -190,10 +190,10 @@ async def test_the_order_by_key_and_by_field() -> None:
         assert len(logical(screen)) == 2
         await screen.press("o", "o")
         await field(screen, "order", "BUS")
-        assert screen.inquiry.mapping.order == "BUS"
+        assert screen.mapping_state.mapping.order == "BUS"
         assert "! warning: Unknown value." in screen.text
         await screen.press(*["backspace"] * 3)
-        assert screen.inquiry.mapping.order is None
+        assert screen.mapping_state.mapping.order is None
 
 
 async def test_what_tensorflow_selects() -> None:
@@ -245,11 +245,11 @@ async def test_a_mistake_is_told_beside_its_field(size: tuple[int, int]) -> None
         await screen.press("M")
         for name, label, good, bad, error in MISTAKES:
             await field(screen, name, good)
-            before = screen.inquiry.question
+            before = screen.mapping_state.query
             assert "!" not in screen.text
             await screen.type(bad)
             assert error in screen.line_with(label)
-            assert screen.inquiry.question == before
+            assert screen.mapping_state.query == before
             await screen.press(*["backspace"] * len(bad))
             assert "!" not in screen.text
             await screen.press(*["backspace"] * len(good))
@@ -265,7 +265,7 @@ async def test_what_tensorflow_would_not_take() -> None:
 async def test_the_driver_and_copies() -> None:
     async with shown(frame_of(*FOUR), size=WIDE) as screen:
         await screen.press("M", "m", "1", "enter", "v")
-        assert screen.source.requests == [Probe("1", None)]
+        assert screen.source.requests == [Probe("1", None, "mapping")]
         assert "asking the driver..." in screen.text
         found = ProbedDevice(uuid_of(1)[4:], "0000:02:00.0", "H200")
         await screen.show(frame_of(*FOUR), probed=(Probed((found,), None, "1", None),))
@@ -280,7 +280,7 @@ async def test_the_driver_and_copies() -> None:
 async def test_completion() -> None:
     async with shown(frame_of(*FOUR), size=WIDE) as screen:
         await screen.press("M", "m", *"GPU", "minus", *"00000003", "tab", "tab")
-        assert screen.inquiry.mapping.value == uuid_of(3)
+        assert screen.mapping_state.mapping.value == uuid_of(3)
         assert screen.app.focused is screen.app.screen.query_one("#order")
 
 
@@ -289,7 +289,7 @@ async def test_the_palette_knows_its_keys() -> None:
         await screen.press("M", "ctrl+p")
         await screen.type("order")
         await screen.press("enter")
-        while screen.inquiry.mapping.order is None:
+        while screen.mapping_state.mapping.order is None:
             await screen.pilot.pause()
         assert isinstance(screen.app.screen, MappingScreen)
 

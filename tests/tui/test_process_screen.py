@@ -55,6 +55,10 @@ def at(seconds: float, *parts: Any, **values: Any) -> Frame:
     return frame_of(*GPUS, *parts, time=NOON + seconds, **values)
 
 
+def wanted(hidden: bool = False) -> Detail:
+    return Detail(401, START, hidden, "details of 401")
+
+
 def asked(screen: Screenful, kind: type = Detail) -> list[Any]:
     return [request for request in screen.source.requests if isinstance(request, kind)]
 
@@ -110,7 +114,7 @@ async def test_more_is_asked_for_at_once_and_every_five_seconds() -> None:
     async with shown(at(0, process)) as screen:
         assert asked(screen) == []
         await screen.press("enter", "enter")
-        assert asked(screen) == [Detail(401, START)]
+        assert asked(screen) == [wanted()]
         assert "being read" in screen.text
         for second in range(1, 11):
             await screen.show(at(second, process))
@@ -138,14 +142,14 @@ async def test_values_are_shown_while_they_are_wanted() -> None:
         await screen.show(at(1, process), detail=detail_of())
         assert "C.UTF-8" not in screen.text
         await screen.press("e")
-        assert asked(screen)[-1] == Detail(401, START, hidden=True)
+        assert asked(screen)[-1] == wanted(hidden=True)
         assert "LANG  (being read)" in screen.text
         await screen.show(at(2, process), detail=detail_of(variables=with_values))
         assert "LANG=C.UTF-8" in screen.text
         assert "WANDB_API_KEY=" not in screen.text
         await screen.press("e")
         assert "C.UTF-8" not in screen.text
-        assert asked(screen)[-1] == Detail(401, START, hidden=False)
+        assert asked(screen)[-1] == wanted()
 
 
 async def test_another_process_is_never_shown() -> None:
@@ -166,7 +170,7 @@ async def test_the_stack_is_asked_for_once_and_gone_to() -> None:
     process = process_of(401)
     async with shown(at(0, process), size=(80, 24)) as screen:
         await screen.press("enter", "enter", "t", "t")
-        assert asked(screen, Stack) == [Stack(401, START)]
+        assert asked(screen, Stack) == [Stack(401, START, "stack of 401")]
         assert "asking py-spy" in screen.text
         lines = ("Thread 1 (idle)", *(f"    f{n} (a.py:{n})" for n in range(40)))
         await screen.show(at(1, process), stack=ProcessStack(401, START, lines))
@@ -195,7 +199,7 @@ async def test_a_process_that_ended_keeps_its_last_figures() -> None:
         await screen.show(at(61), detail=gone)
         assert "NCCL_DEBUG=INFO" in screen.text
         await screen.press("t", "e")
-        assert asked(screen) == [Detail(401, START)]
+        assert asked(screen) == [wanted()]
         assert asked(screen, Stack) == []
 
 
@@ -297,6 +301,36 @@ async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
         page = await screen.whole_page()
     assert page.isascii()
     assert "PID 401, user alice, running" in page
+
+
+async def test_an_agent_that_refuses_is_not_asked_again() -> None:
+    process, why = process_of(401), "only nvidia-smi is read"
+    async with shown(at(0, process)) as screen:
+        await screen.press("enter", "enter")
+        await screen.show(at(1, process), request="details of 402", error="of another page")
+        assert "of another page" not in screen.text
+        await screen.show(at(2, process), request="details of 401", error=why)
+        assert (await screen.whole_page()).count(f"unknown: {why}") == 4
+        await screen.show(at(30, process), at(60, process))
+        assert asked(screen) == [wanted()]
+        await screen.press("e", "t")
+        assert asked(screen)[1:] == [wanted(hidden=True)]
+        assert "asking py-spy" in screen.text
+        await screen.show(at(61, process), request="stack of 401", error=why)
+        assert screen.line_with(f"  {why}")
+        assert "asking py-spy" not in screen.text
+
+
+async def test_another_agent_is_asked_anew() -> None:
+    process = process_of(401)
+    async with shown(at(0, process)) as screen:
+        await screen.press("enter", "enter", "t")
+        await screen.show(at(1, process), request="details of 401", error="not now")
+        screen.app.action_retry()
+        await screen.show(at(2, process))
+        assert asked(screen) == [wanted(), wanted()]
+        await screen.press("t")
+        assert len(asked(screen, Stack)) == 2
 
 
 async def test_the_keys_are_listed() -> None:

@@ -137,7 +137,7 @@ async def test_keys_work_while_paused() -> None:
     async with shown(frame_of(process_of(100), process_of(200, user="bob"))) as screen:
         await screen.press("p", "j", "slash", "b", "o", "b", "enter", "m", "1")
         assert screen.pids == [200]
-        assert screen.inquiry.mapping.value == "1"
+        assert screen.mapping_state.mapping.value == "1"
 
 
 async def test_another_size_while_paused() -> None:
@@ -214,7 +214,7 @@ async def test_help_scrolls(size: tuple[int, int]) -> None:
         ("invert", lambda screen: screen.table.descending),
         ("theme: light", lambda screen: screen.app.theme == "light"),
         ("sort", lambda screen: "Sort by" in screen.text),
-        ("unset", lambda screen: screen.inquiry.mapping.value is None),
+        ("unset", lambda screen: screen.mapping_state.mapping.value is None),
     ],
 )
 async def test_the_palette_runs_an_action(words: str, holds: Callable[[Screenful], bool]) -> None:

@@ -210,7 +210,7 @@ async def test_the_demo_has_none() -> None:
         assert "the demo has no processes to signal" in screen.text
 
 
-@pytest.mark.parametrize("caution", ["foreign", "first", "ancestor"])
+@pytest.mark.parametrize("caution", ["foreign", "first", "ancestor", "container", "unreadable"])
 async def test_the_word(caution: str) -> None:
     async with shown(frame_of(process_of(100)), size=(80, 24)) as screen:
         await screen.press("j", "f9")
@@ -348,3 +348,23 @@ async def test_from_the_page_of_a_process() -> None:
         await screen.press("j", "enter", "f9", "K")
         assert isinstance(screen.app.screen, ProcessScreen)
         assert "F9" not in screen.text
+
+
+async def test_an_agent_that_does_not_signal_says_so() -> None:
+    async with shown(frame_of(process_of(100))) as screen:
+        await screen.press("j", "f9")
+        await screen.show(request=orders(screen)[0].id, error="only nvidia-smi is read")
+        assert "only nvidia-smi is read" in screen.text
+        assert "checking" not in screen.text
+        assert "Send" not in screen.text
+
+
+async def test_an_order_that_has_no_verdicts_is_not_waited_for() -> None:
+    async with shown(frame_of(process_of(100))) as screen:
+        await screen.press("j", "f9")
+        await answer(screen)
+        await screen.press("enter")
+        await screen.show(request=orders(screen)[1].id, error="too many questions wait")
+        assert "too many questions wait" in screen.text
+        assert "its outcome is unknown" in screen.text
+        assert "being sent" not in screen.text

@@ -3,6 +3,7 @@ same on every run."""
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 
 import pytest
@@ -175,3 +176,12 @@ async def test_with_16_colours_a_line_tells_users_apart_and_without_colours_noth
                 if segment.text.strip() in lines
             }
             assert found == lines
+
+
+@pytest.mark.timeout(10)
+def test_a_host_that_tells_of_many_users_does_not_stop_the_screen() -> None:
+    """A hostile agent may name as many: with the colours counted anew for each it took minutes."""
+    colours = UserColours()
+    colours.show(f"user{number}" for number in range(30_000))
+    roles = Counter(colours.role(f"user{number}") for number in range(30_000))
+    assert max(roles.values()) - min(roles.values()) <= 1

@@ -92,7 +92,7 @@ class IdentitySection(Section):
 class Bar1Section(Section):
     """Of which only what is used moves."""
 
-    name, kind, every = "bar1", sections.Bar1, SELDOM
+    name, kind, every = "bar1", sections.Bar1Memory, SELDOM
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         info = ask(pynvml.nvmlDeviceGetBAR1MemoryInfo)

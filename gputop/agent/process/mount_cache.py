@@ -12,7 +12,7 @@ from gputop.agent.stall import CallGuard, Step
 
 T = TypeVar("T")
 
-_View = tuple[int, str]
+_MountRoot = tuple[int, str]
 """Inode of the mount namespace, and the root in it."""
 
 
@@ -26,8 +26,8 @@ class MountCache:
     def __init__(self, guard: CallGuard) -> None:
         self.step = Step()
         self._guard = guard
-        self._views: dict[int, _View | None] = {}
-        self._sights: dict[_View, Sight] = {}
+        self._views: dict[int, _MountRoot | None] = {}
+        self._sights: dict[_MountRoot, Sight] = {}
         self._answers: dict[tuple[Any, ...], Any] = {}
 
     def ask(self, question: Callable[..., T], pid: int, *more: str) -> T | None:
@@ -47,7 +47,9 @@ class MountCache:
         kept: T | None = self._answers[key]
         return kept
 
-    def _answer(self, question: Callable[..., T], pid: int, view: _View, *more: str) -> T | None:
+    def _answer(
+        self, question: Callable[..., T], pid: int, view: _MountRoot, *more: str
+    ) -> T | None:
         before = self.step.at
         try:
             sight = self._sights.get(view)
@@ -60,7 +62,7 @@ class MountCache:
             self.step.go_on(before)
 
 
-def view_of(pid: int) -> _View | None:
+def view_of(pid: int) -> _MountRoot | None:
     """None where it cannot be seen: of another user's process, or one that has ended. The root
     itself is not touched: it may be of a file system that does not answer."""
     try:

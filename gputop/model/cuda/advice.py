@@ -37,7 +37,7 @@ class Advice(msgspec.Struct, frozen=True):
 
 # --- a value on a machine ------------------------------------------------------------------------
 
-_Words = tuple[str, AdviceSeverity, str]
+_AdviceWords = tuple[str, AdviceSeverity, str]
 _FULL = 0.05
 """A GPU with a smaller share of its memory free is full."""
 _TF_MIN_SMS = 8
@@ -50,7 +50,7 @@ _RANGE = re.compile(r"\s*([0-9]{1,4})\s*(-|:|~|\.\.)\s*([0-9]{1,4})\s*", re.ASCI
 _BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*", re.ASCII)
 
 # By the reason for which a list ended; {rest} is what stays visible.
-_STOPS: dict[str, _Words] = {
+_STOPS: dict[str, _AdviceWords] = {
     "empty_entry": ("value-empty-entry", "warning",
         "Empty entry{before}: CUDA stops there (not documented; both known emulations agree):"
         " {rest}."),
@@ -90,7 +90,7 @@ def rest_of(mapping: CudaMapping) -> str:
     return f"only {names} {'is' if mapping.count == 1 else 'are'} visible"
 
 
-def _of_form(mapping: CudaMapping) -> Iterator[_Words]:
+def _of_form(mapping: CudaMapping) -> Iterator[_AdviceWords]:
     value, rest = mapping.value or "", rest_of(mapping)
     plain = re.sub(r"[\s\"'\[\](){}]+", "", value)
     better = plain if _LIST.fullmatch(plain) else "the GPUs as 0,1"
@@ -114,7 +114,7 @@ def _of_form(mapping: CudaMapping) -> Iterator[_Words]:
         yield "value-semicolon", "error", f"';' does not separate GPUs: {rest}. Use commas."
 
 
-def _of_entries(mapping: CudaMapping) -> Iterator[_Words]:
+def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceWords]:
     count = len(mapping.visible or ()) + len(mapping.hidden)
     for entry in (entry for entry in mapping.entries[:64] if entry.outcome != "ignored"):
         text, span, junk = entry.text, _RANGE.fullmatch(entry.text), _JUNK.fullmatch(entry.text)
@@ -138,7 +138,7 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_Words]:
             yield "value-junk", "warning", words
 
 
-def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_Words]:
+def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceWords]:
     """Say where the list ended; unless its form explains that, and what is undocumented."""
     stop, reason = mapping.stopped_at, mapping.reason
     after = [entry.text for entry in mapping.entries if stop and entry.position > stop.position]
@@ -171,7 +171,7 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_Words]:
         yield "value-uncertain", "info", text
 
 
-def _of_order(mapping: CudaMapping) -> Iterator[_Words]:
+def _of_order(mapping: CudaMapping) -> Iterator[_AdviceWords]:
     uncertain = mapping.certainty in ("predicted", "unknown") and mapping.count
     if mapping.order not in (None, PCI_BUS_ID, FASTEST_FIRST):
         text = "CUDA knows PCI_BUS_ID and FASTEST_FIRST; anything else probably means FASTEST_FIRST"
@@ -184,7 +184,7 @@ def _of_order(mapping: CudaMapping) -> Iterator[_Words]:
 
 def _of_gpus(
     mapping: CudaMapping, usage: Mapping[int, Usage], beside: Collection[int]
-) -> Iterator[_Words]:
+) -> Iterator[_AdviceWords]:
     chosen = mapping.visible or ()
     largest = max((device.sms or 0 for device in chosen), default=0)
     for k, device in enumerate(chosen):
@@ -197,7 +197,7 @@ def _of_gpus(
             yield "tf-skips-gpu", "info", f"{text} (TF_MIN_GPU_MULTIPROCESSOR_COUNT)."
 
 
-def _of_usage(name: str, used: Usage, also: str) -> Iterator[_Words]:
+def _of_usage(name: str, used: Usage, also: str) -> Iterator[_AdviceWords]:
     by = f"{also}used by {' '.join(used.users)}" if used.users else ""
     total, free = used.memory_total, used.memory_free
     if total and free is not None and free < total * _FULL:

@@ -42,7 +42,7 @@ class Inventory(msgspec.Struct, frozen=True):
         return Usage() if device.instance else self.usage.get(device.index, Usage())
 
 
-class _Gpu(msgspec.Struct):
+class _ReadGpu(msgspec.Struct):
     index: int
     name: str | None = None
     uuid: str | None = None
@@ -58,11 +58,11 @@ class _Gpu(msgspec.Struct):
     memory_free: int | None = None
 
 
-def _device(gpu: Gpu | _Gpu) -> CudaDevice:
+def _device(gpu: Gpu | _ReadGpu) -> CudaDevice:
     mig = None
     if gpu.mig is not None:
         mig = tuple(MigInstance(part.uuid, part.gi, part.ci, part.profile) for part in gpu.mig)
-    enabled = isinstance(gpu, _Gpu) and gpu.mig_enabled
+    enabled = isinstance(gpu, _ReadGpu) and gpu.mig_enabled
     return CudaDevice(
         index=gpu.index,
         uuid=gpu.uuid,
@@ -77,8 +77,8 @@ def _device(gpu: Gpu | _Gpu) -> CudaDevice:
     )
 
 
-class _Machine(msgspec.Struct):
-    gpus: tuple[_Gpu, ...]
+class _ReadMachine(msgspec.Struct):
+    gpus: tuple[_ReadGpu, ...]
     driver_version: str | None = None
     cuda_order: tuple[int, ...] | None = None
 
@@ -126,7 +126,7 @@ def read_inventory(text: str | bytes, path: str) -> Inventory:
     """Read a file's text; UsageError with `path` and the reason if it describes no machine."""
     try:
         decoded = _decode(text)
-        inventory = msgspec.convert(decoded, _Machine).inventory()
+        inventory = msgspec.convert(decoded, _ReadMachine).inventory()
         frame = msgspec.convert(decoded, Frame) if "host" in decoded else None
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(f"{path} describes no machine: {error}") from None

@@ -70,7 +70,7 @@ class MappingResult(msgspec.Struct, frozen=True):
     """Whether the value means the same in a shell of this machine, and not in a container."""
 
 
-def answer(
+def mapping_result(
     query: MappingQuery, inventory: Inventory, probed: Sequence[Probed] = ()
 ) -> MappingResult:
     """Work out what the text means on a machine; `probed` is what its driver said so far."""

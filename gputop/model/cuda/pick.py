@@ -39,7 +39,7 @@ from gputop.model.machine.topology import Links, connection
 
 Form = Literal["uuid", "index", "export"]
 
-_LASTING = {"reserved", "unseen"}
+_LASTING = {"mode", "unseen"}
 _FAR = (1 << 32, 0, 0)
 _MOST_SETS = 5000
 
@@ -75,10 +75,15 @@ class GpuPick(msgspec.Struct, frozen=True):
     """How many would do; `free` says how many are free."""
     free: int | None
     """As `count_of_free`."""
-    possible: bool
-    """Whether waiting can help."""
+    hoped: tuple[Gpu, ...] | None
+    """What it would be if all were free that may become it; None: waiting cannot help."""
     note: str | None
     """What the caller's own CUDA_VISIBLE_DEVICES leaves."""
+
+    @property
+    def possible(self) -> bool:
+        """Whether waiting can help."""
+        return self.hoped is not None
 
 
 class PickedValue(msgspec.Struct, frozen=True):
@@ -94,7 +99,7 @@ class _Refusal(msgspec.Struct, frozen=True):
     """However long one waits."""
 
 
-class _Candidate(msgspec.Struct, frozen=True):
+class _GpuCandidate(msgspec.Struct, frozen=True):
     gpu: Gpu
     quality: tuple[bool, bool, int]
     """The less the better."""
@@ -109,8 +114,8 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
     barred, note = _out_of_sight(frame, wanted)
     barred |= _excluded(frame, wanted.exclude)
     reasons: dict[int, str] = {}
-    able: list[_Candidate] = []
-    perhaps: list[_Candidate] = []
+    able: list[_GpuCandidate] = []
+    perhaps: list[_GpuCandidate] = []
     for gpu in frame.gpus:
         peak = _peak(frames, gpu)
         hidden = barred.get(gpu.index)
@@ -121,9 +126,9 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
             able.append(perhaps[-1])
         else:
             reasons[gpu.index] = refusal.text
-    possible = _best(perhaps, wanted, frame.links) is not None
+    hoped = _best(perhaps, wanted, frame.links)
     best, free = _best(able, wanted, frame.links), count_of_free(frame)
-    return GpuPick(best, reasons, len(able), free, possible, note)
+    return GpuPick(best, reasons, len(able), free, hoped, note)
 
 
 def value_for(
@@ -244,16 +249,16 @@ def _too_busy(peak: float | None, limit: float) -> str | None:
     return f"{percent(peak)} % busy, more than {limit * 100:g} %" if busy else None
 
 
-def _candidate(frame: Frame, gpu: Gpu, peak: float | None) -> _Candidate:
+def _candidate(frame: Frame, gpu: Gpu, peak: float | None) -> _GpuCandidate:
     occupied = bool(users(frame, gpu) or strangers(frame, gpu))
     busy = 11 if peak is None else math.floor(peak * 10)
-    return _Candidate(gpu, (occupied, bool(gpu.display_active), busy))
+    return _GpuCandidate(gpu, (occupied, bool(gpu.display_active), busy))
 
 
 def _best(
-    able: Sequence[_Candidate], wanted: PickRequest, links: Links | None
+    able: Sequence[_GpuCandidate], wanted: PickRequest, links: Links | None
 ) -> tuple[Gpu, ...] | None:
-    models: dict[str, list[_Candidate]] = {}
+    models: dict[str, list[_GpuCandidate]] = {}
     for candidate in able:
         models.setdefault(candidate.gpu.name or candidate.gpu.key, []).append(candidate)
     groups = [group for group in models.values() if len(group) >= wanted.count]
@@ -264,7 +269,7 @@ def _best(
     return None if best is None else tuple(candidate.gpu for candidate in best)
 
 
-def _sets(group: Sequence[_Candidate], count: int) -> Iterator[list[_Candidate]]:
+def _sets(group: Sequence[_GpuCandidate], count: int) -> Iterator[list[_GpuCandidate]]:
     """Those of best quality, and of the equals that make up the number every choice; each run of
     neighbours where that would be too many."""
     group = sorted(group, key=_by_rank)
@@ -272,18 +277,18 @@ def _sets(group: Sequence[_Candidate], count: int) -> Iterator[list[_Candidate]]
     better = [candidate for candidate in group if candidate.quality < limit]
     equal = [candidate for candidate in group if candidate.quality == limit]
     more = count - len(better)
-    choices: Iterable[Sequence[_Candidate]] = combinations(equal, more)
+    choices: Iterable[Sequence[_GpuCandidate]] = combinations(equal, more)
     if math.comb(len(equal), more) > _MOST_SETS:
         choices = (equal[start : start + more] for start in range(len(equal) - more + 1))
     for choice in choices:
         yield sorted([*better, *choice], key=_by_rank)
 
 
-def _by_rank(candidate: _Candidate) -> tuple[tuple[int, int, int], int]:
+def _by_rank(candidate: _GpuCandidate) -> tuple[tuple[int, int, int], int]:
     return normalize_bus_id(candidate.gpu.pci_bus_id) or _FAR, candidate.gpu.index
 
 
-def _rank(chosen: Sequence[_Candidate], links: Links | None) -> tuple[object, ...]:
+def _rank(chosen: Sequence[_GpuCandidate], links: Links | None) -> tuple[object, ...]:
     ranks, gpus = [_by_rank(candidate) for candidate in chosen], [c.gpu for c in chosen]
     worst, together = connection(links, [gpu.index for gpu in gpus])
     return (

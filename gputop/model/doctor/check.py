@@ -17,8 +17,11 @@ _UNSAID |= {"processes_known", "stale_for", "error"}
 """None also where all is well, or before there was time to tell."""
 
 
-def frame_checks(frames: Sequence[Frame]) -> Iterator[Check]:
-    """What looks at a machine, the last one first in weight, say of its driver and its GPUs."""
+def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Check]:
+    """What looks at a machine, the last one first in weight, say of its driver and its GPUs.
+
+    is_poor: nvidia-smi was read alone, so that what is missing tells nothing of card or driver.
+    """
     frame = frames[-1]
     if frame.problem is not None:
         yield Check("problem", "driver", frame.problem.message, frame.problem.advice)
@@ -32,6 +35,8 @@ def frame_checks(frames: Sequence[Frame]) -> Iterator[Check]:
     yield Check("ok", "driver", ", ".join(filter(None, facts)))
     for gpu in frame.gpus:
         yield from _gpu_checks(frame, gpu)
+    if is_poor:
+        return
     yield from _not_available(frames)
     yield Check("ok", "XIDs", heard(frame).removeprefix("XIDs: "))
 

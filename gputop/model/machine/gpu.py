@@ -15,7 +15,7 @@ from gputop.model.machine.sections import (
     PLAIN,
     SWITCH,
     Activity,
-    Bar1,
+    Bar1Memory,
     Bytes,
     Celsius,
     Clocks,
@@ -34,6 +34,7 @@ from gputop.model.machine.sections import (
     Text,
     Thermal,
     Throttle,
+    Total,
     Unit,
     Watts,
 )
@@ -95,6 +96,22 @@ class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
     """`orphan`, `zombie_child`, `other_namespace`, `open` or `monitor`."""
 
 
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gputop run` and `gputop reserve` say of a GPU: somebody means to use it. Advisory."""
+
+    user: str
+    """Who has reserved it, by the kernel."""
+    since: float
+    """Seconds since the epoch, by the kernel."""
+    pid: int | None = None
+    """The process that took it: the user's word, as the next two, and a process of his. None where
+    that has ended, and others have inherited the reservation."""
+    until: float | None = None
+    """When it is to end, where that was said."""
+    command: str | None = None
+    """What it is for."""
+
+
 def _profiles(devices: tuple[MigDevice, ...]) -> str:
     return " ".join(device.profile or f"{device.gi}/{device.ci}" for device in devices)
 
@@ -110,7 +127,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str | None, Unit("", short_name), "NAME", "the product's name"] = None
     pci_bus_id: Annotated[Text, "BUS-ID", "domain:bus:device.function"] = None
     """As NVML writes it: `00000000:17:00.0`."""
-    minor: Annotated[Count, "MINOR", "the N of /dev/nvidiaN"] = None
+    minor: Annotated[int | None, PLAIN, "MINOR", "the N of /dev/nvidiaN"] = None
     """It need not equal the index."""
 
     memory_total: Annotated[Bytes, "MEM-TOTAL", "device memory"] = None
@@ -140,7 +157,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     memory_clock: Annotated[Hertz, "MCLOCK", "of the memory, shown in MHz"] = None
     fan: Annotated[Ratio, "FAN", "intended speed; may pass 1"] = None
     pstate: Annotated[
-        int | None, Unit("", "P{}".format), "PERF", "performance state, P0 is the highest"
+        int | None, Unit("", "P{}".format, ""), "PERF", "performance state, P0 is the highest"
     ] = None
     """0 to 15."""
 
@@ -150,7 +167,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     compute_mode: Annotated[Text, "COMPUTE", "who may open a context"] = None
     """`default`, `exclusive_thread`, `prohibited` or `exclusive_process`."""
     ecc_uncorrected: Annotated[
-        Count, "ECC", "uncorrected memory errors since the driver loaded"
+        Total, "ECC", "uncorrected memory errors since the driver loaded"
     ] = None
     """Of all of the GPU; None where ECC is off or absent."""
     mig_mode: Annotated[Flag, "MIG", "the card is partitioned"] = None
@@ -179,8 +196,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """False where some process has more files open than could be looked through yet: others may
     have it open, too. None where nobody was looked for."""
 
+    reservation: Reservation | None = None
+    """Somebody has reserved it, the oldest reservation where there are several."""
+
     identity: Identity | None = None
-    bar1: Bar1 | None = None
+    bar1: Bar1Memory | None = None
     engines: Engines | None = None
     clocks: Clocks | None = None
     power_more: Power | None = None

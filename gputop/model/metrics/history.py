@@ -13,6 +13,7 @@ than `MOST_PROCESSES` a past is kept, which bounds all of it at 20 MiB for 16 GP
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from copy import copy
 from math import inf
@@ -84,10 +85,17 @@ class Ring:
         ordered.extend([_NOTHING] * (end - self._end))
         return ordered[-count:]
 
-    def copy(self: R) -> R:
-        """Return another ring with the same rows."""
+    def copy(self: R, end: int | None = None) -> R:
+        """Return another ring with the same rows, or with those before a slot."""
         twin = copy(self)
-        twin._values = self._values[:]
+        if end is None or end >= self._end:
+            twin._values = self._values[:]
+            return twin
+        row = self._width
+        at = (self._end - self._begin) % SLOTS * row if len(self._values) == SLOTS * row else 0
+        ordered = self._values[at:] + self._values[:at]
+        count = max(0, len(ordered) // row - (self._end - end))
+        twin._values, twin._begin, twin._end = ordered[: count * row], end - count, end
         return twin
 
     def _write(self, slot: int, numbers: Sequence[float]) -> None:
@@ -162,11 +170,24 @@ class History:
 
     def copy(self) -> History:
         """Return the same past, which does not go on with this one."""
+        return self._copy(self._end)
+
+    def until(self, time: float) -> History:
+        """Return the past as it was at a time: of the GPUs and processes that are known by now."""
+        times = self.times
+        later = len(times) - bisect_right(times, time)
+        twin = self._copy(self._end - later)
+        if later and len(twin.times):
+            twin._begun = twin.times[-1]
+        return twin
+
+    def _copy(self, end: int) -> History:
         twin = copy(self)
-        twin._times = self._times.copy()
-        twin._gpus = {key: {id_: ring.copy() for id_, ring in series.items()}
+        twin._end = end
+        twin._times, twin._cpu = self._times.copy(end), self._cpu.copy(end)
+        twin._gpus = {key: {id_: ring.copy(end) for id_, ring in series.items()}
                       for key, series in self._gpus.items()}  # fmt: skip
-        twin._processes = {row: ring.copy() for row, ring in self._processes.items()}
+        twin._processes = {row: ring.copy(end) for row, ring in self._processes.items()}
         return twin
 
     @property

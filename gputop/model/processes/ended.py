@@ -14,6 +14,8 @@ from gputop.model.processes.process_rows import RowKey
 
 KEPT = 60.0
 """Seconds of the frames' time that they are shown."""
+MOST = 5000
+"""Of them; the newest stay where another machine tells of more."""
 
 
 class EndedProcess(NamedTuple):
@@ -56,7 +58,8 @@ class RecentlyEnded:
     def handle(self, frame: Frame, rows: Sequence[ProcessRow], keys: Sequence[RowKey]) -> None:
         """Another frame, its rows and their keys; the same frame twice is one."""
         machine = (frame.host.name, frame.host.boot_id, frame.demo)
-        if machine != self._machine:
+        is_earlier = self._time is not None and frame.time < self._time
+        if machine != self._machine or is_earlier:
             self.ended, self._last, self._peaks = [], {}, {}
         elif frame.time == self._time:
             return
@@ -77,7 +80,7 @@ class RecentlyEnded:
             ended
             for ended in self.ended
             if 0 <= frame.time - ended.at <= KEPT and ended.key not in now
-        ]
+        ][-MOST:]
         self._name_signals()
 
     def _name_signals(self) -> None:

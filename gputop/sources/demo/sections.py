@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gputop.model.health.activity import FEWEST, verdict
 from gputop.model.machine.sections import (
     Activity,
-    Bar1,
+    Bar1Memory,
     Clocks,
     Ecc,
     Engines,
@@ -67,7 +67,7 @@ def sections(
             architecture="Hopper",
             compute_capability="9.0",
         ),
-        "bar1": Bar1(total=256 * GIB, used=(3 if busy else 1) * MIB),
+        "bar1": Bar1Memory(total=256 * GIB, used=(3 if busy else 1) * MIB),
         "engines": Engines(encoder=None, decoder=0.0, jpeg=0.0, ofa=0.0),  # it has no encoder
         "clocks": Clocks(
             graphics=clock,

@@ -22,11 +22,11 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
 from gputop.model.machine.text import GIB, MIB
 from gputop.protocol.messages import (
+    AnsweredRequest,
     Checks,
     Context,
     Detail,
     Probe,
-    Question,
     Refresh,
     Reply,
     Request,
@@ -37,6 +37,7 @@ from gputop.protocol.messages import (
 from gputop.sources.agent_process import SILENCE
 from gputop.sources.demo.fleet import demo_machine, fail_to_reach, is_out_of_reach, is_silent
 from gputop.sources.demo.jobs import JOBS, DemoJob, demo_detail, environ_of
+from gputop.sources.demo.past import DemoPast
 from gputop.sources.demo.sections import links, sections, topology
 
 _TOTAL = 143771 * MIB
@@ -61,6 +62,7 @@ class DemoSource:
         """Replies; None wakes `frames`."""
         self._closed = False
         self._started = time.time()
+        self.past = DemoPast(self._frame)
 
     def frames(self) -> Iterator[Frame | Reply]:
         """Frames and replies until `close`; one frame only where the interval is None."""
@@ -69,8 +71,9 @@ class DemoSource:
         if is_silent(self._name):
             self._say_nothing()
         while not self._closed:
-            now = time.time()
-            yield demo_frame(now, now - self._started, self._interval, self._name)
+            frame = self._frame(time.time())
+            self.past.add(frame.time)
+            yield frame
             if self._interval is None:
                 return
             yield from self._replies(time.monotonic() + self._interval)
@@ -92,9 +95,15 @@ class DemoSource:
                     return
                 yield reply
 
+    def remember(self, wanted: bool) -> None:
+        """Remember frames in any case: that takes no more than their times."""
+
+    def _frame(self, when: float) -> Frame:
+        return demo_frame(when, when - self._started, self._interval, self._name)
+
     def request(self, request: Request) -> None:
         """The interval and a frame now; a driver that could be asked is not invented."""
-        if isinstance(request, Question):
+        if isinstance(request, AnsweredRequest):
             self._events.put(_reply(request))
             return
         if isinstance(request, SetInterval):
@@ -111,23 +120,23 @@ class DemoSource:
         self._events.put(None)
 
 
-def _reply(question: Question) -> Reply:
-    if isinstance(question, Probe):
+def _reply(request: AnsweredRequest) -> Reply:
+    if isinstance(request, Probe):
         problem = "the demo has no CUDA driver"
-        probed = Probed(None, problem, question.value, question.order)
-        return Reply(request=question.id, probed=(probed,))
-    if isinstance(question, Detail):
-        return Reply(request=question.id, detail=demo_detail(question))
-    if isinstance(question, Stack):
+        probed = Probed(None, problem, request.value, request.order)
+        return Reply(request=request.id, probed=(probed,))
+    if isinstance(request, Detail):
+        return Reply(request=request.id, detail=demo_detail(request))
+    if isinstance(request, Stack):
         problem = "the demo has no processes to look into"
-        stack = ProcessStack(question.pid, question.start_time, problem=problem)
-        return Reply(request=question.id, stack=stack)
-    if isinstance(question, Context):
-        contexts = (CudaContext(environ_of(job)) for job in JOBS if job.pid == question.pid)
-        return Reply(request=question.id, context=next(contexts, None))
-    if isinstance(question, Checks):
-        return Reply(request=question.id)
-    return Reply(request=question.id, error="the demo has no processes to signal")
+        stack = ProcessStack(request.pid, request.start_time, problem=problem)
+        return Reply(request=request.id, stack=stack)
+    if isinstance(request, Context):
+        contexts = (CudaContext(environ_of(job)) for job in JOBS if job.pid == request.pid)
+        return Reply(request=request.id, context=next(contexts, None))
+    if isinstance(request, Checks):
+        return Reply(request=request.id)
+    return Reply(request=request.id, error="the demo has no processes to signal")
 
 
 def demo_frame(

@@ -20,13 +20,15 @@ from gputop.sources.ssh.start import RemotePython
 
 _PACKAGE = Path(__file__).resolve().parent.parent.parent
 _MODULES = (
-    "__init__.py", "__main__.py", "allowed.py", "cli.py", "deadline.py", "errors.py", "files.py",
-    "lean.py", "output.py", "trust.py", "agent/**/*.py", "model/__init__.py", "model/machine/*.py",
-    "model/*/__init__.py", "model/cuda/en*.py", "model/cuda/export.py", "model/cuda/inventory.py",
+    "__init__.py", "__main__.py", "cli.py", "deadline.py", "errors.py", "files.py",
+    "output.py", "trust.py", "agent/**/*.py", "model/__init__.py", "model/machine/*.py",
+    "model/cuda/__init__.py", "model/doctor/__init__.py", "model/health/__init__.py",
+    "model/cuda/en*.py", "model/cuda/export.py", "model/cuda/inventory.py",
     "model/cuda/mapping.py", "model/doctor/cuda_builds.py", "model/doctor/kernels.py",
     "model/health/activity.py", "model/health/throttle.py", "model/health/unaccounted.py",
     "protocol/__init__.py", "protocol/codec.py", "protocol/messages.py", "protocol/split.py",
-    "protocol/versions.py", "sources/__init__.py", "sources/ssh/__init__.py",
+    "protocol/versions.py", "reservations/__init__.py", "reservations/folder.py",
+    "reservations/locks.py", "sources/__init__.py", "sources/ssh/__init__.py",
 )  # fmt: skip
 """What the agent is, and what it imports of gputop: every host is sent these."""
 _STANDIN = "sources/ssh/standin/*.py"

@@ -14,10 +14,10 @@ from gputop.model.machine.text import printable
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Ping, Reply
+from gputop.protocol.recent import RecentFrames
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.ssh.carry import loader_size, payload
 from gputop.sources.ssh.client import ssh_environment, stream_command
-from gputop.sources.ssh.failure import failure
 from gputop.sources.ssh.heart import HEART, LEASE
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
@@ -63,7 +63,8 @@ class Connection:
         self._queued: list[bytes] | None = []
         """What was asked before there was an agent; None from then on."""
         self._is_over = False
-        self._reader: Assembler | SmiReader = Assembler(asked=host.asked)
+        self._assembler = Assembler(asked=host.asked)
+        self._reader: Assembler | SmiReader = self._assembler
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
         """The ping that was not answered yet, and when it was sent."""
@@ -73,6 +74,15 @@ class Connection:
         """How it is just now."""
         age = None if self._heard is None else time.monotonic() - self._heard
         return self._link._replace(age=age)
+
+    @property
+    def recent(self) -> RecentFrames | None:
+        """Its last frames; None where none are remembered."""
+        return self._assembler.recent if self._reader is self._assembler else None
+
+    def remember(self, wanted: bool) -> None:
+        """Remember frames from now on, or none any more."""
+        self._assembler.recent = RecentFrames() if wanted else None
 
     def messages(self) -> Iterator[Frame | Reply]:
         """Yield what comes, from where it was left; nothing where it has ended. SourceError,
@@ -88,7 +98,7 @@ class Connection:
                 message = self._reader.read(line)
                 if message is not None and not self._is_pong(message):
                     yield message
-            raise failure(process.words(), process.wait(1))
+            raise process.failure()
         except TimeoutError:
             raise self._ended(self._silence()) from None
         except SourceError as error:
@@ -129,7 +139,7 @@ class Connection:
             process = self._spawn()
             remote = read_remote(lambda most: process.line(self._timeout, most))
         if remote is None:
-            raise failure(process.words(), process.wait(1))
+            raise process.failure()
         self.remote = remote
         how, why, start = choice(remote, self._options)
         if how == "poor":

@@ -12,6 +12,7 @@ from gputop.model.machine.frame import Frame
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Reply, Request, SetInterval
 from gputop.sources.agent_process import SILENCE
+from gputop.sources.past import Past
 from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.heart import BEAT
@@ -53,7 +54,18 @@ class SshSource:
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
         self._is_closed = False
         """Of the machine in its last frame."""
+        self._remembers = False
         self._connection = self._connect()
+
+    @property
+    def past(self) -> Past | None:
+        """The last minutes of the connection of now."""
+        return self._connection.recent
+
+    def remember(self, wanted: bool) -> None:
+        """See `RememberingSource`."""
+        self._remembers = wanted
+        self._connection.remember(wanted)
 
     @property
     def link(self) -> Link:
@@ -99,4 +111,6 @@ class SshSource:
 
     def _connect(self) -> Connection:
         options = AgentOptions(self._interval, self._driver)
-        return Connection(self.name, options, self._timeout)
+        connection = Connection(self.name, options, self._timeout)
+        connection.remember(self._remembers)
+        return connection

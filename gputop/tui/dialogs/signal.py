@@ -25,9 +25,9 @@ from gputop.tui.dialogs.button import DialogButton
 from gputop.tui.dialogs.key_guard import KeyGuard
 from gputop.tui.dialogs.list_dialog import SignalNameDialog
 from gputop.tui.dialogs.signal_state import GRACE, WORD, SignalDialogState
-from gputop.tui.panes.bars import KeyLine
 from gputop.tui.panes.columns import sized
 from gputop.tui.panes.editor import Editor
+from gputop.tui.panes.heading import KeyLine
 from gputop.tui.panes.lines import Lines, Piece, StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.terminal.key_queue import Hasty

@@ -9,8 +9,9 @@ from textual.screen import Screen
 from gputop.model.machine.frame import Frame
 from gputop.model.processes.target import SignalTarget
 from gputop.protocol.messages import Reply, Signal
+from gputop.sources.past import Moment
 from gputop.tui.dialogs.signal import SignalScreen
-from gputop.tui.dialogs.signal_state import DEMO, SignalDialogState
+from gputop.tui.dialogs.signal_state import DEMO, NOT_NOW, SignalDialogState
 
 
 class SignalControl:
@@ -19,9 +20,18 @@ class SignalControl:
     def __init__(self, screen: Screen[None], request: Callable[[Signal], None]) -> None:
         self._screen, self._request = screen, request
 
-    def ask(self, frame: Frame, targets: Sequence[SignalTarget], why_none: str) -> None:
-        """Open the dialog for `targets`, whatever the frames do meanwhile."""
+    def ask(
+        self,
+        frame: Frame,
+        targets: Sequence[SignalTarget],
+        why_none: str,
+        moment: Moment = "now",
+    ) -> None:
+        """Open the dialog for `targets`, whatever the frames do meanwhile; for none of the past,
+        whose PIDs may be other processes' by now."""
         obstacle = DEMO if frame.demo else "" if targets else why_none
+        if moment != "now":
+            targets, obstacle = (), NOT_NOW[moment]
         state = SignalDialogState(targets, obstacle, frame)
         self._screen.app.push_screen(SignalScreen(state, self._request))
 

@@ -23,6 +23,7 @@ from gputop.model.machine.signals import (
 from gputop.model.processes.target import ProcessIdentity, SignalTarget, signal_targets
 from gputop.model.processes.views import ViewRow
 from gputop.protocol.messages import Reply, Signal
+from gputop.sources.past import Moment
 
 GRACE = 10.0
 """Seconds in which a process may end before SIGKILL is offered."""
@@ -34,6 +35,10 @@ ALL_ENDED = "the tagged processes have ended; Esc clears the tags"
 TARGET_GONE = "it has ended, or left the GPUs"
 NO_PROCESS = "this line is memory that no visible process holds: there is nothing to signal"
 DEMO = "the demo has no processes to signal"
+NOT_NOW: dict[Moment, str] = {
+    "past": "this is the past: return to now first (Esc on the main screen)",
+    "replay": "a replay shows the past: there is nothing to signal",
+}
 
 Saying = tuple[str, str]
 """Words, and their role on the screen."""
@@ -80,6 +85,8 @@ class SignalDialogState:
         self._checks: dict[ProcessIdentity, Verdict] = {}
         self._verdicts: dict[str, dict[ProcessIdentity, Verdict]] = {}
         """What became of the processes, by order."""
+        self._error = ""
+        """Why the last order has no verdicts."""
         self._missing: set[ProcessIdentity] = set()
         self._below: Mapping[int, int] = {}
         self._obstacle = obstacle
@@ -129,7 +136,7 @@ class SignalDialogState:
     @property
     def waiting(self) -> int:
         """How many processes of the last order may still end."""
-        if not self.sent or self.lost:
+        if not self.sent or self.lost or self._error:
             return 0
         verdicts = (self._of(self._orders[-1], target) for target in self._orders[-1].targets)
         return sum(verdict is None or verdict.outcome == "waiting" for verdict in verdicts)
@@ -149,7 +156,6 @@ class SignalDialogState:
         )  # fmt: skip
 
     def choose(self, number: int) -> None:
-        """Choose a signal."""
         if not self.sent:
             self.number, self._typed = number, ""
 
@@ -196,11 +202,20 @@ class SignalDialogState:
         orders = [order.id for order in self._orders]
         if self.lost or reply.request not in orders:
             return
-        if reply.request != orders[0]:
+        if reply.error is not None and reply.request == orders[-1]:
+            self._handle_error(reply.error)
+        elif reply.request != orders[0]:
             verdicts = self._verdicts.setdefault(reply.request, {})
             verdicts.update({(v.pid, v.start_time): v for v in reply.verdicts})
         elif reply.verdicts and not self.checked:
             self._handle_check(reply.verdicts)
+
+    def _handle_error(self, error: str) -> None:
+        """Take in that the agent does not say what becomes of the last order."""
+        if self.sent:
+            self._error = error
+        else:
+            self._obstacle = error
 
     def lose(self) -> bool:
         """Take in that the agent ended; whether that is new."""
@@ -259,6 +274,8 @@ class SignalDialogState:
         return next((verdict.unnoted for verdict in verdicts if verdict.unnoted), "")
 
     def _note_of_sent(self, left: float) -> Saying:
+        if self._error:
+            return self._error, "alarm"
         latest = [verdict for process in self.processes if (verdict := self._latest(process))]
         ending = sum(verdict.ended and verdict.outcome == "waiting" for verdict in latest)
         if self.waiting > ending:
@@ -285,7 +302,7 @@ class SignalDialogState:
 
     def _outcome(self, process: SignalTarget) -> Saying:
         verdict = self._latest(process)
-        if self.lost and not self._settled(process):
+        if (self.lost or self._error) and not self._settled(process):
             return "its outcome is unknown", "alarm"
         if verdict is None:
             return "its signal is being sent", "quiet"

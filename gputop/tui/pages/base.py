@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar, NamedTuple, TypeVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame
 from gputop.model.metrics.history import History
-from gputop.tui.panes.bars import PageKeys, key_words
+from gputop.sources.past import Moment
+from gputop.tui.panes.heading import PageKeys, described_key, key_words
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.terminal.key_queue import KeysInTurn, keyed
 
 R = TypeVar("R")
+_key = partial(described_key, "Pages", area="page")
 _WAITING: StyledLine = [("  waiting for the driver", "quiet")]
 
 
@@ -30,14 +33,14 @@ class ShownFrame(NamedTuple):
     names: LogicalNames
     """What its processes call their GPUs."""
     interval: float = 1.0
+    moment: Moment = "now"
 
 
 class PageScreen(Screen[R]):
     """A subclass gives `lines`, and bindings: those with `show` are listed below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "leave", "Back", tooltip="Leave any page", id="page.leave", show=False,
-                group=Binding.Group("Pages")),
+        _key("q", "leave", "Back", "Leave any page"),
     ]  # fmt: skip
 
     MORE_KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("j k PgDn", "scroll"),)
@@ -47,7 +50,6 @@ class PageScreen(Screen[R]):
         self.shown: ShownFrame | None = None
 
     def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
-        """Return the lines of the page."""
         raise NotImplementedError
 
     def body(self) -> Widget:
@@ -70,7 +72,6 @@ class PageScreen(Screen[R]):
         self.dismiss(None)
 
     def show_frame(self, shown: ShownFrame) -> None:
-        """Show another frame."""
         self.shown = shown
         self.draw()
 

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from gputop.model.machine.gpu import Gpu
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.gpu_lines import GRAPHED, gpu_lines
 from gputop.tui.pages.graph import GraphScreen
+from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 
-_GROUP = Binding.Group("GPU")
+_key = partial(described_key, "GPU", area="gpu")
 
 
 class GpuScreen(PageScreen["str | None"]):
     """The page of a GPU; it answers with the key of a GPU whose processes are wanted alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,backspace", "leave", "Back", tooltip="GPU: back",
-                id="gpu.leave", key_display="Esc", group=_GROUP),
-        Binding("G", "graphs", "Graphs", tooltip="GPU: all its graphs",
-                id="gpu.graphs", key_display="G", group=_GROUP),
-        Binding("f", "only", "Its processes", tooltip="GPU: only its processes, on the main screen",
-                id="gpu.only", key_display="f", group=_GROUP),
-        Binding("right,n", "other(1)", "Next GPU", tooltip="GPU: the next GPU",
-                id="gpu.next", key_display="n", group=_GROUP),
-        Binding("left,b", "other(-1)", "Previous GPU", tooltip="GPU: the previous GPU",
-                id="gpu.before", show=False, group=_GROUP),
+        _key("escape,enter,backspace", "leave", "Back", "GPU: back", "Esc"),
+        _key("G", "graphs", "Graphs", "GPU: all its graphs", "G"),
+        _key("f", "only", "Its processes", "GPU: only its processes, on the main screen", "f"),
+        _key("right,n", "other(1)", "Next GPU", "GPU: the next GPU", "n", name="next"),
+        _key("left,b", "other(-1)", "Previous GPU", "GPU: the previous GPU", name="before"),
     ]  # fmt: skip
 
     def __init__(self, key: str, idle_after: float) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.history import KEPT
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.panes.graph import Curve, Graph
+from gputop.tui.panes.heading import described_key
 
-_GROUP = Binding.Group("Graphs")
+_key = partial(described_key, "Graphs", area="graph")
 
 
 class GraphScreen(PageScreen[None]):
@@ -20,31 +22,23 @@ class GraphScreen(PageScreen[None]):
     MORE_KEYS = ()
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,G,backspace", "leave", "Back", tooltip="Graphs: remove the cursor; back",
-                id="graph.leave", key_display="Esc", group=_GROUP),
-        Binding("g", "metric(1)", "Next metric", tooltip="Graphs: the next metric",
-                id="graph.metric", key_display="g", group=_GROUP),
-        Binding("b", "metric(-1)", "Previous metric", tooltip="Graphs: the previous metric",
-                id="graph.metric-back", show=False, group=_GROUP),
-        Binding("s", "overlay", "Overlay", tooltip="Graphs: one plot for all, or one each",
-                id="graph.overlay", key_display="s", group=_GROUP),
-        Binding("plus,equals_sign", "zoom(1)", "Longer", tooltip="Graphs: a longer time",
-                id="graph.longer", key_display="+", group=_GROUP),
-        Binding("minus", "zoom(-1)", "Shorter", tooltip="Graphs: a shorter time",
-                id="graph.shorter", key_display="-", group=_GROUP),
-        Binding("left", "cursor(-1)", "Cursor", tooltip="Graphs: the values at a moment",
-                id="graph.cursor", key_display="left right", group=_GROUP),
-        Binding("right", "cursor(1)", "Cursor right", tooltip="Graphs: the cursor to the right",
-                id="graph.cursor-right", show=False, group=_GROUP),
-        Binding("shift+left,pageup", "cursor(-10)", "Cursor far", tooltip="Graphs: by ten cells",
-                id="graph.cursor-far", show=False, group=_GROUP),
-        Binding("shift+right,pagedown", "cursor(10)", "Cursor far right",
-                tooltip="Graphs: by ten cells", id="graph.cursor-far-right", show=False,
-                group=_GROUP),
-        Binding("down,j", "front(1)", "Highlight", tooltip="Graphs: highlight the next curve",
-                id="graph.front", key_display="up down", group=_GROUP),
-        Binding("up,k", "front(-1)", "Highlight back", tooltip="Graphs: highlight the one before",
-                id="graph.front-back", show=False, group=_GROUP),
+        _key("escape,G,backspace", "leave", "Back", "Graphs: remove the cursor; back", "Esc"),
+        _key("g", "metric(1)", "Next metric", "Graphs: the next metric", "g"),
+        _key("b", "metric(-1)", "Previous metric", "Graphs: the previous metric",
+             name="metric-back"),
+        _key("s", "overlay", "Overlay", "Graphs: one plot for all, or one each", "s"),
+        _key("plus,equals_sign", "zoom(1)", "Longer", "Graphs: a longer time", "+", name="longer"),
+        _key("minus", "zoom(-1)", "Shorter", "Graphs: a shorter time", "-", name="shorter"),
+        _key("left", "cursor(-1)", "Cursor", "Graphs: the values at a moment", "left right"),
+        _key("right", "cursor(1)", "Cursor right", "Graphs: the cursor to the right",
+             name="cursor-right"),
+        _key("shift+left,pageup", "cursor(-10)", "Cursor far", "Graphs: by ten cells",
+             name="cursor-far"),
+        _key("shift+right,pagedown", "cursor(10)", "Cursor far right", "Graphs: by ten cells",
+             name="cursor-far-right"),
+        _key("down,j", "front(1)", "Highlight", "Graphs: highlight the next curve", "up down"),
+        _key("up,k", "front(-1)", "Highlight back", "Graphs: highlight the one before",
+             name="front-back"),
     ]  # fmt: skip
 
     def __init__(self, metric: str, gpu: str | None = None) -> None:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from gputop.model.health.findings import Finding, findings, heard, in_alarm, is_hung
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import duration, short_name
 from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
+
+_key = partial(described_key, "GPUs", area="health")
 
 
 class HealthScreen(PageScreen[None]):
     """The findings on every GPU in the last frame."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,H,backspace", "leave", "Back", tooltip="Health: back",
-                id="health.leave", key_display="Esc", group=Binding.Group("GPUs")),
+        _key("escape,H,backspace", "leave", "Back", "Health: back", "Esc"),
     ]  # fmt: skip
 
     def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Horizontal
 from textual.screen import Screen
 from textual.widgets import Input
@@ -17,8 +18,8 @@ from gputop.model.machine.text import printable
 from gputop.protocol.messages import Probe
 from gputop.tui.pages.base import ShownFrame
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
-from gputop.tui.panes.bars import Heading, KeyLine, key_words
 from gputop.tui.panes.editor import Editor, ValueInput, harmless
+from gputop.tui.panes.heading import Heading, KeyLine, described_key, key_words
 from gputop.tui.panes.lines import Lines
 from gputop.tui.panes.mapping import Label
 from gputop.tui.panes.mapping_control import MappingControl
@@ -55,12 +56,7 @@ _LEAST = 3
 """Lines of a table that shows a row."""
 _BESIDE = 140
 """Cells from which the tables may stand side by side."""
-
-
-def _key(keys: str, action: str, description: str, tooltip: str) -> Binding:
-    return Binding(keys, action, description, tooltip=tooltip, id=f"whole.{action}",
-                   key_display=keys if len(keys) == 1 else "Esc",
-                   group=Binding.Group("Mapping"))  # fmt: skip
+_key = partial(described_key, "Mapping", area="whole")
 
 
 class MappingTextView(MappingResultView, can_focus=True):
@@ -75,26 +71,28 @@ class MappingScreen(Screen[None]):
     AUTO_FOCUS = "LogicalTable"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("escape,q,M", "back", "Back", "Mapping: leave a field; back"),
-        _key("m", "edit", "Edit", "Mapping: edit CUDA_VISIBLE_DEVICES and what a program sets"),
-        _key("o", "order", "Order", "Mapping: change CUDA_DEVICE_ORDER"),
-        _key("U", "unset", "Unset", "Mapping: unset CUDA_VISIBLE_DEVICES"),
-        _key("v", "verify", "Verify", "Mapping: check with the CUDA driver"),
-        _key("y", "copy", "Copy", "Mapping: copy the export line (OSC 52)"),
-    ]
+        _key("escape,q,M", "back", "Back", "Mapping: leave a field; back", "Esc"),
+        _key(
+            "m", "edit", "Edit", "Mapping: edit CUDA_VISIBLE_DEVICES and what a program sets", "m"
+        ),
+        _key("o", "order", "Order", "Mapping: change CUDA_DEVICE_ORDER", "o"),
+        _key("U", "unset", "Unset", "Mapping: unset CUDA_VISIBLE_DEVICES", "U"),
+        _key("v", "verify", "Verify", "Mapping: check with the CUDA driver", "v"),
+        _key("y", "copy", "Copy", "Mapping: copy the export line (OSC 52)", "y"),
+    ]  # fmt: skip
 
     def __init__(
         self, state: MappingState, request: Callable[[Probe], None], shown: ShownFrame | None
     ) -> None:
         super().__init__()
         self._state, self._shown = state, shown
-        self._mapping = MappingControl(self, state, request, self.show_answer)
+        self._mapping = MappingControl(self, state, request, self.show_result)
 
     def compose(self) -> ComposeResult:
         yield Heading(id="whole-heading")
         with Horizontal(classes="field"):
             yield Label(id="whole-name")
-            yield ValueInput(self._state, self.show_answer, id="value")
+            yield ValueInput(self._state, self.show_result, id="value")
         for field in _FIELDS:
             with Horizontal(classes="field"):
                 yield KeyLine([("", field.label)], id=f"{field.name}-label")
@@ -117,37 +115,37 @@ class MappingScreen(Screen[None]):
         self._shown = shown
         if self.is_mounted:
             self.query_one(Heading).show_frame(shown.frame, shown.interval)
-            self.show_answer()
+            self.show_result()
 
     def on_mount(self) -> None:
         self._open_fields(False)
         if self._shown is not None:
             shown = self._shown
             self.query_one(Heading).show_frame(shown.frame, shown.interval)
-        self.call_after_refresh(self.show_answer)
+        self.call_after_refresh(self.show_result)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self.show_answer)
+        self.call_after_refresh(self.show_result)
 
     def on_descendant_focus(self) -> None:
         is_editing = isinstance(self.focused, Editor)
         self._open_fields(is_editing)
         self.query_one("#whole-keys", KeyLine).show(_EDITING if is_editing else self._words)
-        self.show_answer()  # an offer can be accepted now
+        self.show_result()  # an offer can be accepted now
 
-    def show_answer(self) -> None:
-        question, editor = self._state.question, self.query_one(ValueInput)
+    def show_result(self) -> None:
+        query, editor = self._state.query, self.query_one(ValueInput)
         editor.show_state()
         order = self.query_one("#order", Editor)
-        if order.value != harmless(question.order or ""):
+        if order.value != harmless(query.order or ""):
             with self.prevent(Input.Changed):
-                order.value = harmless(question.order or "")
-        name = "Shell line" if self._state.answer.is_line else "CUDA_VISIBLE_DEVICES"
-        name = "CUDA_VISIBLE_DEVICES is unset" if question.text is None else name
+                order.value = harmless(query.order or "")
+        name = "Shell line" if self._state.result.is_line else "CUDA_VISIBLE_DEVICES"
+        name = "CUDA_VISIBLE_DEVICES is unset" if query.text is None else name
         self.query_one("#whole-name", Label).show([(f" {name:<27} ", "text")])
-        self.query_one(LogicalTable).show_answer()
-        self.query_one(PhysicalTable).show_answer()
-        self.query_one(MappingTextView).show_answer(editor.offer)
+        self.query_one(LogicalTable).show_result()
+        self.query_one(PhysicalTable).show_result()
+        self.query_one(MappingTextView).show_result(editor.offer)
         self._arrange()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -155,11 +153,11 @@ class MappingScreen(Screen[None]):
         name, text = event.input.id or "", event.value
         if name != "order":
             self._read(name, text)
-        elif text == harmless(self._state.question.order or ""):
+        elif text == harmless(self._state.query.order or ""):
             return
         else:
             self._state.ask(order=text or None)
-        self.show_answer()
+        self.show_result()
 
     def on_input_submitted(self) -> None:
         self.action_leave()
@@ -217,7 +215,7 @@ class MappingScreen(Screen[None]):
 
     def _typed(self, name: str) -> str:
         state = self._state
-        return state.question.order or "" if name == "order" else state.fields[name]
+        return state.query.order or "" if name == "order" else state.fields[name]
 
     def _arrange(self) -> None:
         """Share the lines: the fields first, then all rows, if they fit."""

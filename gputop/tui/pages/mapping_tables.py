@@ -56,7 +56,7 @@ class DeviceTable(Table[NamedDevice]):
         """Return every column there may be."""
         raise NotImplementedError
 
-    def show_answer(self) -> None:
+    def show_result(self) -> None:
         self._rows = self.devices()
         self._fit()
         self.show(self._rows, [_key(row.device) for row in self._rows])

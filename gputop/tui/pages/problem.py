@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gputop.model.machine.frame import Problem
-from gputop.tui.panes.bars import KeyLine, key_words
+from gputop.tui.panes.heading import KeyLine, key_words
 
 
 class ProblemScreen(Screen[None]):

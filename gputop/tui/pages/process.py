@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
+from gputop.model.machine.detail import ProcessStack
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.processes import process_rows
 from gputop.protocol.messages import Detail, Reply, Request, Stack
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.process_details import ENVIRONMENT, STACK, detail_lines
 from gputop.tui.pages.process_lines import ProcessSubject, process_lines
+from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 
 _EVERY = 5.0
 """Seconds of the frames' time between two requests, at least: none are sent in a pause."""
-_GROUP = Binding.Group("Details")
+_key = partial(described_key, "Details", area="process")
 
 
 class ProcessScreen(PageScreen[None]):
     """The page of a process; it stays, with its last figures, when the process ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,backspace", "leave", "Back", tooltip="Process: back",
-                id="process.leave", key_display="Esc", group=_GROUP),
-        Binding("e", "values", "Values", tooltip="Process: show or hide the values of variables",
-                id="process.values", key_display="e", group=_GROUP),
-        Binding("t", "stack", "Stack", tooltip="Process: its Python stack, by py-spy",
-                id="process.stack", key_display="t", group=_GROUP),
-        Binding("f9,K", "signal", "Signal", tooltip="Process: kill it, or send another signal",
-                id="process.signal", key_display="F9", group=_GROUP),
+        _key("escape,enter,backspace", "leave", "Back", "Process: back", "Esc"),
+        _key("e", "values", "Values", "Process: show or hide the values of variables", "e"),
+        _key("t", "stack", "Stack", "Process: its Python stack, by py-spy", "t"),
+        _key("f9,K", "signal", "Signal", "Process: kill it, or send another signal", "F9"),
     ]  # fmt: skip
 
     def __init__(
@@ -69,7 +68,7 @@ class ProcessScreen(PageScreen[None]):
         subject = self._subject
         if self._can_ask and not subject.stack_wanted:
             subject.stack_wanted = True
-            self._request(Stack(*self._identity))
+            self._request(Stack(*self._identity, id=self._stack_id))
         self._go_to_stack()
 
     def show_frame(self, shown: ShownFrame) -> None:
@@ -77,17 +76,32 @@ class ProcessScreen(PageScreen[None]):
         rows = process_rows.rows(frame, shown.names)
         rows = [row for row in rows if frame.key(row.process) == subject.key]
         subject.ended = not rows
+        subject.unborn = (subject.key.start_time or 0.0) > frame.time
+        if shown.moment != "now" and subject.moment != shown.moment:
+            subject.detail = subject.stack = None  # of now
+            subject.stack_wanted = False
+        subject.moment = shown.moment
         if rows:
             subject.frame, subject.rows = frame, rows
             subject.pasts = [shown.history.of_process(row.process) for row in rows]
             subject.mapping = shown.names.mapping(rows[0].process)
-        if self._asked is None or abs(frame.time - self._asked) >= _EVERY:
+        if shown.moment != "now":
+            self._asked = None
+        is_due = self._asked is None or abs(frame.time - self._asked) >= _EVERY
+        if is_due and subject.refused is None:
             self._ask()
         super().show_frame(shown)
 
     def reply(self, reply: Reply) -> None:
         """Show an answer, if it is about this process."""
         subject, detail, stack = self._subject, reply.detail, reply.stack
+        if subject.moment != "now":
+            return
+        if reply.error is not None and reply.request == self._detail_id:
+            subject.refused = reply.error
+            self.draw()
+        elif reply.error is not None and reply.request == self._stack_id:
+            stack = ProcessStack(*self._identity, problem=reply.error)
         if detail is not None and (detail.pid, detail.start_time) == self._identity:
             subject.gone = detail.gone
             if not detail.gone:
@@ -100,6 +114,11 @@ class ProcessScreen(PageScreen[None]):
             subject.stack, subject.stack_wanted = stack, False
             self._go_to_stack()
 
+    def reset(self) -> None:
+        """Wait for nothing of an agent that is gone, and ask the next one."""
+        self._asked = self._subject.refused = None
+        self._subject.stack_wanted = False
+
     def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
         if self._subject.rows:
             yield from process_lines(page, self._subject)
@@ -110,13 +129,23 @@ class ProcessScreen(PageScreen[None]):
         return self._subject.key.pid, self._subject.key.start_time or 0.0
 
     @property
+    def _detail_id(self) -> str:
+        return f"details of {self._subject.key.pid}"
+
+    @property
+    def _stack_id(self) -> str:
+        return f"stack of {self._subject.key.pid}"
+
+    @property
     def _can_ask(self) -> bool:
-        return self._subject.key.start_time is not None and not self._subject.ended
+        subject = self._subject
+        is_there = subject.moment == "now" and not subject.ended
+        return is_there and subject.key.start_time is not None
 
     def _ask(self) -> None:
         if self._can_ask and self._subject.frame is not None:
-            self._asked = self._subject.frame.time
-            self._request(Detail(*self._identity, self._subject.with_values))
+            self._asked, self._subject.refused = self._subject.frame.time, None
+            self._request(Detail(*self._identity, self._subject.with_values, self._detail_id))
 
     def _go_to_stack(self) -> None:
         self.draw()

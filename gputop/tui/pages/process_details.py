@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gputop.model.machine.detail import EnvVariable
 from gputop.model.machine.environment import State
 from gputop.model.machine.text import MISSING, duration, printable
+from gputop.sources.past import Moment
 from gputop.tui.pages.process_lines import ProcessSubject, gpus_of
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page, title
@@ -20,6 +21,10 @@ _NO_VARIABLES: dict[State, str] = {
     "empty_block": "it has none",
     "gone": "it has ended",
     "too_long": "unknown: they are longer than gputop reads",
+}
+_NOT_KEPT: dict[Moment, str] = {
+    "past": "not kept for the past: Esc twice returns to now",
+    "replay": "not recorded",
 }
 
 
@@ -41,11 +46,13 @@ def _waiting(subject: ProcessSubject) -> str | None:
     """Say why there is no answer; None where there is one."""
     if subject.detail is not None:
         return None
+    if subject.moment != "now":
+        return _NOT_KEPT[subject.moment]
     if subject.key.start_time is None:
         return "unknown: the process is not in this /proc"
     if subject.ended or subject.gone:
         return "unknown: it ended before it was read"
-    return "being read"
+    return "being read" if subject.refused is None else f"unknown: {subject.refused}"
 
 
 def _gpu_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
@@ -77,7 +84,7 @@ def _other_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine
     if subject.with_values:
         yield from page.quiet("e hides the values")
         for variable in others:
-            yield from page.wrapped(_assignment(variable))
+            yield from page.wrapped(_assignment(variable, subject.refused))
     elif others:
         yield from page.quiet("e shows the values of")
         yield from page.wrapped(", ".join(variable.name for variable in others))
@@ -91,9 +98,10 @@ def _other_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine
         yield from page.quiet(f"and {more} more")
 
 
-def _assignment(variable: EnvVariable) -> str:
-    value = variable.value
-    return f"{variable.name}  (being read)" if value is None else f"{variable.name}={value}"
+def _assignment(variable: EnvVariable, refused: str | None) -> str:
+    if variable.value is not None:
+        return f"{variable.name}={variable.value}"
+    return f"{variable.name}  ({'being read' if refused is None else 'not read'})"
 
 
 def _files(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
@@ -132,6 +140,8 @@ def _stack(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
     stack = subject.stack
     if subject.stack_wanted:
         yield from page.quiet("asking py-spy")
+    elif subject.moment != "now":
+        yield from page.quiet(_NOT_KEPT[subject.moment])
     elif stack is None:
         yield from page.quiet("t asks py-spy where a Python process is")
     elif stack.problem is not None:

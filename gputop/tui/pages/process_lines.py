@@ -14,6 +14,7 @@ from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.text import GIB, duration, size
 from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
+from gputop.sources.past import Moment
 from gputop.tui import glyphs
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.mapping_text import SEVERITY_ROLES
@@ -41,6 +42,7 @@ _COMMAND = 5
 _IDLE = 10.0
 """Seconds without work that are worth mentioning."""
 _MOST_SAMPLES = 60
+_UNBORN = "it was not there yet; these are figures of another time"
 
 
 @dataclass
@@ -54,9 +56,14 @@ class ProcessSubject:
     mapping: ProcessMapping | None = None
     frame: Frame | None = None
     ended: bool = False
+    moment: Moment = "now"
+    unborn: bool = False
+    """What is shown was before it started."""
     detail: ProcessDetail | None = None
     gone: bool = False
     """It had ended when its details were read."""
+    refused: str | None = None
+    """Why the agent does not read its details."""
     stack: ProcessStack | None = None
     stack_wanted: bool = False
     """py-spy was asked and has not answered."""
@@ -73,7 +80,8 @@ def process_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
     if len(command) > _COMMAND:
         yield [(f" {page.glyphs.ellipsis} all of it is below", "quiet")]
     if subject.ended:
-        yield [(" it has ended, or left the GPUs; these are its last figures", "alarm")]
+        left = "it has ended, or left the GPUs; these are its last figures"
+        yield [(f" {_UNBORN if subject.unborn else left}", "alarm")]
     yield from page.facts(_facts(subject.rows[0]))
     yield from title("Origin")
     if process.elsewhere:

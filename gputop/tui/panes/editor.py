@@ -67,8 +67,8 @@ class ValueInput(Editor):
     def __init__(
         self, state: MappingState, changed: Callable[[], None], *, id: str  # noqa: A002
     ) -> None:  # fmt: skip
-        """`changed` is called when a key changed the question."""
-        super().__init__(state.question.text or "", max_length=_MAX_LENGTH, id=id)
+        """`changed` is called when a key changed the query."""
+        super().__init__(state.query.text or "", max_length=_MAX_LENGTH, id=id)
         self._state, self._changed = state, changed
         self._invited = False
         """Whether the user means to type here; Tab may only pass by, and then accepts nothing."""
@@ -89,8 +89,8 @@ class ValueInput(Editor):
         self.cursor_position = len(self.value)
 
     def show_state(self) -> None:
-        """Show the text of the question, which other screens may have changed, and the offer."""
-        text = self._state.question.text or ""
+        """Show the text of the query, which other screens may have changed, and the offer."""
+        text = self._state.query.text or ""
         if self.value != harmless(text):
             with self.prevent(Input.Changed):
                 self.value = text
@@ -101,7 +101,7 @@ class ValueInput(Editor):
         """Ask what the text means. The first event is no key: it tells of the value at the start,
         which may hold what the editor does not."""
         event.stop()
-        if event.value != harmless(self._state.question.text or ""):
+        if event.value != harmless(self._state.query.text or ""):
             self._state.ask(text=event.value)
             self._invited = True
             self._changed()

@@ -11,8 +11,8 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from gputop.model.processes.filter import FilterError
-from gputop.tui.panes.bars import KeyLine
 from gputop.tui.panes.editor import Editor
+from gputop.tui.panes.heading import KeyLine
 from gputop.tui.panes.lines import Lines, Piece
 
 

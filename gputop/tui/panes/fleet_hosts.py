@@ -74,15 +74,8 @@ class HostTable(Table[HostRow]):
         self._fit()
         super().on_resize()
 
-    def action_choose(self) -> None:
-        """Open the selected host; of none, select the first in sight."""
-        if self.current is None:
-            self.action_move(0)
-        else:
-            self.post_message(self.HostChosen(self.current.host))
-
-    def open_row(self) -> None:
-        self.action_choose()
+    def open_row(self, row_: HostRow) -> None:
+        self.post_message(self.HostChosen(row_.host))
 
     def head(self, y: int) -> Iterable[Piece]:
         return [(" ", "quiet"), *heading(self._fitted, self.gap)]

@@ -48,15 +48,8 @@ class GpuPane(Table[GpuLine]):
         self._fit()
         super().on_resize()
 
-    def action_choose(self) -> None:
-        """Open the page of the selected GPU; of none, select the first in sight."""
-        if self.current is None:
-            self.action_move(0)
-        else:
-            self.post_message(self.Chosen(self.current.gpu.key))
-
-    def open_row(self) -> None:
-        self.action_choose()
+    def open_row(self, line: GpuLine) -> None:
+        self.post_message(self.Chosen(line.gpu.key))
 
     @property
     def history_id(self) -> str:

@@ -62,7 +62,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class _Trace:
+class _CurveTrace:
     """A curve as far as it is in sight."""
 
     curve: Curve
@@ -189,7 +189,7 @@ class Graph(Lines):
             return None
         return int((self._cursor - self._begin) / self._span * self._width)
 
-    def _traces(self) -> list[_Trace]:
+    def _traces(self) -> list[_CurveTrace]:
         across = dots_across(self.glyphs)
         count, span = self._width * across, self._span
         self._begin = graph.begin_of(self._times[-1], span, self._width)
@@ -206,10 +206,10 @@ class Graph(Lines):
                     here: Sequence[float] = values[-1:]
                 else:
                     here = line[column * across : (column + 1) * across]
-                traces.append(_Trace(curve_, line, peak(here), 0.0))
+                traces.append(_CurveTrace(curve_, line, peak(here), 0.0))
         return self._scaled(traces)
 
-    def _scaled(self, traces: list[_Trace]) -> list[_Trace]:
+    def _scaled(self, traces: list[_CurveTrace]) -> list[_CurveTrace]:
         gpus = self._frame.gpus if self._frame else ()
         shown = {trace.curve.gpu for trace in traces}
         tops = {
@@ -228,7 +228,7 @@ class Graph(Lines):
             span = f"at {_clock(self._cursor)}  {span}"
         return spread(self.heading, [(span, "text")], self.size.width)
 
-    def _plot(self, traces: list[_Trace]) -> Iterable[list[Piece]]:
+    def _plot(self, traces: list[_CurveTrace]) -> Iterable[list[Piece]]:
         legend = list(self._legend(traces))
         height = max(2, self.size.height - 2 - len(legend))
         canvas = Canvas(self._width, height, self.glyphs)
@@ -247,13 +247,13 @@ class Graph(Lines):
         yield self._axis()
         yield from legend
 
-    def _in_front(self, traces: list[_Trace]) -> _Trace | None:
+    def _in_front(self, traces: list[_CurveTrace]) -> _CurveTrace | None:
         if self.front is None or self.front >= len(self._curves):
             return None
         wanted = self._curves[self.front]
         return next((trace for trace in traces if trace.curve == wanted), None)
 
-    def _scale(self, trace: _Trace, n: int, height: int) -> str:
+    def _scale(self, trace: _CurveTrace, n: int, height: int) -> str:
         """Return the words beside a line of a plot: top, middle, bottom."""
         if n not in (0, height - 1, (height - 1) // 2) or (height < 4 and 0 < n < height - 1):
             return ""
@@ -275,15 +275,15 @@ class Graph(Lines):
             pieces.append((text, role))
         return pieces
 
-    def _words(self, trace: _Trace) -> tuple[str, str]:
+    def _words(self, trace: _CurveTrace) -> tuple[str, str]:
         return self._text(trace, trace.now), self._text(trace, peak(trace.values))
 
-    def _text(self, trace: _Trace, value: float | None) -> str:
+    def _text(self, trace: _CurveTrace, value: float | None) -> str:
         if value is None:
             return self.glyphs.not_available
         return graph.with_unit(GPU[trace.curve.id], value, self.glyphs.degree)
 
-    def _legend(self, traces: list[_Trace]) -> Iterable[list[Piece]]:
+    def _legend(self, traces: list[_CurveTrace]) -> Iterable[list[Piece]]:
         front = self._in_front(traces)
         per = max(1, (self.size.width - 1) // _LEGEND)
         for n in range(0, len(traces), per):
@@ -296,7 +296,7 @@ class Graph(Lines):
                               self.glyphs.ellipsis, left=True)  # fmt: skip
             yield line
 
-    def _strips(self, traces: list[_Trace]) -> Iterable[list[Piece]]:
+    def _strips(self, traces: list[_CurveTrace]) -> Iterable[list[Piece]]:
         """Draw a filled curve each, with its words at the left; as many as there is room for, from
         the one in front on."""
         room = max(1, self.size.height - 2)
@@ -315,7 +315,7 @@ class Graph(Lines):
                 yield [*sized(label, self._left, self.glyphs.ellipsis, left=True), *row]
         yield self._axis()
 
-    def _strip_words(self, trace: _Trace, height: int, front: bool) -> list[list[Piece]]:
+    def _strip_words(self, trace: _CurveTrace, height: int, front: bool) -> list[list[Piece]]:
         now, highest = self._words(trace)
         label = (f" {trace.curve.label:<10} ", "heading" if front else "text")
         value: StyledLine = [label, (now, "text")]

@@ -34,7 +34,7 @@ _SHAPE = 8.0
 _TITLES = _LOAD, _MEMORY = "Utilization", "memory"
 
 
-class _Graph(NamedTuple):
+class _SmallGraph(NamedTuple):
     title: str
     label: str
     now: str
@@ -50,7 +50,7 @@ class HistoryPane(Lines):
         super().__init__(id=id)
         self._thresholds = thresholds
         self._history = History()
-        self._graphs: list[_Graph] = []
+        self._graphs: list[_SmallGraph] = []
         self._lines: list[StyledLine] = []
         self._plots: list[list[StyledLine]] = []
         self._drawn: object = None
@@ -100,7 +100,7 @@ class HistoryPane(Lines):
         one, and what does not change is not sent."""
         times, dots = self._history.times, cells * dots_across(self.glyphs)
         labels = [shown.label for shown in self._graphs]
-        drawn = (labels, span, cells, heights, times[-1] // (span / dots))
+        drawn = (self._history, labels, span, cells, heights, times[-1] // (span / dots))
         if drawn == self._drawn:
             return
         self._drawn, self._plots = drawn, []
@@ -128,28 +128,28 @@ class HistoryPane(Lines):
         pieces = spread(left, right, self.size.width, line)
         return [(text, "track" if text.strip(line) == "" else role) for text, role in pieces]
 
-    def _label(self, shown: _Graph, cells: int) -> StyledLine:
+    def _label(self, shown: _SmallGraph, cells: int) -> StyledLine:
         is_known = shown.now != MISSING
         now = (shown.now, "text") if is_known else (self.glyphs.not_available, "quiet")
         pieces = [(f"{shown.label} ", "quiet"), now]
         return sized(pieces, cells, self.glyphs.ellipsis, left=True)
 
 
-def _graphs(frame: Frame, history: History) -> Iterator[_Graph]:
+def _graphs(frame: Frame, history: History) -> Iterator[_SmallGraph]:
     loads = [
-        _Graph(_LOAD, f"GPU {gpu.index}", _share(gpu.utilization, gpu), values, 1.0)
+        _SmallGraph(_LOAD, f"GPU {gpu.index}", _share(gpu.utilization, gpu), values, 1.0)
         for gpu in frame.gpus
         if (values := history.values(gpu.key, "utilization"))
     ]
     memory = [
-        _Graph(_MEMORY, f"MEM {gpu.index}", _memory(gpu), values, gpu.memory_total)
+        _SmallGraph(_MEMORY, f"MEM {gpu.index}", _memory(gpu), values, gpu.memory_total)
         for gpu in frame.gpus
         if gpu.memory_total and (values := history.values(gpu.key, "memory_used"))
     ]
     yield from loads
     yield from memory if len(loads) <= _FEW else ()  # there are none in MIG mode
     if (loads or memory) and history.cpu:
-        yield _Graph("", "CPU", _share(frame.host.cpu), history.cpu, 1.0)
+        yield _SmallGraph("", "CPU", _share(frame.host.cpu), history.cpu, 1.0)
 
 
 def _share(ratio: float | None, gpu: Gpu | None = None) -> str:

@@ -28,7 +28,6 @@ class Label(Lines):
     _pieces: list[Piece] = []
 
     def show(self, pieces: list[Piece]) -> None:
-        """Show other pieces."""
         before, self._pieces = width_of(self._pieces), pieces
         if width_of(pieces) != before:
             self.styles.width = width_of(pieces)
@@ -57,7 +56,7 @@ class MappingPane(Vertical):
     def compose(self) -> ComposeResult:
         with Horizontal(id="mapping-head"):
             yield Label(id="mapping-name")
-            editor = ValueInput(self._state, self.show_answer, id="mapping-value")
+            editor = ValueInput(self._state, self.show_result, id="mapping-value")
             editor.is_open = False
             yield editor
             yield Label(id="mapping-state")
@@ -71,22 +70,22 @@ class MappingPane(Vertical):
         self._show_head()
 
     def on_descendant_focus(self) -> None:
-        self.show_answer()  # an offer can be accepted now
+        self.show_result()  # an offer can be accepted now
 
     def on_descendant_blur(self) -> None:
         editor = self.query_one(ValueInput)
         if self.app.app_focus and self.screen.focused is not editor:
             editor.is_open = False
-        self.show_answer()
+        self.show_result()
 
     @property
     def lines(self) -> int:
-        """How many lines editor and answer take."""
+        """How many lines editor and result take."""
         return 1 + self.query_one(MappingResultView).lines
 
     @property
     def follows(self) -> bool:
-        """Whether the answer is that of the process under the cursor."""
+        """Whether the result is that of the process under the cursor."""
         return self._state.followed is not None
 
     def action_stay(self) -> None:
@@ -99,20 +98,20 @@ class MappingPane(Vertical):
         """Put the cursor into the value."""
         self.query_one(ValueInput).invite()
 
-    def show_answer(self) -> None:
-        """Show the answer of now, to a question that other screens may have changed."""
+    def show_result(self) -> None:
+        """Show the result of now, of a query that other screens may have changed."""
         editor = self.query_one(ValueInput)
         editor.show_state()
         self._show_head()
         if self.has_class("-line"):
             self.query_one(MappingLine).sync()
         else:
-            self.query_one(MappingResultView).show_answer(editor.offer)
+            self.query_one(MappingResultView).show_result(editor.offer)
 
     def _show_head(self) -> None:
         state, followed, rule = self._state, self._state.followed, Lines.glyphs.rule
-        name = "Shell line: " if state.answer.is_line else "CUDA_VISIBLE_DEVICES="
-        name = "CUDA_VISIBLE_DEVICES is unset " if state.question.text is None else name
+        name = "Shell line: " if state.result.is_line else "CUDA_VISIBLE_DEVICES="
+        name = "CUDA_VISIBLE_DEVICES is unset " if state.query.text is None else name
         name = name if followed is None else variable(state)
         self.query_one(ValueInput).display = followed is None
         label: list[Piece] = [(f"{rule} ", "track"), ("Mapping ", "heading")]
@@ -127,7 +126,7 @@ class MappingPane(Vertical):
         if followed is not None:  # as one label: what is as wide as before needs no layout
             label, right = [*self._across(label, right), *right], []
         elif width_of([*label, *right]) + _NARROW_EDITOR > self.size.width:
-            short = "unset " if state.question.text is None else "value "
+            short = "unset " if state.query.text is None else "value "
             label, right = [(f"{rule} ", "track"), (short, "heading")], []
         self.query_one("#mapping-name", Label).show(label)
         self.query_one("#mapping-state", Label).show(right)

@@ -15,7 +15,7 @@ _NOTE_SECONDS = 6.0
 
 
 class MappingControl:
-    """Changes the question of a mapping, and has a screen `show` the answer."""
+    """Changes the query of a mapping, and has a screen `show` the result."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from gputop.model.health.free import not_free
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import GIB, printable, short_name, three_digits
 from gputop.tui.glyphs import GlyphSet
-from gputop.tui.messages import AnswerShown
+from gputop.tui.messages import ResultShown
 from gputop.tui.panes.columns import cut, sized
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
 from gputop.tui.panes.mapping_state import MappingState
@@ -152,18 +152,18 @@ class MappingResultView(Table[StyledLine], can_focus=False):
 
     def on_resize(self) -> None:
         super().on_resize()
-        self.show_answer(self._offer)
+        self.show_result(self._offer)
 
-    def show_answer(self, offer: str | None) -> None:
-        """Show the answer of now; `offer` is what the editor would complete."""
+    def show_result(self, offer: str | None) -> None:
+        """Show the result of now; `offer` is what the editor would complete."""
         self._offer = offer
         lines = list(self._lines(offer))
         self.show(lines, list(range(len(lines))))
-        self.post_message(AnswerShown())
+        self.post_message(ResultShown())
 
     @property
     def lines(self) -> int:
-        """How many lines the answer takes, with the one for a shell."""
+        """How many lines the result takes, with the one for a shell."""
         return len(self._rows) + 1
 
     @property

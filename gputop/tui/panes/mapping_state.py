@@ -1,4 +1,4 @@
-"""The question about the mapping and its answer, shared by all screens so that they agree."""
+"""The mapping query and its result, shared by all screens so that they agree."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.mapping_query import (
     MappingQuery,
     MappingResult,
-    answer,
     completion,
     judge,
+    mapping_result,
     suggest,
 )
 from gputop.model.cuda.pick import GpuPick
@@ -27,12 +27,19 @@ from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
-from gputop.protocol.messages import Probe
+from gputop.protocol.messages import Probe, Reply
+from gputop.sources.past import Moment
 
 _ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 _KEPT_FRAMES = 5
 """Frames over which a GPU has to be idle to be offered."""
 _MAX_PROBED = 16
+_NOT_ASKED: dict[Moment, str] = {
+    "past": "the driver can only be asked of now: Esc returns",
+    "replay": "a replay has no driver to ask",
+}
+_REQUEST = "mapping"
+"""The id of the requests to probe."""
 FIELDS = ("tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
@@ -67,7 +74,7 @@ class InputHistory:
 
 
 class FollowedProcess(NamedTuple):
-    """A process whose mapping is shown in place of the question's."""
+    """A process whose mapping is shown in place of the query's."""
 
     pid: int
     label: str
@@ -75,10 +82,10 @@ class FollowedProcess(NamedTuple):
 
 
 class MappingState:
-    """A question, the machine it is about, and the answer."""
+    """A query, the machine it is about, and the result."""
 
     def __init__(self, value: str | None, order: str | None) -> None:
-        self.question = self.own = MappingQuery(value, order, inherited=value)
+        self.query = self.own = MappingQuery(value, order, inherited=value)
         """`own`: what gputop itself was started with."""
         self.inventory = Inventory(())
         self.history = InputHistory()
@@ -87,6 +94,7 @@ class MappingState:
         self.note = ""
         """Words to show for a while."""
         self.frame: Frame | None = None
+        self.moment: Moment = "now"
         self._advice: tuple[Advice, ...] = ()
         self.followed: FollowedProcess | None = None
         self._frames: deque[Frame] = deque(maxlen=_KEPT_FRAMES)
@@ -96,17 +104,17 @@ class MappingState:
         self._asked: Probe | None = None
         self._last: object = None
         self._others: tuple[object, Frame, Inventory] | None = None
-        self.answer: MappingResult = answer(self.question, self.inventory)
+        self.result: MappingResult = mapping_result(self.query, self.inventory)
 
     @property
     def mapping(self) -> Mapping:
-        """The mapping of the process that is followed, else the answer."""
-        return self.followed.mapping.mapping if self.followed else self.answer.mapping
+        """The mapping of the process that is followed, else the result's."""
+        return self.followed.mapping.mapping if self.followed else self.result.mapping
 
     @property
     def verdict(self) -> ProbeVerdict | None:
-        """The driver's verdict on the answer; it is not asked about processes."""
-        return None if self.followed else self.answer.verdict
+        """The driver's verdict on the result; it is not asked about processes."""
+        return None if self.followed else self.result.verdict
 
     @property
     def advice(self) -> tuple[Advice, ...]:
@@ -117,7 +125,7 @@ class MappingState:
     def export(self) -> str:
         """The line that sets the value; empty where that is not known, or cannot be quoted."""
         if self.followed is None:
-            return (export_line(self.mapping) or "") if self.answer.here else ""
+            return (export_line(self.mapping) or "") if self.result.here else ""
         return next(iter(self.followed.mapping.shell_lines), "")
 
     @property
@@ -144,7 +152,7 @@ class MappingState:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the driver's answer to this question is awaited."""
+        """Whether the driver's answer to this query is awaited."""
         return self._asked is not None and self._asked == self._probe
 
     @property
@@ -152,8 +160,9 @@ class MappingState:
         """The GPU that `gputop free` would take; None before the first frame."""
         return self._pick(()) if self._frames else None
 
-    def show_frame(self, frame: Frame) -> None:
-        """Take in a frame: the answer changes only with the GPUs, the advice with their usage."""
+    def show_frame(self, frame: Frame, moment: Moment = "now") -> None:
+        """Take in a frame: the result changes only with the GPUs, the advice with their usage."""
+        self.moment = moment
         if frame is not self.frame:
             self._frames.append(frame)
         self.frame = frame
@@ -164,8 +173,19 @@ class MappingState:
             self.probed = ()
         self._work_out()
 
-    def handle_probed(self, probed: Sequence[Probed]) -> None:
-        """Take in what the driver answered: it holds as long as the GPUs are the same."""
+    def handle(self, reply: Reply) -> bool:
+        """Take in a reply; whether it is about the driver's answer."""
+        asked = self._asked
+        if reply.probed:
+            self._handle_probed(reply.probed)
+        elif reply.error is not None and reply.request == _REQUEST and asked is not None:
+            self._handle_probed([Probed(None, reply.error, asked.value, asked.order)])
+        else:
+            return False
+        return True
+
+    def _handle_probed(self, probed: Sequence[Probed]) -> None:
+        """Keep what the driver answered: it holds as long as the GPUs are the same."""
         answers = {(probe.value, probe.order): probe for probe in (*self.probed, *probed)}
         self.probed = tuple(answers.values())[-_MAX_PROBED:]
         if self._asked and answer_to(probed, self._asked.value, self._asked.order):
@@ -173,22 +193,24 @@ class MappingState:
         self._work_out()
 
     def ask(self, **changes: object) -> None:
-        """Change the question: `text`, `order`, `layers`."""
-        self.question = msgspec.structs.replace(self.question, **changes)
+        """Change the query: `text`, `order`, `layers`."""
+        self.query = msgspec.structs.replace(self.query, **changes)
         self._work_out()
 
     def next_order(self) -> None:
         """Go to the next value of CUDA_DEVICE_ORDER."""
-        order = self.question.order
+        order = self.query.order
         index = _ORDERS.index(order) if order in _ORDERS else -1
         self.ask(order=_ORDERS[(index + 1) % len(_ORDERS)])
 
     def probe(self) -> Probe | None:
         """Return what to ask the driver; None, and a note, where it cannot be asked."""
         frame, probe = self.frame, self._probe
-        if self.followed:
+        if self.moment != "now":
+            self.note = _NOT_ASKED[self.moment]
+        elif self.followed:
             self.note = "the driver can only be asked about a value: press m and type one"
-        elif not self.answer.here:
+        elif not self.result.here:
             self.note = "the driver can only be asked about a value that is known here"
         elif frame is None or frame.demo:
             self.note = "the demo has no driver to ask" if frame else "no GPU has answered yet"
@@ -207,7 +229,7 @@ class MappingState:
 
     def complete(self, text: str) -> str | None:
         """Return what a text may be completed to."""
-        return completion(text, self.answer, self.inventory, self._free)
+        return completion(text, self.result, self.inventory, self._free)
 
     def _free(self, named: Sequence[CudaDevice]) -> Gpu | None:
         pick = self._pick(named) if self._frames else None
@@ -222,12 +244,12 @@ class MappingState:
 
     @property
     def _probe(self) -> Probe:
-        return Probe(self.mapping.value, self.mapping.order)
+        return Probe(self.mapping.value, self.mapping.order, _REQUEST)
 
     def _work_out(self) -> None:
         inventory = self.inventory
-        facts = (self.question, inventory.devices, inventory.driver_version, self.probed)
+        facts = (self.query, inventory.devices, inventory.driver_version, self.probed)
         if facts != self._last:
             self._last = facts
-            self.answer = answer(self.question, inventory, self.probed)
-        self._advice = judge(self.answer, inventory.usage)
+            self.result = mapping_result(self.query, inventory, self.probed)
+        self._advice = judge(self.result, inventory.usage)

@@ -21,7 +21,7 @@ SEVERITY_ROLES = {"error": "alarm", "warning": "notice", "info": "quiet"}
 
 
 def certainty(state: MappingState) -> Piece:
-    """How far the answer can be trusted, and what the driver says of it."""
+    """How far the result can be trusted, and what the driver says of it."""
     mapping, verdict = state.mapping, state.verdict
     if state.followed is not None:
         kind = state.followed.mapping.evidence.kind
@@ -42,7 +42,7 @@ def variable(state: MappingState) -> str:
     value = setting("CUDA_VISIBLE_DEVICES", state.mapping.value, 256)
     if followed is not None:
         return f"{followed.label} {followed.mapping.unread or value}"
-    return value if state.answer.unknown is None else "Pasted text"
+    return value if state.result.unknown is None else "Pasted text"
 
 
 def setting(name: str, value: str | None, max_length: int) -> str:
@@ -64,8 +64,8 @@ def remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[StyledLine]:
 
 
 def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, str, str]]:
-    answer, followed, advice = state.answer, state.followed, by_severity(state.advice)
-    verdict = state.verdict and (answer.surprise or state.verdict)
+    result, followed, advice = state.result, state.followed, by_severity(state.advice)
+    verdict = state.verdict and (result.surprise or state.verdict)
     if verdict is not None and not verdict.ok:
         role = "notice" if verdict.ok is None else "alarm"
         yield f"{glyphs.warning} ", role, verdict.reason, role
@@ -74,16 +74,16 @@ def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, 
             if sentence:
                 yield "", "text", sentence, "text"
     else:
-        for reason in reasons(answer, advice):
+        for reason in reasons(result, advice):
             yield f"{glyphs.warning} ", "alarm", reason, "text"
     for hint in advice:
         mark = glyphs.separator if hint.severity == "info" else glyphs.warning
         yield f"{mark} {hint.severity}: ", SEVERITY_ROLES[hint.severity], hint.message, "text"
     if not _is_explained(state):
         yield "", "text", state.mapping.because, "quiet"
-    layers = Layers() if followed else state.question.layers
+    layers = Layers() if followed else state.query.layers
     for text in layer_lines(state.mapping, state.inventory, layers):
-        if not any(missed.message in text for missed in answer.missed):
+        if not any(missed.message in text for missed in result.missed):
             yield "", "text", text, "text"
 
 
@@ -120,7 +120,7 @@ def suggestion(state: MappingState, offer: str | None, glyphs: GlyphSet) -> Styl
     tail = ""
     if offered and offered == gpu.uuid:
         tail = "  (Tab takes its UUID)"
-    elif offered and offered == state.answer.ranks.get(gpu.index):
+    elif offered and offered == state.result.ranks.get(gpu.index):
         tail = f"  (Tab takes {offered})"
     shell = glyphs.text(printable(line))
     return [("  free: ", "good"), (f"GPU {gpu.index}  {shell}", "text"), (tail, "quiet")]

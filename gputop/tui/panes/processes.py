@@ -162,7 +162,7 @@ class ProcessTable(Table[ViewRow]):
             self._arrange()
         return True
 
-    def open_row(self) -> None:
+    def open_row(self, _: ViewRow) -> None:
         self.post_message(self.Opened())
 
     def click_head(self, x: int, y: int) -> None:

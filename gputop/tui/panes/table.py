@@ -68,8 +68,8 @@ class Table(Lines, Generic[R], can_focus=True):
         """Return the content of the first line where there is no row."""
         return ()
 
-    def open_row(self) -> None:
-        """Do what Enter does on the selected row."""
+    def open_row(self, row: R) -> None:
+        """Do what Enter and a double click are for."""
 
     def click_head(self, x: int, y: int) -> None:
         """Do what a click on a head line is for."""
@@ -142,6 +142,13 @@ class Table(Lines, Generic[R], can_focus=True):
         if self._rows:
             self._choose(self._start + step if self._in_sight else self._start)
 
+    def action_choose(self) -> None:
+        """Open the selected row; of none, select the first in sight."""
+        if self.current is None:
+            self.action_move(0)
+        else:
+            self.open_row(self.current)
+
     def action_page(self, step: int) -> None:
         if self._rows:
             self._choose(self._start + step * max(1, self.room - 1))
@@ -161,7 +168,7 @@ class Table(Lines, Generic[R], can_focus=True):
             if event.chain == 1:
                 self._choose(index)
             elif event.chain == 2 and self._in_sight:
-                self.open_row()
+                self.action_choose()
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         event.stop()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from textual.app import App, ReturnType
+from textual.driver import Driver
 from textual.filter import LineFilter, NoColor
 
 from gputop.errors import GputopError
@@ -86,14 +87,17 @@ class TerminalApp(App[ReturnType]):
         self.panic()
 
 
-def run(app: TerminalApp[Any], mouse: bool = False) -> int:
+def run(app: TerminalApp[Any], mouse: bool = False, driver: type[Driver] | None = None) -> int:
     """Run the app on this terminal and return its exit status, 128 + n if signal n ended it.
 
-    `mouse` asks for clicks and the wheel; a Textual that does not fit would ask for movements.
+    `mouse` asks for clicks and the wheel; a Textual that does not fit would ask for movements. A
+    `driver` of Textual's is for what is no terminal of ours.
 
     GputopError for an error of ours, when the terminal is as it was.
     """
-    if fits():
+    if driver is not None:
+        app.driver_class = driver
+    elif fits():
         from gputop.tui.terminal.driver import TerminalDriver
 
         app.driver_class = TerminalDriver

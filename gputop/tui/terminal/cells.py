@@ -1,7 +1,7 @@
 """What a terminal shows, cell by cell, and the shortest output that turns it into a new picture.
 
-In a line of cells, a character of two cells is followed by an empty string. What pens and spans are
-is told in `sgr.py`.
+In a line of cells, a character of two cells is followed by an empty string. `sgr.py` tells what
+an sgr and a span are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ class CellLine(NamedTuple):
     ends: list[int]
     """The column after each span; none where a span reaches into another or over the edge."""
     cells: list[str]
-    pens: list[str]
+    sgrs: list[str]
 
 
 class Painted:
@@ -64,12 +64,12 @@ class Painted:
 
 
 class _Brush:
-    """Collects output and tracks where it leaves the terminal's cursor, and with which pen."""
+    """Collects output and tracks where it leaves the terminal's cursor, and in which style."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self._output: list[str] = []
-        self._pen = PLAIN
+        self._sgr = PLAIN
         self._row = -1
         self._column: int | None = None
 
@@ -81,7 +81,7 @@ class _Brush:
         column = start
         for stop in _stops(line, start, end):
             self._move(row, column)
-            self._write(line.cells[column:stop], line.pens[column])
+            self._write(line.cells[column:stop], line.sgrs[column])
             column = stop
 
     def finish(self) -> str:
@@ -99,20 +99,20 @@ class _Brush:
             self._output.append(f"\x1b[{distance}C" if distance > 1 else "\x1b[C")
         self._row, self._column = row, column
 
-    def _pick(self, pen: str) -> None:
-        if pen != self._pen:
-            if self._pen.endswith(STRING_END):
+    def _pick(self, sgr: str) -> None:
+        if sgr != self._sgr:
+            if self._sgr.endswith(STRING_END):
                 self._output.append(_LINK_END)
-            self._output.append(pen)
-            self._pen = pen
+            self._output.append(sgr)
+            self._sgr = sgr
 
-    def _write(self, cells: list[str], pen: str) -> None:
+    def _write(self, cells: list[str], sgr: str) -> None:
         """Only plain blanks are erased rather than written: not every terminal erases to the
         current background."""
         text = "".join(cells)
-        self._pick(pen)
+        self._pick(sgr)
         column = (self._column or 0) + len(cells)
-        inked = text.rstrip(" ") if pen == PLAIN else text
+        inked = text.rstrip(" ") if sgr == PLAIN else text
         blanks = len(text) - len(inked)
         if blanks >= _MIN_ERASE:
             self._output.append(f"{inked}\x1b[{blanks}X")
@@ -129,42 +129,42 @@ def _next_line(old: CellLine | None, spans: list[Span], width: int) -> CellLine:
     theirs: then only these cells are other ones."""
     if old is None or len(old.ends) != len(spans):
         return _line(spans, width)
-    cells, pens = old.cells.copy(), old.pens
+    cells, sgrs = old.cells.copy(), old.sgrs
     start = 0
     for before, span_, end in zip(old.spans, spans, old.ends, strict=True):
         if span_ != before:
-            text, pen = span_
+            text, sgr = span_
             mark, inside = _clusters(text)
             if mark or len(inside) != end - start:
                 return _line(spans, width)
             cells[start:end] = inside
-            if pen != before[1]:
-                pens = pens.copy() if pens is old.pens else pens
-                pens[start:end] = [pen] * (end - start)
+            if sgr != before[1]:
+                sgrs = sgrs.copy() if sgrs is old.sgrs else sgrs
+                sgrs[start:end] = [sgr] * (end - start)
         start = end
-    return CellLine(spans, old.ends, cells, pens)
+    return CellLine(spans, old.ends, cells, sgrs)
 
 
 def _line(spans: list[Span], width: int) -> CellLine:
     """The cells of spans, cut or filled up to `width`."""
     cells: list[str] = []
-    pens: list[str] = []
+    sgrs: list[str] = []
     ends: list[int] = []
     apart = True
-    for text, pen in spans:
+    for text, sgr in spans:
         mark, inside = _clusters(text)
         if mark:
             _attach(mark, cells)
             apart = False
         cells.extend(inside)
-        pens.extend([pen] * (len(cells) - len(pens)))
+        sgrs.extend([sgr] * (len(cells) - len(sgrs)))
         ends.append(len(cells))
     if len(cells) > width and cells[width] == "":
         cells[width - 1] = " "  # a character of two cells does not fit into the last one
     if not apart or len(cells) > width:
         ends = []
     missing = [" "] * (width - len(cells))
-    return CellLine(spans, ends, cells[:width] + missing, pens[:width] + [PLAIN] * len(missing))
+    return CellLine(spans, ends, cells[:width] + missing, sgrs[:width] + [PLAIN] * len(missing))
 
 
 def _clusters(text: str) -> tuple[str, Sequence[str]]:
@@ -207,7 +207,7 @@ def _runs(old: CellLine | None, new: CellLine) -> Iterator[tuple[int, int]]:
     for column in _changed(old, new):
         if column < end:
             continue
-        if end < 0 or (column > end and not _bridges(new.pens, end, column)):
+        if end < 0 or (column > end and not _bridges(new.sgrs, end, column)):
             if end >= 0:
                 yield start, end
             start = column
@@ -220,29 +220,29 @@ def _runs(old: CellLine | None, new: CellLine) -> Iterator[tuple[int, int]]:
 
 def _changed(old: CellLine, new: CellLine) -> Iterator[int]:
     differs: Iterator[bool] = map(ne, old.cells, new.cells)
-    if old.pens is not new.pens and old.pens != new.pens:
-        differs = map(or_, differs, map(ne, old.pens, new.pens))
+    if old.sgrs is not new.sgrs and old.sgrs != new.sgrs:
+        differs = map(or_, differs, map(ne, old.sgrs, new.sgrs))
     return compress(count(), differs)
 
 
-def _bridges(pens: list[str], end: int, column: int) -> bool:
+def _bridges(sgrs: list[str], end: int, column: int) -> bool:
     """Whether to draw the unchanged cells between two changed ones rather than to skip them."""
     gap = column - end
-    return gap <= _MAX_GAP and pens[end - 1 : column] == pens[end : column + 1]
+    return gap <= _MAX_GAP and sgrs[end - 1 : column] == sgrs[end : column + 1]
 
 
 def _stops(line: CellLine, start: int, end: int) -> Iterator[int]:
-    """Where drawing has to pause: at a new pen, and after a character of disputed width."""
-    pens, cells = line.pens[start:end], line.cells[start:end]
+    """Where drawing has to pause: at a new style, and after a character of disputed width."""
+    sgrs, cells = line.sgrs[start:end], line.cells[start:end]
     plain = "".join(cells).isascii()
-    if plain and pens.count(pens[0]) == len(pens):
+    if plain and sgrs.count(sgrs[0]) == len(sgrs):
         yield end
         return
-    new_pen = map(ne, pens, pens[1:])
+    new_sgr = map(ne, sgrs, sgrs[1:])
     if not plain and _has_disputed(cells):
         disputed = (_width_is_disputed(_character(cells, x)) for x in range(len(cells) - 1))
-        new_pen = map(or_, new_pen, map(and_, disputed, map(bool, cells[1:])))
-    yield from compress(count(start + 1), new_pen)
+        new_sgr = map(or_, new_sgr, map(and_, disputed, map(bool, cells[1:])))
+    yield from compress(count(start + 1), new_sgr)
     yield end
 
 

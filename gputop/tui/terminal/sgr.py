@@ -1,6 +1,7 @@
 """The texts that make a terminal draw in a style.
 
-A *pen* does that whatever the terminal drew in before. A *span* is text and its pen.
+An *sgr* (ECMA-48: select graphic rendition) does that whatever the terminal drew in before. A
+*span* is text and its sgr.
 """
 
 from functools import lru_cache
@@ -17,17 +18,17 @@ STRING_END = "\x1b\\"
 
 
 def span(text: str, style: Style | None, colors: ColorSystem) -> Span:
-    """Text with the pen for its style.
+    """Return text with the sgr of its style.
 
-    Blanks take the plain pen if nothing of the style can be seen on them: a change of a
+    Blanks take the plain one if nothing of the style can be seen on them: a change of a
     foreground colour then sends none of them again.
     """
-    ink, blank = _pens(style, colors)
+    ink, blank = _sgrs(style, colors)
     return (text, blank if text.isspace() else ink)
 
 
 @lru_cache(maxsize=1024)
-def _pens(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
+def _sgrs(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
     if style is None:
         return (PLAIN, PLAIN)
     color, bgcolor = _unless_default(style.color), _unless_default(style.bgcolor)
@@ -40,7 +41,7 @@ def _pens(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
 
 
 def _unless_default(color: Color | None) -> Color | None:
-    """Every pen starts from the default colours, so they need no code."""
+    """Every sgr starts from the default colours, so they need no code."""
     return None if color is None or color.is_default else color
 
 

@@ -187,7 +187,7 @@ def test_the_grammar_is_loaded_for_lines_only() -> None:
     program = (
         "import sys, gputop.commands.map, gputop.model.cuda.mapping_query as q\n"
         "from gputop.model.cuda.inventory import Inventory\n"
-        "q.answer(q.MappingQuery('0,1', None), Inventory(()))\n"
+        "q.mapping_result(q.MappingQuery('0,1', None), Inventory(()))\n"
         "print('tree_sitter' in sys.modules)"
     )
     done = subprocess.run(

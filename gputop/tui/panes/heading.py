@@ -36,6 +36,8 @@ class Heading(Lines):
         super().__init__(id=id)
         self._thresholds = thresholds
         self.note = note
+        self.waiting = "waiting for the driver"
+        """What is said before there is a frame."""
         self._frame: Frame | None = None
         self._interval = 1.0
 
@@ -57,7 +59,9 @@ class Heading(Lines):
         if self.note:
             left.append((f"{self.note}  ", "notice"))
         if frame is None:
-            return spread([*left, ("waiting for the driver", "quiet")], right, self.size.width)
+            return spread(
+                [*left, (self.glyphs.text(self.waiting), "quiet")], right, self.size.width
+            )
         if frame.demo:
             wide = self.size.width >= 110 and frame.host.asked is None
             left.append(("DEMO, an invented machine" if wide else "DEMO", "notice"))
@@ -117,14 +121,28 @@ def state(line: Lines) -> list[Piece]:
     age, silence = getattr(line.app, "age", None), getattr(line.app, "silence", 0)
     paused = "PAUSED  " if not age else f"PAUSED, {duration(age)} old  "
     pieces: list[Piece] = [] if age is None else [(paused, "notice")]
+    if instant := getattr(line.app, "instant", ""):
+        pieces = [(f"{instant}  ", "notice")]
     return [*pieces, (f"no answer for {silence} s  ", "alarm")] if silence else pieces
 
 
 def watch_state(line: Lines) -> None:
     """Draw a line anew when there is something else to say of the state."""
-    for name in ("age", "silence"):
+    for name in ("age", "silence", "instant"):
         if hasattr(line.app, name):
             line.watch(line.app, name, lambda: line.sync())
+
+
+def described_key(
+    group: str, keys: str, action: str, description: str, tooltip: str, label: str = "",
+    *, area: str, name: str = "",
+) -> Binding:  # fmt: skip
+    """Return a binding with all that help, palette and the line of keys say, the last where it has
+    a label; its id is of its area and its name, which is that of the action unless given."""
+    return Binding(
+        keys, action, description, tooltip=tooltip, id=f"{area}.{name or action.partition('(')[0]}",
+        show=bool(label), key_display=label or None, group=Binding.Group(group),
+    )  # fmt: skip
 
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
@@ -150,8 +168,11 @@ class KeyLine(Lines):
         super().__init__(id=id)
         self._keys, self._needed = list(keys), needed
 
+    def on_mount(self) -> None:
+        if hasattr(self.app, "note"):
+            self.watch(self.app, "note", lambda: self.sync())
+
     def show(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Show other keys."""
         self._keys = list(keys)
         self.sync()
 
@@ -174,7 +195,8 @@ class KeyLine(Lines):
         return [self._keys[number] for number in sorted(fitting)]
 
     def _state(self) -> list[Piece]:
-        return [(" ", "text")]
+        note = getattr(self.app, "note", "")
+        return [(" ", "text"), (f"{note}  " if note else "", "notice")]
 
 
 class PageKeys(KeyLine):

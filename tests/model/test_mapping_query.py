@@ -1,4 +1,4 @@
-"""A question about the mapping: shell lines, what a program asks for, the driver's word, offers."""
+"""A mapping query: shell lines, what a program asks for, the driver's word, offers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gputop.model.cuda.inventory import Inventory, frame_inventory
 from gputop.model.cuda.mapping_query import (
     MappingQuery,
     MappingResult,
-    answer,
     by_severity,
     completion,
     judge,
+    mapping_result,
     reasons,
     suggest,
     who_is_on,
@@ -47,7 +47,7 @@ FOUR = frame([h200(k) for k in range(4)])
 def ask(
     text: str | None, machine: Frame = FOUR, order: str | None = None, **more: Any
 ) -> MappingResult:
-    return answer(MappingQuery(text, order, **more), frame_inventory(machine))
+    return mapping_result(MappingQuery(text, order, **more), frame_inventory(machine))
 
 
 def indices(found: MappingResult) -> list[int]:
@@ -178,16 +178,16 @@ def test_the_driver_agrees_or_not() -> None:
     machine = frame(FOUR.gpus, ())
     inventory = frame_inventory(machine)
     answers = (good, bad)
-    agreed = answer(MappingQuery("2,1", None), inventory, answers).verdict
+    agreed = mapping_result(MappingQuery("2,1", None), inventory, answers).verdict
     assert agreed is not None
     assert agreed.ok is True
-    differs = answer(MappingQuery("2,0", None), inventory, answers).verdict
+    differs = mapping_result(MappingQuery("2,0", None), inventory, answers).verdict
     assert differs is not None
     assert differs.ok is False
     assert "cuda:0 is GPU 1" in differs.reason
-    assert answer(MappingQuery("2,1", "PCI_BUS_ID"), inventory, answers).verdict is None
+    assert mapping_result(MappingQuery("2,1", "PCI_BUS_ID"), inventory, answers).verdict is None
     failed = Probed(None, "there is no libcuda.so.1", "0", None)
-    verdict = answer(MappingQuery("0", None), inventory, (failed,)).verdict
+    verdict = mapping_result(MappingQuery("0", None), inventory, (failed,)).verdict
     assert verdict is not None
     assert "there is no libcuda.so.1" in verdict.reason
 
@@ -195,8 +195,8 @@ def test_the_driver_agrees_or_not() -> None:
 def test_the_drivers_order_is_used() -> None:
     mixed = frame([h200(0), h200(1, name="NVIDIA A100")])
     inventory = frame_inventory(mixed)
-    assert answer(MappingQuery("0", None), inventory).mapping.visible is None
-    found = answer(MappingQuery("0", None), inventory, (probed(None, None, 1, 0),))
+    assert mapping_result(MappingQuery("0", None), inventory).mapping.visible is None
+    found = mapping_result(MappingQuery("0", None), inventory, (probed(None, None, 1, 0),))
     assert (indices(found), found.mapping.certainty, found.exact) == ([1], "exact", True)
     assert found.ranks == {1: "0", 0: "1"}
 
@@ -204,13 +204,13 @@ def test_the_drivers_order_is_used() -> None:
 def test_what_the_driver_says_may_be_a_surprise() -> None:
     answers = (probed(None, None, 1, 0, 2, 3), probed("0", None, 1), probed("2", None, 2))
     inventory = frame_inventory(FOUR)
-    found = answer(MappingQuery("0", None), inventory, answers)
+    found = mapping_result(MappingQuery("0", None), inventory, answers)
     assert found.verdict is not None
     assert found.verdict.ok is True
     assert found.surprise is not None
     assert "cuda:0 is GPU 1, gputop expected GPU 0" in found.surprise.reason
-    assert answer(MappingQuery("2", None), inventory, answers).surprise is None
-    assert answer(MappingQuery("3", None), inventory, answers).surprise is None
+    assert mapping_result(MappingQuery("2", None), inventory, answers).surprise is None
+    assert mapping_result(MappingQuery("3", None), inventory, answers).surprise is None
 
 
 # --- what is offered ---------------------------------------------------------------------------

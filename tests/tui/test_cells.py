@@ -8,8 +8,7 @@ from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
 
-from gputop.tui.terminal import cells as painting
-from gputop.tui.terminal.cells import Painted
+from gputop.tui.terminal.cells import Painted, _line, _next_line
 from gputop.tui.terminal.sgr import PLAIN, Span, span
 
 TEXTS = [
@@ -59,7 +58,7 @@ def test_any_picture_can_follow_any_other(seed: int) -> None:
         stream.feed(painted.draw(lines.items(), (30, 6)))
         for row, line in lines.items():
             plain = pyte.Screen(30, 6)
-            pyte.Stream(plain).feed("".join(f"{pen}{text}" for text, pen in line))
+            pyte.Stream(plain).feed("".join(f"{sgr}{text}" for text, sgr in line))
             assert _seen(screen, row) == _seen(plain, 0)
 
 
@@ -158,10 +157,10 @@ def test_a_forgotten_screen_is_sent_in_full_and_so_is_another_size() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_line_is_the_same_whatever_was_there_before(seed: int) -> None:
     chance = random.Random(seed)
-    parts = [("|", "pen"), *((chance.choice(TEXTS), chance.choice("abc")) for _ in range(8))]
-    line = painting._line(parts, 30)
+    parts = [("|", "sgr"), *((chance.choice(TEXTS), chance.choice("abc")) for _ in range(8))]
+    line = _line(parts, 30)
     for _ in range(60):
         parts = list(parts)
         parts[chance.randrange(1, 9)] = (chance.choice(TEXTS), chance.choice("abc"))
-        line = painting._next_line(line, parts, 30)
-        assert line == painting._line(parts, 30)
+        line = _next_line(line, parts, 30)
+        assert line == _line(parts, 30)

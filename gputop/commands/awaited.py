@@ -1,0 +1,286 @@
+"""What `gputop wait` waits for on one machine: each asks the agent, and says when it has come."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from gputop.commands.selection import ProcessSelection, gpus_of, selected
+from gputop.commands.watching import tally
+from gputop.errors import GputopError, SourceError, UsageError
+from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of, names_of
+from gputop.model.conditions.idle import IdleSpan
+from gputop.model.cuda.pick import PickRequest, choose
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
+from gputop.model.machine.signals import MOST_TARGETS, Target
+from gputop.model.machine.text import coarse_duration, percent, printable
+from gputop.output import complain
+from gputop.protocol.messages import Candidates, Liveness
+from gputop.sources.ask import TIMEOUT, ask
+from gputop.sources.source import Source
+
+_GAPS = 3
+"""Intervals without a frame after which utilization was not seen."""
+_FRAMES = 2
+"""By which it is told whether a GPU is at work."""
+
+
+class Condition(Protocol):
+    """What is waited for."""
+
+    needs_driver: bool
+    """Whether there is nothing to wait for where the driver cannot be read."""
+    pending: str
+    """What has not happened yet, in words."""
+
+    def begin(self, source: Source, frame: Frame) -> str | None:
+        """See what there is to wait for, by the first frame; as `check`. GputopError where it can
+        never happen, or names nothing."""
+        ...
+
+    def check(self, source: Source, frame: Frame) -> str | None:
+        """Return a sentence once it has happened; None before that, and in doubt."""
+        ...
+
+
+def host_of(frame: Frame) -> str:
+    """Return what a machine is called in sentences."""
+    return printable(frame.host.asked or frame.host.name, 60)
+
+
+class ProcessesEnd:
+    """Until processes have ended: those of the PIDs, or that fit when the wait begins."""
+
+    def __init__(self, selection: ProcessSelection) -> None:
+        self.needs_driver = not selection.pids
+        self.pending = ""
+        self._selection = selection
+        self._ended: list[str] = []
+
+    def begin(self, source: Source, frame: Frame) -> str | None:
+        """GputopError where nobody fits a filter; of a PID that nobody has it says so."""
+        find = _by_pid if self._selection.pids else _by_filter
+        processes = find(source, frame, self._selection)
+        missing = [pid for pid in self._selection.pids if pid not in processes]
+        gone = (
+            f"no process on {host_of(frame)} has PID {', '.join(map(str, missing))}: it has ended"
+        )
+        if not processes:
+            return gone
+        if missing:
+            complain(gone)
+        self._end = EndOfProcesses(processes.values(), frame.host.boot_id)
+        self._say_pending()
+        return None
+
+    def check(self, source: Source, frame: Frame) -> str | None:
+        ended = self._end.handle_frame(frame)
+        if starts := self._end.starts:
+            ended += self._end.handle_liveness(_liveness(source, starts))
+        sentences = [end_of(process, host_of(frame), frame.time) for process in ended]
+        self._ended += sentences
+        if self._end.running:
+            for sentence in sentences:
+                complain(sentence)
+            self._say_pending()
+            return None
+        if len(self._ended) == 1:
+            return self._ended[0]
+        return f"{len(self._ended)} processes have ended: {'; '.join(self._ended)}"
+
+    def _say_pending(self) -> None:
+        running = list(self._end.running.values())
+        self.pending = f"{names_of(running)} to end"
+
+
+def _by_pid(source: Source, frame: Frame, selection: ProcessSelection) -> dict[int, AwaitedProcess]:
+    """Return who has the PIDs now, be it on a GPU or not. SourceError where that cannot be seen."""
+    strangers = {process.pid: process for process in frame.processes if process.elsewhere}
+    found = {
+        pid: AwaitedProcess(pid=pid, user=strangers[pid].user, command=strangers[pid].command)
+        for pid in selection.pids
+        if pid in strangers
+    }
+    starts = [ProcessStart(pid) for pid in selection.pids if pid not in found]
+    for answer in _liveness(source, starts) if starts else ():
+        if answer.state == "unknown":
+            raise SourceError(f"process {answer.pid} cannot be looked at: try again, as its user")
+        if answer.state == "running":
+            found[answer.pid] = _awaited(answer)
+    return found
+
+
+def _by_filter(
+    source: Source, frame: Frame, selection: ProcessSelection
+) -> dict[int, AwaitedProcess]:
+    """Return who fits now. GputopError."""
+    reply = ask(source, Candidates(users=selection.users), TIMEOUT)
+    targets = selected(frame, selection, reply.candidates, reply.uids)
+    starts = {target.pid: target.start_time for target in targets}
+    strangers = {process.pid for process in frame.processes if process.elsewhere}
+    wanted = tuple(ProcessStart(pid) for pid in starts if pid not in strangers)
+    told = {answer.pid: answer for answer in _liveness(source, wanted)} if wanted else {}
+    return {target.pid: _described(frame, target, told.get(target.pid)) for target in targets}
+
+
+def _described(frame: Frame, target: Target, answer: ProcessLiveness | None) -> AwaitedProcess:
+    """Return a process of a frame with what the agent has told of its PID since: another process
+    may have it by now, and then this one has ended, which the next look tells."""
+    row = next(process for process in frame.processes if process.pid == target.pid)
+    is_same = answer is not None and answer.start_time == target.start_time
+    ticks = answer.start_ticks if answer is not None and is_same else None
+    if ticks is None and target.start_time is not None and not row.elsewhere:
+        ticks = -1  # the start of nobody
+    return AwaitedProcess(
+        pid=target.pid,
+        start_ticks=ticks,
+        start_time=target.start_time,
+        user=row.user,
+        command=row.command,
+    )
+
+
+def _awaited(answer: ProcessLiveness) -> AwaitedProcess:
+    return AwaitedProcess(
+        pid=answer.pid,
+        start_ticks=answer.start_ticks,
+        start_time=answer.start_time,
+        user=answer.user,
+        command=answer.command,
+    )
+
+
+def _liveness(source: Source, starts: Sequence[ProcessStart]) -> tuple[ProcessLiveness, ...]:
+    """Ask whether processes run. SourceError."""
+    if len(starts) >= MOST_TARGETS:
+        raise UsageError(f"these are {MOST_TARGETS} processes or more: choose fewer at a time")
+    return ask(source, Liveness(tuple(starts)), TIMEOUT).liveness
+
+
+class UserLeaves:
+    """Until a user computes on no GPU, or on none of some; also what comes later counts."""
+
+    needs_driver = True
+
+    def __init__(self, user: str, gpus: Sequence[str]) -> None:
+        self._user, self._gpus = user, gpus
+        self.pending = f"{printable(user, 60)} to leave"
+
+    def begin(self, source: Source, frame: Frame) -> str | None:
+        """UsageError for GPUs that are none, and a user whom that machine does not have."""
+        gpus_of(frame, self._gpus)
+        return self.check(source, frame)
+
+    def check(self, source: Source, frame: Frame) -> str | None:
+        """What cannot be seen may be the user's."""
+        reply = ask(source, Candidates(users=(self._user,)), TIMEOUT)
+        uid = reply.uids.get(self._user)
+        if uid is None:
+            raise SourceError("its gputop is too old to find processes by user: install this one")
+        gpus = _chosen(frame, self._gpus)
+        if gpus is None or not all(gpu.processes_known for gpu in gpus):
+            return None
+        owners = {(c.pid, c.start_time, c.gpu_uuid): c.uid for c in reply.candidates}
+        uuids = {gpu.uuid for gpu in gpus}
+        here = [p for p in frame.processes if p.gpu_uuid in uuids and p.type != "G"]
+        if any(owners.get((p.pid, p.start_time, p.gpu_uuid), uid) in (uid, None) for p in here):
+            return None
+        where = f"not on {_words_of(gpus)}" if self._gpus else "on no GPU"
+        return f"{printable(self._user, 60)} is {where} of {host_of(frame)}"
+
+
+class GpusFree:
+    """Until there are enough GPUs for a job, as `gputop free` means it."""
+
+    needs_driver = True
+
+    def __init__(self, request: PickRequest, gpus: Sequence[str]) -> None:
+        self._request, self._gpus = request, gpus
+        self._frames: deque[Frame] = deque(maxlen=_FRAMES)
+        self.pending = ""
+
+    def begin(self, source: Source, frame: Frame) -> str | None:
+        """GputopError where waiting cannot help."""
+        if self._gpus:
+            kept = {gpu.index for gpu in gpus_of(frame, self._gpus)}
+            others = (str(gpu.index) for gpu in frame.gpus if gpu.index not in kept)
+            exclude = (*self._request.exclude, *others)
+            self._request = replace(self._request, exclude=exclude)
+        pick = choose([frame], self._request)
+        if not pick.possible:
+            for index, reason in pick.reasons.items():
+                complain(f"GPU {index}: {reason}")
+            raise GputopError(f"there will never be enough GPUs: {tally(pick, self._request)}")
+        return self.check(source, frame)
+
+    def check(self, source: Source, frame: Frame) -> str | None:
+        if frame.problem is not None:
+            self._frames.clear()
+            return None
+        self._frames.append(frame)
+        pick = choose(self._frames, self._request)
+        self.pending = f"GPUs ({tally(pick, self._request)})"
+        if pick.gpus is None or len(self._frames) < _FRAMES:
+            return None
+        are = "is" if len(pick.gpus) == 1 else "are"
+        word = "free" if pick.suitable == pick.free else "suitable"
+        return f"{_words_of(pick.gpus)} {are} {word} on {host_of(frame)}"
+
+
+class GpusIdle:
+    """Until GPUs have done next to nothing for a while."""
+
+    needs_driver = True
+
+    def __init__(self, seconds: float, limit: float, gpus: Sequence[str], interval: float) -> None:
+        """`limit`: a ratio; `interval`: seconds between two frames."""
+        self._seconds, self._limit, self._gpus = seconds, limit, gpus
+        self._span = IdleSpan(limit, _GAPS * interval)
+        self.pending = ""
+
+    def begin(self, source: Source, frame: Frame) -> str | None:
+        """GputopError for GPUs whose utilization no driver tells (MIG mode)."""
+        for gpu in gpus_of(frame, self._gpus) if self._gpus else frame.gpus:
+            if gpu.mig_mode:
+                raise GputopError(f"GPU {gpu.index} is in MIG mode, where its utilization is not "
+                                  "known: choose others with --gpu")  # fmt: skip
+        return self.check(source, frame)
+
+    def check(self, source: Source, frame: Frame) -> str | None:
+        gpus = _chosen(frame, self._gpus)
+        idle = self._span.handle(gpus, time.monotonic())
+        limit = f"{percent(self._limit)} %"
+        busy = [] if gpus is None else [g for g in gpus if (g.utilization or 0.0) >= self._limit]
+        self.pending = "a span without work"
+        if busy:
+            self.pending = f"{_words_of(busy)} to be below {limit}"
+        elif idle is not None:
+            self.pending = f"{coarse_duration(self._seconds - idle)} more below {limit}"
+        if gpus is None or idle is None or idle < self._seconds:
+            return None
+        have = "has" if len(gpus) == 1 else "have"
+        return (f"{_words_of(gpus)} on {host_of(frame)} {have} been below {limit} for "
+                f"{coarse_duration(self._seconds)}")  # fmt: skip
+
+
+def _chosen(frame: Frame, words: Sequence[str]) -> list[Gpu] | None:
+    """Return the GPUs that are meant; None where one of them does not answer just now."""
+    if frame.problem is not None:
+        return None
+    try:
+        gpus = gpus_of(frame, words) if words else list(frame.gpus)
+    except UsageError:  # it has been there: it has fallen off the bus
+        return None
+    silent = any(gpu.stale_for is not None or gpu.error is not None for gpu in gpus)
+    return None if silent or not gpus else gpus
+
+
+def _words_of(gpus: Sequence[Gpu]) -> str:
+    """`GPU 2`, `GPUs 2, 6`."""
+    return f"GPU{'s' * (len(gpus) > 1)} {', '.join(str(gpu.index) for gpu in gpus)}"

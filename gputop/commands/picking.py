@@ -1,0 +1,82 @@
+"""Which GPUs a job wants: the options of `free`, `run`, `reserve` and `wait`, and what they ask."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+
+from gputop.commands.quantities import duration, percentage, size
+from gputop.errors import SourceError, UsageError
+from gputop.model.cuda.pick import PickRequest
+from gputop.model.health.free import AT_WORK
+from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.text import is_blank, printable
+
+_PLAIN = re.compile(r"[\w/-]+(?:,[\w/-]+)*", re.ASCII)
+_time = duration("a time, as 90, 10m or 2h")
+_window = duration("a number of seconds from 0 to 60", most=60)
+
+
+def add_pick_options(parser: argparse._ActionsContainer) -> None:
+    """Add what says which GPUs are wanted, and how long they are waited for."""
+    add = parser.add_argument
+    add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")
+    add_likeness(parser)
+    add("--wait", metavar="TIME", type=_time, nargs="?", const=math.inf,
+        help="wait until there are enough, at most 90, 10m or 2h (default: for ever)")  # fmt: skip
+    add("--window", metavar="SEC", type=_window, default=2.0,
+        help="watch the utilization so long (default: 2)")  # fmt: skip
+
+
+def add_likeness(parser: argparse._ActionsContainer) -> None:
+    """Add what the GPUs have to be like."""
+    add = parser.add_argument
+    add("--min-free", metavar="SIZE", type=size,
+        help="so much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
+    add("--max-util", metavar="PERCENT", type=percentage,
+        help="not busier than that (default: 10, with --shared 100)")  # fmt: skip
+    add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")
+    add("--same-model", action="store_true", help="demand one model (default: prefer it)")
+    add("--shared", action="store_true", help="GPUs in use as well; goes with --min-free")
+
+
+def pick_request(options: argparse.Namespace, elsewhere: bool = False) -> PickRequest:
+    """Return what the options ask for; on another machine our own variables mean nothing.
+
+    UsageError.
+    """
+    if options.shared and options.min_free is None:
+        raise UsageError("--shared goes with --min-free SIZE: how much memory the job needs")
+    if options.count < 1:
+        raise UsageError(f"-n {options.count} is not a number of GPUs")
+    limit = options.max_util
+    if limit is None:
+        limit = 100 if options.shared else AT_WORK * 100
+    return PickRequest(
+        count=options.count,
+        min_free=options.min_free,
+        max_utilization=limit / 100,
+        shared=options.shared,
+        same_model=options.same_model,
+        exclude=_excluded(options.exclude),
+        value=None if elsewhere else os.environ.get(NAME),
+        order=None if elsewhere else os.environ.get(ORDER),
+    )
+
+
+def _excluded(text: str | None) -> tuple[str, ...]:
+    """Return the words; one that is empty is an error: `0,$OTHER` would leave out less."""
+    words = () if text is None else tuple(word.strip() for word in text.split(","))
+    if any(map(is_blank, words)):
+        raise UsageError(f"--exclude {printable(text or '', 60)!r} has an empty entry")
+    return words
+
+
+def plain_value(value: str) -> str:
+    """Return a value for CUDA_VISIBLE_DEVICES. SourceError for one that a shell would read more
+    into: the driver there, or what says that it is one, made it."""
+    if not _PLAIN.fullmatch(value):
+        raise SourceError(f"a GPU calls itself {printable(value, 100)!r}, which is no UUID")
+    return value

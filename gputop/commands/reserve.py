@@ -1,0 +1,191 @@
+"""`gputop reserve`: reserves GPUs for a shell, tells what is reserved, and releases it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from gputop.commands import HELP
+from gputop.commands.picking import add_pick_options, pick_request
+from gputop.commands.quantities import duration
+from gputop.commands.reserving import HELD, require, reserved, user_name
+from gputop.commands.run import visible_variables
+from gputop.errors import GputopError, UsageError
+from gputop.export.table import aligned
+from gputop.model.machine import text
+from gputop.model.machine.gpu import Gpu, gpus_named
+from gputop.output import complain, write
+from gputop.reservations import holder
+from gputop.reservations.hold import Hold, remove
+from gputop.reservations.locks import QUEUE, LockFile, read_locks
+from gputop.sources.ask import readable_frame
+from gputop.sources.child import end_all
+from gputop.sources.opening import open_source
+from gputop.trust import callers_environment
+
+_EPILOG = """\
+examples:
+  eval "$(gputop reserve --for 30m)"    a GPU for this shell, half an hour long
+  gputop reserve --list                 who has reserved what, and who waits
+  gputop reserve --release 3            give GPU 3 back; all for all of your own
+
+A small process of yours holds the reservation until the time is over or the
+session has ended that it was made in. It is advice: gputop shows it, and gputop
+free, run and reserve leave the GPU out, but who does not ask gputop is not kept
+away. A container has reservations of its own, unless it shares /run/lock or
+/dev/shm.
+
+exit status: 0 done, 1 there are not enough GPUs, none can be reserved, or there
+is nothing to release, 2 usage, 3 the NVIDIA driver cannot be read
+"""
+_duration = duration("a time, as 90, 30m or 2h", least=1, most=366 * 86400)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "reserve",
+        help=HELP["reserve"],
+        description="Reserve GPUs for a shell: print the line that has it see these alone.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_pick_options(parser)
+    parser.add_argument(
+        "--for", dest="seconds", metavar="TIME", type=_duration, default=3600.0,
+        help="for so long: 90, 30m, 2h (default: 1h)",
+    )  # fmt: skip
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--list", action="store_true", help="print what is reserved, by whom")
+    instead.add_argument(
+        "--release", metavar="GPU", help="give back your own: an index, a UUID, or all"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the sub-command; the exit status. GputopErrors."""
+    if options.demo:
+        raise UsageError("--demo is an invented machine: its GPUs cannot be reserved")
+    if options.list:
+        return _list()
+    if options.release is not None:
+        return _release(options.release)
+    leader = os.getsid(0)
+    session = 0 if leader == os.getpid() else leader  # which is of no use when we have ended
+    return _in_child(lambda told: _reserve(options, session, told))
+
+
+# Reserving
+
+
+def _in_child(work: Callable[[int], NoReturn]) -> int:
+    """Have a child do it, which goes on when we end: a shell waits for us, and reads what we write.
+    The child's complaints and exit status are ours, unless it has written that it is done."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        work(writing)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        line = pipe.read()
+    if not line:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or 1
+    write(line, "utf-8", required=True)
+    if os.isatty(1):
+        complain('these are for a shell that reads them: eval "$(gputop reserve ...)"')
+    return 0
+
+
+def _reserve(options: argparse.Namespace, session: int, told: int) -> NoReturn:
+    """Reserve, write the line for the shell to `told`, and become the holder, for as long as the
+    leader of the session is there (0: nobody is)."""
+    request = pick_request(options)
+    words = f"gputop reserve --for {text.duration(options.seconds)}"
+    with reserved(options, request, words, options.seconds) as (picked, holds):
+        gpus = require(picked, request)
+        held = ",".join(filter(None, (callers_environment().get(HELD), str(os.getpid()))))
+        values = {**visible_variables(gpus), HELD: held}
+        line = "export " + " ".join(f"{name}={value}" for name, value in values.items())
+        _say_which(gpus, options.seconds)
+        os.write(told, f"{line}\n".encode())
+        os.close(told)
+        _hold(holds, options.seconds, session)
+
+
+def _say_which(gpus: tuple[Gpu, ...], seconds: float) -> None:
+    names = ", ".join(str(gpu.index) for gpu in gpus)
+    end = text.clock_time(time.time() + seconds, time.time())
+    complain(f"GPU {names} reserved until {end}, or until this session ends")
+
+
+def _hold(holds: list[Hold], seconds: float, leader: int) -> NoReturn:
+    """Leave the session, with nothing of it but the reservations, and wait in a small Python."""
+    numbers = [str(hold.inherit()) for hold in holds]
+    end_all()
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(null, stream)
+    command = [sys.executable, "-I", "-S", holder.__file__, str(seconds), str(leader), *numbers]
+    os.execv(sys.executable, command)
+
+
+# Telling and releasing
+
+
+def _list() -> int:
+    locks, gpus = read_locks(), _gpus()
+    names = {gpu.uuid: str(gpu.index) for gpu in gpus}
+    rows = [[names.get(lock.uuid, _place(lock)), *_cells(lock)] for lock in locks]
+    heads = ("GPU<", "USER<", "PID", "SINCE", "UNTIL<", "COMMAND<")
+    write(aligned(heads, rows) + "\n" if rows else "nothing is reserved\n")
+    return 0
+
+
+def _place(lock: LockFile) -> str:
+    return "waits" if lock.uuid == QUEUE else lock.uuid
+
+
+def _cells(lock: LockFile) -> list[str]:
+    now = time.time()
+    until = text.MISSING if lock.until is None else text.clock_time(lock.until, now)
+    pid = text.MISSING if lock.pid is None else str(lock.pid)
+    since = text.duration(now - lock.since)
+    return [user_name(lock.uid), pid, since, until, lock.command or text.MISSING]
+
+
+def _release(word: str) -> int:
+    own = [lock for lock in read_locks() if lock.uid == os.geteuid() and lock.uuid != QUEUE]
+    shown = text.printable(word, 100)
+    if word != "all":
+        wanted = _uuids(word)
+        own = [lock for lock in own if lock.uuid in wanted]
+    if not own:
+        raise GputopError(f"you have reserved nothing that {shown!r} names: gputop reserve --list")
+    for lock in own:
+        remove(lock)
+    return 0
+
+
+def _uuids(word: str) -> set[str]:
+    """The UUIDs that an index names by the driver, and a UUID by itself."""
+    if not word.isdecimal():
+        return {lock.uuid for lock in read_locks() if lock.uuid.lower().startswith(word.lower())}
+    return {gpu.uuid for gpu in gpus_named(_gpus(), word) if gpu.uuid}
+
+
+def _gpus() -> tuple[Gpu, ...]:
+    """The GPUs of this machine; none where the driver cannot be read."""
+    source = open_source(None, None)
+    try:
+        return readable_frame(source, lambda _: True).gpus
+    except GputopError:
+        return ()
+    finally:
+        source.close()

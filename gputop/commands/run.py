@@ -1,0 +1,132 @@
+"""`gputop run`: reserves GPUs, and becomes the program that is to use them."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NoReturn
+
+from gputop.commands import HELP
+from gputop.commands.picking import add_pick_options, pick_request, plain_value
+from gputop.commands.reserving import HELD, require, reserved
+from gputop.commands.watching import say_waiting, watch_gpus
+from gputop.errors import ProgramError, UsageError
+from gputop.model.cuda.enumeration import PCI_BUS_ID
+from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.secrets import masked
+from gputop.model.machine.text import printable
+from gputop.sources.child import end_all
+from gputop.trust import callers_environment
+
+_EPILOG = """\
+examples:
+  gputop run -- python train.py                  on a GPU that nobody uses
+  gputop run -n 2 --min-free 40G -- torchrun --nproc-per-node 2 train.py
+  gputop run -n 4 --same-model --wait 2h -- ./train.sh
+
+The GPUs are reserved until the program and all that inherited the reservation
+from it have ended: gputop shows them as reserved, and gputop free, run and
+reserve leave them out. It is advice: who does not ask gputop is not kept away.
+A container has reservations of its own, unless it shares /run/lock or /dev/shm.
+
+exit status: the program's own; 1 there are not enough GPUs, or none can be
+reserved, 2 usage, 3 the NVIDIA driver cannot be read, 126 the program cannot be
+executed, 127 there is no such program
+"""
+_IGNORED_BY_PYTHON = signal.SIGPIPE, signal.SIGXFSZ
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "run",
+        help=HELP["run"],
+        description="Pick free GPUs, reserve them, and run a program that sees these alone.",
+        usage="gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_pick_options(parser)
+    parser.add_argument(
+        "--no-reserve", action="store_true", help="reserve nothing: others may be given the same"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the sub-command: it does not return, where all goes well. GputopErrors."""
+    program: Sequence[str] = options.program
+    if not program:
+        raise UsageError("nothing to run: gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]")
+    if options.demo:
+        raise UsageError("--demo is an invented machine: nothing runs on its GPUs")
+    environ = callers_environment()
+    path = find_executable(program[0], environ.get("PATH", os.defpath))
+    request = pick_request(options)
+    if options.no_reserve:
+        say = partial(say_waiting, request)
+        picked = watch_gpus(None, options, request, options.wait or 0, say)
+        become(path, program, environ, require(picked, request))
+    with reserved(options, request, command_text(program)) as (picked, holds):
+        for hold in holds:
+            hold.inherit()
+        environ[HELD] = ",".join(filter(None, (environ.get(HELD), str(os.getpid()))))
+        become(path, program, environ, require(picked, request))
+
+
+def command_text(program: Sequence[str]) -> str:
+    """Return a command line for others to read, without what looks like a secret."""
+    return printable(masked(shlex.join(program)), 400)
+
+
+def visible_variables(gpus: Sequence[Gpu]) -> dict[str, str]:
+    """Return the variables that let a program see these GPUs alone. SourceError."""
+    return {ORDER: PCI_BUS_ID, NAME: plain_value(",".join(gpu.uuid or "" for gpu in gpus))}
+
+
+def become(
+    path: str, program: Sequence[str], environ: Mapping[str, str], gpus: Sequence[Gpu]
+) -> NoReturn:
+    """Run a program in the place of gputop: with its PID, its terminal and its signals.
+
+    ProgramError.
+    """
+    environ = {**environ, **visible_variables(gpus)}
+    end_all()
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execve(path, [*program], environ)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise _not_executed(program[0], error) from None
+    try:  # a script without #!, as execvp(3) has it
+        os.execve("/bin/sh", ["/bin/sh", path, *program[1:]], environ)
+    except OSError as error:
+        raise _not_executed(program[0], error) from None
+
+
+def find_executable(name: str, search: str) -> str:
+    """Return where the program is that a shell would run. ProgramError."""
+    if "/" in name:
+        places = [name]
+    else:
+        places = [os.path.join(folder or ".", name) for folder in search.split(os.pathsep)]
+    there = [path for path in places if os.path.isfile(path)]
+    for path in there:
+        if os.access(path, os.X_OK):
+            return path
+    shown = printable(name, 200)
+    if there or ("/" in name and os.path.exists(name)):
+        raise ProgramError(f"{shown} cannot be executed: is it a program, and may you?", 126)
+    raise ProgramError(f"{shown}: there is no such program", 127)
+
+
+def _not_executed(name: str, error: OSError) -> ProgramError:
+    code = 127 if error.errno == errno.ENOENT else 126
+    return ProgramError(f"{printable(name, 200)} cannot be executed: {error.strerror}", code)

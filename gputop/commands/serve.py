@@ -1,0 +1,126 @@
+"""`gputop serve`: the screen in a browser, to look at."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shlex
+import shutil
+import sys
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from ipaddress import ip_address
+
+from gputop.commands import HELP
+from gputop.commands.hosts import add_command_hosts
+from gputop.errors import GputopError, UsageError
+from gputop.model.machine.text import printable
+from gputop.output import complain, write
+
+_MAIN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
+_EPILOG = """\
+examples:
+  gputop serve                          prints the address to open here
+  ssh -L 8787:127.0.0.1:8787 node-07    and from elsewhere, before opening it
+  gputop serve -H @lab                  all hosts of a group on one page
+
+Whoever has the address sees what gputop shows to you: processes, users, command lines. Nothing can
+be signalled or saved from a browser.
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "serve",
+        help=HELP["serve"],
+        description="Show the screen in browsers, read-only.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_command_hosts(parser)
+    add = parser.add_argument
+    add("--listen", metavar="HOST:PORT", type=address, default=("127.0.0.1", 8787),
+        help="where browsers connect; 0 takes a free port (default: 127.0.0.1:8787)")  # fmt: skip
+    add("--no-token", action="store_true",
+        help="no secret in the address: every user of this machine can look")  # fmt: skip
+    add("--viewers", metavar="N", type=int, default=8,
+        help="so many browsers at once; each takes about 60 MiB (default: 8)")  # fmt: skip
+
+
+def address(text: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT` or `[IPV6]:PORT`, for argparse."""
+    host, _, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, as 127.0.0.1:8787")
+    return host, int(port)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the sub-command; the exit status. GputopError."""
+    try:
+        from gputop.export.browser.server import BrowserServer
+    except ImportError:
+        install = "pip install 'gputop-tui[serve]'"
+        raise GputopError(f"gputop serve needs textual-serve: {install}") from None
+    if options.viewers < 1:
+        raise UsageError(f"--viewers {options.viewers} is not a number of browsers")
+    host, port = options.listen
+    token = "" if options.no_token else secrets.token_urlsafe(24)
+    with ExitStack() as stack:
+        folder = tempfile.mkdtemp(prefix="gputop-serve-", dir=_runtime_folder())
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        _hold_sources(options, folder, stack)
+        command = f"exec {shlex.join(_viewer(options, folder))}"
+        server = BrowserServer(command, host, port, token, options.viewers)
+        server.run(partial(_say_where, host, bool(token)))
+    return 0
+
+
+def _runtime_folder() -> str | None:
+    """The user's own, which goes when he logs out; None for the system's temporary one."""
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")
+    return folder if os.path.isabs(folder) and os.access(folder, os.W_OK) else None
+
+
+def _hold_sources(options: argparse.Namespace, folder: str, stack: ExitStack) -> None:
+    """Start the sources, each with a socket in the folder."""
+    from gputop.settings import session_of
+    from gputop.sources.opening import open_source
+    from gputop.sources.shared import Broadcast
+
+    interval = session_of(options).interval
+    for number, host in enumerate(options.hosts or (None,)):
+        source = open_source(host, interval, waits=True, demo=options.demo)
+        broadcast = Broadcast(source, os.path.join(folder, str(number)))
+        stack.callback(broadcast.close)
+        broadcast.start()
+
+
+def _viewer(options: argparse.Namespace, folder: str) -> list[str]:
+    """Return the command line of a viewer."""
+    theme = ("--theme", options.theme) if options.theme else ()
+    hosts = [host.asked for host in options.hosts]
+    return [sys.executable, _MAIN, "viewer", *theme, "--", folder, *hosts]
+
+
+def _say_where(host: str, secret: bool, path: str, port: int) -> None:
+    local = f"[{host}]" if ":" in host else host
+    write(f"http://{local}:{port}{path}\n", required=True)
+    if not _is_loopback(host):
+        complain("anybody on the network can listen in: this is http; a proxy with TLS is safer")
+    else:
+        name = printable(os.uname().nodename, 64)
+        complain(f"from elsewhere: ssh -L {port}:{local}:{port} {name}, then open it there")
+    if not secret:
+        complain("no token: whoever reaches this port can look")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,311 @@
+"""`gputop wait`: its options, and what they do."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+from threading import Event
+
+from gputop import notify
+from gputop.commands import HELP
+from gputop.commands.awaited import (
+    Condition,
+    GpusFree,
+    GpusIdle,
+    ProcessesEnd,
+    UserLeaves,
+)
+from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.picking import add_likeness, pick_request
+from gputop.commands.quantities import duration, percentage
+from gputop.commands.selection import selection_of
+from gputop.errors import DriverError, GputopError, SourceError, UsageError
+from gputop.model.machine.text import coarse_duration, printable
+from gputop.model.metrics.process import COLUMNS
+from gputop.output import complain, write
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
+from gputop.settings import NotifySetting, Settings, UnsafeSettingsError, read
+from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
+from gputop.sources.many import ask_hosts
+from gputop.sources.opening import open_source
+from gputop.sources.source import Source
+from gputop.sources.ssh.names import HostName
+
+TIMED_OUT, UNTOLD = 124, 5
+"""Exit statuses; the first is that of timeout(1)."""
+_EPILOG = """\
+examples:
+  gputop wait 21195                        until that process ends, be it on a GPU or not
+  gputop wait train.py --gpu 0,1 --notify  until those that fit now have ended; tells the terminal
+  gputop wait --user alice                 until alice computes on no GPU
+  gputop wait --free 2 --min-free 40G      until two GPUs are free, as gputop free means it
+  gputop wait --idle 10m --gpu 3           until GPU 3 has been below 5 % for ten minutes
+  gputop wait 21195 --timeout 2h --webhook @hook.txt
+
+What a filter finds when the wait begins is waited for, and what comes later is not; with --user
+alone also what comes later counts. Several hosts: all of them, but for --free the first one.
+
+exit status: 0 it has happened, 1 other errors (nobody fits, it cannot happen), 2 usage, 3 the
+NVIDIA driver cannot be read, 4 the agent ended, 5 it has happened and somebody could not be
+notified, 124 timed out. Once the wait has begun, a driver or agent that is gone is waited for.
+"""
+_LONGEST = 500
+"""Characters of what is wrong meanwhile."""
+_time = duration("a time, as 90, 10m or 2h")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "wait",
+        help=HELP["wait"],
+        description="Wait until something has happened on the GPUs, say so, and notify somebody.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_command_hosts(parser)
+    add = parser.add_argument
+    add("words", metavar="PID|WORD", nargs="*",
+        help="until these processes have ended: PIDs, or words of the filter")  # fmt: skip
+    add("--user", metavar="NAME", help="until this user has left, or with words: only theirs;"
+        " `me` is you, +1000 is a number")  # fmt: skip
+    add("--free", metavar="N", dest="count", type=int, nargs="?", const=1,
+        help="until so many GPUs are free (1)")  # fmt: skip
+    add("--idle", metavar="TIME", type=duration("a time, as 90, 10m or 2h", least=1), nargs="?",
+        const=600.0, help="until all have done next to nothing for so long (10m)")  # fmt: skip
+    add("--below", metavar="PERCENT", type=percentage,
+        help="with --idle: utilization that is next to nothing (default: 5)")  # fmt: skip
+    add("--gpu", metavar="GPU", action="append", default=[],
+        help="only these: indices or beginnings of UUIDs, with commas or repeated")  # fmt: skip
+    add_likeness(parser.add_argument_group("with --free, as of gputop free"))
+    add("--timeout", metavar="TIME", type=_time, help="wait no longer than 90, 10m or 2h")
+    add("--every", metavar="TIME", default=5.0,
+        type=duration(f"a time from {MIN_INTERVAL} to {MAX_INTERVAL:.0f} seconds",
+                      MIN_INTERVAL, MAX_INTERVAL),
+        help="look so often (default: 5s)")  # fmt: skip
+    add("--notify", action="store_true",
+        help="notify as the settings notify (the terminal) and notify_command say")  # fmt: skip
+    add("--notify-command", metavar="COMMAND",
+        help="run this, without a shell, with the message as its last argument")  # fmt: skip
+    add("--webhook", metavar="URL",
+        help='post {"text": MESSAGE} there; @FILE has the URL, and headers below it;'
+        f" {notify.TOKEN} is sent as a bearer token")  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the sub-command; the exit status. Raises GputopErrors."""
+    make = _condition(options)
+    notifier = _Notifier(options)
+    over = Event()
+    try:
+        status, message = _outcome(
+            options, {host: make() for host in options.hosts or (None,)}, over
+        )
+    finally:
+        over.set()  # agents that end with us are no trouble
+    return notifier.tell(message, status) if message else status
+
+
+def _outcome(
+    options: argparse.Namespace, conditions: dict[HostName | None, Condition], over: Event
+) -> tuple[int, str]:
+    """Return the exit status, and what there is to tell."""
+    watch = partial(_watch, conditions=dict(conditions), interval=options.every, over=over)
+    sentences, failed = [], 0
+    for host, answer in ask_hosts(list(conditions), watch, options.timeout):
+        if isinstance(answer, str):
+            sentences.append(answer)
+            write(f"{answer}\n", "utf-8", required=True)
+        elif host is None:
+            raise answer
+        else:
+            complain_of(host, answer)
+            failed += 1
+        del conditions[host]
+        if sentences and options.count is not None:  # one host is enough
+            break
+    else:
+        if conditions:
+            words = _timed_out(options.timeout, conditions)
+            complain(words)
+            return TIMED_OUT, words
+        if failed:
+            return 1, "; ".join(sentences)
+    return 0, "; ".join(sentences)
+
+
+def _timed_out(seconds: float, conditions: Mapping[HostName | None, Condition]) -> str:
+    pending = (_of(host, condition.pending) for host, condition in conditions.items())
+    return f"timed out after {coarse_duration(seconds)}: waiting for {'; '.join(pending)}"
+
+
+def _of(host: HostName | None, words: str) -> str:
+    return words if host is None else f"{host.asked}: {words}"
+
+
+# What is waited for
+
+
+def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
+    """Return what makes the condition for a host. UsageError for none, and for several."""
+    if options.demo:
+        raise UsageError("the demo goes on for ever; without --demo this machine is meant")
+    chosen = {"--free": options.count is not None, "--idle": options.idle is not None,
+              "processes": bool(options.words or options.user is not None)}  # fmt: skip
+    names = [name for name, is_chosen in chosen.items() if is_chosen]
+    if len(names) > 1:
+        raise UsageError(f"{' and '.join(names)}: wait for one of them at a time")
+    if not names:
+        raise UsageError("what is waited for? Give PIDs, words of the filter, --user, --free or "
+                         "--idle")  # fmt: skip
+    _check_companions(options)
+    if options.count is not None:
+        request = pick_request(options, elsewhere=bool(options.hosts))
+        return lambda: GpusFree(request, options.gpu)
+    if options.idle is not None:
+        limit = (5.0 if options.below is None else options.below) / 100
+        return lambda: GpusIdle(options.idle, limit, options.gpu, options.every)
+    if not options.words:
+        return lambda: UserLeaves(options.user, options.gpu)
+    return _processes(options)
+
+
+def _check_companions(options: argparse.Namespace) -> None:
+    """Refuse options that say nothing beside the others. UsageError."""
+    asked = options.min_free, options.max_util, options.exclude
+    if options.count is None and (
+        any(value is not None for value in asked) or options.same_model or options.shared
+    ):
+        raise UsageError("what GPUs have to be like goes with --free")
+    if options.count is not None and options.count < 1:
+        raise UsageError(f"--free {options.count} is not a number of GPUs")
+    if options.idle is None and options.below is not None:
+        raise UsageError("--below goes with --idle")
+    if options.idle is not None and not options.below and options.below is not None:
+        raise UsageError("--below 0: nothing is below that")
+
+
+def _processes(options: argparse.Namespace) -> Callable[[], Condition]:
+    selection = selection_of(options.words, options.gpu, options.user, descendants=False)
+    if selection.names_pids and len(options.hosts) > 1:
+        raise UsageError("a PID is of one machine: give one host with it")
+    if selection.pids and (options.gpu or options.user is not None):
+        raise UsageError("PIDs go without --gpu and --user")
+    return lambda: ProcessesEnd(selection)
+
+
+# Watching a machine
+
+
+def _watch(
+    host: HostName | None,
+    conditions: Mapping[HostName | None, Condition],
+    interval: float,
+    over: Event,
+) -> str:
+    """Return what has happened there, once it has. GputopError only before the wait has begun."""
+    condition = conditions[host]
+    with closing(open_source(host, interval)) as source:
+        frame = wait_for_frame(source, answers, TIMEOUT)
+        if frame.problem is not None and condition.needs_driver:
+            raise DriverError(str(frame.problem))
+        for gpu in frame.gpus:
+            if gpu.stale_for is not None:
+                complain(_of(host, f"GPU {gpu.index} does not answer: what it does is not known"))
+        if sentence := condition.begin(source, frame):
+            return sentence
+        complain(_of(host, f"waiting for {condition.pending}"))
+        return _Wait(source, condition, host, over).sentence()
+
+
+class _Wait:
+    """A wait that has begun: what breaks now is said once, and tried again."""
+
+    def __init__(
+        self, source: Source, condition: Condition, host: HostName | None, over: Event
+    ) -> None:
+        """`over` is set when nobody waits any more."""
+        self._source, self._condition, self._host, self._over = source, condition, host, over
+        self._trouble = ""
+        self._attempts = 0
+
+    def sentence(self) -> str:
+        """Return what has happened, once it has. GputopError once it is over."""
+        while True:
+            try:
+                frame = wait_for_frame(self._source, lambda _: True, math.inf)
+                sentence = self._condition.check(self._source, frame)
+            except (DriverError, SourceError) as error:
+                if self._over.is_set():
+                    raise
+                self._say(str(error))
+                self._begin_anew()
+                continue
+            self._attempts = 0
+            self._say("" if frame.problem is None else str(frame.problem))
+            if sentence is not None:
+                return sentence
+
+    def _say(self, trouble: str) -> None:
+        """Say what is wrong when it begins, and that it is over."""
+        if bool(trouble) != bool(self._trouble):
+            words = f"{trouble}; waiting goes on" if trouble else "the wait goes on as before"
+            complain(_of(self._host, printable(words, _LONGEST)))
+        self._trouble = trouble
+
+    def _begin_anew(self) -> None:
+        from gputop.sources.ssh.source import backoff  # seldom needed
+
+        self._attempts += 1
+        if not self._over.wait(backoff(self._attempts)):
+            self._source.reconnect()
+
+
+# Notifying
+
+
+class _Notifier:
+    """Tells whoever is to be told. What cannot be told by is known before the wait."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """UsageError for a command or a web hook that is none."""
+        settings = _settings()
+        self._manner: NotifySetting = settings.notify if options.notify else "none"
+        own = [settings.notify_command] if options.notify and settings.notify_command else []
+        self._commands = own if options.notify_command is None else [*own, options.notify_command]
+        for command in self._commands:
+            notify.split_command(command)
+        self._webhook = None if options.webhook is None else notify.webhook_of(options.webhook)
+
+    def tell(self, message: str, status: int) -> int:
+        """Notify in every way that was asked for. Return the exit status: that of what has
+        happened, or that somebody could not be notified."""
+        notify.notify_terminal(message, self._manner)
+        ways = [partial(notify.notify_command, message, command) for command in self._commands]
+        if self._webhook is not None:
+            ways.append(partial(notify.notify_webhook, message, *self._webhook))
+        failed = [str(error) for way in ways if (error := _error_of(way)) is not None]
+        for words in failed:
+            complain(words)
+        return UNTOLD if failed and status == 0 else status
+
+
+def _error_of(way: Callable[[], None]) -> GputopError | None:
+    try:
+        way()
+    except GputopError as error:
+        return error
+    return None
+
+
+def _settings() -> Settings:
+    """Return the settings; a file that is not to be believed is left out, and said to be."""
+    try:
+        return read(os.environ, COLUMNS)
+    except UnsafeSettingsError as error:
+        complain(f"{error}; the defaults are used")
+        return Settings()

@@ -1,0 +1,194 @@
+"""Pages over HTTP for programs that ask again and again, in one thread.
+
+Nobody who asks is trusted. What one connection can cost is bounded: bytes of a request, bytes that
+wait to be taken, and seconds; and so is their number, where the oldest goes for the newest: who
+asks as a program does is served in milliseconds, who holds on to a connection loses it. There is
+one request to a connection, and no other method than GET and HEAD.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hmac
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from typing import Any, NamedTuple
+
+from gputop.model.machine.text import printable
+from gputop.output import complain
+
+_LONGEST_REQUEST = 16 << 10
+"""Bytes, with all headers."""
+_CHUNK = 16 << 10
+"""Bytes that wait in this process until a client takes them."""
+_READING, _WRITING = 5.0, 10.0
+"""Seconds that a client has to ask, and to take the answer."""
+_MOST = 256
+"""Connections at a time."""
+_PAUSE = 1.0
+"""Seconds until the next try where a connection could not be taken."""
+_ITS_FAULT = (
+    OSError, EOFError, asyncio.CancelledError, asyncio.TimeoutError, asyncio.LimitOverrunError,
+)  # fmt: skip
+"""What happens to who asks for nothing, takes nothing, or goes."""
+_WORDS = {
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
+    405: "Method Not Allowed",
+}  # fmt: skip
+
+
+class WebPage(NamedTuple):
+    """What there is at a path."""
+
+    type: str
+    """Its media type."""
+    body: Callable[[], bytes]
+
+
+class WebServer:
+    """Pages by their paths, for whoever sends the right `Authorization`."""
+
+    def __init__(self, pages: Mapping[str, WebPage], authorization: str | None = None) -> None:
+        """authorization: the value of that header; None where nobody needs one."""
+        self._pages, self._authorization = pages, authorization
+        self._tls: ssl.SSLContext | None = None
+        self._answering: dict[asyncio.Task[None], None] = {}
+        """The oldest first, from the moment that it is connected."""
+        self._zipped: tuple[bytes, bytes] = b"", b""
+        """What was compressed last, before and after."""
+
+    async def serve(
+        self, host: str, port: int, tls: ssl.SSLContext | None, begin: Callable[[int], None]
+    ) -> None:
+        """Serve until SIGTERM; `begin` is told the port, once it is open. OSError."""
+        self._tls = tls
+        over, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, over.set)
+        loop.set_exception_handler(_unexpected)
+        places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        with ExitStack() as stack:
+            tasks = []
+            for family, *_, (address, _, *more) in places:  # of any free port, all get the first's
+                listening = stack.enter_context(_listening(family, (address, port, *more)))
+                port = listening.getsockname()[1]
+                tasks.append(asyncio.create_task(self._accept(listening)))
+            begin(port)
+            await over.wait()
+            for task in (*tasks, *self._answering):
+                task.cancel()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError:  # there are no more descriptors, or it has gone already
+                await asyncio.sleep(_PAUSE)
+                continue
+            connection.setblocking(False)
+            task = asyncio.create_task(self._serve(connection))
+            self._answering[task] = None
+            task.add_done_callback(lambda task: self._answering.pop(task, None))
+            if len(self._answering) > _MOST:
+                oldest = next(iter(self._answering))
+                oldest.cancel()
+                del self._answering[oldest]
+            await asyncio.sleep(0)  # or a crowd would be let in before any of it is answered
+
+    async def _serve(self, connection: socket.socket) -> None:
+        with connection, suppress(*_ITS_FAULT):
+            reader, writer = await self._streams(connection)
+            try:
+                await self._answer(reader, writer)
+                writer.close()
+                await asyncio.wait_for(writer.wait_closed(), _WRITING)
+            finally:
+                writer.transport.abort()
+
+    async def _streams(
+        self, connection: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """As asyncio.start_server makes them, which has no hold on those that are not through with
+        the handshake of TLS."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(_LONGEST_REQUEST)
+        transport, protocol = await loop.connect_accepted_socket(
+            lambda: asyncio.StreamReaderProtocol(reader), connection, ssl=self._tls,
+            ssl_handshake_timeout=_READING if self._tls else None,
+        )  # fmt: skip
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _READING)
+        head, body = self._answer_to(request)
+        writer.transport.set_write_buffer_limits(high=1)  # at 0 TLS never goes on
+        await asyncio.wait_for(_send(writer, head, body), _WRITING)
+
+    def _answer_to(self, request: bytes) -> tuple[bytes, bytes]:
+        line, *rest = request.decode("latin-1").split("\r\n")
+        method, _, target = line.rpartition(" ")[0].partition(" ")
+        headers = {name.strip().lower(): value.strip()
+                   for name, _, value in (text.partition(":") for text in rest)}  # fmt: skip
+        page = self._pages.get(target.partition("?")[0])
+        if not line.rpartition(" ")[2].startswith("HTTP/1."):
+            return _response(400)
+        if not self._is_allowed(headers.get("authorization", "")):
+            return _response(401, 'WWW-Authenticate: Basic realm="gputop", charset="UTF-8"')
+        if method not in ("GET", "HEAD"):
+            return _response(405, "Allow: GET, HEAD")
+        if page is None:
+            return _response(404)
+        body, encoding = page.body(), "Vary: Accept-Encoding"
+        if "gzip" in headers.get("accept-encoding", ""):
+            body, encoding = self._zip(body), f"{encoding}\r\nContent-Encoding: gzip"
+        return _response(200, encoding, page.type, body, method == "GET")
+
+    def _is_allowed(self, given: str) -> bool:
+        wanted = self._authorization
+        return wanted is None or hmac.compare_digest(given.encode(), wanted.encode())
+
+    def _zip(self, body: bytes) -> bytes:
+        if self._zipped[0] is not body:
+            self._zipped = body, gzip.compress(body, compresslevel=1)
+        return self._zipped[1]
+
+
+def _listening(family: int, place: tuple[Any, ...]) -> socket.socket:
+    listening = socket.create_server(place, family=family, backlog=_MOST)
+    listening.setblocking(False)
+    return listening
+
+
+async def _send(writer: asyncio.StreamWriter, head: bytes, body: bytes) -> None:
+    """Wait for each part to be taken before the next one is handed over; the whole is common to all
+    who ask."""
+    writer.write(head)
+    whole = memoryview(body)
+    for begin in range(0, len(body), _CHUNK):
+        writer.write(whole[begin : begin + _CHUNK])
+        await writer.drain()
+
+
+def _unexpected(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+    """Say what went wrong; not of a connection, or whoever connects could fill the log."""
+    error = context.get("exception")
+    if not isinstance(error, OSError):
+        complain(printable(f"{context['message']}: {type(error).__name__}: {error}", 400))
+
+
+def _response(
+    status: int, more: str = "", type_: str = "text/plain", body: bytes = b"", whole: bool = True
+) -> tuple[bytes, bytes]:
+    """Return head and body of an answer; no body where only the head is wanted."""
+    body = body if status == 200 else f"{status} {_WORDS[status]}\n".encode()
+    lines = [
+        f"HTTP/1.1 {status} {_WORDS[status]}", f"Content-Type: {type_}",
+        f"Content-Length: {len(body)}", "Cache-Control: no-store", "Connection: close",
+        "X-Content-Type-Options: nosniff",
+    ]  # fmt: skip
+    head = "\r\n".join([*lines, *filter(None, [more]), "", ""]).encode()
+    return head, body if whole else b""

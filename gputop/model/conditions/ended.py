@@ -1,0 +1,101 @@
+"""Whether processes have ended, over many frames and more than one agent.
+
+A frame tells who is on the GPUs, and no more: a process may leave them and go on. What tells is the
+agent's ProcessLiveness, by PID and start in ticks. Where no agent can tell, as of a process of
+another PID namespace, or on a host with nvidia-smi alone, all there is to see is that it has left
+the GPUs, and that is what is said then. In doubt a process has not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
+from gputop.model.machine.text import duration, printable, short_command
+
+_MOST_NAMED = 5
+_LONGEST = 60
+"""Characters of a command."""
+
+
+class AwaitedProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process whose end is awaited."""
+
+    pid: int
+    start_ticks: int | None = None
+    """None: no agent can tell whether it runs."""
+    start_time: float | None = None
+    """Seconds since the epoch."""
+    user: str | None = None
+    command: str | None = None
+
+    def __str__(self) -> str:
+        """`train.py (PID 123) of alice`, harmless to print."""
+        name = short_command(self.command).split(" ")[0] if self.command else "process"
+        owner = f" of {printable(self.user, _LONGEST)}" if self.user else ""
+        return f"{printable(name, _LONGEST)} (PID {self.pid}){owner}"
+
+
+class EndOfProcesses:
+    """Who of some processes has ended by now."""
+
+    def __init__(self, processes: Iterable[AwaitedProcess], boot_id: str | None) -> None:
+        """`boot_id`: of the machine that they run on."""
+        self.running = {process.pid: process for process in processes}
+        """Those that have not ended, by PID."""
+        self._boot_id = boot_id
+
+    @property
+    def starts(self) -> tuple[ProcessStart, ...]:
+        """The processes for which an agent is to be asked."""
+        return tuple(
+            ProcessStart(process.pid, process.start_ticks)
+            for process in self.running.values()
+            if process.start_ticks is not None
+        )
+
+    def handle_liveness(self, liveness: Iterable[ProcessLiveness]) -> list[AwaitedProcess]:
+        """Take what the agent says to `starts`. Return who has ended meanwhile."""
+        return self._remove(answer.pid for answer in liveness if answer.state == "ended")
+
+    def handle_frame(self, frame: Frame) -> list[AwaitedProcess]:
+        """Take a frame. Return who has ended by it: all where the machine has been started anew,
+        else those of which nothing is known but that they were on a GPU."""
+        if None is not self._boot_id != frame.host.boot_id is not None:
+            return self._remove(list(self.running))
+        if frame.problem is not None or not all(map(_tells, frame.gpus)):
+            return []
+        seen = {process.pid for process in frame.processes}
+        return self._remove(
+            pid
+            for pid, process in list(self.running.items())
+            if process.start_ticks is None and pid not in seen
+        )
+
+    def _remove(self, pids: Iterable[int]) -> list[AwaitedProcess]:
+        return [self.running.pop(pid) for pid in pids if pid in self.running]
+
+
+def _tells(gpu: Gpu) -> bool:
+    """Return whether a GPU says who is on it now."""
+    lists = gpu.processes_known is not False or gpu.own_namespace_only
+    return bool(lists) and gpu.stale_for is None and gpu.error is None and not gpu.asleep
+
+
+def end_of(process: AwaitedProcess, host: str, time: float) -> str:
+    """Return a sentence about a process that has ended, at a time in seconds since the epoch."""
+    how = "ended" if process.start_ticks is not None else "left the GPUs"
+    start = process.start_time
+    after = "" if start is None else f" after {duration(max(0.0, time - start))}"
+    return f"{process} has {how} on {printable(host, _LONGEST)}{after}"
+
+
+def names_of(processes: Sequence[AwaitedProcess]) -> str:
+    """Name processes, the first few of many."""
+    named = ", ".join(map(str, processes[:_MOST_NAMED]))
+    more = len(processes) - _MOST_NAMED
+    return named if more <= 0 else f"{named} and {more} more"

@@ -1,0 +1,38 @@
+"""Whether GPUs do next to nothing for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gputop.model.machine.gpu import Gpu
+
+
+class IdleSpan:
+    """For how long the utilization of GPUs has been below a limit in every frame.
+
+    Utilization that is not known (no answer, MIG mode, a driver that is gone) ends the span, and so
+    does a gap in which nobody looked: what was not seen is not called idle.
+    """
+
+    def __init__(self, limit: float, longest_gap: float) -> None:
+        """`limit`: a ratio; `longest_gap`: seconds between two frames."""
+        self._limit, self._longest_gap = limit, longest_gap
+        self._since: float | None = None
+        self._last: float | None = None
+
+    def handle(self, gpus: Iterable[Gpu] | None, now: float) -> float | None:
+        """Take the GPUs of a frame, None where there are none, at a time that never goes back.
+        Return the seconds of the span by now; None where it has not begun."""
+        is_late = self._last is not None and now - self._last > self._longest_gap
+        self._last = now
+        loads = None if gpus is None else [_load(gpu) for gpu in gpus]
+        if not loads or any(load is None or load >= self._limit for load in loads):
+            self._since = None
+            return None
+        if self._since is None or is_late:
+            self._since = now
+        return now - self._since
+
+
+def _load(gpu: Gpu) -> float | None:
+    return None if gpu.stale_for is not None or gpu.error is not None else gpu.utilization

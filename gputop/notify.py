@@ -1,0 +1,204 @@
+"""Tells somebody who does not look: through the terminal, a command, or a web hook.
+
+Nothing of a message is ever read by a shell, and it is made harmless before it goes anywhere: names
+of processes are whatever their users want them to be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from gputop.deadline import within
+from gputop.errors import GputopError, UsageError
+from gputop.model.machine.text import printable
+from gputop.settings import NotifySetting
+from gputop.trust import find_program
+
+TOKEN = "GPUTOP_WEBHOOK_TOKEN"
+"""The variable with the bearer token of a web hook."""
+MESSAGE = "GPUTOP_MESSAGE"
+"""The variable in which a command has the message, besides its last argument."""
+_TITLE = "gputop"
+_LONGEST = 400
+_COMMAND_TIMEOUT = 30.0
+_WEBHOOK_TIMEOUT = 10.0
+_WHOLE_TIMEOUT = 30.0
+"""Seconds for all of a request: a server may send a byte at a time."""
+_ONLY_9 = ("iterm", "kitty", "ghostty", "wezterm", "warp")
+_ONLY_777 = ("rxvt", "foot", "konsole", "vte")
+_NEITHER = ("linux", "dumb", "unknown", "screen", "vt1", "vt2", "cons", "eterm", "sun", "ansi")
+"""Beginnings of TERM of what shows no notifications. The console of older kernels and some serial
+ones would print what they do not know."""
+
+
+def cleaned(message: str) -> str:
+    """Return a message that is one harmless line, and says who speaks."""
+    return printable(f"{_TITLE}: {message}", _LONGEST)
+
+
+# The terminal
+
+
+def terminal_sequence(message: str, manner: NotifySetting, environ: Mapping[str, str]) -> str:
+    """Return what makes a terminal notify: OSC 9, OSC 777, or both where it is not known which one
+    it reads; and the bell.
+
+    tmux hands on what is wrapped in its own sequence, where its option allow-passthrough is on, and
+    drops it otherwise. A message never begins with a digit, which ConEmu would take for a command.
+    """
+    bell = "\a" if manner in ("bell", "both") else ""
+    if manner not in ("osc", "both"):
+        return bell
+    # A semicolon would end the text of OSC 777.
+    text = cleaned(message).replace(";", ",")
+    body = text.removeprefix(f"{_TITLE}: ")
+    sequences = {9: f"\x1b]9;{text}\a", 777: f"\x1b]777;notify;{_TITLE};{body}\a"}
+    in_tmux = bool(environ.get("TMUX"))
+    wanted = [sequences[number] for number in _understood(environ, in_tmux)]
+    if in_tmux:
+        wanted = [f"\x1bPtmux;\x1b{sequence}\x1b\\" for sequence in wanted]
+    return "".join(wanted) + bell
+
+
+def _understood(environ: Mapping[str, str], in_tmux: bool) -> tuple[int, ...]:
+    """Return which of the two sequences a terminal is to be sent."""
+    term = environ.get("TERM", "").lower()
+    if not in_tmux and (not term or term.startswith(_NEITHER)):
+        return ()
+    # What is around tmux is not known: the variables may be of a terminal that it was started in.
+    names = [environ.get("LC_TERMINAL", "")]
+    if not in_tmux:
+        names += [term, environ.get("TERM_PROGRAM", ""), "vte" * ("VTE_VERSION" in environ)]
+        names += ["konsole" * ("KONSOLE_VERSION" in environ)]
+    called = " ".join(names).lower()
+    if any(name in called for name in _ONLY_9):
+        return (9,)
+    return (777,) if any(name in called for name in _ONLY_777) else (9, 777)
+
+
+def notify_terminal(message: str, manner: NotifySetting) -> None:
+    """Have the terminal notify; nothing where standard output and error are not one."""
+    if not any(map(os.isatty, (1, 2))):
+        return
+    sequence = terminal_sequence(message, manner, os.environ)
+    try:
+        # It may be stopped (Ctrl-S), and is not waited for.
+        terminal = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        os.write(terminal, sequence.encode("utf-8", "replace"))
+    except OSError:
+        return
+    finally:
+        os.close(terminal)
+
+
+# A command
+
+
+def split_command(text: str) -> list[str]:
+    """Return the words of a command, quoted as for a shell, which does not run it. UsageError."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{printable(text, 100)!r} is not a command: {error}") from None
+    if not words:
+        raise UsageError("the command to notify by is empty: is a variable not set?")
+    return words
+
+
+def notify_command(message: str, command: str) -> None:
+    """Run a command with the message as its last argument. GputopError where that fails."""
+    words = split_command(command)
+    shown = printable(words[0], 100)
+    text = cleaned(message)
+    program, refused = (words[0], None) if "/" in words[0] else find_program(words[0])
+    if program is None:
+        raise GputopError(refused or f"{shown} is not found: give its whole path")
+    try:
+        done = subprocess.run(
+            [program, *words[1:], text], env={**os.environ, MESSAGE: text}, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            timeout=_COMMAND_TIMEOUT,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise GputopError(f"{shown} did not end within {_COMMAND_TIMEOUT:g} s") from None
+    except (OSError, ValueError) as error:
+        raise GputopError(f"{shown} cannot be started: {error}") from None
+    if done.returncode:
+        raise GputopError(f"{shown} ended with status {done.returncode}: nobody may know")
+
+
+# A web hook
+
+
+def webhook_of(text: str) -> tuple[str, dict[str, str]]:
+    """Return the URL and the headers of a web hook, as they were given or stand in a file: the URL
+    in its first line, then a header in each. UsageError."""
+    lines = [text]
+    if text.startswith("@"):
+        lines = _lines_of(text[1:])
+    headers = {"Content-Type": "application/json", "User-Agent": "gputop"}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not (colon and name.strip() and line.isprintable() and line.isascii()):
+            raise UsageError(f"{text[1:]!r} has a line that is no header: Name: value")
+        headers[name.strip()] = value.strip()
+    if token := os.environ.get(TOKEN):
+        headers["Authorization"] = f"Bearer {token}"
+    url = lines[0].strip()
+    try:
+        parts = urlsplit(url)
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_web = False
+    if not (is_web and url.isascii() and url.isprintable() and " " not in url):
+        raise UsageError("the web hook is not a URL that begins with https:// or http://")
+    return url, headers
+
+
+def _lines_of(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read(1 << 16).splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path!r} cannot be read: {reason}") from None
+    return [line for line in lines if line.strip()] or [""]
+
+
+def notify_webhook(message: str, url: str, headers: Mapping[str, str]) -> None:
+    """Post `{"text": message}`. GputopError names the host alone: a URL may be a secret."""
+    host = printable(urlsplit(url).hostname or "", 100)
+    data = json.dumps({"text": cleaned(message)}).encode()
+    try:
+        within(_WHOLE_TIMEOUT, lambda: _post(url, data, headers))
+    except (OSError, ValueError) as error:
+        code, reason = getattr(error, "code", None), getattr(error, "reason", None)
+        words = f"HTTP {code}" if code is not None else printable(str(reason or error), 200)
+        raise GputopError(f"the web hook at {host} has not taken the message: {words}") from None
+
+
+def _post(url: str, data: bytes, headers: Mapping[str, str]) -> None:
+    """OSError, which urllib's errors are; ValueError."""
+    from http.client import HTTPException
+    from urllib import request
+
+    class NoRedirect(request.HTTPRedirectHandler):
+        """Leaves a redirection as it is, which is an error then: it could lead anywhere."""
+
+        def redirect_request(self, *_: object, **__: object) -> None:
+            return None
+
+    try:
+        opener = request.build_opener(NoRedirect)
+        wanted = request.Request(url, data, dict(headers), method="POST")
+        opener.open(wanted, timeout=_WEBHOOK_TIMEOUT).close()
+    except HTTPException as error:
+        raise OSError(str(error) or type(error).__name__) from None

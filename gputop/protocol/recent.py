@@ -1,0 +1,150 @@
+"""The last quarter of an hour of a stream, kept compressed as it came.
+
+A frame of 200 processes takes 100 kB of objects and 25 kB of lines, of which zlib leaves a fifth:
+15 minutes of frames would be more than all the rest of gputop.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from gputop.model.machine.frame import Frame
+from gputop.protocol.messages import Preview
+
+SECONDS = 900.0
+MOST_BYTES = 16 << 20
+"""Compressed: a thousand processes have less than a quarter of an hour."""
+_FRAMES = 32
+"""In a batch, which is read as a whole: a step back into it takes so many frames."""
+_BATCH_BYTES = 1 << 20
+"""Of lines, for the same reason."""
+_LEVEL = 1
+"""Of zlib. The next levels take twice the time, and leave four fifths."""
+
+LineReader: TypeAlias = Callable[[bytes], Frame | None]
+
+
+class _Batch:
+    """Lines from a Sample on, with what has to be known to read them."""
+
+    def __init__(self, begin: Callable[[], LineReader]) -> None:
+        self.begin = begin
+        self.times: list[float] = []
+        self.size = 0
+        """Compressed bytes."""
+        self._lines = 0
+        self._zlib = zlib.compressobj(_LEVEL)
+        self._parts: list[bytes] = []
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.times) >= _FRAMES or self._lines >= _BATCH_BYTES
+
+    def add(self, line: bytes, time: float | None) -> None:
+        """Add a line, and the time of the frame that it makes."""
+        self._lines += len(line)
+        self._append(self._zlib.compress(line))
+        if time is not None:
+            self.times.append(time)
+
+    def close(self) -> None:
+        """Add no more, and let go of what that takes."""
+        self._append(self._zlib.flush())
+        del self._zlib
+
+    def content(self) -> tuple[bytes, int]:
+        """Return what `frames_of` reads, compressed, and how many frames are in it."""
+        rest = self._zlib.copy().flush() if hasattr(self, "_zlib") else b""
+        return b"".join([*self._parts, rest]), len(self.times)
+
+    def _append(self, part: bytes) -> None:
+        self.size += len(part)
+        if part:
+            self._parts.append(part)
+
+
+class RecentFrames:
+    """Frames of one agent by time. One thread adds, any may read."""
+
+    def __init__(self, seconds: float = SECONDS, most: int = MOST_BYTES) -> None:
+        """`most`: bytes; both are kept a little longer than that."""
+        self._seconds, self._most = seconds, most
+        self._lock = threading.Lock()
+        self._batches: list[_Batch] = []
+        self._read: tuple[_Batch, list[Frame]] | None = None
+        """The batch that was read last: who steps reads it again and again."""
+
+    def add(
+        self, line: bytes, frame: Frame | None, twin: Callable[[], Callable[[], LineReader]]
+    ) -> None:
+        """Add a line and the frame that it makes. `twin` returns what makes readers that are where
+        the reader of this line is now."""
+        time = None if frame is None or isinstance(frame, Preview) else frame.time
+        with self._lock:
+            if time is not None and self._batches and time < self._batches[-1].times[-1]:
+                self._batches.clear()  # the machine's clock was put back
+            if not self._batches or (time is not None and self._batches[-1].is_full):
+                if time is None:
+                    return
+                self._begin(time, twin())
+            self._batches[-1].add(line, time)
+
+    @property
+    def size(self) -> int:
+        """Bytes that the lines take."""
+        return sum(batch.size for batch in self._batches)
+
+    @property
+    def times(self) -> list[float]:
+        """When the frames were made, oldest first; seconds since the epoch."""
+        with self._lock:
+            return [time for batch in self._batches for time in batch.times]
+
+    def at(self, when: float) -> Frame | None:
+        """Return the last frame that is not after a time; None before the first."""
+        with self._lock:
+            batches = [batch for batch in self._batches if batch.times[0] <= when]
+        if not batches:
+            return None
+        frames = self._frames_of(batches[-1])
+        return frames[bisect_right(frames, when, key=lambda frame: frame.time) - 1]
+
+    def frames(self, since: float, until: float) -> Iterator[Frame]:
+        """Yield the frames from a time to another, both included."""
+        with self._lock:
+            batches = [batch for batch in self._batches
+                      if batch.times[0] <= until and batch.times[-1] >= since]  # fmt: skip
+        for batch in batches:
+            frames = self._frames_of(batch)
+            yield from frames[
+                bisect_left(frames, since, key=lambda frame: frame.time) : bisect_right(
+                    frames, until, key=lambda frame: frame.time
+                )
+            ]
+
+    def _begin(self, time: float, begin: Callable[[], LineReader]) -> None:
+        """Begin another batch, and drop those that are too old, or too much."""
+        if self._batches:
+            self._batches[-1].close()
+        self._read = None
+        while self._batches and (
+            self._batches[0].times[-1] < time - self._seconds or self.size > self._most
+        ):
+            del self._batches[0]
+        self._batches.append(_Batch(begin))
+
+    def _frames_of(self, batch: _Batch) -> list[Frame]:
+        with self._lock:
+            content, count = batch.content()
+            if self._read is not None and self._read[0] is batch and len(self._read[1]) == count:
+                return self._read[1]
+        read = batch.begin()
+        lines = zlib.decompressobj().decompress(content).splitlines(keepends=True)
+        made = (read(line) for line in lines)
+        frames = [f for f in made if f is not None and not isinstance(f, Preview)]
+        self._read = batch, frames
+        return frames

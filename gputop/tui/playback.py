@@ -1,0 +1,199 @@
+"""Which instant of a past is shown, and which comes next."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from itertools import islice
+from math import inf, nextafter
+
+from gputop.model.machine.frame import Frame
+from gputop.model.metrics.history import RECENT, History
+from gputop.sources.past import Past
+
+SPEEDS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+"""Seconds of a past in one, by the keys 1 to 9."""
+_LEADING = 900.0
+"""Seconds of graphs that lead up to what is shown; `RECENT` frames where they are more."""
+_GAP, _LEAST_GAP = 2.5, 5.0
+"""Intervals, and seconds, between two frames in which others should have been."""
+_AT_ONCE = 24
+"""Frames that a key waits for: they are read and added to the graphs in about as many ms."""
+
+
+class _Filling:
+    """A history that is being made of what leads up to a time, a few frames at a time."""
+
+    def __init__(self, past: Past, since: float, until: float) -> None:
+        self.history = History()
+        self.reach = since
+        self._past = past
+        self._frames = past.frames(since, until)
+
+    def add(self, until: float) -> bool:
+        """Add some frames; whether all are there, up to a time that may be later by now."""
+        count = self._add(_AT_ONCE)
+        if count < _AT_ONCE and self.reach < until:
+            self._frames = self._past.frames(nextafter(self.reach, inf), until)
+            count = self._add(_AT_ONCE - count)
+        return count < _AT_ONCE
+
+    def _add(self, most: int) -> int:
+        count = 0
+        for frame in islice(self._frames, most):
+            self.history.append(frame)
+            self.reach = frame.time
+            count += 1
+        return count
+
+
+class Playback:
+    """An instant of a past, and the history that leads up to it.
+
+    SourceError from all that moves it, where the past cannot be read.
+    """
+
+    def __init__(self, past: Past, live: History | None = None) -> None:
+        """`live`: the history of a machine that is watched, which has all of it; without one it is
+        made of the frames."""
+        self._past, self._live = past, live
+        self._name = "the recording" if live is None else "memory"
+        self.frame: Frame | None = None
+        """What is shown; None before `go`."""
+        self.history = History()
+        """What leads up to it."""
+        self.note = ""
+        """What there is to say of the last move."""
+        self.is_at_end = False
+        """Whether that wanted to go beyond the last frame."""
+        self.is_running = False
+        self.speed = SPEEDS[0]
+        self._clock = 0.0
+        """The time that a run has come to, which may lie between two frames."""
+        self._whole = History()
+        """Up to the latest frame that was shown since the last leap."""
+        self._reach = -inf
+        self._filling: _Filling | None = None
+
+    def go(self, when: float) -> None:
+        """Show the last frame that is not after a time, or the first of all."""
+        self._show(self._index(when))
+        if self._past.times and when > self._past.times[-1]:
+            self.note = f"{self._name} ends at {_when(self._past.times[-1])}"
+        elif self._is_gap(index := self._index(when)):
+            self._say_gap(index)
+
+    def step(self, count: int) -> None:
+        """Go by frames, back where `count` is below 0."""
+        self._move(self._index(self.time) + count)
+
+    def skip(self, seconds: float) -> None:
+        """Go by a time, and by one frame at least."""
+        here, there = self._index(self.time), self._index(self.time + seconds)
+        self._move(max(there, here + 1) if seconds > 0 else min(there, here - 1))
+
+    def advance(self, seconds: float) -> bool:
+        """Go on by the speed, where it runs; over a gap at once. Return whether the picture is
+        another one, or it runs no more."""
+        if not self.is_running:
+            return False
+        self._clock = max(self._clock, self.time) + seconds * self.speed
+        times, here = self._past.times, self._index(self.time)
+        there = min(self._index(self._clock), here + _AT_ONCE)
+        if self._is_gap(here):
+            there = here + 1
+        elif here + 1 == len(times):
+            there, self.is_running = here + 1, False
+        if there == here:
+            return False
+        behind = there == here + _AT_ONCE
+        self._move(there)
+        if self.note or behind:
+            self._clock = self.time
+        return True
+
+    @property
+    def time(self) -> float:
+        """The time of what is shown; seconds since the epoch."""
+        return -inf if self.frame is None else self.frame.time
+
+    def fill(self) -> bool:
+        """Read some of what the history still lacks; whether it is another one now."""
+        filling = self._filling
+        if filling is None or not filling.add(self._reach):
+            return False
+        self._whole, self._filling = filling.history, None
+        self.history = self._whole.until(self.time)
+        return True
+
+    def _index(self, when: float) -> int:
+        """Return which frame is the last that is not after a time; -1 before the first."""
+        return bisect_right(self._past.times, when) - 1
+
+    def _move(self, index: int) -> None:
+        """Show a frame of a place in the order, and say what is between it and the one before."""
+        before = self._index(self.time)
+        self._show(index)
+        first, last = sorted((before, self._index(self.time)))
+        for between in range(first, last):
+            if self._is_gap(between):
+                self._say_gap(between)
+
+    def _show(self, index: int) -> None:
+        times = self._past.times
+        self.note, self.is_at_end = "", index >= len(times)
+        if not times:
+            return
+        if index < 0:
+            self.note = f"{self._name} begins at {_when(times[0])}"
+        elif self.is_at_end:
+            self.note = f"{self._name} ends at {_when(times[-1])}"
+        frame = self._past.at(times[min(max(0, index), len(times) - 1)])
+        if frame is None:  # forgotten just now
+            return
+        self.frame = frame
+        if self._live is None:
+            self._lead_up_to(frame)
+        else:
+            self.history = self._live.until(frame.time)
+            if not self.history.times:
+                self.history.append(frame)
+
+    def _is_gap(self, index: int) -> bool:
+        """Whether frames are missing after the one of a place in the order."""
+        times, frame = self._past.times, self.frame
+        if frame is None or frame.interval is None or not 0 <= index < len(times) - 1:
+            return False
+        return times[index + 1] - times[index] > max(_LEAST_GAP, _GAP * frame.interval)
+
+    def _say_gap(self, index: int) -> None:
+        begin, end = self._past.times[index : index + 2]
+        what = "recorded" if self._live is None else "read"
+        self.note = f"nothing was {what} from {_when(begin)} to {_when(end, begin)}"
+
+    def _lead_up_to(self, frame: Frame) -> None:
+        """Make a history: of frames that are known, or of this one at first."""
+        whole, index = self._whole, self._index(frame.time)
+        known = whole.times[0] if whole.times else inf
+        if known <= frame.time <= self._reach:
+            self.history = whole.until(frame.time)
+        elif known <= frame.time and index - self._index(self._reach) <= _AT_ONCE:
+            for later in self._past.frames(nextafter(self._reach, inf), frame.time):
+                whole.append(later)
+            self._reach, self.history = frame.time, whole.until(frame.time)
+        else:
+            self._whole, self._reach, self._filling = History(), frame.time, None
+            self._whole.append(frame)
+            self.history, known = self._whole, frame.time
+        times = self._past.times
+        since = max(times[0], min(frame.time - _LEADING, times[max(0, index - RECENT)]))
+        is_short = frame.time - known < (frame.time - since) / 2
+        if self._filling is None and is_short and since < known:
+            self._filling = _Filling(self._past, since, self._reach)
+
+
+def _when(when: float, before: float | None = None) -> str:
+    """Return a time for people, without its day where that was just said."""
+    local = time.localtime(when)
+    same_day = before is not None and time.localtime(before)[:3] == local[:3]
+    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", local)

@@ -1,0 +1,100 @@
+"""What is waited for, over frames whose times are made up."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of, names_of
+from gputop.model.conditions.idle import IdleSpan
+from gputop.model.machine.frame import Host, Problem
+from gputop.model.machine.liveness import LivenessState, ProcessLiveness
+from tests.builders import frame, gpu, process
+
+PROBLEM = Problem(kind="driver_not_loaded", message="no driver", advice="load it")
+
+
+def train(pid: int = 123, ticks: int | None = 7) -> AwaitedProcess:
+    return AwaitedProcess(
+        pid=pid, start_ticks=ticks, start_time=1000.0, user="alice", command="python train.py -x"
+    )
+
+
+def live(pid: int, state: LivenessState) -> ProcessLiveness:
+    return ProcessLiveness(pid=pid, state=state)
+
+
+def test_the_agent_alone_says_who_has_ended() -> None:
+    """To leave the GPUs is not to end; nor is what could not be looked at."""
+    end = EndOfProcesses([train(), train(124)], "boot")
+    assert end.handle_frame(frame()) == []
+    assert [start.pid for start in end.starts] == [123, 124]
+    assert end.handle_liveness([live(123, "unknown"), live(124, "ended")]) == [train(124)]
+    assert list(end.running) == [123]
+    assert end.handle_liveness([live(123, "running"), live(124, "ended")]) == []
+    assert end.handle_liveness([live(123, "ended")]) == [train()]
+    assert (end.running, end.starts) == ({}, ())
+
+
+def test_who_cannot_be_asked_for_ends_by_leaving_the_gpus() -> None:
+    """But not while a GPU, or the driver, does not say who is there."""
+    end = EndOfProcesses([train(ticks=None)], "boot")
+    assert end.starts == ()
+    on_it = frame(processes=[process(123)])
+    silent = [frame([gpu(**values)]) for values in (
+        {"stale_for": 3.0}, {"error": "lost"}, {"asleep": True}, {"processes_known": False},
+    )]  # fmt: skip
+    for seen in (on_it, *silent, replace(frame(), problem=PROBLEM, gpus=())):
+        assert end.handle_frame(seen) == []
+    assert end.handle_frame(frame()) == [train(ticks=None)]
+
+
+def test_a_reboot_ends_all() -> None:
+    end = EndOfProcesses([train(), train(124)], "boot")
+    unknown = replace(frame(), host=Host(name="node", boot_id=None))
+    assert end.handle_frame(unknown) == []
+    again = replace(frame(), host=Host(name="node", boot_id="another"), problem=PROBLEM)
+    assert end.handle_frame(again) == [train(), train(124)]
+
+
+def test_sentences() -> None:
+    assert end_of(train(), "node-07", 1000.0 + 8040) == (
+        "train.py (PID 123) of alice has ended on node-07 after 2h14m"
+    )
+    assert end_of(train(ticks=None), "n", 1001.0).endswith("has left the GPUs on n after 1s")
+    nobody = AwaitedProcess(pid=9, start_ticks=1)
+    assert end_of(nobody, "n\x1b]0;x\x07", 5.0) == "process (PID 9) has ended on n\ufffd]0;x\ufffd"
+    hostile = replace(train(), command="\x1b]9;\x07 a", user="e\nve")
+    assert str(hostile) == "\ufffd]9;\ufffd (PID 123) of e\ufffdve"
+    many = [train(pid) for pid in range(1, 8)]
+    assert names_of(many).endswith("train.py (PID 5) of alice and 2 more")
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        [0.0, 0.04, None, 0.0, 0.0],
+        [0.0, 0.05, 0.0, 0.0],
+    ],
+)
+def test_utilization_has_to_stay_low(loads: list[float | None]) -> None:
+    """At the limit is not below it, and what is unknown is not idle."""
+    span = IdleSpan(0.05, 3.0)
+    told = [span.handle([gpu(utilization=load)], float(now)) for now, load in enumerate(loads)]
+    assert told[0] == 0.0
+    assert None in told
+    assert told[-2:] == [0.0, 1.0]
+
+
+def test_all_gpus_have_to_be_idle() -> None:
+    span = IdleSpan(0.05, 3.0)
+    busy = [gpu(0), gpu(1, utilization=0.5)]
+    late = [gpu(0), gpu(1, stale_for=2.0)]
+    assert [span.handle(gpus, 1.0) for gpus in (busy, late, [], None)] == [None] * 4
+    assert [span.handle([gpu(0), gpu(1)], now) for now in (2.0, 4.0)] == [0.0, 2.0]
+
+
+def test_a_time_in_which_nobody_looked_does_not_count() -> None:
+    span = IdleSpan(0.05, 3.0)
+    told = [span.handle([gpu()], now) for now in (0.0, 2.0, 5.0, 500.0, 502.0)]
+    assert told == [0.0, 2.0, 5.0, 0.0, 2.0]

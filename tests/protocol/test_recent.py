@@ -1,0 +1,95 @@
+"""The last minutes of a stream: what was read can be read again, and only that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gputop.model.machine.frame import Frame
+from gputop.protocol.assemble import Assembler
+from gputop.protocol.codec import encode_line
+from gputop.protocol.messages import AgentMessage
+from gputop.protocol.recent import RecentFrames
+from gputop.protocol.split import Splitter
+from tests.protocol.streams import EARLY, FRAME, HELLO, IDLER, REPLIES, TRAIN
+
+BEGIN = FRAME.time
+
+
+def minute(count: int = 100) -> list[Frame]:
+    """A frame a second, in which processes come, go and are renamed."""
+    return [
+        replace(
+            FRAME,
+            time=BEGIN + second,
+            gpus=tuple(replace(gpu, utilization=second / 100) for gpu in FRAME.gpus),
+            processes=(
+                replace(TRAIN, command=f"train.py {second // 40}", cpu=second / 10),
+                *(replace(IDLER, pid=pid) for pid in range(40, 90) if pid <= second < pid + 7),
+            ),
+        )
+        for second in range(count)
+    ]
+
+
+def remembered(frames: Sequence[Frame], recent: RecentFrames | None = None) -> RecentFrames:
+    """What is kept of a stream of these frames, which has a preview and replies, too."""
+    assembler, splitter = Assembler(), Splitter()
+    assembler.recent = recent or RecentFrames()
+    messages: list[AgentMessage] = [HELLO, *splitter.split(EARLY)]
+    for frame in frames:
+        messages += [*splitter.split(frame), REPLIES[2]]
+    for number, message in enumerate(messages):
+        assembler.read(encode_line(number, message))
+    return assembler.recent
+
+
+def test_every_frame_comes_again_as_it_was() -> None:
+    frames = minute()
+    recent = remembered(frames)
+    assert recent.times == [frame.time for frame in frames]
+    assert list(recent.frames(0, 1e12)) == frames
+    assert [recent.at(frame.time + 0.5) for frame in reversed(frames)] == frames[::-1]
+    assert list(recent.frames(BEGIN + 30, BEGIN + 70)) == frames[30:71]
+    assert (recent.at(BEGIN - 1), list(recent.frames(0, BEGIN - 1))) == (None, [])
+
+
+def test_replies_are_not_kept() -> None:
+    """They have environments in them."""
+    recent, line = RecentFrames(), encode_line(0, REPLIES[2])
+    remembered(minute(3), recent)
+    assert all(line[3:20] not in kept for kept in _lines(recent))
+
+
+def _lines(recent: RecentFrames) -> list[bytes]:
+    import zlib
+
+    return [zlib.decompressobj().decompress(batch.content()[0]) for batch in recent._batches]
+
+
+def test_it_begins_in_the_middle_of_a_stream() -> None:
+    frames, splitter, assembler = minute(50), Splitter(), Assembler()
+    messages = [HELLO, *(message for frame in frames for message in splitter.split(frame))]
+    for number, message in enumerate(messages):
+        if number == 30:
+            assembler.recent = RecentFrames()
+        assembler.read(encode_line(number, message))
+    assert assembler.recent is not None
+    kept = list(assembler.recent.frames(0, 1e12))
+    assert 20 < len(kept) < 50
+    assert kept == frames[-len(kept) :]
+
+
+def test_time_and_bytes_have_a_bound() -> None:
+    times = remembered(minute(), RecentFrames(seconds=20)).times
+    assert 20 <= len(times) <= 20 + 2 * 32
+    recent = remembered(minute(), RecentFrames(most=1000))
+    assert recent.size < 4000
+    assert recent.times[-1] == BEGIN + 99
+
+
+def test_a_clock_that_was_put_back_begins_anew() -> None:
+    frames = [*minute(5), *minute(3)]
+    recent = remembered(frames)
+    assert list(recent.frames(0, 1e12)) == frames[5:]

@@ -1,0 +1,158 @@
+"""gputop record: on a machine whose driver goes and comes, over ssh, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gputop.commands.unit import quoted
+from gputop.recording.reader import Recording
+from tests.agent.driving import until
+from tests.conftest import ME, MachineFactory
+from tests.sshd import Sshd, sshd
+
+__all__ = ["sshd"]
+
+GPUTOP = [sys.executable, "-m", "gputop"]
+
+
+@contextmanager
+def recorder(
+    path: Path | str, *arguments: str, env: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """`gputop record`, which is killed at the end if it still runs."""
+    command = [*GPUTOP, "record", str(path), "--every=1s", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **(env or {})}
+    ) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def line(program: subprocess.Popen[str]) -> str:
+    assert program.stdout
+    return program.stdout.readline()
+
+
+def complaint(program: subprocess.Popen[str]) -> str:
+    assert program.stderr
+    return program.stderr.readline()
+
+
+def has_samples(path: Path, count: int) -> bool:
+    """Whether there are so many samples of each host."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return False
+    recording = Recording(path)
+    return bool(recording.hosts) and all(
+        len(recording.times(host)) >= count for host in recording.hosts
+    )
+
+
+@pytest.mark.system
+def test_a_driver_that_goes_and_comes_back(machine: MachineFactory, tmp_path: Path) -> None:
+    here, path = machine("h200x8"), tmp_path / "recordings"
+    with recorder(f"{path}/", env=here.env) as program:
+        assert line(program) == f"recording this machine every 1 s to {path}\n"
+        until(lambda: has_samples(path, 1))
+        here.fail("nvmlDevice*", "DRIVER_NOT_LOADED")
+        assert complaint(program).startswith("gputop: the NVIDIA kernel driver is not loaded")
+        with recorder(path) as second:
+            assert complaint(second).startswith(f"gputop: another recorder writes to {path}/")
+            assert second.wait(10) == 1
+        here.heal()
+        assert complaint(program) == "gputop: the GPUs can be read again\n"
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(10) == 0
+        assert program.stdout
+        assert program.stderr
+        assert program.stdout.read() + program.stderr.read() == ""
+    recording = Recording(path)
+    [host] = recording.hosts
+    frames = list(recording.frames(host))
+    assert recording.losses == ()
+    problems = [frame.problem is not None for frame in frames]
+    assert (problems[0], True in problems, problems[-1]) == (False, True, False)
+    assert {process.user for process in frames[0].processes} == {ME}
+    assert any("train.py --lr" in (process.command or "") for process in frames[0].processes)
+    assert recording.at(host, frames[0].time) == frames[0]
+
+
+@pytest.mark.system
+def test_hosts_and_ctrl_c(sshd: Sshd, machine: MachineFactory, tmp_path: Path) -> None:
+    here, path = machine("h200x8"), tmp_path / "both"
+    sshd.host("w1", here.env)
+    sshd.host("w2", here.env)
+    sshd.host("refused", key="no_such_key")
+    with recorder(path, "-H", "w1,w2,refused", "--commands=none") as program:
+        assert line(program) == f"recording 3 hosts every 1 s to {path}\n"
+        assert complaint(program).startswith("gputop: refused: login wanted: ")
+        until(lambda: has_samples(path, 2) and len(Recording(path).hosts) == 2, within=20)
+        program.send_signal(signal.SIGINT)
+        assert program.wait(10) == 0
+    recording = Recording(path)
+    assert sorted(recording.hosts) == ["w1", "w2"]
+    for host in recording.hosts:
+        frames = list(recording.frames(host))
+        assert {frame.host.asked for frame in frames} == {host}
+        assert frames[0].processes != ()
+
+
+@pytest.mark.system
+def test_killed_at_any_moment_it_loses_the_last_second_at_most(tmp_path: Path) -> None:
+    path, chance = tmp_path / "killed", random.Random(5)
+    for _ in range(4):
+        with recorder(path, "--demo") as program:
+            assert line(program).startswith("recording the demo ")
+            begun = time.time()
+            time.sleep(0.3 + chance.random())
+            program.kill()
+            killed = time.time()
+            program.wait(10)
+        times = [when for when in Recording(path).times("demo") if when > begun - 0.5]
+        assert times[0] < begun + 0.5
+        assert times[-1] > killed - 1.2
+        assert Recording(path).losses == ()
+        assert len(list(Recording(path).frames("demo"))) == len(Recording(path).times("demo"))
+
+
+@pytest.mark.system
+def test_a_unit_for_systemd(tmp_path: Path) -> None:
+    words = [*GPUTOP, "record", "--unit", f"{tmp_path}/a b/", "--keep=7d", "-H", "n[1-2]"]
+    unit = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
+    [command] = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
+    main = Path(__file__).parents[2] / "gputop" / "__main__.py"
+    assert command == (
+        f'ExecStart={sys.executable} {main} record "{tmp_path}/a b/" --every=10s --keep=7d '
+        "--max-size=2147483648 --commands=script --host=n1 --host=n2"
+    )
+    assert not (tmp_path / "a b").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("/usr/bin/gputop", "/usr/bin/gputop"),
+        ("--host=bob@n1:22", "--host=bob@n1:22"),
+        ("100% $HOME", '"100%% $$HOME"'),
+        ('a"b\\c', '"a\\"b\\\\c"'),
+        ("new\nline", '"new\\x0aline"'),
+        ("\udcff", '"\\xff"'),
+        ("für", '"für"'),
+        ("", '""'),
+    ],
+)
+def test_words_of_a_unit(word: str, text: str) -> None:
+    assert quoted(word) == text

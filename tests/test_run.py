@@ -1,0 +1,294 @@
+"""`gputop run` and `gputop reserve`, on simulated machines with real programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputop.cli import main
+from gputop.errors import UsageError
+from gputop.parser import split_program
+from gputop.reservations.folder import LockFolder
+from gputop.reservations.hold import Hold
+from gputop.reservations.locks import read_locks
+from gputop.trust import callers_environment
+from tests.conftest import ME, MachineFactory, needs_everybody
+from tests.driver import Machine
+from tests.driver.scenario import enlist
+from tests.terminal import Terminal
+from tests.tui.live import gone
+
+GPUTOP = [sys.executable, "-m", "gputop"]
+RUN = [*GPUTOP, "run", "--window", "0.2"]
+RESERVE = [*GPUTOP, "reserve", "--window", "0.2"]
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GPUTOP_RESERVATION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def h200x8(machine: MachineFactory) -> Machine:
+    """Of which GPU 2 and 6 are free."""
+    return machine("h200x8")
+
+
+def start(machine: Machine, *words: str) -> subprocess.Popen[str]:
+    return machine.popen([*RUN, *words], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    """What it says next; its errors where it says nothing."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.stdout.readline() or process.stderr.read()
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        os.sched_yield()
+
+
+# The command line
+
+
+def test_the_programs_words_are_its_own() -> None:
+    words = ["run", "-n", "2", "--", "sh", "--", "", "-n", "--x="]
+    assert split_program(words) == (["run", "-n", "2"], ["sh", "--", "", "-n", "--x="])
+    assert split_program(["map", "--", "run"]) == (["map", "--", "run"], [])
+    assert split_program(["run", "--help"]) == (["run", "--help"], [])
+    with pytest.raises(UsageError, match="put -- before the program"):
+        split_program(["run", "python", "--help"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["run", "--"], 2, "nothing to run"),
+        (["run", "--", "no-such-program"], 127, "no-such-program: there is no such program"),
+        (["run", "--", "/no/such\x1b"], 127, "/no/such�: there is no such program"),
+        (["run", "--", "/etc/passwd"], 126, "/etc/passwd cannot be executed: is it a program"),
+        (["run", "--", "/etc"], 126, "/etc cannot be executed: is it a program"),
+        (["run", "-n", "0", "--", "true"], 2, "-n 0 is not a number of GPUs"),
+        (["--demo", "run", "--", "true"], 2, "--demo is an invented machine"),
+        (["-H", "x", "run", "--", "true"], 2, "-H does not go with gputop run"),
+        (["reserve", "--for", "0"], 2, "'0' is not a time, as 90, 30m or 2h"),
+        (["reserve", "--release", "GPU-1"], 1, "you have reserved nothing that 'GPU-1' names"),
+    ],
+)
+def test_what_cannot_be_run(
+    words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+# The program
+
+
+@pytest.mark.system
+@needs_everybody
+def test_the_program_takes_gputops_place(h200x8: Machine) -> None:
+    """Its PID, its environment, its exit status; what was open stays, and nothing else is."""
+    h200x8.env.update(PYTHONPATH=f"{h200x8.env['PYTHONPATH']}:/tmp", LD_PRELOAD="")
+    script = (
+        "echo $$ $CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES $GPUTOP_RESERVATION;"
+        " grep SigIgn /proc/$$/status; ls /proc/$$/fd | tr '\\n' ' '; echo;"
+        " echo $PYTHONPATH; read line; exit $line"
+    )
+    job = start(h200x8, "-n", "2", "--", "sh", "-c", script)
+    uuids = ",".join(h200x8.gpu(index)["uuid"] for index in (2, 6))
+    assert line(job) == f"{job.pid} PCI_BUS_ID {uuids} {job.pid}\n"
+    assert line(job) == "SigIgn:\t0000000000000000\n"
+    assert line(job).split() == ["0", "1", "2", "200", "201"]
+    assert line(job) == h200x8.env["PYTHONPATH"] + "\n"
+    assert not Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text()
+    locks = read_locks()
+    assert [lock.pid for lock in locks] == [job.pid, job.pid]
+    assert locks[0].command is not None
+    assert locks[0].command.startswith("sh -c 'echo $$ ")
+    done = h200x8.run([*RUN, "--", "true"])
+    assert re.search(rf"GPU 2 H200: it is reserved by {ME}, \d+s\n", done.stderr)
+    assert done.stderr.endswith("gputop: not enough GPUs: 0 free, 1 requested\n")
+    assert done.returncode == 1
+    assert h200x8.run([*RUN, "--no-reserve", "--shared", "--min-free", "1G", "--max-util", "100",
+                       "--", "false"]).returncode == 1  # fmt: skip
+    assert job.communicate("7\n")[0] == ""
+    assert job.returncode == 7
+    assert read_locks() == []
+
+
+def test_root_gives_the_program_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gputop itself does without what others may have written into the environment."""
+    from gputop import trust
+
+    given = {"LD_PRELOAD": "/tmp/x.so", "PYTHONPATH": "/tmp", "A": "b"}
+    environ = dict(given)
+    monkeypatch.setattr(trust, "_elevated", True)
+    monkeypatch.setattr(trust, "_dropped", {})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    trust.drop_what_is_not_roots(environ)
+    assert "LD_PRELOAD" not in environ
+    assert callers_environment() == given
+
+
+@pytest.mark.system
+@needs_everybody
+def test_a_terminal_and_its_signals_are_the_programs(h200x8: Machine) -> None:
+    script = (
+        "trap 'echo caught; exit 5' INT; tty; echo rows $(stty size); while :; do sleep 1; done"
+    )
+    with Terminal([*RUN, "--", "sh", "-c", script], env=h200x8.env, rows=24, cols=80) as terminal:
+        terminal.wait_for("rows 24 80")
+        assert "/dev/pts/" in terminal.text
+        terminal.send(b"\x03")
+        terminal.wait_for("caught")
+        assert terminal.exit_code() == 5
+
+
+@pytest.mark.system
+@needs_everybody
+def test_a_program_that_takes_its_memory_late(h200x8: Machine) -> None:
+    """Nobody else is given its GPU meanwhile; after that it is simply in use, until it is killed
+    with all that it has started."""
+    job = start(h200x8, "--", "sh", "-c", "echo; sleep 60 & wait")
+    assert line(job) == "\n"
+    other = start(h200x8, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; cat")
+    assert line(other) == h200x8.gpu(6)["uuid"] + "\n"
+    h200x8.update(lambda scenario: enlist(scenario["gpus"][2], "compute",
+                                          {"pid": job.pid, "used": 30 * 2**30}))  # fmt: skip
+    gpus = json.loads(h200x8.run([*GPUTOP, "--json"]).stdout)["gpus"]
+    assert [gpus[2]["not_free"], gpus[2]["reservation"]["pid"]] == [f"processes of {ME}", job.pid]
+    (child,) = map(int, Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split())
+    job.send_signal(signal.SIGKILL)
+    assert job.wait() == -signal.SIGKILL
+    h200x8.reset(job.pid)
+    assert [lock.pid for lock in read_locks()] == [None, other.pid]
+    os.kill(child, signal.SIGKILL)
+    assert gone(child)
+    other.communicate()
+    assert read_locks() == []
+
+
+# Together with others
+
+
+@pytest.mark.system
+@needs_everybody
+def test_who_starts_at_the_same_time_gets_another_gpu(h200x8: Machine) -> None:
+    jobs = [start(h200x8, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; cat") for _ in range(4)]
+    said = sorted(line(job).splitlines()[-1] for job in jobs)
+    assert said[:2] == [h200x8.gpu(2)["uuid"], h200x8.gpu(6)["uuid"]]
+    assert said[2:] == ["gputop: not enough GPUs: 0 free, 1 requested"] * 2
+    for job in jobs:
+        job.communicate()
+    assert sorted(job.returncode for job in jobs) == [0, 0, 1, 1]
+
+
+@pytest.mark.system
+@needs_everybody
+def test_who_waits_is_served_in_turn(h200x8: Machine) -> None:
+    """The first, who wants two, keeps the one that there is; the second gets what is left over."""
+    first_gpu, second_gpu = (h200x8.gpu(index)["uuid"] for index in (2, 6))
+    with LockFolder() as folder:
+        in_the_way = Hold(folder, first_gpu, "x")
+        pair = start(h200x8, "-n", "2", "--wait", "--", "sh", "-c", "echo pair; read x")
+        until(lambda: [lock.uuid for lock in read_locks()].count(second_gpu) == 1)
+        queue = [lock.pid for lock in read_locks() if lock.uuid == "queue"]
+        assert queue == [pair.pid]
+        single = start(h200x8, "--wait", "1h", "--", "sh", "-c", "echo single")
+        until(lambda: [lock.pid for lock in read_locks()].count(single.pid) == 1)
+        listed = h200x8.run([*GPUTOP, "reserve", "--list"]).stdout
+        assert re.search(rf"^waits +{ME} +{single.pid} +\d+s  -      sh -c 'echo single'$", listed,
+                         re.M)  # fmt: skip
+        in_the_way.release()
+    assert line(pair) == "pair\n"
+    assert {lock.pid for lock in read_locks() if lock.uuid != "queue"} == {pair.pid}
+    _, errors = pair.communicate("\n")
+    assert errors == "gputop: waiting: 1 free, 2 requested\n"
+    assert line(single) == "single\n"
+    assert single.communicate()[1] == "gputop: waiting: 0 free, 1 requested, 1 ahead\n"
+
+
+@pytest.mark.system
+@needs_everybody
+def test_the_driver_is_looked_at_again(h200x8: Machine) -> None:
+    """Somebody who knows nothing of reservations is on the GPU by the time that it is reserved."""
+    h200x8.slow("nvmlDeviceGetComputeRunningProcesses*", ms=150)
+    job = start(h200x8, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    until(lambda: read_locks())
+    h200x8.spawn("rude", ["python", "rude.py"], gpu=2, used=2**30)
+    assert line(job) == h200x8.gpu(6)["uuid"] + "\n"
+
+
+@pytest.mark.system
+@needs_everybody
+def test_a_folder_that_is_wrong(h200x8: Machine, tmp_path: Path) -> None:
+    (tmp_path / "locks").symlink_to("/etc")
+    done = h200x8.run([*RUN, "--", "echo", "started"])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"gputop: {tmp_path}/locks is a link, or no folder: remove it"
+        " (gputop run --no-reserve starts without a reservation)\n"
+    )
+    done = h200x8.run([*RUN, "--no-reserve", "--", "echo", "started"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "started\n", "")
+
+
+# For a shell
+
+
+@pytest.mark.system
+@needs_everybody
+def test_a_shell_reserves_one(h200x8: Machine) -> None:
+    reserve, run = (" ".join(f"'{word}'" for word in words) for words in (RESERVE, RUN))
+    with Terminal(["sh"], env={**h200x8.env, "PS1": "$ "}, rows=24, cols=200) as terminal:
+        terminal.send(f'eval "$({reserve} --for 10m)"; echo got $CUDA_VISIBLE_DEVICES\n'.encode())
+        terminal.wait_for(f"got {h200x8.gpu(2)['uuid']}")
+        assert re.search(r"gputop: GPU 2 reserved until [\d: -]+, or until this session ends",
+                         terminal.text)  # fmt: skip
+        (lock,) = read_locks()
+        assert lock.pid is not None
+        assert lock.command == "gputop reserve --for 10m00s"
+        assert lock.until is not None
+        assert 590 < lock.until - time.time() < 600
+        terminal.send(f"{run} -- echo within $GPUTOP_RESERVATION\n".encode())
+        terminal.wait_for(f"within {lock.pid}")
+        terminal.send(b"\x03\n")  # the keys are for the shell, and the holder is not there
+        listed = h200x8.run([*GPUTOP, "reserve", "--list"]).stdout.splitlines()
+        assert re.fullmatch(rf"2 +{ME} +{lock.pid} +\d+s  [\d: -]+  gputop reserve --for 10m00s",
+                            listed[1])  # fmt: skip
+        terminal.send(b"exit\n")
+        terminal.exit_code()
+    assert gone(lock.pid)
+    assert read_locks() == []
+
+
+@pytest.mark.system
+@needs_everybody
+def test_releasing(h200x8: Machine) -> None:
+    done = h200x8.run([*RESERVE, "-n", "2"])
+    assert done.stdout.startswith("export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=GPU-")
+    pid = int(done.stdout.rpartition("=")[2])
+    assert h200x8.run([*RESERVE, "--release", "6"]).returncode == 0
+    (lock,) = read_locks()
+    assert lock.uuid == h200x8.gpu(2)["uuid"]
+    assert main(["reserve", "--release", "gpu-4e02"]) == 0
+    assert read_locks() == []
+    assert gone(pid)
+    assert main(["reserve", "--release", "all"]) == 1

@@ -1,0 +1,254 @@
+"""`gputop wait`, through a command line of its own, on simulated machines with real processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gputop.cli import main
+from tests.agent.driving import sleeping
+from tests.conftest import ME, MachineFactory, needs_everybody
+from tests.driver import Machine
+from tests.sshd import Sshd, sshd
+
+__all__ = ["sshd"]
+
+WAIT = [sys.executable, "-m", "gputop", "wait", "--every", "0.2"]
+GIB = 2**30
+
+
+class Waiting:
+    """A `gputop wait` under way, and what it says line by line."""
+
+    def __init__(self, machine: Machine, *words: object, **env: str) -> None:
+        self.process = machine.popen(
+            [*WAIT, *map(str, words)], stderr=subprocess.PIPE, env={**machine.env, **env}
+        )
+
+    def says(self) -> str:
+        """Return the next line of standard error."""
+        assert self.process.stderr
+        return self.process.stderr.readline().rstrip("\n")
+
+    def ends(self) -> tuple[int, str, str]:
+        """Return its status, and what is left of its output."""
+        out, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, out.rstrip("\n"), errors.rstrip("\n")
+
+    @property
+    def agent(self) -> int:
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return int(next(words for path in tasks if (words := path.read_text())))
+
+
+@pytest.fixture
+def here(machine: MachineFactory) -> Machine:
+    """Two GPUs with a job each."""
+    return machine({
+        "gpu": {"uuid": "GPU-{i}7777777", "memory": {"total": 80 * GIB, "used": 9 * GIB}},
+        "gpus": 2,
+        "processes": {
+            "train": {"command": ["python", "train.py"], "on": {"gpu": 0, "used": 4 * GIB}},
+            "eval": {"command": ["python", "eval.py"], "on": {"gpu": 1, "used": 2 * GIB}},
+        },
+    })  # fmt: skip
+
+
+@contextmanager
+def a_sleep() -> Iterator[subprocess.Popen[bytes]]:
+    with sleeping() as process:
+        yield process
+        process.kill()
+
+
+def sentence(process: str, ended: str) -> bool:
+    return bool(re.fullmatch(rf"{re.escape(process)} has ended on \S+ after \d+s", ended))
+
+
+@pytest.mark.system
+def test_processes_end(here: Machine, tmp_path: Path) -> None:
+    """One that leaves its GPU, or is on none, goes on; somebody is told once all have ended."""
+    train = here.pids["train"]
+    with a_sleep() as other:
+        told = f"sh -c 'printf %s \"$0\" > {tmp_path}/told'"
+        waiting = Waiting(here, train, other.pid, "--notify-command", told)
+        line = waiting.says()
+        assert line == (f"gputop: waiting for train.py (PID {train}) of {ME}, "
+                        f"sleep (PID {other.pid}) of {ME} to end")  # fmt: skip
+        here.reset("train")
+        other.kill()
+        other.wait()
+        ended = waiting.says().removeprefix("gputop: ")
+        assert not (tmp_path / "told").exists()
+        os.kill(train, signal.SIGKILL)
+    status, out, errors = waiting.ends()
+    assert (status, errors) == (0, "")
+    assert out.startswith("2 processes have ended: ")
+    first, second = out.removeprefix("2 processes have ended: ").split("; ")
+    assert sentence(f"sleep (PID {other.pid}) of {ME}", first)
+    assert first == ended
+    assert sentence(f"train.py (PID {train}) of {ME}", second)
+    assert (tmp_path / "told").read_text() == f"gputop: {out}"
+
+
+@pytest.mark.system
+def test_a_filter_means_who_is_there_at_the_start(here: Machine) -> None:
+    train = here.pids["train"]
+    waiting = Waiting(here, "train.py", "or", "no-such-thing", "--user", "me", "--gpu", "0")
+    assert waiting.says() == f"gputop: waiting for train.py (PID {train}) of {ME} to end"
+    here.spawn("later", ["python", "train.py"], gpu=0, used=GIB)
+    here.kill("train")
+    status, out, errors = waiting.ends()
+    assert (status, errors) == (0, "")
+    assert sentence(f"train.py (PID {train}) of {ME}", out)
+
+
+@pytest.mark.system
+def test_nothing_is_said_to_have_ended_that_has_not(here: Machine) -> None:
+    """While the driver is away, and when the agent dies; the PID is asked for without either."""
+    train = here.pids["train"]
+    waiting = Waiting(here, train)
+    waiting.says()
+    here.fail("*", "DRIVER_NOT_LOADED", gpu="all")
+    here.fail("*", "DRIVER_NOT_LOADED")
+    line = waiting.says()
+    assert line.startswith("gputop: ")
+    assert line.endswith("; waiting goes on")
+    here.heal()
+    assert waiting.says() == "gputop: the wait goes on as before"
+    os.kill(waiting.agent, signal.SIGKILL)
+    assert waiting.says() == "gputop: the agent ended with status -9; waiting goes on"
+    assert waiting.says() == "gputop: the wait goes on as before"
+    here.kill("train")
+    status, out, _ = waiting.ends()
+    assert status == 0
+    assert sentence(f"train.py (PID {train}) of {ME}", out)
+
+
+@pytest.mark.system
+@needs_everybody
+def test_a_user_leaves(here: Machine) -> None:
+    """What comes later counts, and what only draws the screen does not."""
+    waiting = Waiting(here, "--user", "me")
+    assert waiting.says() == "gputop: waiting for me to leave"
+    here.spawn("later", ["python", "late.py"], gpu=0, used=GIB)
+    here.spawn("screen", ["Xorg"], gpu=0, list="graphics", used=GIB)
+    here.kill("train", "eval")
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting.process.wait(0.5)
+    here.kill("later")
+    status, out, _ = waiting.ends()
+    assert (status, re.sub(r" of \S+$", "", out)) == (0, "me is on no GPU")
+
+
+@pytest.mark.system
+@needs_everybody
+def test_gpus_get_free(machine: MachineFactory) -> None:
+    """In the meaning of gputop free; among those that --gpu names."""
+    h200x8 = machine("h200x8")
+    waiting = Waiting(h200x8, "--free", "2", "--gpu", "1,2")
+    assert waiting.says() == "gputop: waiting for GPUs (1 suitable, 2 requested)"
+    h200x8.kill("notebook")
+    status, out, errors = waiting.ends()
+    assert (status, errors) == (0, "")
+    assert re.fullmatch(r"GPUs 1, 2 are suitable on \S+", out)
+    never = Waiting(h200x8, "--free", "--min-free", "200G").ends()
+    assert (never[0], never[1]) == (1, "")
+    assert never[2].splitlines()[-1].startswith("gputop: there will never be enough GPUs: ")
+
+
+@pytest.mark.system
+def test_gpus_are_idle_and_then_somebody_has_no_time(here: Machine) -> None:
+    """A web hook that takes nothing is told, and is an exit status."""
+    here.update(lambda scenario: [gpu.update(utilization={"gpu": 50, "memory": 0})
+                                  for gpu in scenario["gpus"]])  # fmt: skip
+    busy = "waiting for GPU 0 to be below 5 %"
+    late = Waiting(here, "--idle", "1s", "--gpu", "0", "--timeout", "1s").ends()
+    assert late == (124, "", f"gputop: {busy}\ngputop: timed out after 1s: {busy}")
+    waiting = Waiting(here, "--idle", "1s", "--gpu", "0", "--webhook", "http://127.0.0.1:1/x")
+    waiting.says()
+    here.change(gpu=0, utilization={"gpu": 4, "memory": 0})
+    status, out_, errors = waiting.ends()
+    assert status == 5
+    assert re.fullmatch(r"GPU 0 on \S+ has been below 5 % for 1s", out_)
+    assert errors.startswith("gputop: the web hook at 127.0.0.1 has not taken the message: ")
+
+
+@pytest.mark.system
+def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> None:
+    status, out, errors = Waiting(here, 2**22 + 1).ends()
+    assert (status, errors) == (0, "")
+    assert re.fullmatch(r"no process on \S+ has PID 4194305: it has ended", out)
+    status, out, errors = Waiting(here, "nothing-like-it").ends()
+    assert (status, out) == (1, "")
+    assert errors == "gputop: no process on a GPU fits: gputop --once shows who is there"
+    bare = machine("no-driver")
+    assert Waiting(bare, "--free").ends()[:2] == (3, "")
+    waiting = Waiting(bare, here.pids["train"])
+    assert waiting.says().startswith("gputop: waiting for train.py ")
+    here.kill("train")
+    assert waiting.ends()[0] == 0, "a PID needs no driver"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("", "what is waited for? Give PIDs, words of the filter, --user, --free or --idle"),
+        ("--gpu 0", "what is waited for? "),
+        ("12 --free", "--free and processes: wait for one of them at a time"),
+        ("--free --idle", "--free and --idle: wait for one of them at a time"),
+        ("--free 0", "--free 0 is not a number of GPUs"),
+        ("train --min-free 1G", "what GPUs have to be like goes with --free"),
+        ("--free --below 3", "--below goes with --idle"),
+        ("--idle --below 0", "--below 0: nothing is below that"),
+        ("12 --user me", "PIDs go without --gpu and --user"),
+        ("12 train", "PIDs or words of the filter, not both"),
+        ("-H a,b 12", "a PID is of one machine: give one host with it"),
+        ("12 --webhook example.org", "the web hook is not a URL that begins with https://"),
+        ("12 --notify-command 'x", '"\'x" is not a command: No closing quotation'),
+        ("12 --every 90", "argument --every: '90' is not a time from 0.1 to 60 seconds"),
+        ("12 --idle 0", "argument --idle: '0' is not a time, as 90, 10m or 2h"),
+    ],
+)
+def test_usage(words: str, error: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["wait", *words.split(" ")][: None if words else 1]) == 2
+    out, errors = capfd.readouterr()
+    assert (out, errors.count("\n")) == ("", 1)
+    assert errors.startswith(f"gputop: {error}")
+
+
+@pytest.mark.system
+def test_on_other_machines(sshd: Sshd, machine: MachineFactory) -> None:
+    """All have to come to it; the host that is down is named, and is a failure."""
+
+    def host(name: str) -> Machine:
+        made = machine({
+            "gpu": {"uuid": "GPU-{i}7777777", "memory": {"total": 80 * GIB, "used": 9 * GIB}},
+            "processes": {"train": {"command": ["python", "train.py"], "on": {"gpu": 0}}},
+        })  # fmt: skip
+        sshd.host(name, made.env)
+        return made
+
+    here = [host("w1"), host("w2")]
+    sshd.host("down", more="Port 1")
+    waiting = Waiting(here[0], "-H", "w[1-2],down", "train.py")
+    lines = sorted(waiting.says() for _ in range(3))
+    assert lines[0].startswith("gputop: down: connect to host 127.0.0.1 port 1: ")
+    pids = [each.pids["train"] for each in here]
+    assert lines[1:] == [f"gputop: w{k}: waiting for train.py (PID {pid}) of {ME} to end"
+                         for k, pid in enumerate(pids, 1)]  # fmt: skip
+    here[0].kill("train")
+    assert waiting.process.stdout
+    assert waiting.process.stdout.readline().startswith(f"train.py (PID {pids[0]}) of {ME} has ")
+    here[1].kill("train")
+    status, out, _ = waiting.ends()
+    assert status == 1
+    assert out.startswith(f"train.py (PID {pids[1]}) of {ME} has ended on w2 after ")
