@@ -14,6 +14,7 @@ HELP = {
     "kill": "end processes on GPUs",
     "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
     "record": "write down what happens on the GPUs, for later",
+    "replay": "show on the screen what was recorded",
     "reserve": "reserve GPUs for a shell, see what is reserved",
     "run": "run a program on free GPUs, and reserve them for it",
     "serve": "show the screen in a browser, to look at",

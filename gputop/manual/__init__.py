@@ -49,6 +49,7 @@ COMMANDS = {
     "kill": "killing",
     "map": "mapping",
     "record": "recording",
+    "replay": "recording",
     "serve": "browser",
     "run": "reserve",
     "topo": "free",
