@@ -36,7 +36,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _INDEX = b'<!doctype html><title>gputop</title><a href="/metrics">metrics of the GPUs here</a>\n'
 _EPILOG = """\
 examples:
-  gputop export                              serve http://127.0.0.1:19400/metrics
+  gputop export                            serve http://127.0.0.1:19400/metrics
   gputop export --listen 0.0.0.0:19400 --tls-cert cert.pem --tls-key key.pem
   gputop export --compat dcgm --listen 127.0.0.1:9400
   gputop export --textfile /var/lib/prometheus/node-exporter
@@ -48,8 +48,8 @@ of 20 users and 20 jobs. --processes makes up to 7 for each process on a GPU,
 200 processes at most, and new ones whenever one starts: for machines with few,
 long jobs.
 
-exit status: 0 done, or ended by SIGTERM, 1 other errors, 2 usage, 3 with --once:
-the NVIDIA driver cannot be read
+exit status: 0 done, or ended by SIGTERM, 1 other errors, 2 usage, 3 the NVIDIA
+driver cannot be read (--once)
 """
 _seconds = duration(
     f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
