@@ -157,6 +157,13 @@ def test_a_gpu_that_hangs_does_not_look_idle() -> None:
     assert of_hung <= allowed
 
 
+def test_a_gpu_that_is_lost() -> None:
+    values = samples(frame([gpu(error="GPU is lost", utilization=None)]))
+    assert values["gputop_gpu_up"] == values["gputop_gpu_free"] == {of(OF_0): 0}
+    assert "gputop_gpu_reading_age_seconds" not in values
+    assert of({**OF_0, "level": "alarm", "code": "LOST"}) in values["gputop_gpu_findings"]
+
+
 @pytest.mark.parametrize("dcgm", [False, True])
 def test_nothing_is_said_of_gpus_while_the_driver_cannot_be_read(dcgm: bool) -> None:
     problem = Problem(kind="driver_not_loaded", message="no", advice="do")
