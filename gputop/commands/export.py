@@ -136,16 +136,22 @@ def _interval(options: argparse.Namespace) -> float:
 
 
 def _once(options: argparse.Namespace, exposition: Exposition) -> int:
-    """Write what there is in one reading; DriverError once it is written that there is none."""
+    """Write what there is in one reading, or that there is none; then DriverError, SourceError."""
+    message: Frame | GputopError
     with closing(open_source(None, None, demo=options.demo)) as source:
-        frame = next(frames_of(source))
-    exposition.put(frame)
+        try:
+            message = next(frames_of(source))
+        except GputopError as error:
+            message = error
+    exposition.put(message)
     if options.textfile is None:
         write(exposition.text().decode(), "utf-8")
     else:
         _publish(options.textfile, exposition)
-    if frame.problem is not None:
-        raise DriverError(str(frame.problem))
+    if isinstance(message, GputopError):
+        raise message
+    if message.problem is not None:
+        raise DriverError(str(message.problem))
     return 0
 
 
