@@ -49,8 +49,10 @@ class Track:
         self.times = array("d", in_order)
         """Of all samples, sorted."""
 
-    def __len__(self) -> int:
-        return len(self.times)
+    def intervals(self) -> list[float]:
+        """Return the seconds from each sample to the next one, as the recorder meant them."""
+        whole = self._entries.intervals.tolist()
+        return [whole[self._rows[number]] for number in self._order]
 
     def entry(self, number: int) -> IndexEntry:
         """Return the IndexEntry of a sample."""

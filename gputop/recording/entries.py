@@ -77,6 +77,7 @@ class Entries:
         numbers = memoryview(data).cast("Q")
         self.heads, self.streams = numbers[0::6], numbers[1::6]
         self.times = memoryview(data).cast("d")[2::6]
+        self.intervals = memoryview(data).cast("f")[1::12]
         self.lengths = memoryview(data).cast("I")[8::12]
 
     def __len__(self) -> int:

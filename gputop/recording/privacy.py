@@ -56,7 +56,7 @@ def _process(process: Process, commands: Commands, user: str | None) -> Process:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _command(command: str | None, commands: Commands) -> str | None:
     if not command or commands == "none":
         return None

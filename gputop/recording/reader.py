@@ -142,9 +142,9 @@ class Recording:
     def gaps(self, host: str) -> list[Gap]:
         """Return the spans in which nothing was recorded, oldest first."""
         samples = sorted(
-            (entry.time, entry.interval)
+            sample
             for _, track in self._tracks(host)
-            for entry in map(track.entry, range(len(track.times)))
+            for sample in zip(track.times, track.intervals(), strict=True)
         )
         return [
             Gap(before, after)

@@ -1,4 +1,4 @@
-"""What of other users is recorded, and that no secret is."""
+"""What of a frame is recorded: of other users, of secrets, of digits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from gputop.model.machine.environment import CudaContext, Descendant, Environ
 from gputop.model.machine.frame import Process
 from gputop.model.machine.gpu import DeviceHolder
 from gputop.model.machine.origin import Ancestor, Container, Origin
+from gputop.model.machine.sections import Pcie
+from gputop.model.machine.text import MIB
 from gputop.protocol.codec import encode
 from gputop.recording.privacy import Commands, recorded
+from gputop.recording.rounding import rounded
 from tests.builders import frame, gpu, process
 
 ENVIRON = Environ({"CUDA_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICE": "hush"})
@@ -88,3 +91,16 @@ def test_who_holds_a_gpu() -> None:
 def test_nobody_is_oneself_where_that_is_not_known() -> None:
     [process] = recorded(frame(processes=[of(None)]), "script", None).processes
     assert process.command == "train.py"
+
+
+def test_numbers_are_as_fine_as_anybody_reads_them() -> None:
+    busy = process(
+        1, cpu=1.2345, rss=4_321_012_345, io_read=123_456_789.4, io_write=0.0, idle_for=12.34,
+        gpu_memory=12_345_678, sm_utilization=0.123,
+    )  # fmt: skip
+    seen = rounded(frame([gpu(power=123.456, pcie=Pcie(tx=98_765.4), idle_for=0.4)], [busy]))
+    assert seen.processes[0] == replace(
+        busy, cpu=1.23, rss=4121 * MIB, io_read=123_000_000.0, idle_for=12.0
+    )
+    assert seen.gpus[0] == gpu(power=123.456, pcie=Pcie(tx=98_800.0), idle_for=0.0)
+    assert rounded(frame([gpu()], [process(1)])) == frame([gpu()], [process(1)])

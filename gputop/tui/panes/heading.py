@@ -20,6 +20,7 @@ from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 _NARROW, _WIDE = 60, 110
 """Cells under which words are few, and from which on loads of the host have bars."""
 _BAR = 8
+_LEAST_NEWS = 12
 
 
 class Heading(Lines):
@@ -38,6 +39,8 @@ class Heading(Lines):
         self.note = note
         self.waiting = "waiting for the driver"
         """What is said before there is a frame."""
+        self.news = ""
+        """Said after it: what somebody has waited for."""
         self._frame: Frame | None = None
         self._interval = 1.0
 
@@ -53,11 +56,17 @@ class Heading(Lines):
         frame = self._frame
         right: list[Piece] = []
         if frame is not None and self.size.width >= _NARROW:
-            right.append((time.strftime(" %H:%M:%S", time.localtime(frame.time)), "text"))
+            clock = time.strftime(" %H:%M:%S", time.localtime(frame.time))
+            if clock not in getattr(self.app, "instant", ""):
+                right.append((clock, "text"))
         right.append((f"  {self._interval:g}s ", "quiet"))
         left: list[Piece] = [(" gputop  ", "heading"), *state(self)]
         if self.note:
             left.append((f"{self.note}  ", "notice"))
+        if self.news:
+            room = max(_LEAST_NEWS, self.size.width * 2 // 3 - width_of(left))
+            news = cut(self.glyphs.text(self.news), room, self.glyphs.ellipsis)
+            left.append((f"{news}  ", "notice"))
         if frame is None:
             return spread(
                 [*left, (self.glyphs.text(self.waiting), "quiet")], right, self.size.width
