@@ -49,9 +49,11 @@ COMMANDS = {
     "kill": "killing",
     "map": "mapping",
     "record": "recording",
+    "replay": "recording",
     "serve": "browser",
     "run": "reserve",
     "topo": "free",
+    "usage": "recording",
 }
 """The page of a command that is not called as its page is."""
 

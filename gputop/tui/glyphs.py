@@ -31,6 +31,8 @@ class GlyphSet:
     cursor: str
     tag: str
     """Before a row that is tagged."""
+    mark: str
+    """Before a row that somebody waits for, as the key that sets it."""
     caret: str
     """Where typed text will go."""
     to: str
@@ -86,6 +88,7 @@ UNICODE = GlyphSet(
     descending="↓",
     cursor="▸",
     tag="»",
+    mark="W",
     caret="▏",
     to="→",
     separator="·",
@@ -114,6 +117,7 @@ ASCII = GlyphSet(
     descending="v",
     cursor=">",
     tag="#",
+    mark="W",
     caret="|",
     to=">",
     separator="|",

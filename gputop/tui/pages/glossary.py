@@ -119,6 +119,7 @@ def _signs(glyphs: GlyphSet) -> Definitions:
     yield glyphs.cursor, "the selected row of the pane that the keys go to"
     yield glyphs.separator, "the selected row of the other pane"
     yield glyphs.tag, "a tagged process"
+    yield glyphs.mark, "marked with W: you are notified when it is free, or has ended"
 
 
 def _lamps(glyphs: GlyphSet) -> Definitions:
