@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from gputop.commands import HELP
 from gputop.commands.hosts import add_hosts
+from gputop.commands.quantities import duration
 from gputop.errors import UsageError
 from gputop.model.machine.instants import is_span
 from gputop.model.machine.text import is_blank, printable
@@ -19,6 +20,9 @@ from gputop.settings import THEMES
 
 _LONGEST = 400
 """Characters of what is wrong with a command line, which may be of megabytes."""
+_seconds = duration(
+    f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
+)
 _EXAMPLES = """\
 examples:
   gputop                       watch the GPUs of this machine
@@ -36,6 +40,7 @@ examples:
   gputop record                write down what happens, 10 seconds apart
   gputop replay -2h            what happened two hours ago, as it was recorded
   gputop wait train.py --notify   until it has ended
+  gputop usage --since 7d      who held GPUs, and who worked on them
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop export                metrics for Prometheus, at /metrics
   gputop doctor                what is wrong with this machine, and what to do
@@ -164,18 +169,6 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         else:
             commands.add_parser(name, help=summary)
     return parser
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not MIN_INTERVAL <= seconds <= MAX_INTERVAL:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}"
-        )
-    return seconds
 
 
 class _Version(argparse.Action):

@@ -64,9 +64,7 @@ def test_every_cache_has_a_bound() -> None:
     bounds = dict(caches())
     assert len(bounds) > len(UNBOUNDED)
     assert {name for name, bound in bounds.items() if bound is None} == UNBOUNDED.keys()
-    # Of styles there are a few, whatever is shown.
-    of_texts = [bound or 0 for name, bound in bounds.items() if not name.endswith("._pens")]
-    assert max(of_texts) <= 1024
+    assert max(bound or 0 for bound in bounds.values()) <= 1024
 
 
 def finished() -> Callable[[Frame], object]:

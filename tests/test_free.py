@@ -271,6 +271,7 @@ def test_an_exclusion_that_names_nothing(h200x8: Machine) -> None:
         ("--wait", "10m", 600),
         ("--wait", "2h", 7200),
         ("--window", "0", 0),
+        ("--window", ".5", 0.5),
     ],
 )
 def test_quantities(option: str, text: str, value: float) -> None:

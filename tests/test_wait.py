@@ -18,6 +18,7 @@ from tests.agent.driving import sleeping
 from tests.conftest import ME, MachineFactory, needs_everybody
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
+from tests.terminal import Terminal
 
 __all__ = ["sshd"]
 
@@ -113,9 +114,9 @@ def test_a_filter_means_who_is_there_at_the_start(here: Machine) -> None:
 
 @pytest.mark.system
 def test_nothing_is_said_to_have_ended_that_has_not(here: Machine) -> None:
-    """While the driver is away, and when the agent dies; the PID is asked for without either."""
+    """While the driver is away, and when the agent dies."""
     train = here.pids["train"]
-    waiting = Waiting(here, train)
+    waiting = Waiting(here, "train.py")
     waiting.says()
     here.fail("*", "DRIVER_NOT_LOADED", gpu="all")
     here.fail("*", "DRIVER_NOT_LOADED")
@@ -184,9 +185,14 @@ def test_gpus_are_idle_and_then_somebody_has_no_time(here: Machine) -> None:
 
 @pytest.mark.system
 def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> None:
-    status, out, errors = Waiting(here, 2**22 + 1).ends()
-    assert (status, errors) == (0, "")
-    assert re.fullmatch(r"no process on \S+ has PID 4194305: it has ended", out)
+    env = {**here.env, "TERM": "xterm-256color", "TMUX": ""}
+    with Terminal([*WAIT, "4194305", "--notify"], cols=200, rows=24, env=env) as terminal:
+        assert terminal.exit_code() == 0
+        raw = bytes(terminal.raw)
+        said = terminal.text.strip()
+    assert re.fullmatch(r"no process on \S+ has PID 4194305: it has ended", said)
+    assert b"\x1b]9;gputop: no process on " in raw
+    assert raw.endswith(b": it has ended\a\a")
     status, out, errors = Waiting(here, "nothing-like-it").ends()
     assert (status, out) == (1, "")
     assert errors == "gputop: no process on a GPU fits: gputop --once shows who is there"
@@ -195,7 +201,8 @@ def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> No
     waiting = Waiting(bare, here.pids["train"])
     assert waiting.says().startswith("gputop: waiting for train.py ")
     here.kill("train")
-    assert waiting.ends()[0] == 0, "a PID needs no driver"
+    status, out, errors = waiting.ends()
+    assert (status, errors) == (0, ""), "a PID needs no driver"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,13 @@ from msgspec.structs import replace
 from gputop.commands.selection import ProcessSelection, gpus_of, selected
 from gputop.commands.watching import tally
 from gputop.errors import GputopError, SourceError, UsageError
-from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of, names_of
+from gputop.model.conditions.ended import (
+    NOBODYS,
+    AwaitedProcess,
+    EndOfProcesses,
+    end_of,
+    names_of,
+)
 from gputop.model.conditions.idle import IdleSpan
 from gputop.model.cuda.pick import PickRequest, choose
 from gputop.model.machine.frame import Frame
@@ -136,7 +142,7 @@ def _described(frame: Frame, target: Target, answer: ProcessLiveness | None) -> 
     is_same = answer is not None and answer.start_time == target.start_time
     ticks = answer.start_ticks if answer is not None and is_same else None
     if ticks is None and target.start_time is not None and not row.elsewhere:
-        ticks = -1  # the start of nobody
+        ticks = NOBODYS
     return AwaitedProcess(
         pid=target.pid,
         start_ticks=ticks,

@@ -38,7 +38,6 @@ def add_hosts(parser: argparse._ActionsContainer, prefix: str = "") -> None:
 
 
 def add_command_hosts(parser: argparse._ActionsContainer) -> None:
-    """Add -H and --hosts to a command."""
     add_hosts(parser, "command_")
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from gputop.commands import HELP
 from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.quantities import duration
 from gputop.commands.selection import NobodyFitsError, ProcessSelection, selected, selection_of
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
@@ -89,14 +90,7 @@ def _signal(text: str) -> int:
     return number
 
 
-def _grace(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to 3600")
-    return seconds
+_grace = duration("a number of seconds from 0 to 3600", most=3600)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -17,7 +17,9 @@ def quantity(
     """Return a type for argparse: a number with one of `units`, from `least` to `most`."""
 
     def parse(text: str) -> float:
-        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?) ?([a-z%]*)", text.lower(), re.ASCII)
+        match = re.fullmatch(
+            r"([0-9]{1,15}(?:\.[0-9]*)?|\.[0-9]+) ?([a-z%]*)", text.lower(), re.ASCII
+        )
         factor = units.get(match[2]) if match else None
         if match is None or factor is None or not least <= float(match[1]) * factor <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is not {example}")

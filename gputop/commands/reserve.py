@@ -119,7 +119,7 @@ def _reserve(options: argparse.Namespace, session: int, told: int) -> NoReturn:
 
 def _say_which(gpus: tuple[Gpu, ...], seconds: float) -> None:
     names = ", ".join(str(gpu.index) for gpu in gpus)
-    end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+    end = text.clock_time(time.time() + seconds, time.time())
     complain(f"GPU {names} reserved until {end}, or until this session ends")
 
 
@@ -153,11 +153,10 @@ def _place(lock: LockFile) -> str:
 
 
 def _cells(lock: LockFile) -> list[str]:
-    until = text.MISSING
-    if lock.until is not None:
-        until = time.strftime("%H:%M", time.localtime(lock.until))
+    now = time.time()
+    until = text.MISSING if lock.until is None else text.clock_time(lock.until, now)
     pid = text.MISSING if lock.pid is None else str(lock.pid)
-    since = text.duration(time.time() - lock.since)
+    since = text.duration(now - lock.since)
     return [user_name(lock.uid), pid, since, until, lock.command or text.MISSING]
 
 

@@ -246,7 +246,8 @@ class _Wait:
                 self._begin_anew()
                 continue
             self._attempts = 0
-            self._say("" if frame.problem is None else str(frame.problem))
+            is_trouble = frame.problem is not None and self._condition.needs_driver
+            self._say(str(frame.problem) if is_trouble else "")
             if sentence is not None:
                 return sentence
 

@@ -12,8 +12,10 @@ import asyncio
 import gzip
 import hmac
 import signal
+import socket
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 from gputop.model.machine.text import printable
@@ -27,6 +29,12 @@ _READING, _WRITING = 5.0, 10.0
 """Seconds that a client has to ask, and to take the answer."""
 _MOST = 256
 """Connections at a time."""
+_PAUSE = 1.0
+"""Seconds until the next try where a connection could not be taken."""
+_ITS_FAULT = (
+    OSError, EOFError, asyncio.CancelledError, asyncio.TimeoutError, asyncio.LimitOverrunError,
+)  # fmt: skip
+"""What happens to who asks for nothing, takes nothing, or goes."""
 _WORDS = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
     405: "Method Not Allowed",
@@ -47,8 +55,9 @@ class WebServer:
     def __init__(self, pages: Mapping[str, WebPage], authorization: str | None = None) -> None:
         """authorization: the value of that header; None where nobody needs one."""
         self._pages, self._authorization = pages, authorization
+        self._tls: ssl.SSLContext | None = None
         self._answering: dict[asyncio.Task[None], None] = {}
-        """The oldest first."""
+        """The oldest first, from the moment that it is connected."""
         self._zipped: tuple[bytes, bytes] = b"", b""
         """What was compressed last, before and after."""
 
@@ -56,33 +65,62 @@ class WebServer:
         self, host: str, port: int, tls: ssl.SSLContext | None, begin: Callable[[int], None]
     ) -> None:
         """Serve until SIGTERM; `begin` is told the port, once it is open. OSError."""
+        self._tls = tls
         over, loop = asyncio.Event(), asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, over.set)
         loop.set_exception_handler(_unexpected)
-        server = await asyncio.start_server(
-            self._accept, host, port, ssl=tls, limit=_LONGEST_REQUEST, backlog=_MOST,
-            ssl_handshake_timeout=_READING if tls else None,
-        )  # fmt: skip
-        begin(server.sockets[0].getsockname()[1])
-        await over.wait()
-        server.close()
+        places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        with ExitStack() as stack:
+            tasks = []
+            for family, *_, (address, _, *more) in places:  # of any free port, all get the first's
+                listening = stack.enter_context(_listening(family, (address, port, *more)))
+                port = listening.getsockname()[1]
+                tasks.append(asyncio.create_task(self._accept(listening)))
+            begin(port)
+            await over.wait()
+            for task in (*tasks, *self._answering):
+                task.cancel()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._answering[task] = None
-        if len(self._answering) > _MOST:
-            next(iter(self._answering)).cancel()
-        try:
-            await self._answer(reader, writer)
-        except (
-            OSError, EOFError, ValueError, asyncio.CancelledError, asyncio.TimeoutError,
-            asyncio.LimitOverrunError,
-        ):  # fmt: skip
-            writer.transport.abort()  # it has asked for nothing, or takes nothing
-        finally:
-            self._answering.pop(task, None)
-            writer.close()
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError:  # there are no more descriptors, or it has gone already
+                await asyncio.sleep(_PAUSE)
+                continue
+            connection.setblocking(False)
+            task = asyncio.create_task(self._serve(connection))
+            self._answering[task] = None
+            task.add_done_callback(lambda task: self._answering.pop(task, None))
+            if len(self._answering) > _MOST:
+                oldest = next(iter(self._answering))
+                oldest.cancel()
+                del self._answering[oldest]
+            await asyncio.sleep(0)  # or a crowd would be let in before any of it is answered
+
+    async def _serve(self, connection: socket.socket) -> None:
+        with connection, suppress(*_ITS_FAULT):
+            reader, writer = await self._streams(connection)
+            try:
+                await self._answer(reader, writer)
+                writer.close()
+                await asyncio.wait_for(writer.wait_closed(), _WRITING)
+            finally:
+                writer.transport.abort()
+
+    async def _streams(
+        self, connection: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """As asyncio.start_server makes them, which has no hold on those that are not through with
+        the handshake of TLS."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(_LONGEST_REQUEST)
+        transport, protocol = await loop.connect_accepted_socket(
+            lambda: asyncio.StreamReaderProtocol(reader), connection, ssl=self._tls,
+            ssl_handshake_timeout=_READING if self._tls else None,
+        )  # fmt: skip
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _READING)
@@ -117,6 +155,12 @@ class WebServer:
         if self._zipped[0] is not body:
             self._zipped = body, gzip.compress(body, compresslevel=1)
         return self._zipped[1]
+
+
+def _listening(family: int, place: tuple[Any, ...]) -> socket.socket:
+    listening = socket.create_server(place, family=family, backlog=_MOST)
+    listening.setblocking(False)
+    return listening
 
 
 async def _send(writer: asyncio.StreamWriter, head: bytes, body: bytes) -> None:

@@ -53,6 +53,7 @@ COMMANDS = {
     "serve": "browser",
     "run": "reserve",
     "topo": "free",
+    "usage": "recording",
 }
 """The page of a command that is not called as its page is."""
 

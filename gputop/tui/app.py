@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -15,8 +16,9 @@ from textual.driver import Driver
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
-from gputop.errors import SourceError
+from gputop.errors import GputopError, SourceError
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Refresh, SetInterval
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
@@ -27,7 +29,13 @@ from gputop.tui.fleet_keys import FLEET_BINDINGS
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
+from gputop.tui.messages import (
+    FrameArrived,
+    MarkReached,
+    NotifyFailed,
+    ReplyArrived,
+    SourceEnded,
+)
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
@@ -35,6 +43,7 @@ from gputop.tui.past import PastControl
 from gputop.tui.saving import NOTE_SECONDS
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
+from gputop.tui.terminal.alert import alert
 from gputop.tui.terminal.key_queue import KeysInTurn
 from gputop.tui.terminal.outside import run_outside
 from gputop.tui.time_keys import TIME_BINDINGS
@@ -158,6 +167,30 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         elif machine := self._machine_of(message.feed):
             machine.handle(message.reply)
 
+    def on_mark_reached(self, message: MarkReached) -> None:
+        """Call whoever has marked something, in the manner of the settings."""
+        from gputop.notify import terminal_sequence  # seldom needed
+
+        sequence = terminal_sequence(message.sentence, self.settings.notify, os.environ)
+        alert(self, sequence)
+        if command := self.settings.notify_command:
+            run = partial(self._run_notify_command, message.sentence, command)
+            threading.Thread(target=run, name="notify", daemon=True).start()
+
+    def _run_notify_command(self, sentence: str, command: str) -> None:
+        """In a thread of its own, for it may take its time."""
+        from gputop.notify import notify_command
+
+        try:
+            notify_command(sentence, command)
+        except GputopError as error:
+            self.post_message(NotifyFailed(str(error)))
+
+    def on_notify_failed(self, message: NotifyFailed) -> None:
+        """Say why nobody was told by the command."""
+        if self.view is not None:
+            self.view.main.say_for_a_while(printable(message.reason, 200))
+
     def on_source_ended(self, message: SourceEnded) -> None:
         """Say so; after signals start another agent, which is told nothing of them."""
         machine = self._machine_of(message.feed)
@@ -204,6 +237,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         await self.push_screen(view.main)
         view.is_ready = True
         machine.show_note()
+        machine.show_news()
         view.show()
         if machine.ended:
             view.show_end()

@@ -79,7 +79,6 @@ class FleetScreen(ProcessTableScreen):
         return self.query_one(FleetProcesses)
 
     def show_states(self, states: Sequence[HostState], interval: float) -> None:
-        """Show how all hosts are now."""
         self._interval = interval
         is_more = len(states) != len(self._fleet.rows)
         self._fleet.take(states)

@@ -42,7 +42,6 @@ class FleetControl:
             self.show(interval)
 
     def show(self, interval: float) -> None:
-        """Show how all machines are now."""
         self._phases = self._phases_now
         self.screen.show_states([machine.state for machine in self._machines], interval)
 

@@ -31,6 +31,8 @@ class GlyphSet:
     cursor: str
     tag: str
     """Before a row that is tagged."""
+    mark: str
+    """Before a row that somebody waits for, as the key that sets it."""
     caret: str
     """Where typed text will go."""
     to: str
@@ -38,7 +40,6 @@ class GlyphSet:
     separator: str
     degree: str
     not_available: str
-    not_permitted: str
     pending: str
     """There has been no sample yet."""
     stale: str
@@ -87,12 +88,12 @@ UNICODE = GlyphSet(
     descending="↓",
     cursor="▸",
     tag="»",
+    mark="W",
     caret="▏",
     to="→",
     separator="·",
     degree="°",
     not_available="–",
-    not_permitted="×",
     pending="·",
     stale="≈",
     warning="!",
@@ -116,12 +117,12 @@ ASCII = GlyphSet(
     descending="v",
     cursor=">",
     tag="#",
+    mark="W",
     caret="|",
     to=">",
     separator="|",
     degree=" ",
     not_available="-",
-    not_permitted="x",
     pending=".",
     stale="*",
     warning="!",
@@ -150,14 +151,6 @@ def choose(
         return _SETS[override]
     fits = _utf8_locale(environ) and environ.get("TERM") != "linux" and _encodes_blocks(encoding)
     return UNICODE if fits else ASCII
-
-
-def bar(ratio: float | None, width: int, glyphs: GlyphSet = UNICODE) -> str:
-    """A bar of `width` cells for a ratio 0..1; blank where there is no value."""
-    if ratio is None or math.isnan(ratio):
-        return " " * width
-    filled = glyphs.fill(ratio, width)
-    return filled + glyphs.bar_empty * (width - len(filled))
 
 
 def spark(values: Sequence[float | None], width: int, glyphs: GlyphSet = UNICODE) -> str:

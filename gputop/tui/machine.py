@@ -9,17 +9,21 @@ from typing import NamedTuple
 from textual.message import Message
 
 from gputop.errors import LoginError, SourceError
+from gputop.model.conditions.marks import Marks, News
 from gputop.model.fleet.host_row import HostState
 from gputop.model.fleet.link import Link, LinkState
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
-from gputop.protocol.messages import Preview, Refresh, Reply, Request, Signal
+from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
 from gputop.sources.past import Moment, Past, RememberingSource
 from gputop.sources.source import LinkedSource
-from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
+from gputop.tui.messages import FrameArrived, MarkReached, ReplyArrived, SourceEnded
 from gputop.tui.pending_signals import PendingSignals
 
+_MARKS = "marks"
+"""The id of what is asked about marked processes."""
+_MOST_NEWS = 3
 _REBOOT_SHOWN = 600.0
 """Seconds for which it is said that a machine was started anew."""
 
@@ -41,6 +45,11 @@ class WatchedMachine:
         self._linked = feed.source if isinstance(feed.source, LinkedSource) else None
         self.note: Callable[[str], None] = lambda words: None
         """Says in the heading what there is to say of signals."""
+        self.marks = Marks()
+        self.on_news: Callable[[str], None] = lambda words: None
+        """Says in the heading what has come of marks."""
+        self._news: list[str] = []
+        """The newest first, until they are dismissed."""
         self.ended = False
         """Whether the source has broken."""
         self.retry_in: float | None = None
@@ -169,6 +178,30 @@ class WatchedMachine:
         self._history.append(frame)
         self._attempts = self.seconds = 0
         self._reason = ""
+        self._tell(self.marks.handle_frame(frame))
+        self.ask_about_marks()
+
+    def ask_about_marks(self) -> None:
+        """Ask the agent about marked processes of which the frame does not say enough."""
+        if self._frame is not None and (starts := self.marks.questions(self._frame)):
+            self.request(Liveness(starts, _MARKS))
+
+    def _tell(self, news: list[News]) -> None:
+        for short, sentence in news:
+            self._news = [short, *self._news][:_MOST_NEWS]
+            self._post(MarkReached(sentence))
+        if news:
+            self.show_news()
+
+    def show_news(self) -> None:
+        """Say again what has come of marks."""
+        self.on_news("; ".join(self._news))
+
+    def dismiss_news(self) -> bool:
+        """Say no more of what has come of marks; whether there was something to say."""
+        was_any, self._news = bool(self._news), []
+        self.show_news()
+        return was_any
 
     @property
     def picture(self) -> Picture | None:
@@ -215,6 +248,8 @@ class WatchedMachine:
 
     def handle(self, reply: Reply) -> None:
         """Take what became of a signal; the frame after the last of it need not be waited for."""
+        if reply.request == _MARKS and self._frame is not None:
+            self._tell(self.marks.handle_liveness(reply.liveness, self._frame))
         waiting = self._signals.handle(reply)
         if waiting is not None:
             self.note(self._signals.words())

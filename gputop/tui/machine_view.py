@@ -24,10 +24,11 @@ class MachineView:
         self.watch(machine)
 
     def watch(self, machine: WatchedMachine) -> None:
-        """Show this machine."""
         self.machine = machine
         machine.note = self.main.show_note
         self._link = ("", "")
+        machine.on_news = self.main.marks.show_news
+        self.main.marks.watch(machine.marks, machine.ask_about_marks, machine.dismiss_news)
 
     def begin_anew(self) -> None:
         """Forget what another agent was asked, and a pause."""

@@ -37,6 +37,7 @@ from gputop.tui.panes.layout import PaneLayout
 from gputop.tui.panes.mapping import MappingPane
 from gputop.tui.panes.mapping_control import MappingControl
 from gputop.tui.panes.mapping_state import FollowedProcess, MappingState
+from gputop.tui.panes.mark_control import MarkControl
 from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
@@ -75,6 +76,7 @@ class MainScreen(ProcessTableScreen):
         state = MappingState(environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"))
         self.mapping = MappingControl(self, state, request, self.show_mapping)
         self.signals = SignalControl(self, request)
+        self.marks = MarkControl(self, self.say_for_a_while)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
         self._request, self._leave, self._return_to_now = request, leave, return_to_now
@@ -87,8 +89,8 @@ class MainScreen(ProcessTableScreen):
         """What it says as long as the screen is there."""
         self._table: Widget | None = None
         """The pane that had the focus last."""
-        self._unsaved = ""
-        """Why a choice was not saved; said for a while."""
+        self._passing = ""
+        """Why a choice was not saved, or a key does nothing; said for a while."""
 
     def compose(self) -> ComposeResult:
         yield Heading(self._heading_note, self.settings.thresholds, id="heading")
@@ -102,6 +104,7 @@ class MainScreen(ProcessTableScreen):
     def on_mount(self) -> None:
         self.panes.arrange()
         self.gpus.on_scrolled = self._say_above
+        self.marks.connect()
         self.processes.above = self._words_above
         self.processes.on_arranged = self.arranged
         for table in self.query(Table):
@@ -254,6 +257,10 @@ class MainScreen(ProcessTableScreen):
     def action_shift_to(self, end: int) -> None:
         self.processes.shift_to(end)
 
+    def action_mark(self) -> None:
+        if self._shown is not None:
+            self.marks.toggle(self._shown.frame)
+
     def action_tree(self) -> None:
         self.processes.toggle_tree()
 
@@ -276,6 +283,8 @@ class MainScreen(ProcessTableScreen):
         """Go one step back: tags, the editor, the mapping, the cursor, the view, the filter."""
         table = self.processes
         if self._return_to_now() or self.pids.stop() or table.untag():
+            return
+        if self.marks.dismiss_news():
             return
         if self.panes.mapping_open:
             self.panes.open_mapping(False)
@@ -473,17 +482,21 @@ class MainScreen(ProcessTableScreen):
     def save(self, chosen: Mapping[str, Any]) -> None:
         """Save what was chosen in the settings; say for a while where that fails."""
         if words := save(self.settings, chosen):
-            self._say_unsaved(words)
-            self.set_timer(NOTE_SECONDS, lambda: self._say_unsaved(""))
+            self.say_for_a_while(words)
 
-    def _say_unsaved(self, words: str) -> None:
-        self._unsaved = words
+    def say_for_a_while(self, words: str) -> None:
+        """Say something in the rule above the processes, and then no more."""
+        self._say_passing(words)
+        self.set_timer(NOTE_SECONDS, lambda: self._say_passing(""))
+
+    def _say_passing(self, words: str) -> None:
+        self._passing = words
         self._say_above()
 
     def _say_above(self) -> None:
         self.processes.say_above()
 
     def _words_above(self) -> str:
-        """Return what was not saved, what is searched, or what the pane of GPUs has no room for."""
+        """Return what is said for a while, what is searched, or what the GPUs have no room for."""
         hidden = self.gpus.unsaid if "gpus" in self.panes.shown else ""
-        return self._unsaved or self.pids.words or hidden
+        return self._passing or self.pids.words or hidden

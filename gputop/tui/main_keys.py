@@ -31,6 +31,7 @@ MAIN_BINDINGS: list[BindingType] = [
     ),
     _look("backspace", "pid_back", "PID digit back", "Find a process by its PID", area="pid",
           name="back"),
+    _look("W", "mark", "Wait for", "Notify when free, or ended", "W"),
     _look("f", "only", "Its processes", "Only this GPU's processes", "f"),
     _look("g", "history", "History", "Next metric of the history", "g"),
     _look("e", "environment", "Environment", "Environment of the process", "e"),

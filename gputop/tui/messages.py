@@ -41,6 +41,20 @@ class SourceEnded(Message):
     wants_login: bool = False
 
 
+@dataclass
+class MarkReached(Message):
+    """What was marked is free or has ended; `sentence` is a harmless line."""
+
+    sentence: str
+
+
+@dataclass
+class NotifyFailed(Message):
+    """The command of the settings did not tell anybody."""
+
+    reason: str
+
+
 class ResultShown(Message):
     """The mapping shows a result, which may have more or fewer lines than the one before."""
 

@@ -153,8 +153,7 @@ class UserColours:
     a user who is there keeps the colour.
     """
 
-    def __init__(self, count: int = USER_COLOURS) -> None:
-        self._count = count
+    def __init__(self) -> None:
         self._of: dict[str, int] = {}
 
     def show(self, users: Iterable[str | None]) -> None:
@@ -185,12 +184,12 @@ class UserColours:
             taken[colour] += 1
 
     def _own(self, user: str) -> int:
-        return crc32(user.encode("utf-8", "replace")) % self._count
+        return crc32(user.encode("utf-8", "replace")) % USER_COLOURS
 
     def _next(self, own: int, taken: Counter[int]) -> int:
         """Return the colour that fewest have. `taken` is counted by who asks: another machine may
         tell of as many users as it likes."""
-        order = ((own + step) % self._count for step in range(self._count))
+        order = ((own + step) % USER_COLOURS for step in range(USER_COLOURS))
         return min(order, key=taken.__getitem__)
 
 

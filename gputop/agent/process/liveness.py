@@ -53,8 +53,6 @@ class LivenessReader:
 
 def _is_free(pid: int) -> bool:
     """Return whether nobody has a PID, for certain: also of processes that /proc hides."""
-    if pid <= 0:
-        return False
     try:
         os.kill(pid, 0)  # which sends nothing
     except (ProcessLookupError, OverflowError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from gputop.agent.process.mount_cache import MountCache
 from gputop.agent.process.namespaces import in_first_namespace
@@ -18,20 +17,20 @@ _MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
 _INIT = 1
 
 
-def standpoint(variables: Mapping[str, str] = os.environ) -> Standpoint:
-    """Look at ourselves; `variables` are our own."""
+def standpoint() -> Standpoint:
+    """Look at ourselves."""
     minors = own_minors()
-    job, gpus = job_of(variables) or _adopted(), job_gpus(variables)
+    job, gpus = job_of(os.environ) or _adopted(), job_gpus(os.environ)
     return Standpoint(
         minors=tuple(sorted(minors)) if minors else None,
-        container=_contained(variables),
+        container=_contained(),
         job=job and printable(job, 64),
         job_gpus=gpus and printable(gpus, 256),
     )
 
 
-def _contained(variables: Mapping[str, str]) -> bool:
-    marked = "KUBERNETES_SERVICE_HOST" in variables or any(map(os.path.exists, _MARKS))
+def _contained() -> bool:
+    marked = "KUBERNETES_SERVICE_HOST" in os.environ or any(map(os.path.exists, _MARKS))
     return (
         marked or not in_first_namespace() or bool(MountCache(CallGuard()).ask(in_container, _INIT))
     )

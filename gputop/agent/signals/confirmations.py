@@ -11,7 +11,6 @@ A link of /proc is read, and never followed: what it leads to is the process's o
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,11 +83,10 @@ def _container(pid: int | str) -> str | None:
     return "" if container is None else container.id
 
 
-def has_devices(folder: Path = Path("/dev")) -> bool:
+def has_devices() -> bool:
     """Whether this machine has device nodes of GPUs: WSL has none."""
     try:
-        nodes = [entry.name for entry in os.scandir(folder) if re.match("nvidia[0-9]", entry.name)]
-        return any(_is_device(folder / name) for name in nodes)
+        return any(map(_is_device, Path("/dev").glob("nvidia[0-9]*")))
     except OSError:
         return False
 

@@ -46,13 +46,11 @@ def add_gpus(out: Families, frame: Frame, late: float) -> None:
 def _add_state(out: Families, gpu: Gpu, late: float, labels: dict[str, str]) -> None:
     facts = {_LABELS.get(metric.id, metric.id.rpartition(".")[2]): metric.read(gpu)
              for metric in SECTIONS["Identity"] if metric.prometheus is None}  # fmt: skip
-    out.add("gputop_gpu_info", "What a GPU is; 1", 1, **facts)
+    out.add("gputop_gpu_info", "What a GPU is (always 1)", 1, **facts)
     out.add("gputop_gpu_up", "Whether the GPU answered: 0 is hung or lost", is_read(gpu), **labels)
-    out.add(
-        "gputop_gpu_reading_age_seconds",
-        "Since the GPU last answered; its values are absent while it does not",
-        (gpu.stale_for or 0.0) + late, **labels,
-    )  # fmt: skip
+    age = None if gpu.error is not None else (gpu.stale_for or 0.0) + late
+    help_ = "Since the GPU last answered; its values are absent while it does not"
+    out.add("gputop_gpu_reading_age_seconds", help_, age, **labels)
 
 
 def _add_values(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> None:
@@ -84,7 +82,7 @@ def _add_free(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> 
         objection is None if known else None, **labels,
     )  # fmt: skip
     if objection is not None:
-        help_ = "Why the GPU is not free, or why that cannot be known; 1"
+        help_ = "Why the GPU is not free, or why that cannot be known (always 1)"
         out.add("gputop_gpu_not_free", help_, 1, reason=objection.kind, **labels)
 
 
@@ -102,7 +100,7 @@ def _add_findings(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str])
 def _add_mig_device(out: Families, frame: Frame, gpu: Gpu, device: MigDevice) -> None:
     labels = {**labels_of(gpu), "gi": str(device.gi), "ci": str(device.ci)}
     facts = {"mig_uuid": device.uuid, "profile": device.profile}
-    out.add("gputop_mig_info", "What a MIG device is; 1", 1, **facts, **labels)
+    out.add("gputop_mig_info", "What a MIG device is (always 1)", 1, **facts, **labels)
     for metric in _OF_MIG:
         if metric.prometheus is not None:
             name = metric.prometheus.replace("gputop_gpu_", "gputop_mig_", 1)

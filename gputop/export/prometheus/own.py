@@ -14,7 +14,7 @@ def add_machine(out: Families, frame: Frame, late: float, processes: bool) -> No
     each one as well."""
     host = frame.host
     out.add(
-        "gputop_host_info", "What the machine is; 1", 1, hostname=host.name,
+        "gputop_host_info", "What the machine is (always 1)", 1, hostname=host.name,
         driver_version=frame.driver_version, cuda_version=frame.cuda_version,
     )  # fmt: skip
     out.add("gputop_host_cpu_ratio", "Share of all CPUs in use", host.cpu)
@@ -30,7 +30,7 @@ def add_machine(out: Families, frame: Frame, late: float, processes: bool) -> No
 
 def add_reading(out: Families, frame: Frame | None, is_up: bool, now: float, count: int) -> None:
     """Add how gputop itself is; `count`: frames so far."""
-    out.add("gputop_build_info", "Which gputop this is; 1", 1, version=__version__)
+    out.add("gputop_build_info", "Which gputop this is (always 1)", 1, version=__version__)
     out.add("gputop_up", "Whether the NVIDIA driver can be read", is_up)
     out.add("gputop_readings_total", "How often the machine was read", count)
     if frame is None:
@@ -40,5 +40,5 @@ def add_reading(out: Families, frame: Frame | None, is_up: bool, now: float, cou
     help_ = "Since the machine was last read"
     out.add("gputop_reading_age_seconds", help_, max(0.0, now - frame.time))
     if frame.problem is not None:
-        help_ = "Why the driver cannot be read; 1"
+        help_ = "Why the driver cannot be read (always 1)"
         out.add("gputop_problem", help_, 1, kind=frame.problem.kind)

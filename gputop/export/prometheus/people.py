@@ -124,7 +124,7 @@ def _add_process(out: Families, gpu: Gpu, process: Process) -> None:
     job = {f"job_{name}": text for name, text in job_of(process) if name != "user"}
     command = process.command and short_command(process.command)
     out.add(
-        "gputop_process_info", "What a process on a GPU is; 1", 1,
+        "gputop_process_info", "What a process on a GPU is (always 1)", 1,
         **labels, **job, user=process.user, type=process.type, command=command,
     )  # fmt: skip
     row = ProcessRow(process, gpu, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
@@ -18,6 +19,8 @@ from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
 from gputop.model.machine.text import duration, printable, short_command
 
 _MOST_NAMED = 5
+NOBODYS = -1
+"""The start in ticks of a process that has ended before its own was learnt."""
 _LONGEST = 60
 """Characters of a command."""
 
@@ -35,9 +38,14 @@ class AwaitedProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """`train.py (PID 123) of alice`, harmless to print."""
-        name = short_command(self.command).split(" ")[0] if self.command else "process"
         owner = f" of {printable(self.user, _LONGEST)}" if self.user else ""
-        return f"{printable(name, _LONGEST)} (PID {self.pid}){owner}"
+        return f"{self.name} (PID {self.pid}){owner}"
+
+    @property
+    def name(self) -> str:
+        """`train.py`, harmless to print."""
+        name = short_command(self.command).split(" ")[0] if self.command else "process"
+        return printable(name, _LONGEST)
 
 
 class EndOfProcesses:
@@ -48,6 +56,22 @@ class EndOfProcesses:
         self.running = {process.pid: process for process in processes}
         """Those that have not ended, by PID."""
         self._boot_id = boot_id
+
+    def add(self, processes: Iterable[AwaitedProcess], boot_id: str | None) -> None:
+        """Await more processes; those that are awaited stay as they are."""
+        self._boot_id = boot_id
+        self.running = {process.pid: process for process in processes} | self.running
+
+    def learn(self, answer: ProcessLiveness) -> bool:
+        """Take the start in ticks of a process for which it was not known, by the agent that told
+        its start in seconds. Whether it still runs."""
+        process = self.running.get(answer.pid)
+        if process is None or process.start_ticks is not None or answer.state == "unknown":
+            return answer.state != "ended"
+        is_same = answer.state == "running" and answer.start_time == process.start_time
+        ticks = answer.start_ticks if is_same else NOBODYS
+        self.running[answer.pid] = replace(process, start_ticks=ticks)
+        return is_same
 
     @property
     def starts(self) -> tuple[ProcessStart, ...]:
@@ -60,23 +84,24 @@ class EndOfProcesses:
 
     def handle_liveness(self, liveness: Iterable[ProcessLiveness]) -> list[AwaitedProcess]:
         """Take what the agent says to `starts`. Return who has ended meanwhile."""
-        return self._remove(answer.pid for answer in liveness if answer.state == "ended")
+        return self.remove(answer.pid for answer in liveness if answer.state == "ended")
 
     def handle_frame(self, frame: Frame) -> list[AwaitedProcess]:
         """Take a frame. Return who has ended by it: all where the machine has been started anew,
         else those of which nothing is known but that they were on a GPU."""
         if None is not self._boot_id != frame.host.boot_id is not None:
-            return self._remove(list(self.running))
+            return self.remove(list(self.running))
         if frame.problem is not None or not all(map(_tells, frame.gpus)):
             return []
         seen = {process.pid for process in frame.processes}
-        return self._remove(
+        return self.remove(
             pid
             for pid, process in list(self.running.items())
             if process.start_ticks is None and pid not in seen
         )
 
-    def _remove(self, pids: Iterable[int]) -> list[AwaitedProcess]:
+    def remove(self, pids: Iterable[int]) -> list[AwaitedProcess]:
+        """Await processes no longer. Return those that were."""
         return [self.running.pop(pid) for pid in pids if pid in self.running]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import unicodedata
 from collections.abc import Iterable
 
@@ -94,6 +95,12 @@ def duration(seconds: float | None) -> str:
     if hours:
         return f"{hours}h{minute:02d}m"
     return f"{minutes}m{second:02d}s" if minutes else f"{second}s"
+
+
+def clock_time(time_: float, now: float) -> str:
+    """A time of today as 18:40, another as 2026-11-21 18:40; both in seconds since the epoch."""
+    local, today = time.localtime(time_), time.localtime(now)
+    return time.strftime("%H:%M" if local[:3] == today[:3] else "%Y-%m-%d %H:%M", local)
 
 
 def coarse_duration(seconds: float) -> str:

@@ -24,7 +24,7 @@ class Grouping(NamedTuple):
     """The row of a process, from the name of its host, its GPU and itself."""
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1024)
 def _script(command: str) -> str:
     return short_command(command).split(" ", 1)[0]
 

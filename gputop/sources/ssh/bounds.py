@@ -45,7 +45,6 @@ class Bounds:
             raise _flood()
 
     def take_line(self) -> None:
-        """Count a line."""
         if not self._lines.take(1):
             raise _flood()
 

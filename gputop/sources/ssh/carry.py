@@ -20,9 +20,10 @@ from gputop.sources.ssh.start import RemotePython
 
 _PACKAGE = Path(__file__).resolve().parent.parent.parent
 _MODULES = (
-    "__init__.py", "__main__.py", "allowed.py", "cli.py", "deadline.py", "errors.py", "files.py",
-    "lean.py", "output.py", "trust.py", "agent/**/*.py", "model/__init__.py", "model/machine/*.py",
-    "model/*/__init__.py", "model/cuda/en*.py", "model/cuda/export.py", "model/cuda/inventory.py",
+    "__init__.py", "__main__.py", "cli.py", "deadline.py", "errors.py", "files.py",
+    "output.py", "trust.py", "agent/**/*.py", "model/__init__.py", "model/machine/*.py",
+    "model/cuda/__init__.py", "model/doctor/__init__.py", "model/health/__init__.py",
+    "model/cuda/en*.py", "model/cuda/export.py", "model/cuda/inventory.py",
     "model/cuda/mapping.py", "model/doctor/cuda_builds.py", "model/doctor/kernels.py",
     "model/health/activity.py", "model/health/throttle.py", "model/health/unaccounted.py",
     "protocol/__init__.py", "protocol/codec.py", "protocol/messages.py", "protocol/split.py",

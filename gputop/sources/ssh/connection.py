@@ -18,7 +18,6 @@ from gputop.protocol.recent import RecentFrames
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.ssh.carry import loader_size, payload
 from gputop.sources.ssh.client import ssh_environment, stream_command
-from gputop.sources.ssh.failure import failure
 from gputop.sources.ssh.heart import HEART, LEASE
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
@@ -99,7 +98,7 @@ class Connection:
                 message = self._reader.read(line)
                 if message is not None and not self._is_pong(message):
                     yield message
-            raise failure(process.words(), process.wait(1))
+            raise process.failure()
         except TimeoutError:
             raise self._ended(self._silence()) from None
         except SourceError as error:
@@ -140,7 +139,7 @@ class Connection:
             process = self._spawn()
             remote = read_remote(lambda most: process.line(self._timeout, most))
         if remote is None:
-            raise failure(process.words(), process.wait(1))
+            raise process.failure()
         self.remote = remote
         how, why, start = choice(remote, self._options)
         if how == "poor":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import ExitStack, suppress
 from select import POLLIN, POLLOUT, poll
 from signal import SIGKILL, SIGTERM
 
-from gputop.errors import SourceError
+from gputop.errors import LoginError, SourceError
+from gputop.model.machine.text import printable
 from gputop.sources.agent_process import MAX_LINE
 from gputop.sources.child import PipedProcess
 from gputop.sources.ssh.bounds import Bounds
@@ -21,6 +23,13 @@ _ENDS = 0.3
 """Seconds for ssh to end when it is told to."""
 _LAST_WORDS = 0.5
 """Seconds for what an ssh that has ended has written: who it started may hold the pipe open."""
+_LAST_STATUS = 1.0
+"""Seconds for its exit status."""
+_SSH_FAILED = 255
+"""The exit status of ssh for what went wrong with ssh itself, or of a program that was killed."""
+_NOISE = re.compile(r"Warning: Permanently added|\*\* |@@@|Connection to \S+ closed\.$|$")
+_PREFIX = re.compile(r"^(?:ssh: |kex_exchange_identification: |client_loop: |mux_client_\w+: )")
+_DENIED = re.compile(r"Permission denied \(([\w,@.-]*)\)")
 
 
 class SshProcess(PipedProcess):
@@ -86,6 +95,10 @@ class SshProcess(PipedProcess):
             while self._errors is not None:
                 self._wait(_Countdown(_LAST_WORDS), self._errors, POLLIN)
         return self._tail.decode("utf-8", "replace")
+
+    def failure(self) -> SourceError:
+        """Return why it has ended."""
+        return failure(self.words(), self.wait(_LAST_STATUS))
 
     def stop(self) -> None:
         """End it without waiting; from any thread. Who reads it gets a SourceError."""
@@ -167,6 +180,35 @@ class _Countdown:
         found = ready.poll(1000 * self._part)
         self._left -= min(self._part, time.monotonic() - begun)
         return found
+
+
+def failure(written: str, status: int | None) -> SourceError:
+    """Return the error for an ssh that has ended; LoginError where somebody can log in by hand."""
+    denied = _DENIED.search(written)
+    if "REMOTE HOST IDENTIFICATION HAS CHANGED" in written:
+        return SourceError(
+            "the host key has changed: the host was installed anew, or it is another one; "
+            "ask who runs it, then ssh-keygen -R HOST"
+        )
+    if "Host key verification failed" in written:
+        return LoginError("the host key is not known yet: log in by hand once to accept it")
+    if denied:
+        return LoginError(f"login wanted: permission denied ({denied[1][:100]})")
+    return SourceError(_ended(_last_line(written), status))
+
+
+def _last_line(written: str) -> str:
+    lines = [line.strip() for line in written.splitlines()]
+    said = [line for line in lines if not _NOISE.match(line)]
+    return _PREFIX.sub("", printable(said[-1], 200)) if said else ""
+
+
+def _ended(words: str, status: int | None) -> str:
+    if words:
+        return words
+    if status in (None, _SSH_FAILED):
+        return "the connection was cut, or the agent killed"
+    return f"the agent ended with status {status}"
 
 
 def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:

@@ -55,19 +55,8 @@ _MEMORY = ("MemTotal:", "MemAvailable:")
 _SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of include/linux/proc_ns.h: in another one the PIDs are not the driver's."""
-_FACTS = {
-    "fields",
-    "cuda",
-    "cpu",
-    "host",
-    "boot",
-    "btime",
-    "cpus",
-    "ticks",
-    "page",
-    "space",
-    "said",
-}
+_FACTS = {"fields", "cuda", "cpu", "host", "boot", "btime", "cpus", "ticks", "page", "space",
+          "said"}  # fmt: skip
 _HERTZ, _PAGE = 100, 4096
 """Of nearly every Linux, where getconf is missing."""
 _LEAST = 0.05

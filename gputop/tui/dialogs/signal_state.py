@@ -156,7 +156,6 @@ class SignalDialogState:
         )  # fmt: skip
 
     def choose(self, number: int) -> None:
-        """Choose a signal."""
         if not self.sent:
             self.number, self._typed = number, ""
 

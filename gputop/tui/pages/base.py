@@ -50,7 +50,6 @@ class PageScreen(Screen[R]):
         self.shown: ShownFrame | None = None
 
     def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
-        """Return the lines of the page."""
         raise NotImplementedError
 
     def body(self) -> Widget:
@@ -73,7 +72,6 @@ class PageScreen(Screen[R]):
         self.dismiss(None)
 
     def show_frame(self, shown: ShownFrame) -> None:
-        """Show another frame."""
         self.shown = shown
         self.draw()
 

@@ -112,7 +112,6 @@ def sections(glyphs: GlyphSet) -> Iterable[tuple[str, Definitions]]:
 def _signs(glyphs: GlyphSet) -> Definitions:
     yield "0", "nothing, measured"
     yield glyphs.not_available, "not available, or no sample in this interval"
-    yield glyphs.not_permitted, "not permitted"
     yield glyphs.pending, "no sample yet"
     yield f"{glyphs.stale} 3s, stale", "the GPU does not answer, and its values are so old"
     yield f"{glyphs.stale} no answer, hung", "for so long: there are no values of now"
@@ -120,6 +119,7 @@ def _signs(glyphs: GlyphSet) -> Definitions:
     yield glyphs.cursor, "the selected row of the pane that the keys go to"
     yield glyphs.separator, "the selected row of the other pane"
     yield glyphs.tag, "a tagged process"
+    yield glyphs.mark, "marked with W: you are notified when it is free, or has ended"
 
 
 def _lamps(glyphs: GlyphSet) -> Definitions:

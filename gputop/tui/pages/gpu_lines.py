@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
@@ -13,7 +12,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.limits import limits, nobody
 from gputop.model.machine.summary import reserved_words
-from gputop.model.machine.text import duration, short_name
+from gputop.model.machine.text import clock_time, duration, short_name
 from gputop.model.machine.topology import ITSELF, MEANINGS, rating
 from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU, SECTIONS
@@ -95,7 +94,7 @@ def _state(page: Page, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
 def _reserved(reservation: Reservation, now: float) -> str:
     words = [reserved_words(reservation, now)]
     if reservation.until is not None:
-        words.append(f"until {time.strftime('%H:%M', time.localtime(reservation.until))}")
+        words.append(f"until {clock_time(reservation.until, now)}")
     if reservation.pid is not None:
         words.append(f"PID {reservation.pid}")
     return ", ".join(words) + (f": {reservation.command}" if reservation.command else "")

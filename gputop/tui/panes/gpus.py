@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,6 +36,8 @@ class GpuPane(Table[GpuLine]):
         self._frame: Frame | None = None
         self._history = History()
         self._cells = GpuColumns(settings)
+        self.is_marked: Callable[[GpuLine], bool] = lambda line: False
+        """Returns whether somebody waits for a row to be free."""
 
     def show_frame(self, frame: Frame, history: History) -> None:
         self._frame, self._history = frame, history
@@ -91,6 +93,8 @@ class GpuPane(Table[GpuLine]):
 
     def row_pieces(self, line: GpuLine, selected: bool) -> Iterable[Piece]:
         lead, cursor = self.cursor_of(selected)
+        if self.is_marked(line):
+            lead = self.glyphs.mark
         pieces = [(lead, "text"), *self._cells.row(line)]
         return [(text, cursor) for text, _ in pieces] if cursor else pieces
 

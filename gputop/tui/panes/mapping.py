@@ -28,7 +28,6 @@ class Label(Lines):
     _pieces: list[Piece] = []
 
     def show(self, pieces: list[Piece]) -> None:
-        """Show other pieces."""
         before, self._pieces = width_of(self._pieces), pieces
         if width_of(pieces) != before:
             self.styles.width = width_of(pieces)

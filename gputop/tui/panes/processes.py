@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from textual.message import Message
 
 from gputop.model.cuda.logical_names import LogicalNames
-from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.frame import Frame, Process, ProcessKey
 from gputop.model.machine.limits import nobody
 from gputop.model.machine.signals import Verdict
 from gputop.model.metrics.process import COLUMNS, ProcessRow
@@ -52,6 +52,8 @@ class ProcessTable(Table[ViewRow]):
         """Returns what the rule says of the pane above it, whenever it is drawn."""
         self.on_arranged: Callable[[int], None] = lambda count: None
         """Called with the number of rows when others are shown."""
+        self.is_marked: Callable[[Process], bool] = lambda process: False
+        """Returns whether somebody waits for the end of a process."""
         self._me = settings.me
         self._before = View()
         """Where Esc leads from the view of now."""
@@ -85,12 +87,17 @@ class ProcessTable(Table[ViewRow]):
         return [key for key in self._tags if key in listed]
 
     @property
+    def under_cursor(self) -> list[ProcessKey]:
+        """The process under the cursor, or all of a group; none of what has ended."""
+        return [] if self.current is None else self._processes(self.current)
+
+    @property
     def targets(self) -> list[ProcessKey]:
         """What a signal is for: the tagged processes, and with tags nothing else; else the one
         under the cursor, or all of a group."""
         if self._tags:
             return self.tagged
-        return [] if self.current is None else self._processes(self.current)
+        return self.under_cursor
 
     def show_frame(self, frame: Frame, names: LogicalNames) -> None:
         """Show another frame; `names` are those of its processes."""
@@ -271,6 +278,8 @@ class ProcessTable(Table[ViewRow]):
         else:
             pieces = row(self._columns, row_, self.gap, self.glyphs.ellipsis, role)
         lead_role = role or "text"
+        if row_.kind == "process" and self.is_marked(row_.row.process):
+            lead = self.glyphs.mark
         if self._tags and (keys := self._processes(row_)) and self._tags.keys() >= set(keys):
             lead, lead_role = self.glyphs.tag, role or "notice"
         return [(lead, lead_role), *pieces]

@@ -1,0 +1,121 @@
+"""What a person has marked on the screen of a machine, to be told when it is free or has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of
+from gputop.model.health.free import is_free
+from gputop.model.machine.frame import Frame, Process, ProcessKey
+from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
+from gputop.model.machine.text import printable
+
+_GpuMark = tuple[str, tuple[int, int] | None]
+"""The key of a GPU, and the instances of a MIG device of it."""
+
+
+class News(NamedTuple):
+    """What has come of a mark."""
+
+    short: str
+    """For a line of the screen, which shows the machine."""
+    sentence: str
+
+
+class Marks:
+    """GPUs until they are free, processes until they have ended. A mark that has come to its end
+    goes; all stay while the machine is not to be reached."""
+
+    def __init__(self) -> None:
+        self._gpus: set[_GpuMark] = set()
+        self._end = EndOfProcesses((), None)
+
+    def has_gpu(self, gpu: Gpu, device: MigDevice | None = None) -> bool:
+        """Whether a GPU or a MIG device of it is marked."""
+        return bool(self._gpus) and _gpu_mark(gpu, device) in self._gpus
+
+    def has_process(self, pid: int) -> bool:
+        """Whether the process of that PID is marked, which nobody else can have meanwhile."""
+        return pid in self._end.running
+
+    def toggle_gpu(self, frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
+        """Mark a GPU or a MIG device of it, or take its mark off. Whether there is something to
+        wait for: one that is free is not marked."""
+        mark = _gpu_mark(gpu, device)
+        if mark in self._gpus:
+            self._gpus.remove(mark)
+        elif is_free(frame, gpu, device):
+            return False
+        else:
+            self._gpus.add(mark)
+        return True
+
+    def toggle_processes(self, frame: Frame, keys: Iterable[ProcessKey]) -> None:
+        """Mark processes of a frame, or take their marks off where all have one."""
+        rows = {frame.key(process): process for process in frame.processes}
+        wanted = [rows[key] for key in keys if key in rows]
+        if all(self.has_process(process.pid) for process in wanted):
+            self._end.remove(process.pid for process in wanted)
+        else:
+            self._end.add(map(_awaited, wanted), frame.host.boot_id)
+
+    def questions(self, frame: Frame) -> tuple[ProcessStart, ...]:
+        """Return the processes that an agent is to be asked about: those that have left the GPUs,
+        and those whose start in ticks is not known yet."""
+        here = {process.pid: process for process in frame.processes}
+        asked = []
+        for pid, process in self._end.running.items():
+            row = here.get(pid)
+            is_gone = row is None or row.start_time != process.start_time
+            if is_gone and process.start_ticks is not None:
+                asked.append(ProcessStart(pid, process.start_ticks))
+            elif row is not None and process.start_ticks is None and not row.elsewhere:
+                asked.append(ProcessStart(pid))
+        return tuple(asked)
+
+    def handle_liveness(self, liveness: Iterable[ProcessLiveness], frame: Frame) -> list[News]:
+        """Take what the agent says to `questions`, since a frame."""
+        ended = [answer.pid for answer in liveness if not self._end.learn(answer)]
+        return [_end_news(process, frame) for process in self._end.remove(ended)]
+
+    def handle_frame(self, frame: Frame) -> list[News]:
+        """Take a frame. Return what has come of marks by it."""
+        news = [_end_news(process, frame) for process in self._end.handle_frame(frame)]
+        for gpu in frame.gpus if self._gpus else ():
+            for device in (None, *(gpu.mig or ())):
+                mark = _gpu_mark(gpu, device)
+                if mark in self._gpus and is_free(frame, gpu, device):
+                    self._gpus.remove(mark)
+                    news.append(_free_news(frame, gpu, device))
+        return news
+
+
+def _gpu_mark(gpu: Gpu, device: MigDevice | None) -> _GpuMark:
+    return gpu.key, None if device is None else device.instance_ids
+
+
+def _awaited(process: Process) -> AwaitedProcess:
+    return AwaitedProcess(
+        pid=process.pid,
+        start_time=process.start_time,
+        user=process.user,
+        command=process.command,
+    )
+
+
+def _end_news(process: AwaitedProcess, frame: Frame) -> News:
+    sentence = end_of(process, _host(frame), frame.time)
+    how = "ended" if process.start_ticks is not None else "left the GPUs"
+    return News(f"{process.name} (PID {process.pid}) has {how}", sentence)
+
+
+def _free_news(frame: Frame, gpu: Gpu, device: MigDevice | None) -> News:
+    part = "" if device is None else f" MIG device {device.gi}/{device.ci}"
+    short = f"GPU {gpu.index}{part} is free"
+    return News(short, f"{short} on {_host(frame)}")
+
+
+def _host(frame: Frame) -> str:
+    return printable(frame.host.asked or frame.host.name, 60)

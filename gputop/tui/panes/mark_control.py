@@ -1,0 +1,77 @@
+"""What somebody waits for on the screen: marks before rows, and what has come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.screen import Screen
+
+from gputop.model.conditions.marks import Marks
+from gputop.model.machine.frame import Frame
+from gputop.tui.panes.gpu_cells import GpuLine
+from gputop.tui.panes.gpus import GpuPane
+from gputop.tui.panes.heading import Heading
+from gputop.tui.panes.processes import ProcessTable
+from gputop.tui.panes.table import Table
+
+
+class MarkControl:
+    """Controls the marks of the machine that is shown. They outlive this screen."""
+
+    def __init__(self, screen: Screen[None], say: Callable[[str], None]) -> None:
+        """`say` says something for a while."""
+        self._screen, self._say = screen, say
+        self._marks = Marks()
+        self._ask: Callable[[], None] = lambda: None
+        self._dismiss: Callable[[], bool] = lambda: False
+
+    def watch(
+        self, marks: Marks, ask: Callable[[], None], dismiss_news: Callable[[], bool]
+    ) -> None:
+        """Take the marks of another machine; `ask` has the agent asked where it is needed, and
+        `dismiss_news` returns whether there was something to say."""
+        self._marks, self._ask, self._dismiss = marks, ask, dismiss_news
+
+    def connect(self) -> None:
+        """Have the panes draw the marks, once they are there."""
+        self._gpus.is_marked = self._is_marked
+        self._processes.is_marked = lambda process: self._marks.has_process(process.pid)
+
+    def toggle(self, frame: Frame) -> None:
+        """Mark the selected GPU, or the process, or all of a group; or take the mark off."""
+        table, line = self._processes, self._gpus.current
+        if self._gpus.is_active:
+            if line is None:
+                self._gpus.action_move(0)
+            elif not self._marks.toggle_gpu(frame, line.gpu, line.device):
+                self._say(f"GPU {line.gpu.index} is free now")
+            self._gpus.sync()
+        elif table.current is None:
+            table.action_move(0)
+        else:
+            self._marks.toggle_processes(frame, table.under_cursor)
+            self._ask()
+            table.sync()
+
+    def show_news(self, news: str) -> None:
+        """Say in the heading what has come of marks, until it is dismissed; empty for nothing."""
+        for heading in self._screen.query(Heading):
+            heading.news = news
+            heading.sync()
+        for table in self._screen.query(Table):
+            table.sync()
+
+    def dismiss_news(self) -> bool:
+        """Say it no more; whether there was something to say."""
+        return self._dismiss()
+
+    def _is_marked(self, line: GpuLine) -> bool:
+        return self._marks.has_gpu(line.gpu, line.device)
+
+    @property
+    def _gpus(self) -> GpuPane:
+        return self._screen.query_one(GpuPane)
+
+    @property
+    def _processes(self) -> ProcessTable:
+        return self._screen.query_one(ProcessTable)
