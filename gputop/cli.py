@@ -98,10 +98,11 @@ def _line(options: Namespace) -> int:
 
 def _parse(words: list[str]) -> Namespace:
     from gputop.commands.hosts import hosts_of
-    from gputop.parser import make_parser, split_program, whole
+    from gputop.parser import make_parser, spans_as_options, split_program, whole
 
     words, program = split_program(words)
-    options = make_parser(whole(words)).parse_args(words)
+    words = spans_as_options(whole(words)) if "replay" in words else whole(words)
+    options = make_parser(words).parse_args(words)
     options.program = program
     options.hosts = hosts_of(options)
     if options.watch and not (options.json or options.line):
@@ -144,9 +145,9 @@ def _type_on_terminal() -> None:
 
 
 def _screen(options: Namespace) -> int:
-    from gputop.sources.feed import Feed, close_all
+    from gputop.commands.screen import show
+    from gputop.sources.feed import Feed
     from gputop.sources.opening import open_source
-    from gputop.tui.terminal.splash import Splash
 
     session = _session(options)
     # The agent starts before Textual is imported.
@@ -154,20 +155,7 @@ def _screen(options: Namespace) -> int:
         Feed(open_source(host, session.interval, waits=True, demo=options.demo))
         for host in options.hosts or (None,)
     ]
-    splash = Splash(feeds, session.user)
-    try:
-        splash.start()
-        from gputop.tui.app import run
-
-        status, frame = run(feeds, session, splash.hand_over)
-    finally:
-        splash.leave()
-        close_all([feed.source for feed in feeds])
-    if session.print_last and frame is not None and frame.problem is None:
-        from gputop.export.table import table
-
-        write(table(frame, session.processes.idle_after))
-    return status
+    return show(feeds, session)
 
 
 def _session(options: Namespace) -> Session:

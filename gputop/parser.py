@@ -13,6 +13,7 @@ from gputop.commands import HELP
 from gputop.commands.hosts import add_hosts
 from gputop.commands.quantities import duration
 from gputop.errors import UsageError
+from gputop.model.machine.instants import is_span
 from gputop.model.machine.text import is_blank, printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.settings import THEMES
@@ -37,7 +38,9 @@ examples:
   eval "$(gputop reserve --for 30m)"    a GPU for this shell
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop record                write down what happens, 10 seconds apart
+  gputop replay -2h            what happened two hours ago, as it was recorded
   gputop wait train.py --notify   until it has ended
+  gputop usage --since 7d      who held GPUs, and who worked on them
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop export                metrics for Prometheus, at /metrics
   gputop doctor                what is wrong with this machine, and what to do
@@ -90,6 +93,18 @@ def whole(words: list[str]) -> list[str]:
             hint = " For an empty value write CUDA_VISIBLE_DEVICES=" if "map" in words else ""
             raise UsageError(f"argument {number} is empty: is a variable not set?{hint}")
     return words
+
+
+def spans_as_options(words: Sequence[str]) -> list[str]:
+    """Write `-2h`, alone or after `--at`, as `--at=-2h`: argparse takes it for options."""
+    joined: list[str] = []
+    for word in words:
+        if is_span(word) and word.startswith("-"):
+            if joined[-1:] == ["--at"]:
+                joined.pop()
+            word = f"--at={word}"
+        joined.append(word)
+    return joined
 
 
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:

@@ -47,6 +47,7 @@ from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.pages.process import ProcessScreen
+from gputop.tui.time_keys import REPLAY_BINDINGS
 
 README = Path(__file__).parent.parent / "README.md"
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.S)
@@ -264,6 +265,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "columns": columns,
     "settings": settings,
     "keys-main": lambda: keys_by_task(MainScreen, GputopApp),
+    "keys-replay": lambda: keys(REPLAY_BINDINGS),
     "keys-fleet": lambda: keys(FleetScreen.BINDINGS),
     "keys-process": lambda: keys(ProcessScreen.BINDINGS),
     "keys-gpu": lambda: keys(GpuScreen.BINDINGS),

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gputop.errors import UsageError
+from gputop.cli import main
+from gputop.commands.line import Rounds
+from gputop.errors import GputopError, SourceError, UsageError
 from gputop.export.line import DEFAULT, FIELDS, LineView, format_line
 from gputop.manual import FOLDER
 from gputop.model.machine.frame import Frame, Host, Problem
+from gputop.sources.ssh.names import HostName
 from tests.builders import GIB, frame, gpu, process
 from tests.conftest import MachineFactory, needs_everybody
 from tests.terminal import Terminal
@@ -139,6 +142,29 @@ def test_several_hosts(tmp_path: Path) -> None:
         lines = [watching.stdout.readline() for _ in range(3)]
         watching.kill()
     assert lines[1:] == ["2 a,b 16\n"] * 2
+
+
+def test_rounds_of_several_hosts(capfd: pytest.CaptureFixture[str]) -> None:
+    """A line when all hosts have sent a frame, or one of them a second time."""
+    a, b = (HostName(name, name, None) for name in "ab")
+    rounds = Rounds((a, b), format_line("{hosts} {host}"))
+    written = []
+    news: list[tuple[HostName, Frame | GputopError]] = [
+        (a, _machine("a")), (b, _machine("b")), (a, _machine("a")), (a, _machine("a")),
+        (b, SourceError("lost")), (a, _machine("a")), (a, _machine("a")),
+    ]  # fmt: skip
+    for host, message in news:
+        rounds.take(host, message)
+        written.append(capfd.readouterr().out)
+    assert written == ["", "2 a,b\n", "", "2 a,b\n", "1/2 a\n", "", "1/2 a\n"]
+
+
+@pytest.mark.system
+def test_a_host_that_cannot_be_reached(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--line", "-H", "no-such-host.invalid"]) == 1
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("gputop: no-such-host.invalid: ")
 
 
 @needs_everybody

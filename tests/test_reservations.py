@@ -19,7 +19,7 @@ import pytest
 from gputop import trust
 from gputop.reservations.folder import LockFolder, ReservationError
 from gputop.reservations.hold import Hold, tidy
-from gputop.reservations.locks import LockFile, read_locks
+from gputop.reservations.locks import MOST_ENTRIES, LockFile, read_locks
 from tests.conftest import in_child
 from tests.tui.live import gone
 
@@ -314,6 +314,16 @@ def test_a_full_file_system(tmp_path: Path) -> None:
     assert f"ReservationError: {tmp_path}/locks takes no file: No space left on device" in (
         done.stderr.splitlines()[-1].replace("gputop.reservations.folder.", "")
     )
+
+
+def test_a_folder_with_too_much_in_it(locks: Path) -> None:
+    with LockFolder() as folder:
+        for n in range(MOST_ENTRIES):
+            os.mknod(locks / f"{n}")
+        tidy(folder)
+        os.mknod(locks / "one more")
+        with pytest.raises(ReservationError, match="more than 4096 files: ask root"):
+            tidy(folder)
 
 
 # `gputop reserve` keeps one

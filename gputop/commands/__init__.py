@@ -14,10 +14,12 @@ HELP = {
     "kill": "end processes on GPUs",
     "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
     "record": "write down what happens on the GPUs, for later",
-    "serve": "show the screen in a browser, to look at",
+    "replay": "show on the screen what was recorded",
     "reserve": "reserve GPUs for a shell, see what is reserved",
     "run": "run a program on free GPUs, and reserve them for it",
+    "serve": "show the screen in a browser, to look at",
     "topo": "show how GPUs are connected, and which CPUs are near",
+    "usage": "add up who held GPUs over days, from a recording",
     "wait": "wait until processes end or GPUs are free, and notify somebody",
 }
 """Every command with its line in `gputop --help`."""

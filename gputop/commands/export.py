@@ -36,19 +36,20 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _INDEX = b'<!doctype html><title>gputop</title><a href="/metrics">metrics of the GPUs here</a>\n'
 _EPILOG = """\
 examples:
-  gputop export                                serve http://127.0.0.1:19400/metrics
-  gputop export --listen '[::]:19400' --tls-cert cert.pem --tls-key key.pem
+  gputop export                            serve http://127.0.0.1:19400/metrics
+  gputop export --listen 0.0.0.0:19400 --tls-cert cert.pem --tls-key key.pem
   gputop export --compat dcgm --listen 127.0.0.1:9400
   gputop export --textfile /var/lib/prometheus/node-exporter
   gputop export --once | promtool check metrics
   gputop export --rules > /etc/prometheus/gputop.rules.yml
 
-A machine with 8 GPUs makes about 700 series, and up to 3 for each user and each job on a GPU, 20 of
-them at most. --processes makes up to 7 for each process on a GPU, 200 of them at most, and new ones
-whenever a process starts: for machines with few, long jobs.
+A machine with 8 GPUs makes about 700 series, and on each GPU up to 3 for each
+of 20 users and 20 jobs. --processes makes up to 7 for each process on a GPU,
+200 processes at most, and new ones whenever one starts: for machines with few,
+long jobs.
 
-exit status: 0 done, or ended by SIGTERM, 1 other errors, 2 usage, 3 with --once: the NVIDIA driver
-cannot be read
+exit status: 0 done, or ended by SIGTERM, 1 other errors, 2 usage, 3 the NVIDIA
+driver cannot be read (--once)
 """
 _seconds = duration(
     f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
@@ -135,16 +136,22 @@ def _interval(options: argparse.Namespace) -> float:
 
 
 def _once(options: argparse.Namespace, exposition: Exposition) -> int:
-    """Write what there is in one reading; DriverError once it is written that there is none."""
+    """Write what there is in one reading, or that there is none; then DriverError, SourceError."""
+    message: Frame | GputopError
     with closing(open_source(None, None, demo=options.demo)) as source:
-        frame = next(frames_of(source))
-    exposition.put(frame)
+        try:
+            message = next(frames_of(source))
+        except GputopError as error:
+            message = error
+    exposition.put(message)
     if options.textfile is None:
         write(exposition.text().decode(), "utf-8")
     else:
         _publish(options.textfile, exposition)
-    if frame.problem is not None:
-        raise DriverError(str(frame.problem))
+    if isinstance(message, GputopError):
+        raise message
+    if message.problem is not None:
+        raise DriverError(str(message.problem))
     return 0
 
 

@@ -53,7 +53,7 @@ def watch_line(options: Namespace, interval: float) -> int:
     """Write the line every interval; the exit status, should it end."""
     line = _format(options)
     if options.hosts:
-        rounds = _Rounds(options.hosts, line)
+        rounds = Rounds(options.hosts, line)
         for host, message in followed(options.hosts, interval, options.demo):
             rounds.take(host, message)
         return 1
@@ -63,7 +63,7 @@ def watch_line(options: Namespace, interval: float) -> int:
     return 0
 
 
-class _Rounds:
+class Rounds:
     """A line of several hosts whenever each of them has sent a frame, or one has sent two."""
 
     def __init__(self, hosts: Sequence[HostName], line: Callable[[LineView], str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 from contextlib import closing
 from typing import NoReturn
@@ -32,6 +33,8 @@ examples:
 
 exit status: 0 ended by Ctrl-C or SIGTERM, 1 it cannot record, 2 usage
 """
+_DIGITS = re.compile(r"[0-9]+")
+"""What is wrong is the same while only its numbers change, as `no answer for 12 s`."""
 _every = duration("a time from 1s to 60s, as 10s", least=1, most=MAX_INTERVAL)
 _keep = duration("a time from 1d on, as 30d", least=86400)
 
@@ -99,18 +102,18 @@ def _whom(options: argparse.Namespace) -> str:
 def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
     """Record until no host is left that can be. GputopError."""
     me = user_named("me")
-    told: dict[HostName | None, str | None] = {}
+    told: dict[HostName | None, str] = {}
     for host, news in follow_hosts(options.hosts or (None,), options.every, options.demo):
-        problem = _problem_of(news)
-        if problem is not None and told.get(host) != str(problem):
-            complain_of(host, problem)
-        elif problem is None and told.get(host):
-            complain(f"{'' if host is None else f'{host.asked}: '}the GPUs can be read again")
-        told[host] = None if problem is None else str(problem)
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.asked
             user = (host and host.target.rpartition("@")[0]) or me
             writer.append(name, rounded(recorded(news, options.commands, user)))
+        problem = _problem_of(news)
+        before, told[host] = told.get(host, ""), _DIGITS.sub("", str(problem or ""))
+        if problem is not None and told[host] != before:
+            complain_of(host, problem)
+        elif problem is None and before:
+            complain(f"{'' if host is None else f'{host.asked}: '}the GPUs can be read again")
     raise GputopError("no host is left that can be recorded")
 
 

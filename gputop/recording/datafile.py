@@ -20,8 +20,8 @@ from gputop.trust import open_regular
 
 INDEX = ".index"
 """What the name of an index has more than that of its data file."""
-_MAX_INDEX = 1 << 30
-"""Bytes."""
+_MAX_INDEX = 1 << 28
+"""Bytes: five million samples; those beyond are found in the data."""
 
 
 class Chunk(NamedTuple):
@@ -110,6 +110,8 @@ class DataFile:
 
     def payload(self, descriptor: int, entry: IndexEntry) -> bytes:
         """Return a payload. SourceError where it is damaged."""
+        if entry.offset + entry.length > self._size:
+            raise SourceError("the index does not fit the data")
         data = _read(descriptor, entry.offset, entry.length)
         if len(data) != entry.length or zlib.crc32(data) != entry.crc:
             raise SourceError("the checksum does not fit")

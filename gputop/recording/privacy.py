@@ -7,13 +7,13 @@ looks like a secret in a command line is not, whosever it is.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
 from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import DeviceHolder, Gpu
+from gputop.model.machine.gpu import DeviceHolder, Gpu, Reservation
 from gputop.model.machine.origin import Origin
 from gputop.model.machine.secrets import masked
 from gputop.model.machine.text import short_command
@@ -21,6 +21,8 @@ from gputop.model.machine.text import short_command
 Commands = Literal["none", "script", "all"]
 """What is recorded of other users' commands: nothing, the name of the program or script, or the
 whole command line."""
+
+T = TypeVar("T", DeviceHolder, Reservation)
 
 _NOT_TOLD = Environ({}, "unreadable")
 
@@ -35,14 +37,18 @@ def recorded(frame: Frame, commands: Commands, user: str | None) -> Frame:
 
 
 def _gpu(gpu: Gpu, commands: Commands, user: str | None) -> Gpu:
-    if not gpu.holders:
+    if not gpu.holders and gpu.reservation is None:
         return gpu
-    return replace(gpu, holders=tuple(_holder(holder, commands, user) for holder in gpu.holders))
+    return replace(
+        gpu,
+        holders=tuple(_of(holder, commands, user) for holder in gpu.holders),
+        reservation=gpu.reservation and _of(gpu.reservation, commands, user),
+    )
 
 
-def _holder(holder: DeviceHolder, commands: Commands, user: str | None) -> DeviceHolder:
-    own = user is not None and holder.user == user
-    return replace(holder, command=_command(holder.command, "all" if own else commands))
+def _of(owned: T, commands: Commands, user: str | None) -> T:
+    own = user is not None and owned.user == user
+    return replace(owned, command=_command(owned.command, "all" if own else commands))
 
 
 def _process(process: Process, commands: Commands, user: str | None) -> Process:

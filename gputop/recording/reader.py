@@ -61,41 +61,45 @@ class Recording:
     """A recording, be it a file or a folder. It may be written meanwhile: see `refresh`.
 
     What it says is not believed: texts and numbers are made harmless, and what is kept of it has a
-    bound. Hosts have the names by which they were asked for.
+    bound. Hosts have the names by which they were asked for. For one thread at a time.
     """
 
     def __init__(self, path: Path) -> None:
         """GputopError if it is none, or cannot be read."""
         self.path = path
+        self.hosts: tuple[str, ...] = ()
+        """The machines that it has samples of."""
         self._cursors: OrderedDict[_ChunkKey, _Cursor] = OrderedDict()
         self._damage: dict[_ChunkKey, _Damage] = {}
         self._files: list[DataFile] = []
+        self._unreadable: list[str] = []
+        """What is said of files that are left out."""
         self.refresh()
 
     def refresh(self) -> None:
         """Take in what has been written since. GputopError."""
         known = {file.path: file for file in self._files}
-        try:
-            files = [_load(path, known.get(path)) for path in _data_files(self.path)]
-        except OSError as error:
-            raise GputopError(
-                f"cannot read the recording {self.path}: {reason_of(error)}"
-            ) from None
-        self._files = [file for file in files if file.is_recording]
+        self._files, self._unreadable = [], []
+        for path in _data_files(self.path):
+            try:
+                file = known.get(path)
+                if file is None or not file.is_current():
+                    file = DataFile(path)
+            except OSError as error:
+                self._unreadable.append(f"{path} cannot be read: {reason_of(error)}")
+            else:
+                self._files += [file] if file.is_recording else []
         if not self._files:
-            what = "has no recordings" if self.path.is_dir() else "is no recording"
-            raise GputopError(f"{self.path} {what}: gputop record makes one")
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The machines that it has samples of."""
-        return tuple(dict.fromkeys(host for file in self._files for host in file.tracks))
+            nothing = f"{self.path} is no recording: gputop record makes one"
+            raise GputopError((*self._unreadable, nothing)[0])
+        self.hosts = tuple(dict.fromkeys(host for file in self._files for host in file.tracks))
 
     @property
     def losses(self) -> tuple[str, ...]:
         """What is cut or damaged, in words, as far as it is known: damage within samples is noticed
         when they are read."""
         return (
+            *self._unreadable,
             *(loss for file in self._files for loss in file.losses),
             *(damage.words for damage in self._damage.values()),
         )
@@ -222,15 +226,14 @@ def _damage(host: str, track: Track, chunk: Chunk, position: int, error: Excepti
     )
 
 
-def _load(path: Path, known: DataFile | None) -> DataFile:
-    return known if known is not None and known.is_current() else DataFile(path)
-
-
 def _data_files(path: Path) -> list[Path]:
-    """Return the data files of a recording. OSError."""
-    if not path.is_dir():
-        return [path]
-    return [path / name for name in sorted(os.listdir(path)) if name.endswith(SUFFIX)]
+    """Return the data files of a recording. GputopError."""
+    try:
+        if not path.is_dir():
+            return [path]
+        return [path / name for name in sorted(os.listdir(path)) if name.endswith(SUFFIX)]
+    except OSError as error:
+        raise GputopError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
 def _samples(file: DataFile, track: Track, numbers: range) -> Iterator[_Recorded]:

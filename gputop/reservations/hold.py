@@ -5,11 +5,19 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
+from itertools import islice
 
 from gputop.errors import GputopError
 from gputop.files import reason_of
 from gputop.reservations.folder import LockFolder, ReservationError
-from gputop.reservations.locks import MOST_BYTES, LockFile, entries, lock_for_writing, start_of
+from gputop.reservations.locks import (
+    MOST_BYTES,
+    MOST_ENTRIES,
+    LockFile,
+    entries,
+    lock_for_writing,
+    start_of,
+)
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _INHERITED = 200
@@ -78,7 +86,15 @@ def remove(lock: LockFile) -> None:
 
 
 def tidy(folder: LockFolder) -> None:
-    """Remove what is left of one's own reservations that have ended. While its lock is held."""
+    """Remove what is left of one's own reservations that have ended. While its lock is held.
+
+    ReservationError for a folder in which somebody has put more than is looked through.
+    """
+    with os.scandir(folder.descriptor) as found:
+        if sum(1 for _ in islice(found, MOST_ENTRIES + 1)) > MOST_ENTRIES:
+            raise ReservationError(
+                f"{folder.path} has more than {MOST_ENTRIES} files: ask root to remove the folder"
+            )
     for entry in entries(folder.descriptor):
         if entry.about.st_uid == os.geteuid() and not entry.is_locked:
             with suppress(OSError):

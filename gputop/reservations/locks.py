@@ -17,7 +17,7 @@ QUEUE = "queue"
 """Stands in the place of a UUID for those who wait."""
 MOST_BYTES = 2048
 """Of a file; what is written in it is less."""
-_MOST_ENTRIES = 4096
+MOST_ENTRIES = 4096
 """In a folder: more than any machine has GPUs and people, and soon looked through."""
 _NAME = re.compile(r"([\w-]{1,100})\.[0-9a-f]{16}", re.ASCII)
 _LONGEST = 400
@@ -74,7 +74,7 @@ def read_locks() -> list[LockFile]:
 def entries(folder: int) -> Iterator[LockEntry]:
     """Yield the regular files of a folder that are named as reservations."""
     with os.scandir(folder) as found:
-        for _, listed in zip(range(_MOST_ENTRIES), found, strict=False):
+        for _, listed in zip(range(MOST_ENTRIES), found, strict=False):
             match = _NAME.fullmatch(listed.name)
             entry = None if match is None else _entry(folder, listed.name, match[1])
             if entry is not None:

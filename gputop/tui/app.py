@@ -268,10 +268,14 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         """The keys of now, and how to read the screen."""
         described = partial(palette.described, self.settings)
         fleet = FLEET_BINDINGS if self._fleet is not None else ()
-        keys = described(fleet, MainScreen.BINDINGS, self.BINDINGS)
+        keys = described(fleet, self.main_bindings(), self.BINDINGS)
         of_pages = described(*(page.BINDINGS for page in palette.PAGES))
         of_problem = described(ProblemScreen.BINDINGS)
         self.push_screen(HelpScreen(keys, of_pages, of_problem, Lines.glyphs))
+
+    def main_bindings(self) -> Iterable[BindingType]:
+        """The bindings of the main screen that do something."""
+        return MainScreen.BINDINGS
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         return palette.system_commands(self, self.settings, screen, self.choose_theme)
@@ -365,10 +369,13 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _move_in_time(self, move: Callable[[], str]) -> None:
         """Move, and say for a while what there is to say of it."""
-        note = self.note = move()
+        self._say(move())
         self.instant = self.past.words
         if self.past.is_back:
             self.age = None
+
+    def _say(self, note: str) -> None:
+        self.note = note
         if note:
             self.set_timer(NOTE_SECONDS, lambda: self._drop_note(note))
 
@@ -470,11 +477,12 @@ def run(
     settings: Session,
     taking_over: Callable[[], None],
     driver: type[Driver] | None = None,
+    make: Callable[[Sequence[Feed], Session], GputopApp] = GputopApp,
 ) -> tuple[int, Frame | None]:
     """Show the frames of machines until the user has seen enough; exit status and last frame.
 
     `taking_over` is called when the terminal is about to be drawn on; `driver`: of Textual, for
-    what is no terminal of ours.
+    what is no terminal of ours; `make`: the app, where it is another one.
 
     GputopError for an error of ours, when the terminal is as it was.
     """
@@ -482,7 +490,7 @@ def run(
     encoding = getattr(sys.__stderr__, "encoding", None)
     Lines.glyphs = glyphs.choose(capabilities.initial_environ(), encoding, override)
     capabilities.drop_inherited_colours(os.environ)
-    app = GputopApp(feeds, settings)
+    app = make(feeds, settings)
     app.taking_over = taking_over
     app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
     try:

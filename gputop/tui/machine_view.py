@@ -26,9 +26,9 @@ class MachineView:
     def watch(self, machine: WatchedMachine) -> None:
         self.machine = machine
         machine.note = self.main.show_note
+        self._link = ("", "")
         machine.on_news = self.main.marks.show_news
         self.main.marks.watch(machine.marks, machine.ask_about_marks, machine.dismiss_news)
-        self._link = ("", "")
 
     def begin_anew(self) -> None:
         """Forget what another agent was asked, and a pause."""
@@ -99,7 +99,8 @@ class MachineView:
             return
         frame = picture.frame
         if frame.problem is not None:
-            self.show_problem(frame.host.asked or frame.host.name, frame.problem)
+            host = frame.host.asked or frame.host.name
+            self.show_problem(host, frame.problem, tries=picture.moment == "now")
             return
         if isinstance(self.main.app.screen, ProblemScreen):
             self.main.app.pop_screen()
@@ -109,16 +110,17 @@ class MachineView:
         """Show that nothing comes any more."""
         self.show_problem(self.machine.host if self.machine.is_remote else "", self.machine.problem)
 
-    def show_problem(self, host: str, problem: Problem) -> None:
-        """Show why there is nothing to see, in place of whatever is open."""
+    def show_problem(self, host: str, problem: Problem, tries: bool = True) -> None:
+        """Show why there is nothing to see, in place of whatever is open. `tries`: whether gputop
+        tries again by itself."""
         app = self.main.app
         for screen in app.screen_stack:  # it may be under the help
             if isinstance(screen, ProblemScreen):
-                screen.show_problem(host, problem)
+                screen.show_problem(host, problem, tries)
                 return
         while app.screen is not self.main:
             app.pop_screen()
         # A new one each time: the one before may still be on its way out.
         fresh = ProblemScreen()
-        fresh.show_problem(host, problem)
+        fresh.show_problem(host, problem, tries)
         app.push_screen(fresh)

@@ -45,12 +45,12 @@ from gputop.tui.saving import NOTE_SECONDS, save
 from gputop.tui.table_screen import ProcessTableScreen
 from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
+from gputop.tui.time_keys import FIRST_KEYS, NOT_IN_A_REPLAY
 
 _EDITING = (
     ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "accept the suggestion"),
     ("up down", "earlier values"), ("PgDn", "more of the answer"),
 )  # fmt: skip
-_PAST_KEYS = ((", .", "step"), ("< >", "minute"), ("Esc", "now"))
 
 
 class MainScreen(ProcessTableScreen):
@@ -131,8 +131,7 @@ class MainScreen(ProcessTableScreen):
         of_app = keyed(self.settings.keys, self.app.BINDINGS)
         if self._leave is not None:  # to which q leads then
             of_app = [replace(b, description="Hosts") if b.action == "quit" else b for b in of_app]
-        is_back = self._shown is not None and self._shown.moment == "past"
-        return [*(_PAST_KEYS if is_back else ()), *key_words([*first, *of_app, *more])]
+        return [*FIRST_KEYS[self._moment], *key_words([*first, *of_app, *more])]
 
     def on_descendant_focus(self) -> None:
         """Say below what the keys do now: an editor has its own. To go to the other pane is to
@@ -159,7 +158,7 @@ class MainScreen(ProcessTableScreen):
         state.show_frame(frame, moment)
         names = LogicalNames(frame, before and before.names, state.probed)
         self._shown = ShownFrame(frame, history, names, interval, moment)
-        if moment != (before.moment if before else "now"):
+        if before is None or moment != before.moment:
             self._show_keys()
         self.query_one(Heading).show_frame(frame, interval)
         self._show_panes()
@@ -444,6 +443,8 @@ class MainScreen(ProcessTableScreen):
     # Signals.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if self._moment == "replay" and action.partition("(")[0] in NOT_IN_A_REPLAY:
+            return False
         return action != "signal" or not self.settings.readonly
 
     def action_signal(self) -> None:
@@ -453,9 +454,12 @@ class MainScreen(ProcessTableScreen):
                 self._shown.frame, *self._targets(self._shown), moment=self._shown.moment
             )
 
+    @property
+    def _moment(self) -> Moment:
+        return "now" if self._shown is None else self._shown.moment
+
     def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
-        moment = self._shown.moment if self._shown else "now"
-        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE, moment)
+        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE, self._moment)
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
         """Return one's own on the selected GPU, else the tagged ones, else the selected one; and

@@ -97,9 +97,9 @@ class Playback:
         another one, or it runs no more."""
         if not self.is_running:
             return False
-        self._clock = max(self._clock, self.time) + seconds * self.speed
+        self._clock = clock = self._clock + seconds * self.speed
         times, here = self._past.times, self._index(self.time)
-        there = min(self._index(self._clock), here + _AT_ONCE)
+        there = min(self._index(clock), here + _AT_ONCE)
         if self._is_gap(here):
             there = here + 1
         elif here + 1 == len(times):
@@ -108,14 +108,19 @@ class Playback:
             return False
         behind = there == here + _AT_ONCE
         self._move(there)
-        if self.note or behind:
-            self._clock = self.time
+        if not (self.note or behind):
+            self._clock = clock
         return True
 
     @property
     def time(self) -> float:
         """The time of what is shown; seconds since the epoch."""
         return -inf if self.frame is None else self.frame.time
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether the history lacks something that is to be read."""
+        return self._filling is not None
 
     def fill(self) -> bool:
         """Read some of what the history still lacks; whether it is another one now."""
@@ -148,10 +153,15 @@ class Playback:
             self.note = f"{self._name} begins at {_when(times[0])}"
         elif self.is_at_end:
             self.note = f"{self._name} ends at {_when(times[-1])}"
-        frame = self._past.at(times[min(max(0, index), len(times) - 1)])
+        when = times[min(max(0, index), len(times) - 1)]
+        frame = self._past.at(when)
+        if frame is None or self.time <= frame.time < when:  # what is damaged holds nobody up
+            frame = next(self._past.frames(when, inf), frame)
         if frame is None:  # forgotten just now
             return
-        self.frame = frame
+        if frame.time != when:
+            self.note = "samples that cannot be read are left out"
+        self.frame, self._clock = frame, frame.time
         if self._live is None:
             self._lead_up_to(frame)
         else:

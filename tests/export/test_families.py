@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,6 +12,7 @@ from gputop.errors import SourceError
 from gputop.export.prometheus.exposition import Exposition, ExpositionChoice
 from gputop.export.prometheus.people import MOST_PROCESSES, MOST_TOLD_APART, OTHERS, UNKNOWN
 from gputop.manual import page
+from gputop.model.health.free import ObjectionKind
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.origin import Container, Origin
@@ -108,6 +109,7 @@ def test_every_metric_is_on_its_page() -> None:
     names = [name for name in exposed if not name.startswith(("gputop_mig_", "gputop_host_"))]
     assert [name for name in names if name not in named] == []
     assert [name for name in named - set(exposed) if name.startswith("gputop_user")] == []
+    assert [kind for kind in get_args(ObjectionKind) if f"`{kind}`" not in page("prometheus")] == []
 
 
 # Values
@@ -153,6 +155,13 @@ def test_a_gpu_that_hangs_does_not_look_idle() -> None:
     of_hung = {name.removeprefix("gputop_gpu_") for name, series in values.items()
                if any(of_1 <= labels for labels in series)}  # fmt: skip
     assert of_hung <= allowed
+
+
+def test_a_gpu_that_is_lost() -> None:
+    values = samples(frame([gpu(error="GPU is lost", utilization=None)]))
+    assert values["gputop_gpu_up"] == values["gputop_gpu_free"] == {of(OF_0): 0}
+    assert "gputop_gpu_reading_age_seconds" not in values
+    assert of({**OF_0, "level": "alarm", "code": "LOST"}) in values["gputop_gpu_findings"]
 
 
 @pytest.mark.parametrize("dcgm", [False, True])

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gputop.model.doctor.redaction import Redaction
 from gputop.model.machine.environment import CudaContext, Descendant, Environ
 from gputop.model.machine.frame import Frame, Host
-from gputop.model.machine.gpu import DeviceHolder
+from gputop.model.machine.gpu import DeviceHolder, Reservation
 from gputop.model.machine.origin import Ancestor, Container, Origin
 from tests import builders
 
@@ -31,7 +31,8 @@ def told(*users: str | None) -> Frame:
         )
         for n, user in enumerate(users, 1)
     ]
-    frame = builders.frame([builders.gpu(holders=(opener,))], wanted)
+    reservation = Reservation(user=SECRET, since=1.0, command=SECRET)
+    frame = builders.frame([builders.gpu(holders=(opener,), reservation=reservation)], wanted)
     return replace(frame, host=Host(name=SECRET, boot_id=SECRET))
 
 
@@ -50,6 +51,9 @@ def test_no_secret_is_left() -> None:
         "CUDA_DEVICE_ORDER": "",
     }
     assert frame.gpus[0].holders[0].user == "user1"
+    assert frame.gpus[0].reservation == Reservation(
+        user="user1", since=1.0, command="(6 characters)"
+    )
     assert frame.gpus[0].uuid == whole.gpus[0].uuid
 
 

@@ -78,7 +78,8 @@ def put(path: Path, payload: bytes, **fields: float) -> None:
     "fields",
     [
         {"time": float("nan")}, {"time": -1.0}, {"time": 1e300}, {"interval": float("inf")},
-        {"length": 1 << 31}, {"offset": 1 << 60}, {"position": 7},
+        {"length": 1 << 31}, {"offset": 1 << 63}, {"position": 7},
+        {"offset": 0},
     ],
 )  # fmt: skip
 def test_an_index_that_lies(fields: dict[str, float], tmp_path: Path) -> None:

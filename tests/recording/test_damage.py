@@ -120,6 +120,16 @@ def test_a_recorder_goes_on_after_a_killed_one(path: Path, has_index: bool) -> N
     assert loss.endswith(" bytes of part.gputop are damaged or cut off")
 
 
+def test_one_day_that_cannot_be_read_is_a_loss(whole: Path) -> None:
+    (whole.parent / "pipe.gputop").symlink_to("/dev/zero")
+    (whole.parent / "text.gputop").write_text("no recording")
+    frames, losses = read(whole.parent)
+    assert (frames, losses) == (
+        FRAMES,
+        (f"{whole.parent}/pipe.gputop cannot be read: no regular file",),
+    )
+
+
 def test_what_is_no_recording(tmp_path: Path, path: Path) -> None:
     path.write_text("GPU 0 was busy\n")
     for wrong in (path, tmp_path / "none", tmp_path, Path("/dev/zero")):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gputop.model.machine.environment import CudaContext, Descendant, Environ
 from gputop.model.machine.frame import Process
-from gputop.model.machine.gpu import DeviceHolder
+from gputop.model.machine.gpu import DeviceHolder, Reservation
 from gputop.model.machine.origin import Ancestor, Container, Origin
 from gputop.model.machine.sections import Pcie
 from gputop.model.machine.text import MIB
@@ -104,3 +104,10 @@ def test_numbers_are_as_fine_as_anybody_reads_them() -> None:
     )
     assert seen.gpus[0] == gpu(power=123.456, pcie=Pcie(tx=98_800.0), idle_for=0.0)
     assert rounded(frame([gpu()], [process(1)])) == frame([gpu()], [process(1)])
+
+
+@pytest.mark.parametrize(("user", "shown"), [("me", COMMAND[:40]), ("bob", "train.py")])
+def test_who_has_reserved_a_gpu(user: str, shown: str) -> None:
+    reserved = gpu(reservation=Reservation(user=user, since=1.0, command=COMMAND[:40]))
+    reservation = recorded(frame([reserved]), "script", "me").gpus[0].reservation
+    assert reservation == Reservation(user=user, since=1.0, command=shown)

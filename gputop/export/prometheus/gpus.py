@@ -48,11 +48,9 @@ def _add_state(out: Families, gpu: Gpu, late: float, labels: dict[str, str]) -> 
              for metric in SECTIONS["Identity"] if metric.prometheus is None}  # fmt: skip
     out.add("gputop_gpu_info", "What a GPU is (always 1)", 1, **facts)
     out.add("gputop_gpu_up", "Whether the GPU answered: 0 is hung or lost", is_read(gpu), **labels)
-    out.add(
-        "gputop_gpu_reading_age_seconds",
-        "Since the GPU last answered; its values are absent while it does not",
-        (gpu.stale_for or 0.0) + late, **labels,
-    )  # fmt: skip
+    age = None if gpu.error is not None else (gpu.stale_for or 0.0) + late
+    help_ = "Since the GPU last answered; its values are absent while it does not"
+    out.add("gputop_gpu_reading_age_seconds", help_, age, **labels)
 
 
 def _add_values(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> None:

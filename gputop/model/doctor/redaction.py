@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import DeviceHolder
+from gputop.model.machine.gpu import DeviceHolder, Reservation
 from gputop.model.machine.secrets import MASK, is_secret, masked
 
 T = TypeVar("T", DeviceHolder, Process)
@@ -61,6 +61,10 @@ def _shown(
     def owner(item: T) -> T:
         return replace(item, user=user(item.user), command=command(item.command))
 
+    def reserved(reservation: Reservation) -> Reservation:
+        by, words = user(reservation.user) or "", command(reservation.command)
+        return replace(reservation, user=by, command=words)
+
     def environ(environ: Environ) -> Environ:
         values = environ.variables.items()
         return replace(environ, variables={name: variable(name, value) for name, value in values})
@@ -75,7 +79,14 @@ def _shown(
 
     return replace(
         frame,
-        gpus=tuple(replace(gpu, holders=tuple(map(owner, gpu.holders))) for gpu in frame.gpus),
+        gpus=tuple(
+            replace(
+                gpu,
+                holders=tuple(map(owner, gpu.holders)),
+                reservation=gpu.reservation and reserved(gpu.reservation),
+            )
+            for gpu in frame.gpus
+        ),
         processes=tuple(
             replace(owner(process), cuda_context=context(process.cuda_context))
             for process in frame.processes

@@ -60,6 +60,23 @@ _COPY = "a copy engine failed while a program was using it"
 _VIDEO = "a video engine failed while a program was using it"
 _SMOOTHING = "power smoothing (which evens out the power draw)"
 
+_ON_OLDER_CARDS = (
+    ("1-7 26", "a DMA engine failed"),
+    ("9 10 12 24", "the graphics engine failed"),
+    ("15-17 56 112-118", "the display engine failed"),
+    ("18", "the bus interface failed"),
+    ("19", "an error that a program reported"),
+    ("20-22 27-29 34-36 42 47 65 73", "a video engine failed"),
+    ("30", "an illegal access"),
+    ("33", "the security engine failed"),
+    ("49-53 55", "the clocks were lowered, for heat or power"),
+    ("57 58 90", "the interface to the memory failed"),
+    ("59", "its microcontroller failed"),
+    ("81", "the VGA part failed"),
+    ("122-125", "its configuration memory (InfoROM) failed"),
+)
+"""Which the catalogue calls unused: it says to contact support if they come all the same."""
+
 _XidRow = tuple[str, str, str, XidSeverity, str]
 _ROWS: tuple[_XidRow, ...] = (
     # numbers; what it is; what to do, by _ADVICE or in words; severity; source
@@ -170,27 +187,9 @@ _ROWS: tuple[_XidRow, ...] = (
     ("173", "the link to the CPU (C2C) failed", f"{REBOOT}; {SUPPORT}", "attention", "unverified"),
     ("175 176", "an error that NVIDIA's catalogue does not explain yet", "support", "attention",
      "unverified"),
-    # Which the catalogue calls unused: it says to contact support if they come all the same.
-    ("1-7 26", f"{_LEGACY}a DMA engine failed", "support", "attention", "catalog nverror"),
-    ("9 10 12 24", f"{_LEGACY}the graphics engine failed", "support", "attention",
-     "catalog nverror"),
-    ("15-17 56 112-118", f"{_LEGACY}the display engine failed", "support", "attention",
-     "catalog nverror"),
-    ("18", f"{_LEGACY}the bus interface failed", "support", "attention", "catalog nverror"),
-    ("19", f"{_LEGACY}an error that a program reported", "support", "attention", "catalog nverror"),
-    ("20-22 27-29 34-36 42 47 65 73", f"{_LEGACY}a video engine failed", "support", "attention",
-     "catalog nverror"),
     ("23 87 91 111 138", "not used on Ampere and later", "support", "attention", "catalog"),
-    ("30", f"{_LEGACY}an illegal access", "support", "attention", "catalog nverror"),
-    ("33", f"{_LEGACY}the security engine failed", "support", "attention", "catalog nverror"),
-    ("49-53 55", f"{_LEGACY}the clocks were lowered, for heat or power", "support", "attention",
-     "catalog nverror"),
-    ("57 58 90", f"{_LEGACY}the interface to the memory failed", "support", "attention",
-     "catalog nverror"),
-    ("59", f"{_LEGACY}its microcontroller failed", "support", "attention", "catalog nverror"),
-    ("81", f"{_LEGACY}the VGA part failed", "support", "attention", "catalog nverror"),
-    ("122-125", f"{_LEGACY}its configuration memory (InfoROM) failed", "support", "attention",
-     "catalog nverror"),
+    *((numbers, _LEGACY + text, "support", "attention", "catalog nverror")
+      for numbers, text in _ON_OLDER_CARDS),
 )  # fmt: skip
 
 _UNKNOWN = XidMeaning(

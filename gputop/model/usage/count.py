@@ -117,7 +117,7 @@ class UsageCount:
         for frame, seconds in spans:
             memory: dict[UsageKey, int] = {}
             for gpu in frame.gpus:
-                joules = self._meter.joules(host, gpu, seconds)
+                joules = self._meter.joules(gpu, seconds)
                 if seconds:
                     self._add_gpu(host, frame, gpu, seconds, joules, memory)
             if memory:

@@ -9,18 +9,17 @@ class EnergyMeter:
     """The counters of all GPUs as they were in the frame before."""
 
     def __init__(self) -> None:
-        self._counters: dict[tuple[str, str], float] = {}
+        self._counters: dict[str, float] = {}
 
-    def joules(self, host: str, gpu: Gpu, seconds: float) -> float | None:
+    def joules(self, gpu: Gpu, seconds: float) -> float | None:
         """Return what a GPU used in the last `seconds`; None where that is not known.
 
         By its energy counter, or where that is missing or began anew by what it draws now.
         """
-        key = host, gpu.key
-        before = self._counters.pop(key, None)
+        before = self._counters.pop(gpu.key, None)
         counter = gpu.power_more.energy if gpu.power_more else None
         if counter is not None and gpu.stale_for is None:
-            self._counters[key] = counter
+            self._counters[gpu.key] = counter
             if before is not None and counter >= before:
                 return counter - before
         return None if gpu.power is None else gpu.power * seconds

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gputop.model.machine.frame import Problem
-from gputop.tui.panes.heading import KeyLine, key_words
+from gputop.tui.panes.heading import PageKeys, key_words
 
 
 class ProblemScreen(Screen[None]):
@@ -34,7 +34,7 @@ class ProblemScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(self._content, id="problem")
-        yield KeyLine([*key_words(self._usable), ("?", "help"), ("q", "quit")])
+        yield PageKeys([*key_words(self._usable), ("?", "help"), ("q", "quit")])
 
     @property
     def _usable(self) -> Iterator[BindingType]:
@@ -44,16 +44,17 @@ class ProblemScreen(Screen[None]):
             if self.app.check_action(action.removeprefix("app."), ()):
                 yield binding
 
-    def show_problem(self, host: str, problem: Problem) -> None:
-        """Show a problem; a screen that is not made yet shows it later."""
-        content = Content.assemble(*_parts(host, problem))
+    def show_problem(self, host: str, problem: Problem, tries: bool) -> None:
+        """Show a problem; a screen that is not made yet shows it later. `tries`: whether gputop
+        tries again by itself."""
+        content = Content.assemble(*_parts(host, problem, tries))
         if content != self._content:
             self._content = content
             for text in self.query("#problem").results(Static):
                 text.update(content)
 
 
-def _parts(host: str, problem: Problem) -> Iterator[tuple[str, str] | str]:
+def _parts(host: str, problem: Problem, tries: bool) -> Iterator[tuple[str, str] | str]:
     yield ("gputop", "bold")
     yield f"  {host}\n\n"
     yield (problem.message[:1].upper() + problem.message[1:].rstrip(".") + ".", "bold $gp-alarm")
@@ -62,5 +63,5 @@ def _parts(host: str, problem: Problem) -> Iterator[tuple[str, str] | str]:
         yield "\nNVIDIA cards on the PCI bus:\n"
         for card in problem.cards:
             yield f"  {card}\n"
-    if problem.kind != "agent_ended":
+    if tries and problem.kind != "agent_ended":
         yield "\ngputop tries again every few seconds."

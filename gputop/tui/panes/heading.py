@@ -37,10 +37,10 @@ class Heading(Lines):
         super().__init__(id=id)
         self._thresholds = thresholds
         self.note = note
-        self.news = ""
-        """Said after it: what somebody has waited for."""
         self.waiting = "waiting for the driver"
         """What is said before there is a frame."""
+        self.news = ""
+        """Said after it: what somebody has waited for."""
         self._frame: Frame | None = None
         self._interval = 1.0
 
@@ -54,17 +54,7 @@ class Heading(Lines):
     def pieces(self, y: int) -> Iterable[Piece]:
         """Return what fits: facts go from the right as the line gets short."""
         frame = self._frame
-        right: list[Piece] = []
-        if frame is not None and self.size.width >= _NARROW:
-            right.append((time.strftime(" %H:%M:%S", time.localtime(frame.time)), "text"))
-        right.append((f"  {self._interval:g}s ", "quiet"))
-        left: list[Piece] = [(" gputop  ", "heading"), *state(self)]
-        if self.note:
-            left.append((f"{self.note}  ", "notice"))
-        if self.news:
-            room = max(_LEAST_NEWS, self.size.width * 2 // 3 - width_of(left))
-            news = cut(self.glyphs.text(self.news), room, self.glyphs.ellipsis)
-            left.append((f"{news}  ", "notice"))
+        right, left = self._when(frame), self._notes()
         if frame is None:
             return spread(
                 [*left, (self.glyphs.text(self.waiting), "quiet")], right, self.size.width
@@ -89,6 +79,26 @@ class Heading(Lines):
             if len(versions) <= room:
                 right.insert(0, (versions, "quiet"))
         return spread(left, right, self.size.width)
+
+    def _when(self, frame: Frame | None) -> list[Piece]:
+        """Return the time of the frame, unless the state tells it, and the interval."""
+        pieces: list[Piece] = []
+        if frame is not None and self.size.width >= _NARROW:
+            clock = time.strftime(" %H:%M:%S", time.localtime(frame.time))
+            if clock not in getattr(self.app, "instant", ""):
+                pieces.append((clock, "text"))
+        return [*pieces, (f"  {self._interval:g}s ", "quiet")]
+
+    def _notes(self) -> list[Piece]:
+        """Return what is said before any fact of the machine."""
+        pieces: list[Piece] = [(" gputop  ", "heading"), *state(self)]
+        if self.note:
+            pieces.append((f"{self.note}  ", "notice"))
+        if self.news:
+            room = max(_LEAST_NEWS, self.size.width * 2 // 3 - width_of(pieces))
+            news = cut(self.glyphs.text(self.news), room, self.glyphs.ellipsis)
+            pieces.append((f"{news}  ", "notice"))
+        return pieces
 
     def _facts(self, frame: Frame) -> Iterable[list[Piece]]:
         between: Piece = (f" {self.glyphs.separator} ", "quiet")

@@ -1,0 +1,108 @@
+"""`gputop replay`: its options, and what it does."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputop.commands import HELP
+from gputop.errors import UsageError
+from gputop.model.machine.instants import FORMS, parse_instant
+from gputop.model.machine.text import printable
+from gputop.recording.days import default_folder
+
+if TYPE_CHECKING:
+    from gputop.recording.reader import Recording
+    from gputop.settings import Session
+    from gputop.sources.feed import Feed
+    from gputop.tui.app import GputopApp
+
+_MOST_HOSTS = 20
+_EPILOG = """\
+examples:
+  gputop replay                     what gputop record wrote, at its end
+  gputop replay -2h                 two hours ago
+  gputop replay night.gputop --at '2026-11-21 03:00'
+  gputop replay --at 03:00 -H node1    today, one host of several
+
+On the screen:  , .  a sample back, on    < >  a minute    t  to a time    Space  run, stop
+  1 to 9  run 1, 2, 5, 10, 20, 50, 100, 200, 500 times as fast as it was
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "replay",
+        help=HELP["replay"],
+        description="Show what gputop record wrote down, on the screen of then.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("path", metavar="FILE|FOLDER", nargs="?",
+        help="the recording (default: ~/.local/state/gputop/recordings, or below"
+        " $XDG_STATE_HOME)")  # fmt: skip
+    add("--at", metavar="TIME",
+        help=f"begin at this local time: {FORMS}, the last also without --at (default: the"
+        " end)")  # fmt: skip
+    add("-H", "--host", metavar="HOST", dest="recorded_host",
+        help="show this one of the hosts that were recorded")  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show a recording until the user has seen enough; the exit status."""
+    at = _instant(options.at)
+    from gputop.recording.reader import Recording
+
+    recording = Recording(Path(options.path or default_folder()))
+    host = _host(recording.hosts, options.recorded_host)
+    from gputop.tui.terminal.capabilities import unfit_reason
+
+    if reason := unfit_reason(os.environ):
+        raise UsageError(f"{reason}; a replay needs one")
+    return _show(recording, host, at, options)
+
+
+def _show(recording: Recording, host: str, at: float, options: argparse.Namespace) -> int:
+    from gputop.commands.screen import show
+    from gputop.settings import session_of
+    from gputop.sources.feed import Feed
+    from gputop.sources.recording import RecordingSource
+
+    at = at if options.at else recording.span(host)[1]
+    losses = recording.losses
+    note = f"{losses[0]}{f' (and {len(losses) - 1} more)' if losses[1:] else ''}" if losses else ""
+    feed = Feed(RecordingSource(recording, host, at))
+    return show([feed], session_of(options), partial(_replay_app, at, note))
+
+
+def _replay_app(at: float, note: str) -> Callable[[Sequence[Feed], Session], GputopApp]:
+    from gputop.tui.replay import ReplayApp
+
+    return partial(ReplayApp, at=at, note=note)
+
+
+def _instant(text: str | None) -> float:
+    """Return the time that is asked for. UsageError."""
+    now = time.time()
+    try:
+        return now if text is None else parse_instant(text, now)
+    except ValueError as error:
+        raise UsageError(f"--at {printable(str(error), 200)}") from None
+
+
+def _host(hosts: Sequence[str], wanted: str | None) -> str:
+    """Return the host that is asked for, or the only one. UsageError, which names them."""
+    if wanted in hosts or (wanted is None and len(hosts) == 1):
+        return wanted or hosts[0]
+    more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+    names = f"{', '.join(hosts[:_MOST_HOSTS])}{more}"
+    if wanted is None:
+        raise UsageError(f"{len(hosts)} hosts were recorded: choose one with -H: {names}")
+    raise UsageError(f"{printable(wanted, 100)!r} was not recorded, but {names}")

@@ -1,0 +1,132 @@
+"""`gputop usage`: its options, and what it does."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+from gputop.commands import HELP
+from gputop.errors import GputopError, UsageError
+from gputop.export.usage import UsageReport, notes, usage_csv, usage_json, usage_table
+from gputop.model.machine.instants import is_span, parse_instant
+from gputop.model.machine.text import printable
+from gputop.model.usage.count import UsageCount
+from gputop.model.usage.grouping import GROUPINGS
+from gputop.model.usage.spans import Coverage, spans
+from gputop.output import complain, write
+from gputop.recording.days import default_folder
+from gputop.recording.reader import Recording
+
+_EPILOG = """\
+examples:
+  gputop usage                                     who held GPUs in the last 7 days
+  gputop usage --since 30d --by job --csv > jobs.csv
+  gputop usage night.gputop --by command           all of one file
+  gputop usage --since 2026-11-01 --until 2026-12-01
+
+HELD     GPU-hours with a process on the GPU; a MIG device counts by its memory
+WORKED   of these, times the SM utilization of its processes
+IDLE     of these, without any work in the samples
+UNKNOWN  of these, without samples of work
+A GPU that several share is held by each of them, and once in the total.
+Time that was not recorded counts for nobody. gputop help recording says more.
+
+exit status: 0 done, 1 nothing is recorded, 2 usage
+"""
+_FORMS = "2026-11-21, '2026-11-21 03:00', 03:00 or 12h, 7d"
+_WEEK = 7 * 86400.0
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "usage",
+        help=HELP["usage"],
+        description="Add up who held GPUs, worked on them and left them idle, from a recording.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("path", metavar="FILE|FOLDER", nargs="?",
+        help="a recording (default: where gputop record writes)")  # fmt: skip
+    add("--since", metavar="TIME",
+        help=f"the beginning in local time: {_FORMS} before the end (default: 7d; with"
+        " FILE, its beginning)")  # fmt: skip
+    add("--until", metavar="TIME",
+        help="the end, written the same way (default: now; with FILE, its end)")  # fmt: skip
+    add("--by", choices=tuple(GROUPINGS), default="user", help="what a row is (default: user)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", dest="usage_json", action="store_true", help="print a line of JSON")
+    form.add_argument("--csv", action="store_true", help="print a table for spreadsheets")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the usage; the exit status. GputopErrors: that nothing is recorded is one."""
+    recording = _recording(options.path)
+    since, until = _window(options, recording)
+    report = _report(recording, options.by, since, until)
+    if options.usage_json:
+        write(usage_json(report) + "\n", "utf-8", required=True)
+    elif options.csv:
+        write(usage_csv(report), "utf-8", required=True)
+        for note in notes(report):
+            complain(note)
+    else:
+        write(usage_table(report))
+    return 0
+
+
+def _recording(path: str | None) -> Recording:
+    """Return the one that is named, or the usual one. GputopError."""
+    folder = default_folder()
+    if path is None and not os.path.isdir(folder):
+        raise GputopError(
+            f"nothing is recorded in {folder}: run gputop record, or name a recording"
+        )
+    return Recording(Path(path or folder))
+
+
+def _window(options: argparse.Namespace, recording: Recording) -> tuple[float, float]:
+    """Return the span that is asked for. UsageError, GputopError where nothing of it is there."""
+    recorded = [recording.span(host) for host in recording.hosts]
+    if not recorded:
+        raise GputopError(f"{recording.path} has no samples yet")
+    first, last = min(begin for begin, _ in recorded), max(end for _, end in recorded)
+    end = last if options.path else time.time()
+    until = _instant("--until", options.until, end) if options.until else end
+    if options.since:
+        since = _instant("--since", options.since, until)
+    else:
+        since = first if options.path else until - _WEEK
+    if since >= until:
+        raise UsageError(f"--since {_clock(since)} is not before {_clock(until)}")
+    if until < first or since > last:
+        raise GputopError(
+            f"nothing is recorded from {_clock(since)} to {_clock(until)}: {recording.path} has"
+            f" {_clock(first)} to {_clock(last)}"
+        )
+    return since, until
+
+
+def _instant(option: str, text: str, end: float) -> float:
+    """Return what a text means; a span, with its minus or without, is before `end`. UsageError."""
+    try:
+        return parse_instant(f"-{text}" if is_span(f"-{text}") else text, end)
+    except ValueError:
+        what = printable(repr(text), 100)
+        raise UsageError(f"{option} {what} is no time: write {_FORMS}") from None
+
+
+def _report(recording: Recording, by: str, since: float, until: float) -> UsageReport:
+    count = UsageCount(GROUPINGS[by])
+    coverages = {}
+    for host in recording.hosts:
+        coverages[host] = coverage = Coverage(since, until)
+        count.add(host, spans(recording.frames(host, since, until), coverage))
+    return UsageReport(by, since, until, count, coverages, recording.losses)
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -1,0 +1,220 @@
+"""`gputop usage`: who held GPUs, as a table, as JSON and as CSV; and what is not known, in words.
+
+JSON has `by`, `since` and `until` (seconds since the epoch), `rows` and `total`, and
+
+unheld_gpu_hours   nobody held a GPU, or a part of one
+unheld_kwh         the energy of that time, as far as known
+unknown_gpu_hours  it is not known whether somebody held the GPU, by reason: silent, unlisted,
+                   instance (`model.usage.parts`)
+hosts              of each host recorded, missing and unread seconds, and the number of gaps
+losses             what of the recording is damaged, in words
+
+A row has a field for each column of its grouping, null for what is not known, and the fields of
+`FIGURES`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from gputop.export.table import aligned
+from gputop.model.machine.text import MISSING, duration, printable, size, three_digits
+from gputop.model.usage.count import UsageCount, UsageRow
+from gputop.model.usage.grouping import GROUPINGS, UsageKey
+from gputop.model.usage.parts import UnknownReason
+from gputop.model.usage.spans import Coverage
+
+_HOUR = 3600.0
+_KWH = 3.6e6
+_DIGITS = 6
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+"""A cell that begins with one of these is a formula to a spreadsheet; the last four are those of
+full width."""
+_REASONS: dict[UnknownReason, str] = {
+    "silent": "the GPU did not answer",
+    "unlisted": "its processes were not listed",
+    "instance": "which MIG device was in use",
+}
+
+
+class UsageReport(NamedTuple):
+    """What is told of a span of time."""
+
+    by: str
+    since: float
+    until: float
+    usage: UsageCount
+    coverages: dict[str, Coverage]
+    """By the names of the hosts."""
+    losses: tuple[str, ...] = ()
+
+
+def _known_hours(hours: Callable[[UsageRow], float]) -> Callable[[UsageRow], float | None]:
+    """Return what reads hours of work; None where the work of all time held is not known."""
+    return lambda row: None if row.held == row.work_unknown > 0 else hours(row) / _HOUR
+
+
+FIGURES: dict[str, Callable[[UsageRow], float | None]] = {
+    "held_gpu_hours": lambda row: row.held / _HOUR,
+    "worked_gpu_hours": _known_hours(lambda row: row.worked),
+    "idle_gpu_hours": _known_hours(lambda row: row.idle),
+    "unknown_gpu_hours": lambda row: row.work_unknown / _HOUR,
+    "peak_memory_bytes": lambda row: row.peak_memory,
+    "energy_kwh": lambda row: None if row.held == row.energy_unknown > 0 else row.energy / _KWH,
+}
+"""What JSON and CSV have of a row; see `model.usage.count`."""
+
+
+def _sorted_rows(report: UsageReport) -> list[tuple[UsageKey, UsageRow]]:
+    """Return the rows, who held most first."""
+    return sorted(
+        report.usage.rows.items(),
+        key=lambda item: (-item[1].held, [cell or "" for cell in item[0]]),
+    )
+
+
+# Text
+
+
+def usage_table(report: UsageReport) -> str:
+    """Return the table with what is not known below it, with a line end."""
+    since, until = (_clock(seconds) for seconds in (report.since, report.until))
+    rows = [_cells(key, row) for key, row in _shown_rows(report)]
+    names = _shown_columns(report)
+    heads = [f"{name.upper()}<" for name in names]
+    heads += ["HELD", "WORKED", "IDLE", "UNKNOWN", "PEAK-MEM", "ENERGY"]
+    total = _cells(("total", *[""] * (len(names) - 1)), report.usage.total)
+    title = f"GPU-hours by {report.by}, {since} to {until}"
+    return "\n\n".join([title, aligned(heads, [*rows, total]), "\n".join(notes(report))]) + "\n"
+
+
+def _shown_columns(report: UsageReport) -> list[str]:
+    """Return the columns of the table: a UUID would make it too wide, one host needs no name."""
+    left_out = {"uuid", *(["host"] if report.by != "host" and len(report.coverages) == 1 else [])}
+    return [name for name in GROUPINGS[report.by].columns if name not in left_out]
+
+
+def _shown_rows(report: UsageReport) -> Iterator[tuple[UsageKey, UsageRow]]:
+    shown = _shown_columns(report)
+    for key, row in _sorted_rows(report):
+        cells = dict(zip(GROUPINGS[report.by].columns, key, strict=True))
+        yield tuple("unknown" if cells[name] is None else cells[name] for name in shown), row
+
+
+def _cells(key: UsageKey, row: UsageRow) -> list[str]:
+    hours = (_hours(FIGURES[name](row)) for name in list(FIGURES)[:4])
+    return [*(cell or "" for cell in key), *hours, size(row.peak_memory), _energy(row)]
+
+
+def _hours(hours: float | None) -> str:
+    if hours is None:
+        return MISSING
+    return three_digits(hours) if hours else "0"
+
+
+def _energy(row: UsageRow) -> str:
+    energy = FIGURES["energy_kwh"](row)
+    return MISSING if energy is None else f"{three_digits(energy)} kWh"
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def notes(report: UsageReport) -> list[str]:
+    """Return sentences on the rest of the time, and on what is not known."""
+    return [*_time_notes(report.usage), *_coverage_notes(report), *report.losses]
+
+
+def _time_notes(count: UsageCount) -> Iterator[str]:
+    yield f"nobody: {_hours(count.unheld / _HOUR)} GPU-hours, {count.unheld_energy / _KWH:.2f} kWh"
+    if count.unknown:
+        reasons = ", ".join(
+            f"{_hours(seconds / _HOUR)} {_REASONS[reason]}"
+            for reason, seconds in count.unknown.items()
+        )
+        whole = _hours(sum(count.unknown.values()) / _HOUR)
+        yield f"not known who: {whole} GPU-hours ({reasons})"
+    if count.total.energy_unknown:
+        yield f"energy not known: {_hours(count.total.energy_unknown / _HOUR)} GPU-hours held"
+    if sum(row.held for row in count.rows.values()) > count.total.held * 1.0001:
+        yield "A GPU that several shared is held by each of them, and once in the total."
+
+
+def _coverage_notes(report: UsageReport) -> Iterator[str]:
+    for host, coverage in report.coverages.items():
+        name = f"{printable(host, 100)}: " if len(report.coverages) > 1 else ""
+        if coverage.gaps:
+            gaps = "1 gap" if coverage.gaps == 1 else f"{coverage.gaps} gaps"
+            yield (
+                f"{name}not recorded: {duration(coverage.missing)} of {duration(coverage.asked)}"
+                f" ({gaps})"
+            )
+        if coverage.unread:
+            yield f"{name}the driver could not be read for {duration(coverage.unread)}"
+
+
+# For programs
+
+
+def usage_json(report: UsageReport) -> str:
+    """Return one line without its end."""
+    count = report.usage
+    unknown = {reason: _rounded(seconds / _HOUR) for reason, seconds in count.unknown.items()}
+    return json.dumps(
+        {
+            "by": report.by,
+            "since": report.since,
+            "until": report.until,
+            "rows": [_fields(report.by, key, row) for key, row in _sorted_rows(report)],
+            "total": _figures(count.total),
+            "unheld_gpu_hours": _rounded(count.unheld / _HOUR),
+            "unheld_kwh": _rounded(count.unheld_energy / _KWH),
+            "unknown_gpu_hours": unknown,
+            "hosts": [_host(name, coverage) for name, coverage in report.coverages.items()],
+            "losses": report.losses,
+        }
+    )
+
+
+def usage_csv(report: UsageReport) -> str:
+    """Return a heading and the rows; what is not known is empty. No cell is a formula."""
+    text = io.StringIO()
+    names = [*GROUPINGS[report.by].columns, *FIGURES]
+    table = csv.DictWriter(text, names, lineterminator="\n")
+    table.writeheader()
+    for key, row in _sorted_rows(report):
+        fields = _fields(report.by, key, row)
+        table.writerow({name: _harmless_cell(value) for name, value in fields.items()})
+    return text.getvalue()
+
+
+def _harmless_cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def _fields(by: str, key: UsageKey, row: UsageRow) -> dict[str, object]:
+    return {**dict(zip(GROUPINGS[by].columns, key, strict=True)), **_figures(row)}
+
+
+def _figures(row: UsageRow) -> dict[str, object]:
+    return {name: _rounded(read(row)) for name, read in FIGURES.items()}
+
+
+def _rounded(value: float | None) -> float | None:
+    return value if value is None or isinstance(value, int) else round(value, _DIGITS)
+
+
+def _host(name: str, coverage: Coverage) -> dict[str, object]:
+    return {
+        "host": name,
+        "recorded_seconds": round(coverage.recorded, 3),
+        "missing_seconds": round(coverage.missing, 3),
+        "gaps": coverage.gaps,
+        "unread_seconds": round(coverage.unread, 3),
+    }

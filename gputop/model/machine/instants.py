@@ -1,0 +1,53 @@
+"""Instants as people write them, in local time."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+FORMS = "2026-11-21 03:00, 03:00 or -2h"
+"""What may be written."""
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SPAN = re.compile(r"([+-])(\d{1,9})([smhd])", re.ASCII)
+_DAY = r"(\d{4})-(\d{1,2})-(\d{1,2})"
+_CLOCK = r"(\d{1,2}):(\d{2})(?::(\d{2}))?"
+_DATED = re.compile(rf"{_DAY}(?:[ T]+{_CLOCK})?", re.ASCII)
+_TIMED = re.compile(_CLOCK, re.ASCII)
+
+
+def is_span(text: str) -> bool:
+    """Whether a text is a span of time to go by, as -2h."""
+    return _SPAN.fullmatch(text) is not None
+
+
+def parse_instant(text: str, base: float) -> float:
+    """Return the instant that a text means, in seconds since the epoch; ValueError for none.
+
+    A span, as -2h or +10m, is taken from `base`, and 03:00 is of its day. Of an hour that there is
+    twice, when clocks are set back, it is the first; one that is left out is an hour later.
+    """
+    text = text.strip()
+    if span := _SPAN.fullmatch(text):
+        seconds = int(span[2]) * _UNITS[span[3]]
+        return base - seconds if span[1] == "-" else base + seconds
+    try:
+        day = datetime.fromtimestamp(base).replace(hour=0, minute=0, second=0, microsecond=0)
+        clock: tuple[str | None, ...] = ()
+        if dated := _DATED.fullmatch(text):
+            year, month, number = map(int, dated.groups()[:3])
+            day = datetime(year, month, number)
+            clock = dated.groups()[3:]
+        elif timed := _TIMED.fullmatch(text):
+            clock = timed.groups()
+        else:
+            raise ValueError
+        return _at(day, *(int(part or 0) for part in clock)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{text!r} is no time: write {FORMS}") from None
+
+
+def _at(day: datetime, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:
+    """Return a time of a day, of which 24:00 is the end. ValueError."""
+    if (hour, minute, second) == (24, 0, 0):
+        return day + timedelta(days=1)
+    return day.replace(hour=hour, minute=minute, second=second)

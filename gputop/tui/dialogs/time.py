@@ -1,0 +1,76 @@
+"""Which time is to be shown, asked in the bottom line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from gputop.model.machine.instants import FORMS, parse_instant
+from gputop.tui.panes.editor import Editor
+from gputop.tui.panes.heading import KeyLine
+from gputop.tui.panes.lines import Lines, Piece
+
+
+class TimeNote(Lines):
+    """What may be typed; of what is no time that it is none."""
+
+    is_wrong = False
+
+    def show(self, is_wrong: bool) -> None:
+        """Say it, or not."""
+        self.is_wrong = is_wrong
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        if self.is_wrong:
+            return [(f" no time: write {FORMS}", "notice")]
+        keys: list[Piece] = [
+            ("Enter", "key"),
+            (" go  ", "quiet"),
+            ("Esc", "key"),
+            (" stay", "quiet"),
+        ]
+        return [(f" {FORMS}  ", "quiet"), *keys]
+
+
+class TimeDialog(ModalScreen[float | None]):
+    """Asks for an instant; Esc answers None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Cancel", id="time.leave", show=False),
+    ]
+
+    def __init__(self, shown: float) -> None:
+        """`shown`: what is shown now, from which a span is taken."""
+        super().__init__()
+        self._shown = shown
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield KeyLine([("t", "time")], id="time-label")
+            yield Editor("", max_length=40, id="time")
+            yield TimeNote()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.query_one(TimeNote).show(is_wrong=False)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Answer, or say what is wrong."""
+        event.stop()
+        if not event.value.strip():
+            self.dismiss(None)
+            return
+        try:
+            self.dismiss(parse_instant(event.value, self._shown))
+        except ValueError:
+            self.query_one(TimeNote).show(is_wrong=True)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

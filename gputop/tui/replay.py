@@ -1,0 +1,177 @@
+"""A recording on the screen of a machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import ClassVar
+
+import msgspec
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.timer import Timer
+from textual.widgets import Input
+
+from gputop.settings import Session
+from gputop.sources.feed import Feed
+from gputop.sources.past import Moment
+from gputop.tui.app import GputopApp
+from gputop.tui.dialogs.time import TimeDialog
+from gputop.tui.machine import Picture
+from gputop.tui.machine_view import MachineView
+from gputop.tui.main import MainScreen
+from gputop.tui.messages import FrameArrived
+from gputop.tui.past import PastControl
+from gputop.tui.playback import SPEEDS, Playback
+from gputop.tui.time_keys import NOT_IN_A_REPLAY, REPLAY_BINDINGS, TIME_BINDINGS
+
+_TICK = 0.05
+"""Seconds between two looks at what a run has come to, or parts of the history."""
+_TREE = {"view.tree": "f5"}
+"""The key of what gives way to `t`, as in htop."""
+_OF_NOW = ("app.refresh", "app.slower", "app.faster", "app.pause")
+_NEVER = ("demo", "retry", "login", "leave_host")
+"""Bindings and actions that only a machine of now has."""
+_DONE = (*NOT_IN_A_REPLAY, "signal")
+
+
+class ReplayControl(PastControl):
+    """Goes to any instant of a recording, and runs on from there."""
+
+    moment: Moment = "replay"
+
+    @property
+    def words(self) -> str:
+        """Say that it is a replay, of when, and how fast it runs."""
+        playback = self._playback
+        if playback is None or playback.frame is None:
+            return "REPLAY"
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(playback.time))
+        return f"REPLAY {clock}" + (f" {playback.speed}x" if playback.is_running else "")
+
+    @property
+    def shown(self) -> float | None:
+        """The time that is shown."""
+        return None if self._playback is None else self._playback.time
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `tick` has anything to do."""
+        playback = self._playback
+        return playback is not None and (playback.is_running or playback.is_filling)
+
+    def begin(self, when: float) -> str:
+        """Show the last frame that is not after a time, or the first."""
+        return self._move(lambda playback: playback.go(when))
+
+    go = begin
+
+    def run(self, speed: int | None = None) -> str:
+        """Run with a speed, or stop where that is None and it runs."""
+        playback = self._playback
+        if playback is not None:
+            playback.is_running = speed is not None or not playback.is_running
+            playback.speed = speed or playback.speed
+        return ""
+
+    def tick(self, seconds: float) -> str:
+        """Take in that some time is over."""
+        playback = self._playback
+        if playback is None:
+            return ""
+        has_moved = playback.advance(seconds)
+        if playback.fill() or has_moved:
+            self._move(lambda _: None)
+        return playback.note if has_moved else ""
+
+    def _begin(self, view: MachineView) -> Playback | None:
+        past = view.machine.past
+        return None if past is None else Playback(past)
+
+    def _show(self, view: MachineView, playback: Playback) -> None:
+        self._playback = playback
+        if playback.frame is not None:
+            view.interval = playback.frame.interval or view.interval
+            view.hold(Picture(playback.frame, playback.history, self.moment))
+
+
+class ReplayApp(GputopApp, inherit_bindings=False):
+    """The app of a recording: the time is moved by keys, and nothing is asked or signalled."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(binding for binding in GputopApp.BINDINGS
+          if isinstance(binding, Binding)
+          and binding not in TIME_BINDINGS and binding.id not in _OF_NOW),
+        *REPLAY_BINDINGS,
+    ]  # fmt: skip
+
+    def __init__(self, feeds: Sequence[Feed], settings: Session, at: float, note: str) -> None:
+        """`at`: the time to begin with; `note`: what is said then."""
+        keys = {**_TREE, **settings.keys}
+        super().__init__(feeds, msgspec.structs.replace(settings, keys=keys))
+        self.replay = self.past = ReplayControl(lambda: self.view)
+        self._at, self._first_note = at, note
+        self._ticks: Timer | None = None
+
+    def on_mount(self) -> None:
+        self._ticks = self.set_interval(_TICK, self._on_tick, pause=True)
+
+    def on_frame_arrived(self, message: FrameArrived) -> None:
+        """Begin, with the first."""
+        message.prevent_default()  # Textual calls the other one as well
+        super().on_frame_arrived(message)
+        if self.replay.shown is None:
+            self._move_in_time(partial(self.replay.begin, self._at))
+            if self._first_note:
+                self._say(self._first_note)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("ask_time", "run", "speed"):
+            is_typing = isinstance(self.focused, Input)
+            return not is_typing and not isinstance(self.screen, ModalScreen)
+        return action not in _NEVER and super().check_action(action, parameters)
+
+    def action_ask_time(self) -> None:
+        """Ask for a time, and go there."""
+        if self.replay.shown is not None:
+            self.push_screen(TimeDialog(self.replay.shown), self._go)
+
+    def action_run(self) -> None:
+        """Run, or stop."""
+        self._move_in_time(self.replay.run)
+
+    def action_speed(self, number: int) -> None:
+        """Run, so many times as fast as it was."""
+        self._move_in_time(partial(self.replay.run, SPEEDS[number - 1]))
+
+    def _go(self, when: float | None) -> None:
+        if when is not None:
+            self._move_in_time(partial(self.replay.go, when))
+
+    def _on_tick(self) -> None:
+        if note := self.replay.tick(_TICK):
+            self._say(note)
+        self.instant = self.replay.words
+        self._wait_or_work()
+
+    def _move_in_time(self, move: Callable[[], str]) -> None:
+        super()._move_in_time(move)
+        self._wait_or_work()
+
+    def _wait_or_work(self) -> None:
+        """Nobody is woken for a picture that stands still."""
+        if self._ticks is not None:
+            (self._ticks.resume if self.replay.is_busy else self._ticks.pause)()
+
+    def _second(self) -> None:
+        """Nobody is waited for who might not answer."""
+
+    def _return_to_now(self) -> bool:
+        """There is no now."""
+        return False
+
+    def main_bindings(self) -> Iterable[BindingType]:
+        """Those of the main screen that do something."""
+        return (b for b in MainScreen.BINDINGS
+                if isinstance(b, Binding) and b.action.partition("(")[0] not in _DONE)  # fmt: skip
