@@ -95,6 +95,8 @@ the rest is gputop's own, with its module.)
                     cuda:k (CUDA)
     origin          where a process belongs: who started it, from where, in which container or job
                     (Origin, model/machine/origin.py)
+    past            frames of a machine that can be looked at again, in memory or recorded
+                    (Past, sources/past.py); a playback is at one instant of it (tui/playback.py)
     probe           asking the CUDA driver itself what a value means (agent/probe.py)
     process key     boot id, PID and start time: a PID is reused, a key is not (ProcessKey)
     inventory update

@@ -121,14 +121,14 @@ def test_a_part_of_the_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
 
     assert held("--since", "30m") == 0.5
     assert held("--until", "30m", "--since", "15m") == 0.25
-    assert held("--since", "2026-11-20 12:45") == 0.25
+    assert held("--since", "2026-11-20 12:45") == held("--since", "12:45") == 0.25
     assert held("--since", "2026-11-20", "--until", "2026-11-20T12:30:00") == 0.5
 
 
 @pytest.mark.parametrize(
     ("words", "status", "complaint"),
     [
-        (["--since", "soon"], 2, "'soon' is no time, as 12h, 7d, "),
+        (["--since", "soon"], 2, "--since 'soon' is no time: write 2026-11-21, "),
         (["--since", "2026-11-20 13:00"], 2, "--since 2026-11-20 13:00:00 is not before"),
         (["--since", "2026-11-01", "--until", "2026-11-02"], 1, "nothing is recorded from"),
         (["--by", "pid"], 2, "unknown --by 'pid': choose from user, gpu, job, command, host"),

@@ -153,9 +153,14 @@ class Playback:
             self.note = f"{self._name} begins at {_when(times[0])}"
         elif self.is_at_end:
             self.note = f"{self._name} ends at {_when(times[-1])}"
-        frame = self._past.at(times[min(max(0, index), len(times) - 1)])
+        when = times[min(max(0, index), len(times) - 1)]
+        frame = self._past.at(when)
+        if frame is None or self.time <= frame.time < when:  # what is damaged holds nobody up
+            frame = next(self._past.frames(when, inf), frame)
         if frame is None:  # forgotten just now
             return
+        if frame.time != when:
+            self.note = "samples that cannot be read are left out"
         self.frame, self._clock = frame, frame.time
         if self._live is None:
             self._lead_up_to(frame)

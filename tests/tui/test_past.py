@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from msgspec.structs import replace
 
+from gputop.model.machine.detail import ProcessDetail
 from gputop.model.machine.frame import Frame
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode_line
@@ -152,6 +153,19 @@ async def test_a_page_that_is_open_goes_back_with_it() -> None:
         assert "it was not there yet" not in screen.text
         await screen.press("escape", "G", "<")
         assert "GPU 0      29% of 100%" in screen.text
+
+
+async def test_details_of_now_are_not_shown_as_those_of_then() -> None:
+    async with two_minutes() as screen:
+        await screen.press("home", "enter")
+        detail = ProcessDetail(STAYS, NOON - 60, files=61, devices=())
+        await screen.show(detail=detail)
+        assert "61 open files" in await screen.whole_page()
+        await screen.press(",")
+        page = await screen.whole_page()
+        assert ("61 open files" in page, "not kept for the past" in page) == (False, True)
+        await screen.show(detail=detail)
+        assert "61 open files" not in await screen.whole_page()
 
 
 async def test_processes_that_start_later_have_not_ended() -> None:

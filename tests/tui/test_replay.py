@@ -179,3 +179,24 @@ async def test_a_recording_that_is_cut(hour: Path) -> None:
     async with replayed(hour, note=recording.losses[0]) as screen:
         assert recording.losses[0][:40] in screen.lines[-1]
         assert load(screen).endswith("%")
+
+
+async def test_samples_that_are_damaged_hold_nobody_up(hour: Path) -> None:
+    data = bytearray(hour.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 300] = b"x" * 300
+    hour.write_bytes(data)
+    async with replayed(hour, NOON) as screen:
+        before, notes = screen.lines[0], 0
+        for _ in range(HOUR // 6 + 1):
+            await screen.press(">")
+            notes += "cannot be read are left out" in screen.lines[-1]
+            assert before != screen.lines[0] or "the recording ends" in screen.lines[-1]
+            before = screen.lines[0]
+        assert (clock(HOUR - 1) in screen.lines[0], notes >= 1) == (True, True)
+        assert isinstance(screen.app, ReplayApp)
+        screen.app.replay.begin(NOON)
+        await screen.press("9")
+        seconds(screen, 60)
+        await screen.drawn()
+        assert clock(HOUR - 1) in screen.lines[0]
