@@ -98,6 +98,17 @@ def test_work_that_is_not_known_is_not_zero(
     ]  # fmt: skip
 
 
+def test_little_is_not_nothing_and_a_long_name_is_cut(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    moments = [replace(at(0, "a" * 99), time=NOON + second) for second in (0, 10)]
+    lines = usage(capfd, record(tmp_path / "a.gputop", moments))[1].splitlines()
+    assert lines[3].split() == [
+        "a" * 39 + "…", "<0.01", "<0.01", "0", "0", "20.0G", "<0.01", "kWh"
+    ]  # fmt: skip
+    assert lines[-1] == "nobody: 0 GPU-hours, 0 kWh"
+
+
 def test_names_that_a_spreadsheet_would_compute(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,7 +162,7 @@ def test_without_a_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     assert err.startswith("gputop: nothing is recorded in /")
     folder = tmp_path / "state" / "gputop" / "recordings"
     folder.mkdir(parents=True, mode=0o700)
-    assert f"{folder} has no recordings: gputop record makes one" in usage(capfd)[2]
+    assert "gputop record makes one" in usage(capfd)[2]
     recent = (replace(at(0, "alice"), time=time.time() - ago) for ago in (120.0, 60.0))
     record(folder, recent)
     status, out, err = usage(capfd)
