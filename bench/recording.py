@@ -27,6 +27,7 @@ from gputop.recording.datafile import INDEX
 from gputop.recording.entries import SIZE, Entries
 from gputop.recording.reader import Recording
 from gputop.recording.writer import RecordingWriter
+from tests.terminal import Terminal
 
 _SHAPE = Shape(8, 200)
 _EVERY = 10.0
@@ -54,6 +55,7 @@ def main() -> int:
         copy_days(month)
         print(f"{_DAYS} days: {_mb(month):.0f} MB")
         read(month, host)
+        replay(month)
     return 0
 
 
@@ -113,6 +115,23 @@ def read(folder: Path, host: str) -> None:
     print(f"open, {len(times):,} samples: {starts[2] * 1000:.0f} ms")
     print(f"jump: {jumps[_JUMPS // 2] * 1000:.0f} ms, at most {jumps[-1] * 1000:.0f} ms")
     print(f"step: {steps[len(steps) // 2] * 1000:.1f} ms")
+
+
+def replay(folder: Path) -> None:
+    """Start a replay, up to its first row and to the whole screen."""
+    starts = sorted(_start(folder) for _ in range(5))
+    first, whole = starts[2]
+    print(f"replay: first row after {first * 1000:.0f} ms, the screen after {whole * 1000:.0f} ms")
+
+
+def _start(folder: Path) -> tuple[float, float]:
+    begun = time.perf_counter()
+    words = [sys.executable, "-m", "gputop", "replay", str(folder)]
+    with Terminal(words, cols=200, rows=50) as terminal:
+        terminal.wait_for("H200")
+        first = time.perf_counter() - begun
+        terminal.wait_for("REPLAY")
+        return first, time.perf_counter() - begun
 
 
 def _timed(run: Callable[[], object]) -> float:
