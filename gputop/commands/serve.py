@@ -67,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         _hold_sources(options, folder, stack)
         command = f"exec {shlex.join(_viewer(options, folder))}"
-        server = BrowserServer(command, *options.listen, token, options.viewers)
+        host, port = options.listen
+        server = BrowserServer(command, host, port, token, options.viewers)
         server.run(partial(_say_where, options.listen, bool(token)))
     return 0
 
