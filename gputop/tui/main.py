@@ -258,7 +258,9 @@ class MainScreen(ProcessTableScreen):
         self.processes.shift_to(end)
 
     def action_mark(self) -> None:
-        if self._shown is not None:
+        if self._moment == "past":
+            self.say_for_a_while("this is the past: Esc returns to now")
+        elif self._shown is not None:
             self.marks.toggle(self._shown.frame)
 
     def action_tree(self) -> None:
