@@ -46,5 +46,5 @@ FIRST_KEYS: dict[Moment, tuple[tuple[str, str], ...]] = {
                ("1-9", "speed")),
 }  # fmt: skip
 """What stands first in the line of keys."""
-NOT_IN_A_REPLAY = ("tag", "pid", "pid_back")
-"""Actions of the main screen whose keys are those of a replay."""
+NOT_IN_A_REPLAY = ("tag", "pid", "pid_back", "mark")
+"""Actions of the main screen whose keys are those of a replay, or that are about what comes."""

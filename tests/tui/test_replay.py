@@ -151,7 +151,7 @@ async def test_nothing_is_signalled_or_asked(hour: Path) -> None:
         await screen.press("question_mark")
         for words in ("Run, stop", "Go to a time: 03:00, -2h", "1, 2, 5, ... 500 times"):
             assert words in screen.text
-        for words in ("Find a process by its PID", "Refresh now", "Tag the process"):
+        for words in ("Find a process by its PID", "Refresh now", "Tag the process", "Notify"):
             assert words not in screen.text
 
 
