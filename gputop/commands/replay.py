@@ -32,6 +32,8 @@ examples:
 
 On the screen:  , .  a sample back, on    < >  a minute    t  to a time    Space  run, stop
   1 to 9  run 1, 2, 5, 10, 20, 50, 100, 200, 500 times as fast as it was
+
+exit status: 0 done, 1 it is no recording, 2 usage
 """
 
 

@@ -16,7 +16,7 @@ from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
-from gputop.sources.past import Moment, Past, RememberingSource
+from gputop.sources.past import Past, RememberingSource, Tense
 from gputop.sources.source import LinkedSource
 from gputop.tui.messages import FrameArrived, MarkReached, ReplyArrived, SourceEnded
 from gputop.tui.pending_signals import PendingSignals
@@ -33,7 +33,7 @@ class Picture(NamedTuple):
 
     frame: Frame
     history: History
-    moment: Moment = "now"
+    tense: Tense = "now"
 
 
 class WatchedMachine:
