@@ -408,6 +408,7 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "idle_for",
         "holders",
         "holders_known",
+        "reservation",
         "asleep",
         "error",
     }

@@ -255,7 +255,7 @@ def test_leafing_through() -> None:
         terminal.send(b"G")
         terminal.wait_for("In gputop kill")
         terminal.send(b"c")
-        terminal.wait_for(TOPICS["examples"][:40])
+        terminal.wait_for(TOPICS["start"][:40])
         terminal.send(b"q")
         assert terminal.exit_code() == 0
 

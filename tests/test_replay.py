@@ -45,7 +45,7 @@ def test_what_cannot_be_shown_is_said_in_a_line(tmp_path: Path) -> None:
     assert (status, "No such file" in line) == (1, True)
     (tmp_path / "empty").mkdir()
     status, line = refused(str(tmp_path / "empty"))
-    assert (status, "is no recording: gputop record makes one" in line) == (1, True)
+    assert (status, "has no recordings: gputop record makes one" in line) == (1, True)
     (tmp_path / "text").write_text("hello\n" * 1000)
     status, line = refused(str(tmp_path / "text"))
     assert (status, "is no recording" in line) == (1, True)

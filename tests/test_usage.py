@@ -98,6 +98,17 @@ def test_work_that_is_not_known_is_not_zero(
     ]  # fmt: skip
 
 
+def test_little_is_not_nothing_and_a_long_name_is_cut(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    moments = [replace(at(0, "a" * 99), time=NOON + second) for second in (0, 10)]
+    lines = usage(capfd, record(tmp_path / "a.gputop", moments))[1].splitlines()
+    assert lines[3].split() == [
+        "a" * 39 + "…", "<0.01", "<0.01", "0", "0", "20.0G", "<0.01", "kWh"
+    ]  # fmt: skip
+    assert lines[-1] == "nobody: 0 GPU-hours, 0 kWh"
+
+
 def test_names_that_a_spreadsheet_would_compute(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,14 +132,14 @@ def test_a_part_of_the_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
 
     assert held("--since", "30m") == 0.5
     assert held("--until", "30m", "--since", "15m") == 0.25
-    assert held("--since", "2026-11-20 12:45") == 0.25
+    assert held("--since", "2026-11-20 12:45") == held("--since", "12:45") == 0.25
     assert held("--since", "2026-11-20", "--until", "2026-11-20T12:30:00") == 0.5
 
 
 @pytest.mark.parametrize(
     ("words", "status", "complaint"),
     [
-        (["--since", "soon"], 2, "'soon' is no time, as 12h, 7d, "),
+        (["--since", "soon"], 2, "--since 'soon' is no time: write 2026-11-21, "),
         (["--since", "2026-11-20 13:00"], 2, "--since 2026-11-20 13:00:00 is not before"),
         (["--since", "2026-11-01", "--until", "2026-11-02"], 1, "nothing is recorded from"),
         (["--by", "pid"], 2, "unknown --by 'pid': choose from user, gpu, job, command, host"),
@@ -151,7 +162,7 @@ def test_without_a_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     assert err.startswith("gputop: nothing is recorded in /")
     folder = tmp_path / "state" / "gputop" / "recordings"
     folder.mkdir(parents=True, mode=0o700)
-    assert f"{folder} has no recordings: gputop record makes one" in usage(capfd)[2]
+    assert "gputop record makes one" in usage(capfd)[2]
     recent = (replace(at(0, "alice"), time=time.time() - ago) for ago in (120.0, 60.0))
     record(folder, recent)
     status, out, err = usage(capfd)

@@ -16,16 +16,16 @@ from gputop.sources.opening import open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 
-News: TypeAlias = tuple[HostName | None, Frame | GputopError]
+HostNews: TypeAlias = tuple[HostName | None, Frame | GputopError]
 """What comes of a host, None for this machine."""
 
 
 def follow_hosts(
     hosts: Sequence[HostName | None], interval: float, demo: bool = False
-) -> Iterator[News]:
+) -> Iterator[HostNews]:
     """Yield the frames of machines, and why there are none, until none is left that can be tried
     again: one where ssh would have to ask somebody is not. The sources end with this."""
-    news: Queue[News | None] = Queue(len(hosts))
+    news: Queue[HostNews | None] = Queue(len(hosts))
     sources = {host: open_source(host, interval, demo=demo) for host in hosts}
     for host, source in sources.items():
         threading.Thread(target=_hand_over, args=(host, source, news), daemon=True).start()
@@ -41,7 +41,7 @@ def follow_hosts(
         close_all(list(sources.values()))
 
 
-def _hand_over(host: HostName | None, source: Source, news: Queue[News | None]) -> None:
+def _hand_over(host: HostName | None, source: Source, news: Queue[HostNews | None]) -> None:
     """Put what comes of one source, and None where nothing more will."""
     follow(source, frames_of, lambda message: news.put((host, message)))
     news.put(None)

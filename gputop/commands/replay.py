@@ -33,7 +33,7 @@ examples:
 On the screen:  , .  a sample back, on    < >  a minute    t  to a time    Space  run, stop
   1 to 9  run 1, 2, 5, 10, 20, 50, 100, 200, 500 times as fast as it was
 
-exit status: 0 done, 1 it is no recording, 2 usage
+exit status: 0 done, 1 the recording cannot be read, 2 usage
 """
 
 

@@ -11,10 +11,10 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from functools import partial
-from ipaddress import ip_address
 
 from gputop.commands import HELP
 from gputop.commands.hosts import add_command_hosts
+from gputop.commands.listening import Address, address
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
@@ -28,6 +28,8 @@ examples:
 
 Whoever has the address sees what gputop shows to you: processes, users, command lines. Nothing can
 be signalled or saved from a browser.
+
+exit status: 0 ended by Ctrl-C or SIGTERM, 1 other errors, 2 usage
 """
 
 
@@ -42,21 +44,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add_command_hosts(parser)
     add = parser.add_argument
-    add("--listen", metavar="HOST:PORT", type=address, default=("127.0.0.1", 8787),
+    add("--listen", metavar="HOST:PORT", type=address, default=Address("127.0.0.1", 8787),
         help="where browsers connect; 0 takes a free port (default: 127.0.0.1:8787)")  # fmt: skip
     add("--no-token", action="store_true",
         help="no secret in the address: every user of this machine can look")  # fmt: skip
     add("--viewers", metavar="N", type=int, default=8,
         help="so many browsers at once; each takes about 60 MiB (default: 8)")  # fmt: skip
-
-
-def address(text: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT` or `[IPV6]:PORT`, for argparse."""
-    host, _, port = text.rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, as 127.0.0.1:8787")
-    return host, int(port)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,15 +61,15 @@ def run(options: argparse.Namespace) -> int:
         raise GputopError(f"gputop serve needs textual-serve: {install}") from None
     if options.viewers < 1:
         raise UsageError(f"--viewers {options.viewers} is not a number of browsers")
-    host, port = options.listen
     token = "" if options.no_token else secrets.token_urlsafe(24)
     with ExitStack() as stack:
         folder = tempfile.mkdtemp(prefix="gputop-serve-", dir=_runtime_folder())
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         _hold_sources(options, folder, stack)
         command = f"exec {shlex.join(_viewer(options, folder))}"
+        host, port = options.listen
         server = BrowserServer(command, host, port, token, options.viewers)
-        server.run(partial(_say_where, host, bool(token)))
+        server.run(partial(_say_where, options.listen, bool(token)))
     return 0
 
 
@@ -107,20 +100,13 @@ def _viewer(options: argparse.Namespace, folder: str) -> list[str]:
     return [sys.executable, _MAIN, "viewer", *theme, "--", folder, *hosts]
 
 
-def _say_where(host: str, secret: bool, path: str, port: int) -> None:
-    local = f"[{host}]" if ":" in host else host
-    write(f"http://{local}:{port}{path}\n", required=True)
-    if not _is_loopback(host):
-        complain("anybody on the network can listen in: this is http; a proxy with TLS is safer")
-    else:
+def _say_where(listen: Address, secret: bool, path: str, port: int) -> None:
+    where = listen._replace(port=port)
+    write(f"http://{where}{path}\n", required=True)
+    if where.is_loopback:
         name = printable(os.uname().nodename, 64)
-        complain(f"from elsewhere: ssh -L {port}:{local}:{port} {name}, then open it there")
+        complain(f"from elsewhere: ssh -L {port}:{where} {name}, then open it there")
+    else:
+        complain("anybody on the network can listen in: this is http; a proxy with TLS is safer")
     if not secret:
         complain("no token: whoever reaches this port can look")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

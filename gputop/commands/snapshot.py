@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator, Sequence
 
-    from gputop.commands.following import News
+    from gputop.commands.following import HostNews
     from gputop.model.machine.frame import Frame
     from gputop.sources.ssh.names import HostName
 
@@ -89,7 +89,7 @@ def frame_of(host: HostName | None, demo: bool, writer: str) -> Frame:
     return frame
 
 
-def followed(hosts: Sequence[HostName], interval: float, demo: bool) -> Iterator[News]:
+def followed(hosts: Sequence[HostName], interval: float, demo: bool) -> Iterator[HostNews]:
     """Yield what comes of any host, until none is left that can be tried again. Why nothing comes
     is written to standard error as well, once."""
     from gputop.commands.following import follow_hosts

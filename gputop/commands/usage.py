@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 from gputop.commands import HELP
-from gputop.commands.moments import Ago, moment
 from gputop.errors import GputopError, UsageError
 from gputop.export.usage import UsageReport, notes, usage_csv, usage_json, usage_table
+from gputop.model.instants import is_span, parse_instant
+from gputop.model.machine.text import printable
 from gputop.model.usage.count import UsageCount
 from gputop.model.usage.grouping import GROUPINGS
 from gputop.model.usage.spans import Coverage, spans
@@ -34,6 +35,7 @@ Time that was not recorded counts for nobody. gputop help recording says more.
 
 exit status: 0 done, 1 nothing is recorded, 2 usage
 """
+_FORMS = "2026-11-21, '2026-11-21 03:00', 03:00 or 12h, 7d"
 _WEEK = 7 * 86400.0
 
 
@@ -49,10 +51,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add = parser.add_argument
     add("path", metavar="FILE|FOLDER", nargs="?",
         help="a recording (default: where gputop record writes)")  # fmt: skip
-    add("--since", metavar="TIME", type=moment,
-        help="12h or 7d before the end, or 2026-11-21, or '2026-11-21 03:00'"
-        " (default: 7d; with FILE, its beginning)")  # fmt: skip
-    add("--until", metavar="TIME", type=moment,
+    add("--since", metavar="TIME",
+        help=f"the beginning in local time: {_FORMS} before the end (default: 7d; with"
+        " FILE, its beginning)")  # fmt: skip
+    add("--until", metavar="TIME",
         help="the end, written the same way (default: now; with FILE, its end)")  # fmt: skip
     add("--by", choices=tuple(GROUPINGS), default="user", help="what a row is (default: user)")
     form = parser.add_mutually_exclusive_group()
@@ -93,11 +95,11 @@ def _window(options: argparse.Namespace, recording: Recording) -> tuple[float, f
         raise GputopError(f"{recording.path} has no samples yet")
     first, last = min(begin for begin, _ in recorded), max(end for _, end in recorded)
     end = last if options.path else time.time()
-    until = options.until.before(end) if options.until else end
+    until = _instant("--until", options.until, end) if options.until else end
     if options.since:
-        since = options.since.before(until)
+        since = _instant("--since", options.since, until)
     else:
-        since = first if options.path else Ago(_WEEK).before(until)
+        since = first if options.path else until - _WEEK
     if since >= until:
         raise UsageError(f"--since {_clock(since)} is not before {_clock(until)}")
     if until < first or since > last:
@@ -106,6 +108,15 @@ def _window(options: argparse.Namespace, recording: Recording) -> tuple[float, f
             f" {_clock(first)} to {_clock(last)}"
         )
     return since, until
+
+
+def _instant(option: str, text: str, end: float) -> float:
+    """Return what a text means; a span, with its minus or without, is before `end`. UsageError."""
+    try:
+        return parse_instant(f"-{text}" if is_span(f"-{text}") else text, end)
+    except ValueError:
+        what = printable(repr(text), 100)
+        raise UsageError(f"{option} {what} is no time: write {_FORMS}") from None
 
 
 def _report(recording: Recording, by: str, since: float, until: float) -> UsageReport:

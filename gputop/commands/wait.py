@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from threading import Event
@@ -23,13 +23,15 @@ from gputop.commands.hosts import add_command_hosts, complain_of
 from gputop.commands.picking import add_likeness, pick_request
 from gputop.commands.quantities import duration, percentage
 from gputop.commands.selection import selection_of
-from gputop.errors import DriverError, GputopError, SourceError, UsageError
+from gputop.errors import DriverError, GputopError, LoginError, SourceError, UsageError
+from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import coarse_duration, printable
 from gputop.model.metrics.process import COLUMNS
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.settings import NotifySetting, Settings, UnsafeSettingsError, read
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
+from gputop.sources.follow import follow
 from gputop.sources.many import ask_hosts
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source
@@ -230,26 +232,35 @@ class _Wait:
     ) -> None:
         """`over` is set when nobody waits any more."""
         self._source, self._condition, self._host, self._over = source, condition, host, over
+        self._sentence: str | None = None
+        self._error: GputopError | None = None
         self._trouble = ""
-        self._attempts = 0
 
     def sentence(self) -> str:
-        """Return what has happened, once it has. GputopError once it is over."""
-        while True:
-            try:
-                frame = wait_for_frame(self._source, lambda _: True, math.inf)
-                sentence = self._condition.check(self._source, frame)
-            except (DriverError, SourceError) as error:
-                if self._over.is_set():
-                    raise
-                self._say(str(error))
-                self._begin_anew()
-                continue
-            self._attempts = 0
-            is_trouble = frame.problem is not None and self._condition.needs_driver
-            self._say(str(frame.problem) if is_trouble else "")
-            if sentence is not None:
-                return sentence
+        """Return what has happened, once it has. GputopError where somebody has to log in."""
+        follow(self._source, self._checks, self._handle)
+        if self._sentence is None:
+            raise self._error or SourceError("the wait is over")
+        return self._sentence
+
+    def _checks(self, source: Source) -> Iterator[Frame]:
+        """Yield frames until it has happened."""
+        while self._sentence is None and not self._over.is_set():
+            frame = wait_for_frame(source, lambda _: True, math.inf)
+            self._sentence = self._condition.check(source, frame)
+            yield frame
+
+    def _handle(self, news: Frame | GputopError) -> None:
+        if self._over.is_set():
+            return
+        if isinstance(news, GputopError):
+            self._error = news
+            if not isinstance(news, LoginError):  # with which it ends
+                self._say(str(news))
+        elif news.problem is not None and self._condition.needs_driver:
+            self._say(str(news.problem))
+        else:
+            self._say("")
 
     def _say(self, trouble: str) -> None:
         """Say what is wrong when it begins, and that it is over."""
@@ -257,13 +268,6 @@ class _Wait:
             words = f"{trouble}; waiting goes on" if trouble else "the wait goes on as before"
             complain(_of(self._host, printable(words, _LONGEST)))
         self._trouble = trouble
-
-    def _begin_anew(self) -> None:
-        from gputop.sources.ssh.source import backoff  # seldom needed
-
-        self._attempts += 1
-        if not self._over.wait(backoff(self._attempts)):
-            self._source.reconnect()
 
 
 # Notifying

@@ -32,6 +32,8 @@ from gputop.model.usage.spans import Coverage
 _HOUR = 3600.0
 _KWH = 3.6e6
 _DIGITS = 6
+_WIDEST = 40
+"""Characters of a name in the table."""
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 """A cell that begins with one of these is a formula to a spreadsheet; the last four are those of
 full width."""
@@ -107,19 +109,25 @@ def _shown_rows(report: UsageReport) -> Iterator[tuple[UsageKey, UsageRow]]:
 
 
 def _cells(key: UsageKey, row: UsageRow) -> list[str]:
-    hours = (_hours(FIGURES[name](row)) for name in list(FIGURES)[:4])
-    return [*(cell or "" for cell in key), *hours, size(row.peak_memory), _energy(row)]
+    hours = (_figure(FIGURES[name](row)) for name in list(FIGURES)[:4])
+    return [
+        *(printable(cell or "", _WIDEST) for cell in key),
+        *hours,
+        size(row.peak_memory),
+        _energy(row),
+    ]
 
 
-def _hours(hours: float | None) -> str:
-    if hours is None:
+def _figure(value: float | None) -> str:
+    """Return hours or kWh; what is not nothing is not shown as 0."""
+    if value is None:
         return MISSING
-    return three_digits(hours) if hours else "0"
+    return ("<0.01" if value < 0.005 else three_digits(value)) if value else "0"
 
 
 def _energy(row: UsageRow) -> str:
     energy = FIGURES["energy_kwh"](row)
-    return MISSING if energy is None else f"{three_digits(energy)} kWh"
+    return MISSING if energy is None else f"{_figure(energy)} kWh"
 
 
 def _clock(seconds: float) -> str:
@@ -132,16 +140,17 @@ def notes(report: UsageReport) -> list[str]:
 
 
 def _time_notes(count: UsageCount) -> Iterator[str]:
-    yield f"nobody: {_hours(count.unheld / _HOUR)} GPU-hours, {count.unheld_energy / _KWH:.2f} kWh"
+    hours, energy = _figure(count.unheld / _HOUR), _figure(count.unheld_energy / _KWH)
+    yield f"nobody: {hours} GPU-hours, {energy} kWh"
     if count.unknown:
         reasons = ", ".join(
-            f"{_hours(seconds / _HOUR)} {_REASONS[reason]}"
+            f"{_figure(seconds / _HOUR)} {_REASONS[reason]}"
             for reason, seconds in count.unknown.items()
         )
-        whole = _hours(sum(count.unknown.values()) / _HOUR)
+        whole = _figure(sum(count.unknown.values()) / _HOUR)
         yield f"not known who: {whole} GPU-hours ({reasons})"
     if count.total.energy_unknown:
-        yield f"energy not known: {_hours(count.total.energy_unknown / _HOUR)} GPU-hours held"
+        yield f"energy not known: {_figure(count.total.energy_unknown / _HOUR)} GPU-hours held"
     if sum(row.held for row in count.rows.values()) > count.total.held * 1.0001:
         yield "A GPU that several shared is held by each of them, and once in the total."
 

@@ -33,7 +33,7 @@ TOPICS = {
     "line": "one line for tmux, starship, waybar and other status bars",
     "json": "text and JSON for scripts, with every field",
     "metrics": "every value of a GPU and a process: label, field, unit",
-    "prometheus": "metrics for Prometheus: who, what is free, alerts, dcgm-exporter's names",
+    "prometheus": "metrics for Prometheus, alerts, dcgm-exporter's names",
     "settings": "the settings file, variables, themes, other keys",
     "faq": "colours, containers, Slurm, WSL, tmux, root, cost",
     "bench": "what gputop costs, and what other monitors do",

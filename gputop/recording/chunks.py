@@ -112,7 +112,7 @@ class ChunkReader:
             raise SourceError("a sample is larger than any")
         lines = data.splitlines(keepends=True)
         if not lines or max(map(len, lines)) > _MAX_LINE:
-            raise SourceError("a sample is empty, or larger than any")
+            raise SourceError("a line of a sample is longer than any")
         return lines
 
 

@@ -90,7 +90,8 @@ class Recording:
             else:
                 self._files += [file] if file.is_recording else []
         if not self._files:
-            nothing = f"{self.path} is no recording: gputop record makes one"
+            what = "has no recordings" if self.path.is_dir() else "is no recording"
+            nothing = f"{self.path} {what}: gputop record makes one"
             raise GputopError((*self._unreadable, nothing)[0])
         self.hosts = tuple(dict.fromkeys(host for file in self._files for host in file.tracks))
 

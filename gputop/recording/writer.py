@@ -157,6 +157,6 @@ class RecordingWriter:
             self._say(
                 f"the clock of {host} was set back by {duration(back)}: that time is there twice"
             )
-        if stream is None or stream.chunk.is_full or back > 0:
+        if stream is None or stream.chunk.is_full or back > 0:  # chunks are read forward in time
             stream = self._streams[host] = _Stream(host)
         return stream

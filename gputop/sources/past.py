@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from gputop.model.machine.frame import Frame
 from gputop.sources.source import Source
 
-Tense: TypeAlias = Literal["now", "past", "replay"]
+Moment: TypeAlias = Literal["now", "past", "replay"]
 """What a picture is of: a machine that is watched, now or before; or a recording."""
 
 

@@ -9,14 +9,14 @@ from typing import NamedTuple
 from textual.message import Message
 
 from gputop.errors import LoginError, SourceError
-from gputop.model.conditions.marks import Marks, News
+from gputop.model.conditions.marks import MarkNews, Marks
 from gputop.model.fleet.host_row import HostState
 from gputop.model.fleet.link import Link, LinkState
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
-from gputop.sources.past import Past, RememberingSource, Tense
+from gputop.sources.past import Moment, Past, RememberingSource
 from gputop.sources.source import LinkedSource
 from gputop.tui.messages import FrameArrived, MarkReached, ReplyArrived, SourceEnded
 from gputop.tui.pending_signals import PendingSignals
@@ -33,7 +33,7 @@ class Picture(NamedTuple):
 
     frame: Frame
     history: History
-    tense: Tense = "now"
+    moment: Moment = "now"
 
 
 class WatchedMachine:
@@ -186,7 +186,7 @@ class WatchedMachine:
         if self._frame is not None and (starts := self.marks.questions(self._frame)):
             self.request(Liveness(starts, _MARKS))
 
-    def _tell(self, news: list[News]) -> None:
+    def _tell(self, news: list[MarkNews]) -> None:
         for short, sentence in news:
             self._news = [short, *self._news][:_MOST_NEWS]
             self._post(MarkReached(sentence))

@@ -100,11 +100,11 @@ class MachineView:
         frame = picture.frame
         if frame.problem is not None:
             host = frame.host.asked or frame.host.name
-            self.show_problem(host, frame.problem, tries=picture.tense == "now")
+            self.show_problem(host, frame.problem, tries=picture.moment == "now")
             return
         if isinstance(self.main.app.screen, ProblemScreen):
             self.main.app.pop_screen()
-        self.main.show_frame(frame, picture.history, self.interval, picture.tense)
+        self.main.show_frame(frame, picture.history, self.interval, picture.moment)
 
     def show_end(self) -> None:
         """Show that nothing comes any more."""

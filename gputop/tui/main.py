@@ -17,7 +17,7 @@ from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDialog, SortDialog
 from gputop.tui.dialogs.signal_control import SignalControl
 from gputop.tui.dialogs.signal_state import TARGET_GONE, why_none
@@ -104,7 +104,7 @@ class MainScreen(ProcessTableScreen):
     def on_mount(self) -> None:
         self.panes.arrange()
         self.gpus.on_scrolled = self._say_above
-        self.marks.connect()
+        self.marks.attach()
         self.processes.above = self._words_above
         self.processes.on_arranged = self.arranged
         for table in self.query(Table):
@@ -131,7 +131,7 @@ class MainScreen(ProcessTableScreen):
         of_app = keyed(self.settings.keys, self.app.BINDINGS)
         if self._leave is not None:  # to which q leads then
             of_app = [replace(b, description="Hosts") if b.action == "quit" else b for b in of_app]
-        return [*FIRST_KEYS[self._tense], *key_words([*first, *of_app, *more])]
+        return [*FIRST_KEYS[self._moment], *key_words([*first, *of_app, *more])]
 
     def on_descendant_focus(self) -> None:
         """Say below what the keys do now: an editor has its own. To go to the other pane is to
@@ -150,15 +150,15 @@ class MainScreen(ProcessTableScreen):
     # What comes from the agent.
 
     def show_frame(
-        self, frame: Frame, history: History, interval: float, tense: Tense = "now"
+        self, frame: Frame, history: History, interval: float, moment: Moment = "now"
     ) -> None:
         """Show another frame, or the same one in another state, on every screen."""
         state, before = self.mapping.state, self._shown
         show_users(process.user for process in frame.processes)
-        state.show_frame(frame, tense)
+        state.show_frame(frame, moment)
         names = LogicalNames(frame, before and before.names, state.probed)
-        self._shown = ShownFrame(frame, history, names, interval, tense)
-        if before is None or tense != before.tense:
+        self._shown = ShownFrame(frame, history, names, interval, moment)
+        if before is None or moment != before.moment:
             self._show_keys()
         self.query_one(Heading).show_frame(frame, interval)
         self._show_panes()
@@ -176,7 +176,7 @@ class MainScreen(ProcessTableScreen):
             self.show_mapping()
             if self._shown is not None:
                 shown = self._shown
-                self.show_frame(shown.frame, shown.history, shown.interval, shown.tense)
+                self.show_frame(shown.frame, shown.history, shown.interval, shown.moment)
         for screen in self.app.screen_stack:
             if isinstance(screen, ProcessScreen):
                 screen.reply(reply)
@@ -258,10 +258,8 @@ class MainScreen(ProcessTableScreen):
         self.processes.shift_to(end)
 
     def action_mark(self) -> None:
-        if self._tense == "past":
-            self.say_for_a_while("this is the past: Esc returns to now")
-        elif self._shown is not None:
-            self.marks.toggle(self._shown.frame)
+        if self._shown is not None:
+            self.marks.toggle(self._shown.frame, self._shown.moment)
 
     def action_tree(self) -> None:
         self.processes.toggle_tree()
@@ -284,9 +282,7 @@ class MainScreen(ProcessTableScreen):
     def action_back(self) -> None:
         """Go one step back: tags, the editor, the mapping, the cursor, the view, the filter."""
         table = self.processes
-        if self._return_to_now() or self.pids.stop() or table.untag():
-            return
-        if self.marks.dismiss_news():
+        if self._return_to_now() or self.pids.stop() or table.untag() or self.marks.dismiss_news():
             return
         if self.panes.mapping_open:
             self.panes.open_mapping(False)
@@ -447,7 +443,7 @@ class MainScreen(ProcessTableScreen):
     # Signals.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if self._tense == "replay" and action.partition("(")[0] in NOT_IN_A_REPLAY:
+        if self._moment == "replay" and action.partition("(")[0] in NOT_IN_A_REPLAY:
             return False
         return action != "signal" or not self.settings.readonly
 
@@ -455,15 +451,15 @@ class MainScreen(ProcessTableScreen):
         """Ask about the processes that are selected now, whatever the frames do meanwhile."""
         if self._shown is not None:
             self.signals.ask(
-                self._shown.frame, *self._targets(self._shown), tense=self._shown.tense
+                self._shown.frame, *self._targets(self._shown), moment=self._shown.moment
             )
 
     @property
-    def _tense(self) -> Tense:
-        return "now" if self._shown is None else self._shown.tense
+    def _moment(self) -> Moment:
+        return "now" if self._shown is None else self._shown.moment
 
     def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
-        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE, self._tense)
+        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE, self._moment)
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
         """Return one's own on the selected GPU, else the tagged ones, else the selected one; and

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gputop.errors import GputopError
 from gputop.model.machine.text import duration
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 from gputop.tui.machine import Picture
 from gputop.tui.machine_view import MachineView
 from gputop.tui.playback import Playback
@@ -18,7 +18,7 @@ class PastControl:
     What moves returns what there is to say of it.
     """
 
-    tense: Tense = "past"
+    moment: Moment = "past"
 
     def __init__(self, view: Callable[[], MachineView | None]) -> None:
         self._view = view
@@ -83,4 +83,4 @@ class PastControl:
             view.thaw()
         else:
             self._playback = playback
-            view.hold(Picture(frame, playback.history, self.tense))
+            view.hold(Picture(frame, playback.history, self.moment))

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from gputop.settings import Session
 from gputop.sources.feed import Feed
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.time import TimeDialog
 from gputop.tui.machine import Picture
@@ -39,7 +39,7 @@ _DONE = (*NOT_IN_A_REPLAY, "signal")
 class ReplayControl(PastControl):
     """Goes to any instant of a recording, and runs on from there."""
 
-    tense: Tense = "replay"
+    moment: Moment = "replay"
 
     @property
     def words(self) -> str:
@@ -93,7 +93,7 @@ class ReplayControl(PastControl):
         self._playback = playback
         if playback.frame is not None:
             view.interval = playback.frame.interval or view.interval
-            view.hold(Picture(playback.frame, playback.history, self.tense))
+            view.hold(Picture(playback.frame, playback.history, self.moment))
 
 
 class ReplayApp(GputopApp, inherit_bindings=False):

@@ -7,7 +7,7 @@ from functools import partial
 
 from textual.binding import Binding, BindingType
 
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 from gputop.tui.panes.heading import described_key
 
 _look = partial(described_key, "Look", area="time")
@@ -39,7 +39,7 @@ REPLAY_BINDINGS: list[BindingType] = [
 ]
 """In a replay. What has keys of the same names on other screens gives way to some of them."""
 
-FIRST_KEYS: dict[Tense, tuple[tuple[str, str], ...]] = {
+FIRST_KEYS: dict[Moment, tuple[tuple[str, str], ...]] = {
     "now": (),
     "past": ((", .", "step"), ("< >", "minute"), ("Esc", "now")),
     "replay": ((", .", "step"), ("< >", "minute"), ("t", "time"), ("Space", "run"),

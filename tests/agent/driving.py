@@ -214,8 +214,8 @@ SECTIONS = (
 
 def plain(gpu: Json) -> Json:
     """A GPU, and its MIG devices, without what has tests of its own: sections, memory of parts,
-    whether it is free."""
-    apart = (*SECTIONS, "free", "not_free")
+    whether it is free, and reserved."""
+    apart = (*SECTIONS, "free", "not_free", "reservation")
     kept = {field: value for field, value in gpu.items() if field not in apart}
     parts = ("memory_total", "memory_used", "activity")
     if kept["mig"] is not None:

@@ -11,8 +11,8 @@ from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.sections import Power
-from gputop.model.usage.count import UsageCount, UsageRow
-from gputop.model.usage.grouping import GROUPINGS, NO_JOB
+from gputop.model.usage.count import MAX_ROWS, UsageCount, UsageRow
+from gputop.model.usage.grouping import GROUPINGS, NO_JOB, OTHERS
 from gputop.model.usage.spans import Coverage, spans
 from tests.builders import GIB, frame, gpu, process
 
@@ -187,6 +187,19 @@ def test_jobs() -> None:
     assert {key: each.held for key, each in count.rows.items()} == {
         ("slurm 17",): 20, ("pod p",): 10, ("container c",): 10, (NO_JOB,): 10, (None,): 10,
     }  # fmt: skip
+
+
+def test_names_without_end_are_one_row() -> None:
+    frames = (
+        frame([gpu(processes_known=True)],
+              [process(pid, user=f"user {pid + 15_000 * step}") for pid in range(15_000)],
+              time=10.0 * step)
+        for step in range(4)
+    )  # fmt: skip
+    count, _ = usage("user", frames)
+    assert MAX_ROWS < len(count.rows) < MAX_ROWS + 15_000
+    assert count.rows[(OTHERS,)].held == 10
+    assert count.total.held == 30
 
 
 def test_work_of_several_processes_is_no_more_than_one_gpu() -> None:

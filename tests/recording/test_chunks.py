@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,11 @@ from msgspec.structs import replace
 from gputop.errors import SourceError
 from gputop.protocol.codec import encode_line
 from gputop.protocol.messages import Hello, Reply
+from gputop.protocol.split import Splitter
 from gputop.recording.chunks import MAX_UNPACKED, ChunkReader, ChunkWriter
 from gputop.recording.entries import MAGIC, SIZE, IndexEntry, stream_of
 from gputop.recording.reader import Recording
-from tests.protocol.streams import FRAME, HELLO, TRAIN
+from tests.protocol.streams import FRAME, HELLO, TRAIN, lines_of
 from tests.recording.made import EVERY, HOST, START, frames_from, index_of, read, write
 
 
@@ -37,25 +37,26 @@ def packed(*lines: bytes) -> bytes:
     return packer.compress(b"".join(lines)) + packer.flush(zlib.Z_SYNC_FLUSH)
 
 
-def hostile_payloads() -> Iterator[bytes]:
-    hello = encode_line(0, HELLO)
-    yield b""
-    yield b"no zlib"
-    yield packed()
-    yield packed(b"\n" * 100_000)
-    yield packed(hello)
-    yield packed(hello, encode_line(1, Reply(request="x")))
-    yield packed(hello, encode_line(5, Reply(request="x")))
-    yield packed(hello, b'[1,{"kind":"sample","time":1e999}]\n')
-    yield packed(hello, b"[" * 100_000, b"\n")
-    yield packed(bytes(MAX_UNPACKED + 1))
+HELLO_LINE = encode_line(0, HELLO)
+HOSTILE = {
+    "nothing": (b"", "cannot be|longer"),
+    "no zlib": (b"no zlib", "cannot be unpacked"),
+    "no lines": (packed(), "longer than any"),
+    "many lines": (packed(b"\n" * 100_000), "larger than any"),
+    "no sample": (packed(HELLO_LINE), "without its numbers"),
+    "a reply": (packed(HELLO_LINE, encode_line(1, Reply(request="x"))), "without its numbers"),
+    "a wrong number": (packed(HELLO_LINE, encode_line(5, Reply(request="x"))), "sent line 5"),
+    "no number": (packed(HELLO_LINE, b'[1,{"kind":"sample","time":1e999}]\n'), "no message"),
+    "nested": (packed(HELLO_LINE, b"[" * 100_000, b"\n"), "no message"),
+    "a bomb": (packed(bytes(MAX_UNPACKED + 1)), "larger than any"),
+    "a long line": (packed(bytes(MAX_UNPACKED - 1)), "longer than any"),
+}
 
 
-@pytest.mark.parametrize(
-    "payload", list(hostile_payloads()), ids=lambda payload: payload[:12].hex()
-)
-def test_a_payload_that_is_none(payload: bytes, tmp_path: Path) -> None:
-    with pytest.raises(SourceError):
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_payload_that_is_none(name: str, tmp_path: Path) -> None:
+    payload, words = HOSTILE[name]
+    with pytest.raises(SourceError, match=words):
         ChunkReader().read(payload)
     path = tmp_path / "hostile"
     put(path, payload)
@@ -93,17 +94,15 @@ def test_an_index_that_lies(fields: dict[str, float], tmp_path: Path) -> None:
 
 def test_texts_of_a_recording_are_made_harmless(tmp_path: Path) -> None:
     path = tmp_path / "evil"
-    name = "node\x1b]0;owned\x07\u202e" * 400
+    hello = replace(HELLO, host="node\x1b]0;owned\x07\u202e" * 100)
     evil = replace(FRAME, processes=(replace(TRAIN, command="rm\x1b[2J\n" * 2000),))
-    write(path, [evil], host=name)
+    put(path, packed(*lines_of([hello, *Splitter().split(evil)])))
     recording = Recording(path)
     [host] = recording.hosts
-    assert host.isprintable()
-    assert len(host) <= 255
     [frame] = recording.frames(host)
-    assert frame.processes[0].command
-    assert frame.processes[0].command.isprintable()
-    assert len(frame.processes[0].command) <= 4096
+    texts = [host, frame.host.asked, frame.processes[0].command]
+    assert all(text and text.isprintable() for text in texts)
+    assert len(host) == 255
 
 
 def test_magic_words_all_over(tmp_path: Path) -> None:

@@ -178,11 +178,13 @@ def test_one_recorder_a_file(folder: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_removed_is_begun_anew(folder: Path) -> None:
     clock = Clock()
     writer = RecordingWriter(f"{folder}/", EVERY, clock=clock)
-    writer.append(HOST, frame_at(START))
+    after = frames_from(START + 7000, 5)
+    for frame in (frame_at(START, 40), frame_at(START + EVERY, 80)):
+        writer.append(HOST, frame)
     (folder / day_file(START)).unlink()
-    writer.append(HOST, frame_at(START + EVERY))
-    frames, _ = read(folder)
-    assert frames == [frame_at(START + EVERY)]
+    for frame in after:
+        writer.append(HOST, frame)
+    assert read(folder) == (after, ())
 
 
 @pytest.mark.system

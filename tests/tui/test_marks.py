@@ -10,6 +10,7 @@ import pytest
 from textual.message import Message
 
 from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
+from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness
 from gputop.sources.feed import Feed
 from gputop.tui.machine import WatchedMachine
@@ -55,9 +56,13 @@ async def test_a_gpu_and_what_is_free_already() -> None:
         assert "W  0" not in screen.text
 
 
-async def test_nothing_is_marked_where_nothing_is_selected() -> None:
+async def test_nothing_is_marked_where_nothing_is_selected_or_all_is_past() -> None:
     async with shown(BUSY) as screen:
         await screen.press("W")
+        assert screen.line_with("--seed 1").startswith("▸")
+        screen.main.show_frame(BUSY, History(), 1.0, "past")
+        await screen.press("W")
+        assert "what is over cannot be waited for" in screen.text
         assert screen.line_with("--seed 1").startswith("▸")
 
 

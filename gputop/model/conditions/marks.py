@@ -16,7 +16,7 @@ _GpuMark = tuple[str, tuple[int, int] | None]
 """The key of a GPU, and the instances of a MIG device of it."""
 
 
-class News(NamedTuple):
+class MarkNews(NamedTuple):
     """What has come of a mark."""
 
     short: str
@@ -75,12 +75,12 @@ class Marks:
                 asked.append(ProcessStart(pid))
         return tuple(asked)
 
-    def handle_liveness(self, liveness: Iterable[ProcessLiveness], frame: Frame) -> list[News]:
+    def handle_liveness(self, liveness: Iterable[ProcessLiveness], frame: Frame) -> list[MarkNews]:
         """Take what the agent says to `questions`, since a frame."""
         ended = [answer.pid for answer in liveness if not self._end.learn(answer)]
         return [_end_news(process, frame) for process in self._end.remove(ended)]
 
-    def handle_frame(self, frame: Frame) -> list[News]:
+    def handle_frame(self, frame: Frame) -> list[MarkNews]:
         """Take a frame. Return what has come of marks by it."""
         news = [_end_news(process, frame) for process in self._end.handle_frame(frame)]
         for gpu in frame.gpus if self._gpus else ():
@@ -105,16 +105,16 @@ def _awaited(process: Process) -> AwaitedProcess:
     )
 
 
-def _end_news(process: AwaitedProcess, frame: Frame) -> News:
+def _end_news(process: AwaitedProcess, frame: Frame) -> MarkNews:
     sentence = end_of(process, _host(frame), frame.time)
     how = "ended" if process.start_ticks is not None else "left the GPUs"
-    return News(f"{process.name} (PID {process.pid}) has {how}", sentence)
+    return MarkNews(f"{process.name} (PID {process.pid}) has {how}", sentence)
 
 
-def _free_news(frame: Frame, gpu: Gpu, device: MigDevice | None) -> News:
+def _free_news(frame: Frame, gpu: Gpu, device: MigDevice | None) -> MarkNews:
     part = "" if device is None else f" MIG device {device.gi}/{device.ci}"
     short = f"GPU {gpu.index}{part} is free"
-    return News(short, f"{short} on {_host(frame)}")
+    return MarkNews(short, f"{short} on {_host(frame)}")
 
 
 def _host(frame: Frame) -> str:

@@ -27,8 +27,11 @@ import msgspec
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.usage.energy import EnergyMeter
-from gputop.model.usage.grouping import Grouping, UsageKey
+from gputop.model.usage.grouping import OTHERS, Grouping, UsageKey
 from gputop.model.usage.parts import UnknownReason, held_parts
+
+MAX_ROWS = 20_000
+"""What comes after them is in one row: names are those that somebody else chose."""
 
 
 class UsageRow(msgspec.Struct):
@@ -110,6 +113,7 @@ class UsageCount:
         self.unknown: dict[UnknownReason, float] = {}
         """GPU-seconds of which it is not known whether somebody held the GPU."""
         self._key = grouping.key
+        self._others = (OTHERS,) * len(grouping.columns)
         self._meter = EnergyMeter()
 
     def add(self, host: str, spans: Iterable[tuple[Frame, float]]) -> None:
@@ -154,7 +158,9 @@ class UsageCount:
         for process in processes:
             key = self._key(host, gpu, process)
             if key not in members:
-                members[key] = _Member()
+                if len(self.rows) >= MAX_ROWS and key not in self.rows:
+                    key = self._others
+                members.setdefault(key, _Member())
             members[key].add(process)
         return members
 

@@ -13,6 +13,7 @@ from gputop.model.machine.text import short_command, short_name
 UsageKey = tuple[str | None, ...]
 """A cell for each column of a Grouping; None is not known."""
 NO_JOB = "(no job)"
+OTHERS = "(others)"
 
 
 class Grouping(NamedTuple):

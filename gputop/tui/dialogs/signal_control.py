@@ -9,7 +9,7 @@ from textual.screen import Screen
 from gputop.model.machine.frame import Frame
 from gputop.model.processes.target import SignalTarget
 from gputop.protocol.messages import Reply, Signal
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.dialogs.signal_state import DEMO, NOT_NOW, SignalDialogState
 
@@ -25,13 +25,13 @@ class SignalControl:
         frame: Frame,
         targets: Sequence[SignalTarget],
         why_none: str,
-        tense: Tense = "now",
+        moment: Moment = "now",
     ) -> None:
         """Open the dialog for `targets`, whatever the frames do meanwhile; for none of the past,
         whose PIDs may be other processes' by now."""
         obstacle = DEMO if frame.demo else "" if targets else why_none
-        if tense != "now":
-            targets, obstacle = (), NOT_NOW[tense]
+        if moment != "now":
+            targets, obstacle = (), NOT_NOW[moment]
         state = SignalDialogState(targets, obstacle, frame)
         self._screen.app.push_screen(SignalScreen(state, self._request))
 

@@ -23,7 +23,7 @@ from gputop.model.machine.signals import (
 from gputop.model.processes.target import ProcessIdentity, SignalTarget, signal_targets
 from gputop.model.processes.views import ViewRow
 from gputop.protocol.messages import Reply, Signal
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 
 GRACE = 10.0
 """Seconds in which a process may end before SIGKILL is offered."""
@@ -35,7 +35,7 @@ ALL_ENDED = "the tagged processes have ended; Esc clears the tags"
 TARGET_GONE = "it has ended, or left the GPUs"
 NO_PROCESS = "this line is memory that no visible process holds: there is nothing to signal"
 DEMO = "the demo has no processes to signal"
-NOT_NOW: dict[Tense, str] = {
+NOT_NOW: dict[Moment, str] = {
     "past": "this is the past: return to now first (Esc on the main screen)",
     "replay": "a replay shows the past: there is nothing to signal",
 }

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame
 from gputop.model.metrics.history import History
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 from gputop.tui.panes.heading import PageKeys, described_key, key_words
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
@@ -33,7 +33,7 @@ class ShownFrame(NamedTuple):
     names: LogicalNames
     """What its processes call their GPUs."""
     interval: float = 1.0
-    tense: Tense = "now"
+    moment: Moment = "now"
 
 
 class PageScreen(Screen[R]):

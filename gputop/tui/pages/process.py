@@ -77,15 +77,15 @@ class ProcessScreen(PageScreen[None]):
         rows = [row for row in rows if frame.key(row.process) == subject.key]
         subject.ended = not rows
         subject.unborn = (subject.key.start_time or 0.0) > frame.time
-        if shown.tense != "now" and subject.tense != shown.tense:
+        if shown.moment != "now" and subject.moment != shown.moment:
             subject.detail = subject.stack = None  # of now
             subject.stack_wanted = False
-        subject.tense = shown.tense
+        subject.moment = shown.moment
         if rows:
             subject.frame, subject.rows = frame, rows
             subject.pasts = [shown.history.of_process(row.process) for row in rows]
             subject.mapping = shown.names.mapping(rows[0].process)
-        if shown.tense != "now":
+        if shown.moment != "now":
             self._asked = None
         is_due = self._asked is None or abs(frame.time - self._asked) >= _EVERY
         if is_due and subject.refused is None:
@@ -95,7 +95,7 @@ class ProcessScreen(PageScreen[None]):
     def reply(self, reply: Reply) -> None:
         """Show an answer, if it is about this process."""
         subject, detail, stack = self._subject, reply.detail, reply.stack
-        if subject.tense != "now":
+        if subject.moment != "now":
             return
         if reply.error is not None and reply.request == self._detail_id:
             subject.refused = reply.error
@@ -139,7 +139,7 @@ class ProcessScreen(PageScreen[None]):
     @property
     def _can_ask(self) -> bool:
         subject = self._subject
-        is_there = subject.tense == "now" and not subject.ended
+        is_there = subject.moment == "now" and not subject.ended
         return is_there and subject.key.start_time is not None
 
     def _ask(self) -> None:

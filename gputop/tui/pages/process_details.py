@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gputop.model.machine.detail import EnvVariable
 from gputop.model.machine.environment import State
 from gputop.model.machine.text import MISSING, duration, printable
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 from gputop.tui.pages.process_lines import ProcessSubject, gpus_of
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page, title
@@ -22,7 +22,7 @@ _NO_VARIABLES: dict[State, str] = {
     "gone": "it has ended",
     "too_long": "unknown: they are longer than gputop reads",
 }
-_NOT_KEPT: dict[Tense, str] = {
+_NOT_KEPT: dict[Moment, str] = {
     "past": "not kept for the past: Esc twice returns to now",
     "replay": "not recorded",
 }
@@ -46,8 +46,8 @@ def _waiting(subject: ProcessSubject) -> str | None:
     """Say why there is no answer; None where there is one."""
     if subject.detail is not None:
         return None
-    if subject.tense != "now":
-        return _NOT_KEPT[subject.tense]
+    if subject.moment != "now":
+        return _NOT_KEPT[subject.moment]
     if subject.key.start_time is None:
         return "unknown: the process is not in this /proc"
     if subject.ended or subject.gone:
@@ -140,8 +140,8 @@ def _stack(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
     stack = subject.stack
     if subject.stack_wanted:
         yield from page.quiet("asking py-spy")
-    elif subject.tense != "now":
-        yield from page.quiet(_NOT_KEPT[subject.tense])
+    elif subject.moment != "now":
+        yield from page.quiet(_NOT_KEPT[subject.moment])
     elif stack is None:
         yield from page.quiet("t asks py-spy where a Python process is")
     elif stack.problem is not None:

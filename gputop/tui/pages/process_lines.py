@@ -14,7 +14,7 @@ from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.text import GIB, duration, size
 from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 from gputop.tui import glyphs
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.mapping_text import SEVERITY_ROLES
@@ -56,7 +56,7 @@ class ProcessSubject:
     mapping: ProcessMapping | None = None
     frame: Frame | None = None
     ended: bool = False
-    tense: Tense = "now"
+    moment: Moment = "now"
     unborn: bool = False
     """What is shown was before it started."""
     detail: ProcessDetail | None = None

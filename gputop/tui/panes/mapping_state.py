@@ -28,13 +28,13 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
 from gputop.protocol.messages import Probe, Reply
-from gputop.sources.past import Tense
+from gputop.sources.past import Moment
 
 _ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 _KEPT_FRAMES = 5
 """Frames over which a GPU has to be idle to be offered."""
 _MAX_PROBED = 16
-_NOT_ASKED: dict[Tense, str] = {
+_NOT_ASKED: dict[Moment, str] = {
     "past": "the driver can only be asked of now: Esc returns",
     "replay": "a replay has no driver to ask",
 }
@@ -94,7 +94,7 @@ class MappingState:
         self.note = ""
         """Words to show for a while."""
         self.frame: Frame | None = None
-        self.tense: Tense = "now"
+        self.moment: Moment = "now"
         self._advice: tuple[Advice, ...] = ()
         self.followed: FollowedProcess | None = None
         self._frames: deque[Frame] = deque(maxlen=_KEPT_FRAMES)
@@ -160,9 +160,9 @@ class MappingState:
         """The GPU that `gputop free` would take; None before the first frame."""
         return self._pick(()) if self._frames else None
 
-    def show_frame(self, frame: Frame, tense: Tense = "now") -> None:
+    def show_frame(self, frame: Frame, moment: Moment = "now") -> None:
         """Take in a frame: the result changes only with the GPUs, the advice with their usage."""
-        self.tense = tense
+        self.moment = moment
         if frame is not self.frame:
             self._frames.append(frame)
         self.frame = frame
@@ -206,8 +206,8 @@ class MappingState:
     def probe(self) -> Probe | None:
         """Return what to ask the driver; None, and a note, where it cannot be asked."""
         frame, probe = self.frame, self._probe
-        if self.tense != "now":
-            self.note = _NOT_ASKED[self.tense]
+        if self.moment != "now":
+            self.note = _NOT_ASKED[self.moment]
         elif self.followed:
             self.note = "the driver can only be asked about a value: press m and type one"
         elif not self.result.here:

@@ -8,6 +8,7 @@ from textual.screen import Screen
 
 from gputop.model.conditions.marks import Marks
 from gputop.model.machine.frame import Frame
+from gputop.sources.past import Moment
 from gputop.tui.panes.gpu_cells import GpuLine
 from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.heading import Heading
@@ -32,15 +33,17 @@ class MarkControl:
         `dismiss_news` returns whether there was something to say."""
         self._marks, self._ask, self._dismiss = marks, ask, dismiss_news
 
-    def connect(self) -> None:
+    def attach(self) -> None:
         """Have the panes draw the marks, once they are there."""
         self._gpus.is_marked = self._is_marked
         self._processes.is_marked = lambda process: self._marks.has_process(process.pid)
 
-    def toggle(self, frame: Frame) -> None:
+    def toggle(self, frame: Frame, moment: Moment) -> None:
         """Mark the selected GPU, or the process, or all of a group; or take the mark off."""
         table, line = self._processes, self._gpus.current
-        if self._gpus.is_active:
+        if moment != "now":
+            self._say("what is over cannot be waited for")
+        elif self._gpus.is_active:
             if line is None:
                 self._gpus.action_move(0)
             elif not self._marks.toggle_gpu(frame, line.gpu, line.device):
