@@ -13,7 +13,7 @@ from gputop.commands import HELP
 from gputop.commands.hosts import add_hosts
 from gputop.commands.quantities import duration
 from gputop.errors import UsageError
-from gputop.model.machine.instants import is_span
+from gputop.model.instants import is_span
 from gputop.model.machine.text import is_blank, printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.settings import THEMES

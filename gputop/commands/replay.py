@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gputop.commands import HELP
 from gputop.errors import UsageError
-from gputop.model.machine.instants import FORMS, parse_instant
+from gputop.model.instants import FORMS, parse_instant
 from gputop.model.machine.text import printable
 from gputop.recording.days import default_folder
 

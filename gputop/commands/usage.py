@@ -10,7 +10,7 @@ from pathlib import Path
 from gputop.commands import HELP
 from gputop.errors import GputopError, UsageError
 from gputop.export.usage import UsageReport, notes, usage_csv, usage_json, usage_table
-from gputop.model.machine.instants import is_span, parse_instant
+from gputop.model.instants import is_span, parse_instant
 from gputop.model.machine.text import printable
 from gputop.model.usage.count import UsageCount
 from gputop.model.usage.grouping import GROUPINGS

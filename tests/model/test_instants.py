@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from gputop.model.machine.instants import is_span, parse_instant
+from gputop.model.instants import is_span, parse_instant
 
 
 def utc(*parts: int) -> float:

@@ -177,7 +177,7 @@ async def test_processes_that_start_later_have_not_ended() -> None:
 async def test_f9_in_the_past_signals_nobody() -> None:
     async with two_minutes() as screen:
         await screen.press("down", ",", "W")
-        assert "this is the past: Esc returns to now" in screen.text
+        assert "what is over cannot be waited for" in screen.text
         assert not screen.machine.marks.has_process(STAYS)
         with nothing_asked(screen):
             await screen.press("f9")

@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from gputop.model.machine.instants import FORMS, parse_instant
+from gputop.model.instants import FORMS, parse_instant
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLine
 from gputop.tui.panes.lines import Lines, Piece
