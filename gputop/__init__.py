@@ -10,8 +10,9 @@
         dialogs/    screens over a screen
         terminal/   all that is private to Textual or raw to a terminal
     manual/     the user's manual: Markdown pages, and what reads them
-    export/     frames leaving without a TUI: text and JSON
+    export/     frames leaving without a TUI: text, JSON, and pages over HTTP
         browser/    the web server of `gputop serve`
+        prometheus/ a frame as families of metrics
     settings.py defaults, file, environment, flags
     sources/    where frames come from: a local agent, the demo
         ssh/        an agent elsewhere: how it is reached, carried along, and given up
@@ -57,6 +58,7 @@ the rest is gputop's own, with its module.)
                     a tick may (Enrichment, agent/process/enrichment.py)
     entry           one comma-separated part of a CUDA_VISIBLE_DEVICES value: a ParsedEntry by
                     itself, a ResolvedEntry among the others (model/cuda/)
+    exposition      the newest frame as Prometheus reads it (export/prometheus/exposition.py)
     finding         something of a GPU that needs attention (model/health/findings.py)
     frame           everything known of one machine at one instant, immutable; all that a reader
                     sees (Frame, model/machine/frame.py)

@@ -158,7 +158,7 @@ class Folder:
         if old is not None:
             self._check_writable(name, old)
         self._tidy()
-        aside = f".gputop.{os.urandom(8).hex()}"
+        aside = _name_aside()
         descriptor = os.open(aside, _NEW, 0o600, dir_fd=self.descriptor)
         try:
             _fill(descriptor, data, None if old is None else old.st_mode, durable)
@@ -168,11 +168,11 @@ class Folder:
                 self.remove(aside)
             raise
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, mode: int | None = None) -> None:
         """Write a file that was not there before; FileExistsError. What fails leaves nothing."""
         descriptor = os.open(name, _NEW, 0o600, dir_fd=self.descriptor)
         try:
-            _fill(descriptor, data, None, durable=False)
+            _fill(descriptor, data, mode, durable=False)
         except BaseException:
             with suppress(OSError):
                 self.remove(name)
@@ -224,10 +224,35 @@ def open_parent(path: str, make: bool = False) -> tuple[Folder, str]:
 
 def create_file(path: str, data: bytes) -> None:
     """Write a file where somebody wants one, who knows the folder; FileExistsError, OSError."""
+    folder, name = _named(path)
+    with folder:
+        folder.create(name, data)
+
+
+def publish_file(path: str, data: bytes, mode: int) -> None:
+    """Write a file for others where somebody wants one, who knows the folder: as a whole, in the
+    place of what is called so, be it a link. OSError."""
+    folder, name = _named(path)
+    with folder:
+        folder._tidy()
+        aside = _name_aside()
+        folder.create(aside, data, mode)
+        try:
+            folder.rename(aside, name)
+        except BaseException:
+            with suppress(OSError):
+                folder.remove(aside)
+            raise
+
+
+def _named(path: str) -> tuple[Folder, str]:
     parent, name = os.path.split(os.path.abspath(path))
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-    with Folder(os.open(parent, flags), parent) as folder:
-        folder.create(name, data)
+    return Folder(os.open(parent, flags), parent), name
+
+
+def _name_aside() -> str:
+    return f".gputop.{os.urandom(8).hex()}"
 
 
 def _walk(path: str, make: bool, to_file: bool) -> tuple[Folder, str]:

@@ -30,6 +30,7 @@ examples:
   gputop free -H @lab -n 2     and on which of these hosts
   gputop kill --user me --gpu 2   end my processes on GPU 2
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
+  gputop export                metrics for Prometheus, at /metrics
   gputop doctor                what is wrong with this machine, and what to do
   gputop serve                 show the screen in a browser, to look at
   gputop help keys             a page of the manual

@@ -8,6 +8,7 @@ from __future__ import annotations
 HELP = {
     "config": "print the settings, or check them",
     "doctor": "find out what is wrong with a machine or a Python environment",
+    "export": "serve metrics to Prometheus",
     "free": "pick GPUs for a new job",
     "help": "show a page of the manual, or find a word in it",
     "kill": "end processes on GPUs",

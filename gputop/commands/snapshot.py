@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from functools import cache, partial
 from importlib import import_module
@@ -15,10 +14,9 @@ from gputop.sources.opening import open_source
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gputop.model.machine.frame import Frame
-    from gputop.sources.source import Source
     from gputop.sources.ssh.names import HostName
 
 _TEXT, _JSON = "gputop.export.table", "gputop.export.json"
@@ -92,6 +90,7 @@ def _watch_hosts(hosts: Sequence[HostName], interval: float, demo: bool) -> int:
     from queue import Queue
 
     from gputop.model.machine.frame import Frame
+    from gputop.sources.follow import follow
 
     news: Queue[tuple[HostName, Frame | GputopError]] = Queue(len(hosts))
     said: dict[HostName, str] = {}
@@ -101,7 +100,7 @@ def _watch_hosts(hosts: Sequence[HostName], interval: float, demo: bool) -> int:
         def put(message: Frame | GputopError, host: HostName = host) -> None:
             news.put((host, message))
 
-        threading.Thread(target=_follow, args=(source, put), daemon=True).start()
+        threading.Thread(target=follow, args=(source, put), daemon=True).start()
     left = set(hosts)
     while left:
         host, message = news.get()
@@ -115,24 +114,3 @@ def _watch_hosts(hosts: Sequence[HostName], interval: float, demo: bool) -> int:
             said[host] = str(message)
             complain_of(host, message)
     return 1
-
-
-def _follow(source: Source, put: Callable[[Frame | GputopError], None]) -> None:
-    """Hand over the frames of a source, and begin anew where it breaks, unless somebody has to log
-    in: to try that again and again may lock the account."""
-    from gputop.sources.ask import frames_of
-    from gputop.sources.ssh.source import backoff
-
-    attempt = 0
-    while True:
-        try:
-            for frame in frames_of(source):
-                attempt = 0
-                put(frame)
-        except GputopError as error:
-            put(error)
-            if isinstance(error, LoginError):
-                return
-        attempt += 1
-        time.sleep(backoff(attempt))
-        source.reconnect()

@@ -34,6 +34,7 @@ from gputop.model.machine.sections import (
     Text,
     Thermal,
     Throttle,
+    Total,
     Unit,
     Watts,
 )
@@ -110,7 +111,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str | None, Unit("", short_name), "NAME", "the product's name"] = None
     pci_bus_id: Annotated[Text, "BUS-ID", "domain:bus:device.function"] = None
     """As NVML writes it: `00000000:17:00.0`."""
-    minor: Annotated[Count, "MINOR", "the N of /dev/nvidiaN"] = None
+    minor: Annotated[int | None, PLAIN, "MINOR", "the N of /dev/nvidiaN"] = None
     """It need not equal the index."""
 
     memory_total: Annotated[Bytes, "MEM-TOTAL", "device memory"] = None
@@ -140,7 +141,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     memory_clock: Annotated[Hertz, "MCLOCK", "of the memory, shown in MHz"] = None
     fan: Annotated[Ratio, "FAN", "intended speed; may pass 1"] = None
     pstate: Annotated[
-        int | None, Unit("", "P{}".format), "PERF", "performance state, P0 is the highest"
+        int | None, Unit("", "P{}".format, ""), "PERF", "performance state, P0 is the highest"
     ] = None
     """0 to 15."""
 
@@ -150,7 +151,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     compute_mode: Annotated[Text, "COMPUTE", "who may open a context"] = None
     """`default`, `exclusive_thread`, `prohibited` or `exclusive_process`."""
     ecc_uncorrected: Annotated[
-        Count, "ECC", "uncorrected memory errors since the driver loaded"
+        Total, "ECC", "uncorrected memory errors since the driver loaded"
     ] = None
     """Of all of the GPU; None where ECC is off or absent."""
     mig_mode: Annotated[Flag, "MIG", "the card is partitioned"] = None

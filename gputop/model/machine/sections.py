@@ -25,6 +25,9 @@ class Unit(NamedTuple):
 
     name: str = ""
     show: Callable[[Any], str] = str
+    suffix: str | None = None
+    """What a metric of it is called by Prometheus ends in, the base unit; `_total` of what only
+    rises. None of what is no number."""
 
 
 def _whole(value: float) -> str:
@@ -42,22 +45,24 @@ def _shares(shares: dict[str, float]) -> str:
 
 
 PLAIN = Unit()
-SWITCH = Unit("", lambda on: "on" if on else "off")
-RATIO = Unit("0..1", percent)
-BYTES = Unit("bytes", size)
-RATE = Unit("B/s", lambda per_second: size(int(per_second)))
-SECONDS = Unit("s", duration)
+NUMBER = Unit("", str, "")
+SWITCH = Unit("", lambda on: "on" if on else "off", "")
+RATIO = Unit("0..1", percent, "_ratio")
+BYTES = Unit("bytes", size, "_bytes")
+RATE = Unit("B/s", lambda per_second: size(int(per_second)), "_bytes_per_second")
+SECONDS = Unit("s", duration, "_seconds")
 
 Text = Annotated[str | None, PLAIN]
-Count = Annotated[int | None, PLAIN]
+Count = Annotated[int | None, NUMBER]
+Total = Annotated[int | None, Unit("", str, "_total")]
 Flag = Annotated[bool | None, SWITCH]
 Bytes = Annotated[int | None, BYTES]
 BytesPerSecond = Annotated[float | None, RATE]
 Ratio = Annotated[float | None, RATIO]
 Seconds = Annotated[float | None, SECONDS]
-Hertz = Annotated[int | None, Unit("Hz", lambda hertz: f"{hertz / 1e6:.0f}")]
-Watts = Annotated[float | None, Unit("W", _whole)]
-Celsius = Annotated[float | None, Unit("Celsius", _whole)]
+Hertz = Annotated[int | None, Unit("Hz", lambda hertz: f"{hertz / 1e6:.0f}", "_hertz")]
+Watts = Annotated[float | None, Unit("W", _whole, "_watts")]
+Celsius = Annotated[float | None, Unit("Celsius", _whole, "_celsius")]
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +113,10 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     limit_min: Annotated[Watts, "CAP-MIN", "the lowest that can be set"] = None
     limit_max: Annotated[Watts, "CAP-MAX", "the highest that can be set"] = None
     energy: Annotated[
-        float | None, Unit("J", _energy), "ENERGY", "used since gputop's first look"
+        float | None,
+        Unit("J", _energy, "_joules_total"),
+        "ENERGY",
+        "used since gputop's first look",
     ] = None
 
 
@@ -149,7 +157,7 @@ class Pcie(msgspec.Struct, frozen=True, kw_only=True):
     width_max: Annotated[Count, "LANES-MAX", "that card and slot can do"] = None
     tx: Annotated[BytesPerSecond, "PCIE-TX", "sent by the GPU"] = None
     rx: Annotated[BytesPerSecond, "PCIE-RX", "received by the GPU"] = None
-    replays: Annotated[Count, "REPLAYS", "packets that had to be sent again"] = None
+    replays: Annotated[Total, "REPLAYS", "packets that had to be sent again"] = None
 
 
 class Nvlink(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +170,7 @@ class Nvlink(msgspec.Struct, frozen=True, kw_only=True):
     """Links that are switched off to save power until they are used."""
     tx: Annotated[BytesPerSecond, "NVL-TX", "sent over all NVLinks"] = None
     rx: Annotated[BytesPerSecond, "NVL-RX", "received over all NVLinks"] = None
-    errors: Annotated[Count, "NVL-ERR", "replays, recoveries and CRC errors"] = None
+    errors: Annotated[Total, "NVL-ERR", "replays, recoveries and CRC errors"] = None
 
 
 class Ecc(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,19 +181,19 @@ class Ecc(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: Annotated[Flag, "ECC-MODE", "memory errors are found and corrected"] = None
     pending: Annotated[Flag, "ECC-NEXT", "the same after the next reboot"] = None
-    corrected: Annotated[Count, "ECC-COR", "corrected ones since the driver loaded"] = None
-    corrected_dram: Annotated[Count, "COR-DRAM", "corrected ones in the device memory"] = None
-    corrected_sram: Annotated[Count, "COR-SRAM", "corrected ones in the chip itself"] = None
-    uncorrected_dram: Annotated[Count, "ECC-DRAM", "uncorrected ones in the device memory"] = None
-    uncorrected_sram: Annotated[Count, "ECC-SRAM", "uncorrected ones in the chip itself"] = None
-    aggregate_corrected: Annotated[Count, "COR-LIFE", "corrected in the card's life"] = None
-    aggregate_uncorrected: Annotated[Count, "ECC-LIFE", "uncorrected in the card's life"] = None
+    corrected: Annotated[Total, "ECC-COR", "corrected ones since the driver loaded"] = None
+    corrected_dram: Annotated[Total, "COR-DRAM", "corrected ones in the device memory"] = None
+    corrected_sram: Annotated[Total, "COR-SRAM", "corrected ones in the chip itself"] = None
+    uncorrected_dram: Annotated[Total, "ECC-DRAM", "uncorrected ones in the device memory"] = None
+    uncorrected_sram: Annotated[Total, "ECC-SRAM", "uncorrected ones in the chip itself"] = None
+    aggregate_corrected: Annotated[Total, "COR-LIFE", "corrected in the card's life"] = None
+    aggregate_uncorrected: Annotated[Total, "ECC-LIFE", "uncorrected in the card's life"] = None
     sram_threshold_exceeded: Annotated[Flag, "SRAM", "too many uncorrected SRAM errors"] = None
-    retired_single: Annotated[Count, "PAGES-COR", "pages retired after corrected errors"] = None
-    retired_double: Annotated[Count, "PAGES-UNC", "pages retired after uncorrected errors"] = None
+    retired_single: Annotated[Total, "PAGES-COR", "pages retired after corrected errors"] = None
+    retired_double: Annotated[Total, "PAGES-UNC", "pages retired after uncorrected errors"] = None
     retired_pending: Annotated[Flag, "PAGES-NEXT", "pages wait for a reboot"] = None
-    remapped_correctable: Annotated[Count, "ROWS-COR", "rows remapped, corrected errors"] = None
-    remapped_uncorrectable: Annotated[Count, "ROWS-UNC", "rows remapped, uncorrected errors"] = None
+    remapped_correctable: Annotated[Total, "ROWS-COR", "rows remapped, corrected errors"] = None
+    remapped_uncorrectable: Annotated[Total, "ROWS-UNC", "rows remapped, uncorrected errors"] = None
     remap_pending: Annotated[Flag, "ROWS-NEXT", "rows wait for a reset"] = None
     remap_failure: Annotated[Flag, "ROWS-FAIL", "a row could not be remapped"] = None
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from msgspec import Struct
 
 from gputop.model.machine.gpu import Gpu
-from gputop.model.metrics.metric import Metric
+from gputop.model.metrics.metric import Metric, prometheus_name
 
 _HEADINGS = {
     "Identity": "index name uuid pci_bus_id minor identity cores sm",
@@ -40,7 +40,8 @@ def _metrics(kind: type, section: str = "") -> Iterator[Metric[Gpu]]:
         if get_origin(declared) is Annotated:
             _, unit, label, help_ = get_args(declared)
             id_ = f"{section}.{name}" if section else name
-            yield Metric(id_, label, unit.name, help_, _reader(section, name), unit.show)
+            read, name_ = _reader(section, name), prometheus_name("gpu", id_, unit)
+            yield Metric(id_, label, unit.name, help_, read, unit.show, prometheus=name_)
         elif not section and get_args(declared) and issubclass(get_args(declared)[0], Struct):
             yield from _metrics(get_args(declared)[0], name)
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from gputop.model.machine.sections import Unit
 from gputop.model.machine.text import MISSING
 
 S = TypeVar("S")
@@ -32,8 +33,19 @@ class Metric(msgspec.Struct, Generic[S], frozen=True):
     """Cells of its column; 0 takes what is left."""
     left: bool = False
     """Text begins at the left, numbers end at the right."""
+    prometheus: str | None = None
+    """Its name for Prometheus; None where it is no number."""
 
     def text(self, subject: S) -> str:
         """What is shown; `-` for what is unknown."""
         value = self.read(subject)
         return MISSING if value is None else self.show(value)
+
+
+def prometheus_name(subject: str, id_: str, unit: Unit) -> str | None:
+    """Return the name of a metric for Prometheus: `gputop_gpu_pcie_tx_bytes_per_second`; None where
+    it is no number. It is made of the id alone, so that there is one name to learn."""
+    if unit.suffix is None:
+        return None
+    name = id_.replace("_more.", ".").replace(".", "_")  # power_more is what power has no room for
+    return f"gputop_{subject}_{name}{unit.suffix}"

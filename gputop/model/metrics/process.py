@@ -12,7 +12,7 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.origin import Ancestor
 from gputop.model.machine.sections import BYTES, PLAIN, RATE, RATIO, SECONDS, Unit
 from gputop.model.machine.text import short_command
-from gputop.model.metrics.metric import Metric
+from gputop.model.metrics.metric import Metric, prometheus_name
 
 
 class ProcessRow(NamedTuple):
@@ -71,7 +71,8 @@ def _metric(
 ) -> tuple[str, Metric[ProcessRow]]:
     """A metric, by its id; `read` where it is no field of Process."""
     read = read or attrgetter(f"process.{id_}")
-    return id_, Metric(id_, label, unit.name, help_, read, unit.show, width, left)
+    name = prometheus_name("process", id_, unit)
+    return id_, Metric(id_, label, unit.name, help_, read, unit.show, width, left, name)
 
 
 def _of_origin(

@@ -1,0 +1,209 @@
+"""`gputop export`: its options, and what they do."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import closing
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from gputop.commands import HELP
+from gputop.commands.listening import Address, address, authorization, tls_context
+from gputop.commands.quantities import duration
+from gputop.errors import DriverError, GputopError, UsageError
+from gputop.files import publish_file, reason_of
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import printable
+from gputop.output import complain, write
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
+from gputop.sources.ask import frames_of
+from gputop.sources.follow import follow
+from gputop.sources.opening import open_source
+
+if TYPE_CHECKING:
+    from gputop.export.prometheus.exposition import Exposition
+
+_LISTEN = Address("127.0.0.1", 19400)
+_INTERVAL = 5.0
+_FILE = "gputop.prom"
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_INDEX = b'<!doctype html><title>gputop</title><a href="/metrics">metrics of the GPUs here</a>\n'
+_EPILOG = """\
+examples:
+  gputop export                                serve http://127.0.0.1:19400/metrics
+  gputop export --listen '[::]:19400' --tls-cert cert.pem --tls-key key.pem
+  gputop export --compat dcgm --listen 127.0.0.1:9400
+  gputop export --textfile /var/lib/prometheus/node-exporter
+  gputop export --once | promtool check metrics
+  gputop export --rules > /etc/prometheus/gputop.rules.yml
+
+A machine with 8 GPUs makes about 700 series, and up to 3 for each user and each job on a GPU, 20 of
+them at most. --processes makes up to 7 for each process on a GPU, 200 of them at most, and new ones
+whenever a process starts: for machines with few, long jobs.
+
+exit status: 0 done, or ended by SIGTERM, 1 other errors, 2 usage, 3 with --once: the NVIDIA driver
+cannot be read
+"""
+_seconds = duration(
+    f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
+)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "export",
+        help=HELP["export"],
+        description="Serve the GPUs of this machine, and who is on them, to Prometheus.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--listen", metavar="HOST:PORT", type=address,
+        help=f"where it listens (default: {_LISTEN}); port 0 is any that is free")  # fmt: skip
+    where.add_argument("--textfile", metavar="DIR",
+        help=f"write {_FILE} into this folder for node_exporter, and listen nowhere")  # fmt: skip
+    where.add_argument("--rules", action="store_true",
+        help="print recording rules and alerts for Prometheus, and exit")  # fmt: skip
+    add("--once", dest="export_once", action="store_true",
+        help="print the metrics once, or with --textfile write them once, and exit")  # fmt: skip
+    add("-i", "--interval", dest="export_interval", metavar="SEC", type=_seconds,
+        help=f"seconds between readings of the driver (default: {_INTERVAL:g}); however many"
+        " scrape, it is not read more often")  # fmt: skip
+    add("--compat", choices=("dcgm",),
+        help="the names, labels and units of dcgm-exporter instead of gputop's own")  # fmt: skip
+    add("--processes", action="store_true", help="single processes as well, see below")
+    add("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate (PEM)")
+    add("--tls-key", metavar="FILE", help="its key, where that is a file of its own")
+    add("--tls-client-ca", metavar="FILE",
+        help="ask clients for a certificate that this one has signed")  # fmt: skip
+    add("--auth-file", metavar="FILE",
+        help="ask clients for what its line USER:PASSWORD says (basic auth)")  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the sub-command; the exit status. Raises GputopErrors."""
+    if options.rules:
+        write(rules(), "utf-8")
+        return 0
+    _check(options)
+    exposition = _exposition(options)
+    if options.export_once:
+        return _once(options, exposition)
+    if options.textfile is not None:
+        return _write_files(options, exposition)
+    return _serve(options, exposition)
+
+
+def rules() -> str:
+    """Return the recording rules and alerts that come with gputop, YAML."""
+    folder = resources.files("gputop.export.prometheus")
+    return folder.joinpath("rules.yml").read_text(encoding="utf-8")
+
+
+def _check(options: argparse.Namespace) -> None:
+    served = (options.tls_cert, options.tls_key, options.tls_client_ca, options.auth_file)
+    if any(served) and (options.textfile is not None or options.export_once):
+        raise UsageError("--tls-* and --auth-file are for a server: they go with --listen")
+    if options.listen is not None and options.export_once:
+        raise UsageError("--once prints, or writes with --textfile: it goes without --listen")
+    if options.processes and options.compat is not None:
+        raise UsageError("--processes goes without --compat: dcgm-exporter has no names for them")
+
+
+def _exposition(options: argparse.Namespace) -> Exposition:
+    try:
+        from gputop.export.prometheus.exposition import Exposition, ExpositionChoice
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        advice = "pip install 'gputop-tui[prometheus]'"
+        raise GputopError(f"gputop export needs prometheus_client: {advice}") from None
+    choice = ExpositionChoice(options.compat == "dcgm", options.processes)
+    return Exposition(choice, time.time)
+
+
+def _interval(options: argparse.Namespace) -> float:
+    return float(options.export_interval or options.interval or _INTERVAL)
+
+
+def _once(options: argparse.Namespace, exposition: Exposition) -> int:
+    """Write what there is in one reading; DriverError once it is written that there is none."""
+    with closing(open_source(None, None, demo=options.demo)) as source:
+        frame = next(frames_of(source))
+    exposition.put(frame)
+    if options.textfile is None:
+        write(exposition.text().decode(), "utf-8")
+    else:
+        _publish(options.textfile, exposition)
+    if frame.problem is not None:
+        raise DriverError(str(frame.problem))
+    return 0
+
+
+def _write_files(options: argparse.Namespace, exposition: Exposition) -> int:
+    """Write a file for every reading until SIGTERM; the last one says that this is the last."""
+    said = ""
+
+    def put(message: Frame | GputopError) -> None:
+        nonlocal said
+        exposition.put(message)
+        words = str(message) if isinstance(message, GputopError) else ""
+        try:
+            _publish(options.textfile, exposition)
+        except GputopError as error:
+            words = str(error)
+        if words and words != said:
+            complain(printable(words))
+        said = words
+
+    _publish(options.textfile, exposition)  # where that is not possible, that is said at once
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with closing(open_source(None, _interval(options), demo=options.demo)) as source:
+        try:
+            follow(source, put)
+        finally:
+            exposition.put(GputopError("gputop export has ended"))
+            _publish(options.textfile, exposition)
+    return 0
+
+
+def _publish(folder: str, exposition: Exposition) -> None:
+    path = os.path.join(folder, _FILE)
+    try:
+        publish_file(path, exposition.text(), 0o644)
+    except (OSError, ValueError) as error:
+        raise GputopError(f"{printable(path)} cannot be written: {reason_of(error)}") from None
+
+
+def _serve(options: argparse.Namespace, exposition: Exposition) -> int:
+    from gputop.export.http import WebPage, WebServer
+
+    where = options.listen or _LISTEN
+    tls = tls_context(options.tls_cert, options.tls_key, options.tls_client_ca)
+    wanted = authorization(options.auth_file)
+    pages = {"/metrics": WebPage(_TEXT, exposition.text), "/": WebPage("text/html", lambda: _INDEX)}
+
+    def begin(port: int) -> None:
+        scheme = "http" if tls is None else "https"
+        complain(f"serving {scheme}://{where._replace(port=port)}/metrics")
+        if not where.is_loopback and wanted is None and options.tls_client_ca is None:
+            complain("whoever reaches that port can read who works here: see --auth-file and "
+                     "--tls-client-ca")  # fmt: skip
+
+    with closing(open_source(None, _interval(options), demo=options.demo)) as source:
+        reader = threading.Thread(target=follow, args=(source, exposition.put), daemon=True)
+        reader.start()
+        server = WebServer(pages, wanted)
+        try:
+            asyncio.run(server.serve(where.host, where.port, tls, begin))
+        except OSError as error:
+            raise GputopError(f"cannot listen on {where}: {reason_of(error)}") from None
+    return 0

@@ -1,0 +1,85 @@
+"""Where a command listens, and who may connect: types for argparse, TLS and passwords."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import re
+import ssl
+import stat
+from base64 import b64encode
+from typing import NamedTuple
+
+from gputop.commands.reading import read_file
+from gputop.errors import UsageError
+from gputop.files import reason_of
+from gputop.model.machine.text import printable
+
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+)):([0-9]{1,5})", re.ASCII)
+
+
+class Address(NamedTuple):
+    """A name or an IP address, and a port; 0 is any that is free."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def address(text: str) -> Address:
+    """Return what HOST:PORT means, for argparse."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match[3]) > 65535:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not HOST:PORT, as 127.0.0.1:19400 or [::1]:19400 (0.0.0.0 is everywhere)"
+        )
+    return Address(match[1] or match[2], int(match[3]))
+
+
+def tls_context(
+    certificate: str | None, key: str | None, client_ca: str | None
+) -> ssl.SSLContext | None:
+    """Return what a server needs for TLS, None where no certificate is given; with `client_ca`
+    clients need one as well, which it has signed. UsageError."""
+    if certificate is None:
+        if key is not None or client_ca is not None:
+            raise UsageError("TLS needs --tls-cert: the certificate of this server")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        # A key that needs a password would be asked for at the terminal.
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+        if client_ca is not None:
+            context.load_verify_locations(client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ValueError) as error:
+        files = ", ".join(filter(None, (certificate, key, client_ca)))
+        reason = printable(reason_of(error), 200)
+        raise UsageError(f"TLS with {printable(files)} is not possible: {reason}") from None
+    return context
+
+
+def authorization(path: str | None) -> str | None:
+    """Return the Authorization header that a file of a line USER:PASSWORD stands for; UsageError,
+    also where others may read it."""
+    if path is None:
+        return None
+    line = read_file(path).decode("utf-8", "replace").strip()
+    mode = os.stat(path).st_mode
+    if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UsageError(f"{printable(path)} may be read by others: chmod go= forbids it")
+    user, colon, password = line.partition(":")
+    if not (user and colon and password) or "\n" in line:
+        raise UsageError(f"{printable(path)} is to have one line, USER:PASSWORD")
+    return f"Basic {b64encode(line.encode()).decode()}"

@@ -1,0 +1,139 @@
+"""The default set of NVIDIA's dcgm-exporter: its names, labels and units, for dashboards that are
+made for it.
+
+Source: dcgm-exporter's etc/default-counters.csv, METRICS.md and rendermetrics/render_metrics.go
+(2026); `Hostname` became `hostname` in its #655, and both are here. Left out is what gputop does
+not know: DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL and DCGM_FI_DEV_VGPU_LICENSE_STATUS.
+
+Where it differs: energy is counted since gputop's start, not the driver's; XIDs are those since
+then, with gputop's words; and what dcgm-exporter calls a counter has the TYPE untyped, for
+prometheus_client lets the name of a counter end in `_total` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from gputop.export.prometheus.family import Families
+from gputop.export.prometheus.gpus import is_read
+from gputop.model.health.xids import meaning
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.text import MIB
+from gputop.model.metrics.gpu import GPU
+from gputop.model.metrics.metric import Metric
+
+_COUNTER = "unknown"
+
+
+class DcgmField(NamedTuple):
+    """One of its metrics, and which of gputop's it is."""
+
+    name: str
+    help: str
+    id: str
+    convert: Callable[[Any], float] = float
+    kind: str = "gauge"
+
+
+def _mega(hertz: float) -> float:
+    return round(hertz / 1e6)
+
+
+def _percent(ratio: float) -> float:
+    return round(ratio * 100)
+
+
+def _mebibytes(size: int) -> float:
+    return size // MIB
+
+
+def _milli(joules: float) -> float:
+    return round(joules * 1000)
+
+
+_FIELDS = (
+    DcgmField("DEV_SM_CLOCK", "SM clock in MHz", "sm_clock", _mega),
+    DcgmField("DEV_MEM_CLOCK", "Memory clock in MHz", "memory_clock", _mega),
+    DcgmField("DEV_MEMORY_TEMP", "Memory temperature in C", "thermal.memory"),
+    DcgmField("DEV_GPU_TEMP", "GPU temperature in C", "temperature"),
+    DcgmField("DEV_POWER_USAGE", "Power in W", "power"),
+    DcgmField("DEV_TOTAL_ENERGY_CONSUMPTION", "Energy in mJ since gputop's start",
+              "power_more.energy", _milli, _COUNTER),
+    DcgmField("DEV_PCIE_REPLAY_COUNTER", "PCIe packets sent again", "pcie.replays", kind=_COUNTER),
+    DcgmField("DEV_GPU_UTIL", "GPU utilization in %", "utilization", _percent),
+    DcgmField("DEV_MEM_COPY_UTIL", "Memory utilization in %", "memory_utilization", _percent),
+    DcgmField("DEV_ENC_UTIL", "Encoder utilization in %", "engines.encoder", _percent),
+    DcgmField("DEV_DEC_UTIL", "Decoder utilization in %", "engines.decoder", _percent),
+    DcgmField("DEV_FB_FREE", "Free memory in MiB", "memory_free", _mebibytes),
+    DcgmField("DEV_FB_USED", "Used memory in MiB", "memory_used", _mebibytes),
+    DcgmField("DEV_FB_RESERVED", "Reserved memory in MiB", "memory_reserved", _mebibytes),
+    DcgmField("DEV_UNCORRECTABLE_REMAPPED_ROWS", "Rows remapped for uncorrectable errors",
+              "ecc.remapped_uncorrectable", kind=_COUNTER),
+    DcgmField("DEV_CORRECTABLE_REMAPPED_ROWS", "Rows remapped for correctable errors",
+              "ecc.remapped_correctable", kind=_COUNTER),
+    DcgmField("DEV_ROW_REMAP_FAILURE", "Whether a row could not be remapped",
+              "ecc.remap_failure"),
+    DcgmField("PROF_GR_ENGINE_ACTIVE", "Ratio of time in which anything ran",
+              "activity.graphics"),
+    DcgmField("PROF_PIPE_TENSOR_ACTIVE", "Ratio of time the tensor cores were in use",
+              "activity.tensor"),
+    DcgmField("PROF_DRAM_ACTIVE", "Ratio of time the memory was in use", "activity.dram"),
+    DcgmField("PROF_PCIE_TX_BYTES", "Bytes per second sent over PCIe", "pcie.tx"),
+    DcgmField("PROF_PCIE_RX_BYTES", "Bytes per second received over PCIe", "pcie.rx"),
+)  # fmt: skip
+_OF_INSTANCE = ("PROF_GR_ENGINE_ACTIVE", "PROF_PIPE_TENSOR_ACTIVE", "PROF_DRAM_ACTIVE",
+                "DEV_FB_USED", "DEV_FB_FREE")  # fmt: skip
+"""Of a GPU in MIG mode these are those of an instance; the rest is the whole GPU's, each time."""
+
+
+def add_dcgm(out: Families, frame: Frame) -> None:
+    """Add every GPU that answers; of one in MIG mode each GPU instance, as dcgm-exporter does."""
+    for gpu in filter(is_read, frame.gpus):
+        labels = _labels(frame, gpu)
+        for device in _instances(gpu):
+            profile = {} if device is None else {"GPU_I_PROFILE": device.profile}
+            instance = {} if device is None else {"GPU_I_ID": device.gi}
+            _add_fields(out, gpu, device, {**labels, **profile, **instance})
+
+
+def _instances(gpu: Gpu) -> Iterator[MigDevice | None]:
+    """One of each GPU instance: compute instances share its memory and its activity."""
+    if not gpu.mig:
+        yield None
+    yield from {device.gi: device for device in reversed(gpu.mig or ())}.values()
+
+
+def _labels(frame: Frame, gpu: Gpu) -> dict[str, object]:
+    name = frame.host.name
+    return {
+        "gpu": gpu.index, "UUID": gpu.uuid, "pci_bus_id": gpu.pci_bus_id,
+        "device": None if gpu.minor is None else f"nvidia{gpu.minor}", "modelName": gpu.name,
+        "Hostname": name, "hostname": name, "DCGM_FI_DRIVER_VERSION": frame.driver_version,
+    }  # fmt: skip
+
+
+def _add_fields(
+    out: Families, gpu: Gpu, device: MigDevice | None, labels: dict[str, object]
+) -> None:
+    for field in _FIELDS:
+        value = _read(field, gpu, device)
+        converted = None if value is None else field.convert(value)
+        out.add(f"DCGM_FI_{field.name}", field.help, converted, field.kind, **labels)
+    xids = gpu.health and gpu.health.xids
+    if xids is not None:
+        last = xids[-1].number if xids else 0
+        error = {"err_code": last, "err_msg": meaning(last).text} if last else {"err_code": 0}
+        help_ = "The last XID, 0 for none"
+        out.add("DCGM_FI_DEV_XID_ERRORS", help_, last, **labels, **error)
+
+
+def _read(field: DcgmField, gpu: Gpu, device: MigDevice | None) -> Any:
+    metric: Metric[Any] = GPU[field.id]
+    if device is None or field.name not in _OF_INSTANCE:
+        return metric.read(gpu)
+    if field.name != "DEV_FB_FREE":
+        return metric.read(device)
+    total, used = device.memory_total, device.memory_used
+    return None if total is None or used is None else total - used

@@ -1,0 +1,64 @@
+"""Metric families that are being filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import Metric as Family
+from prometheus_client.registry import Collector
+
+from gputop.model.machine.text import printable
+from gputop.model.metrics.metric import Metric
+
+_LONGEST = 128
+"""Characters of a label's value."""
+
+
+class Families(Collector):
+    """Families in the order in which they began, for prometheus_client to write."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, Family] = {}
+        self._labels: set[tuple[str, frozenset[tuple[str, str]]]] = set()
+
+    def add(
+        self, name: str, help_: str, value: float | None, kind: str = "", /, **labels: object
+    ) -> None:
+        """Add a sample; none where the value is None. A label that is None or empty is left out.
+
+        kind: as prometheus_client has it, where the name does not tell: what ends in `_total` is a
+        counter, the rest are gauges. Of two samples with the same labels the first one counts,
+        for Prometheus refuses a page that has both.
+        """
+        if value is None:
+            return
+        words = {key: printable(str(text), _LONGEST)
+                 for key, text in labels.items() if text not in (None, "")}  # fmt: skip
+        identity = (name, frozenset(words.items()))
+        if identity in self._labels:
+            return
+        self._labels.add(identity)
+        if name not in self._families:
+            self._families[name] = _family(name, help_, kind)
+        self._families[name].add_sample(name, words, float(value))
+
+    def add_metric(
+        self, metric: Metric[Any], subject: object, name: str = "", /, **labels: object
+    ) -> None:
+        """Add what a metric of the registry reads, under its own name unless told otherwise."""
+        help_ = f"{metric.label} on the screen: {metric.help}"
+        self.add(name or metric.prometheus or "", help_, metric.read(subject), **labels)
+
+    def collect(self) -> Iterator[Family]:
+        """See prometheus_client's Collector."""
+        return iter(self._families.values())
+
+
+def _family(name: str, help_: str, kind: str) -> Family:
+    rises = not kind and name.endswith("_total")  # prometheus_client appends that by itself
+    return Family(
+        name.removesuffix("_total") if rises else name,
+        help_,
+        kind or ("counter" if rises else "gauge"),
+    )

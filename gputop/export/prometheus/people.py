@@ -1,0 +1,132 @@
+"""Who is on the GPUs, under gputop's own names: sums by user and by job, and single processes.
+
+How many series there may be is bounded, whatever users start: on each GPU those who hold most are
+told apart, and the others are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import fsum
+from typing import TypeAlias
+
+from gputop.export.prometheus.family import Families
+from gputop.export.prometheus.gpus import is_read, labels_of
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import short_command
+from gputop.model.metrics.metric import Metric
+from gputop.model.metrics.process import COLUMNS, ProcessRow
+
+MOST_TOLD_APART = 20
+"""Users of a GPU, and jobs."""
+MOST_PROCESSES = 200
+"""Of a machine."""
+OTHERS, UNKNOWN = "(others)", "(unknown)"
+"""No names of users: a parenthesis is not allowed there."""
+
+_METRICS: tuple[Metric[ProcessRow], ...] = tuple(
+    COLUMNS[id_]
+    for id_ in (
+        "gpu_memory", "sm_utilization", "memory_utilization", "encoder_utilization",
+        "decoder_utilization", "idle_for",
+    )
+)  # fmt: skip
+"""What a process does on a GPU: what it does besides is for other exporters."""
+
+_Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def add_people(out: Families, frame: Frame) -> None:
+    """Add the sums of the compute processes on every GPU that answers."""
+    for gpu in filter(is_read, frame.gpus):
+        processes = frame.compute_processes.get(gpu.uuid, [])
+        _add_sums(out, gpu, "user", _grouped(processes, _user))
+        _add_sums(out, gpu, "job", _grouped(processes, job_of))
+
+
+def _user(process: Process) -> _Labels:
+    return (("user", process.user or UNKNOWN),)
+
+
+def job_of(process: Process) -> _Labels:
+    """Return the job that a process is of as labels; none where it is of none. Of what it is in,
+    the outermost counts."""
+    origin = process.origin
+    if origin is None:
+        return ()
+    container = None if origin.container is None else origin.container.label
+    for kind, id_ in (
+        ("slurm", origin.slurm_job), ("kubernetes", origin.pod), ("container", container)
+    ):  # fmt: skip
+        if id_ is not None:
+            return (("kind", kind), ("id", id_), ("user", process.user or UNKNOWN))
+    return ()
+
+
+def _grouped(
+    processes: Iterable[Process], labels: Callable[[Process], _Labels]
+) -> dict[_Labels, list[Process]]:
+    """Return processes by their labels, those that hold most memory apart, the rest as one."""
+    groups: dict[_Labels, list[Process]] = {}
+    for process in processes:
+        if key := labels(process):
+            groups.setdefault(key, []).append(process)
+    if len(groups) <= MOST_TOLD_APART:
+        return groups
+    order = sorted(groups, key=lambda key: (-_held(groups[key]), key))
+    apart = {key: groups[key] for key in order[:MOST_TOLD_APART]}
+    rest = tuple((name, OTHERS) for name, _ in order[0])
+    return {**apart, rest: [process for key in order[MOST_TOLD_APART:] for process in groups[key]]}
+
+
+def _held(processes: Iterable[Process]) -> int:
+    return sum(process.gpu_memory or 0 for process in processes)
+
+
+def _add_sums(
+    out: Families, gpu: Gpu, subject: str, groups: Mapping[_Labels, list[Process]]
+) -> None:
+    """Memory only where that of every process is known; a process without a sample did nothing
+    that the driver saw."""
+    for key, processes in groups.items():
+        labels, prefix = {**dict(key), **labels_of(gpu)}, f"gputop_{subject}"
+        count = len({process.pid for process in processes})
+        out.add(f"{prefix}_processes", f"Compute processes of a {subject} on the GPU", count,
+                **labels)  # fmt: skip
+        memory = [process.gpu_memory for process in processes]
+        out.add(
+            f"{prefix}_gpu_memory_bytes", f"Memory of the GPU that a {subject} holds",
+            None if None in memory else _held(processes), **labels,
+        )  # fmt: skip
+        shares = [process.sm_utilization for process in processes]
+        sampled = [share for share in shares if share is not None]
+        out.add(
+            f"{prefix}_sm_utilization_ratio", f"Share of the SMs' time of a {subject}",
+            fsum(sampled) if sampled else None, **labels,
+        )  # fmt: skip
+
+
+def add_processes(out: Families, frame: Frame) -> None:
+    """Add each process on a GPU, those that hold most memory first, `MOST_PROCESSES` at most."""
+    gpus = {gpu.uuid: gpu for gpu in frame.gpus if is_read(gpu)}
+    processes = [process for process in frame.processes if process.gpu_uuid in gpus]
+    processes.sort(key=lambda process: -(process.gpu_memory or 0))
+    for process in processes[:MOST_PROCESSES]:
+        _add_process(out, gpus[process.gpu_uuid], process)
+    left_out = max(0, len(processes) - MOST_PROCESSES)
+    out.add("gputop_processes_left_out", "Processes beyond those that are told apart", left_out)
+
+
+def _add_process(out: Families, gpu: Gpu, process: Process) -> None:
+    instance = {"gi": process.gpu_instance, "ci": process.compute_instance}
+    labels = {**labels_of(gpu), "pid": process.pid, **instance}
+    job = {f"job_{name}": text for name, text in job_of(process) if name != "user"}
+    command = process.command and short_command(process.command)
+    out.add(
+        "gputop_process_info", "What a process on a GPU is; 1", 1,
+        **labels, **job, user=process.user, type=process.type, command=command,
+    )  # fmt: skip
+    row = ProcessRow(process, gpu, None)
+    for metric in _METRICS:
+        out.add_metric(metric, row, **labels)
