@@ -1,0 +1,135 @@
+"""What the exporters of GPU metrics call things: PromQL by exporter.
+
+Sources: dcgm-exporter's etc/default-counters.csv (its label `Hostname` became `hostname` in #655),
+nvidia_gpu_exporter's METRICS.md, nvitop-exporter's exporter.py (prometheus_client appends units),
+and gputop's own `export/prometheus/`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_MIB = 1 << 20
+_NOBODY = 1 << 30
+"""Bytes of memory below which a GPU counts as nobody's, where no exporter says whose it is."""
+_AT_REST = 0.05
+"""Utilization below which it counts as at rest, over `_REST`."""
+_REST = "5m"
+
+
+class Exporter(NamedTuple):
+    """A family of names. Expressions have `%s` where the selector of hosts goes, and a value for
+    each GPU, or several that mean the same (pods, MIG devices): the greatest counts."""
+
+    name: str
+    present: str
+    """The metric of which there is a series for each GPU."""
+    host: str
+    """The label of the machine, as the next two of the GPU and its index."""
+    uuid: str
+    number: str
+    model: str
+    utilization: str
+    """0 to 1."""
+    memory_used: str
+    """Bytes."""
+    memory_total: str
+    temperature: str
+    power: str
+    """Watts."""
+    info: str | None = None
+    """The metric that has the label `model`, where not every one has it."""
+    free: str | None = None
+    """1 or 0; None: a GPU is taken for free that has next to no memory in use and is at rest."""
+    findings: str | None = None
+    """2 for an alarm, 1 for a notice, 0 or nothing where all is well."""
+    users: str | None = None
+    """A series for each user on each GPU."""
+    reading_age: str | None = None
+    """Seconds between a scrape and what it tells of."""
+
+    @property
+    def key(self) -> str:
+        """The labels that tell a GPU."""
+        return f"{self.host}, {self.uuid}"
+
+    def of_gpus(self, expression: str, selector: str = "") -> str:
+        """Return an expression with one value a GPU."""
+        return f"max by ({self.key}) ({expression.replace('%s', selector)})"
+
+    def free_gpus(self, selector: str = "") -> str:
+        """Return 1 for each GPU that is free, 0 for the others."""
+        if self.free is not None:
+            return self.of_gpus(self.free, selector)
+        memory = self.of_gpus(f"({self.memory_used}) < bool {_NOBODY}", selector)
+        metric, _, rest = self.utilization.partition("%s}")
+        busy = f"max_over_time({metric}%s}}[{_REST}]){rest}"
+        return f"{memory} * {self.of_gpus(f'({busy}) < bool {_AT_REST}', selector)}"
+
+    def with_model(self, expression: str) -> str:
+        """Return a value a GPU, with the label of its model."""
+        info = f"max by ({self.key}, {self.model}) ({self.info or self.present})"
+        return f"({expression}) * on ({self.key}) group_left ({self.model}) ({info} > -inf) ^ 0"
+
+
+GPUTOP = Exporter(
+    name="gputop",
+    present="gputop_gpu_info",
+    host="instance",
+    uuid="uuid",
+    number="gpu",
+    model="model",
+    utilization="gputop_gpu_utilization_ratio{%s}",
+    memory_used="gputop_gpu_memory_used_bytes{%s}",
+    memory_total="gputop_gpu_memory_total_bytes{%s}",
+    temperature="gputop_gpu_temperature_celsius{%s}",
+    power="gputop_gpu_power_watts{%s}",
+    free="gputop_gpu_free{%s}",
+    findings='2 * (gputop_gpu_findings{level="alarm",%s} > bool 0)'
+    ' or (gputop_gpu_findings{level="notice",%s} > bool 0)',
+    users="gputop_user_processes{%s}",
+    reading_age="gputop_reading_age_seconds{%s}",
+)
+DCGM = Exporter(
+    name="dcgm-exporter",
+    present="DCGM_FI_DEV_GPU_UTIL",
+    host="hostname",
+    uuid="UUID",
+    number="gpu",
+    model="modelName",
+    utilization="DCGM_FI_DEV_GPU_UTIL{%s} <= 100 / 100",
+    memory_used=f"DCGM_FI_DEV_FB_USED{{%s}} * {_MIB}",
+    memory_total=f"(DCGM_FI_DEV_FB_USED{{%s}} + DCGM_FI_DEV_FB_FREE{{%s}}) * {_MIB}",
+    temperature="DCGM_FI_DEV_GPU_TEMP{%s}",
+    power="DCGM_FI_DEV_POWER_USAGE{%s}",
+    findings="2 * (DCGM_FI_DEV_XID_ERRORS{%s} > bool 0)",
+)
+NVIDIA_GPU_EXPORTER = Exporter(
+    name="nvidia_gpu_exporter",
+    present="nvidia_smi_utilization_gpu_ratio",
+    host="instance",
+    uuid="uuid",
+    number="index",
+    model="name",
+    utilization="nvidia_smi_utilization_gpu_ratio{%s}",
+    memory_used="nvidia_smi_memory_used_bytes{%s}",
+    memory_total="nvidia_smi_memory_total_bytes{%s}",
+    temperature="nvidia_smi_temperature_gpu{%s}",
+    power="nvidia_smi_power_draw_watts{%s}",
+    info="nvidia_smi_gpu_info",
+)
+NVITOP = Exporter(
+    name="nvitop-exporter",
+    present="gpu_utilization_Percentage",
+    host="hostname",
+    uuid="uuid",
+    number="index",
+    model="devicename",
+    utilization="gpu_utilization_Percentage{%s} / 100",
+    memory_used=f"gpu_memory_used_MiB{{%s}} * {_MIB}",
+    memory_total=f"gpu_memory_total_MiB{{%s}} * {_MIB}",
+    temperature="gpu_temperature_C{%s}",
+    power="gpu_power_usage_W{%s}",
+)
+EXPORTERS = (GPUTOP, DCGM, NVIDIA_GPU_EXPORTER, NVITOP)
+"""Those who tell most first."""
