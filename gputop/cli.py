@@ -51,6 +51,8 @@ def _run(words: list[str]) -> int:
 
         status: int = command_module(options.command).run(options)
         return status
+    if options.line:
+        return _line(options)
     if options.once or options.json or _is_unfit(options):
         return _without_screen(options)
     return _screen(options)
@@ -86,14 +88,28 @@ def _without_screen(options: Namespace) -> int:
     return snapshot.print_json(options) if options.json else snapshot.print_once(options)
 
 
+def _line(options: Namespace) -> int:
+    from gputop.commands import line
+
+    if options.watch:
+        return line.watch_line(options, _session(options).interval)
+    return line.print_line(options)
+
+
 def _parse(words: list[str]) -> Namespace:
     from gputop.commands.hosts import hosts_of
     from gputop.parser import make_parser, whole
 
     options = make_parser(whole(words)).parse_args(words)
     options.hosts = hosts_of(options)
-    if options.watch and not options.json:
-        raise UsageError("--watch goes with --json; for a screen that moves, run gputop alone")
+    if options.watch and not (options.json or options.line):
+        raise UsageError(
+            "--watch goes with --json or --line; for a screen that moves, run gputop alone"
+        )
+    if options.format is not None and not options.line:
+        raise UsageError("--format goes with --line")
+    if options.user is not None and options.line:
+        raise UsageError("-u is for the screen")
     if options.user is not None and (options.json or options.once):
         raise UsageError("-u is for the screen; with --json let jq select processes by .user")
     if options.user is not None and options.command is None:  # kill has a --user, too

@@ -26,9 +26,11 @@ examples:
   gputop --once                one snapshot as text
   gputop --json | jq '.gpus[] | select(.free) | .index'
   gputop --json --watch -i 5   a line of JSON every 5 seconds
+  gputop --line                one line for tmux, starship or waybar
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py
   gputop free -H @lab -n 2     and on which of these hosts
   gputop kill --user me --gpu 2   end my processes on GPU 2
+  gputop record                write down what happens, 10 seconds apart
   gputop map 1,2,-1            which GPU is cuda:0, what was dropped, and why
   gputop export                metrics for Prometheus, at /metrics
   gputop doctor                what is wrong with this machine, and what to do
@@ -87,8 +89,15 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--once", action="store_true", help="print one snapshot as text and exit")
     form.add_argument("--json", action="store_true", help="print one snapshot as JSON and exit")
+    form.add_argument(
+        "--line", action="store_true", help="print one line for a status bar and exit"
+    )
     parser.add_argument(
-        "--watch", action="store_true", help="with --json: print a line every interval"
+        "--format", metavar="TEXT",
+        help="with --line: text with fields, as '{free}/{gpus} free' (gputop help line)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--watch", action="store_true", help="with --json or --line: print a line every interval"
     )
     parser.add_argument("--demo", action="store_true", help="show an invented machine")
     parser.add_argument(

@@ -23,7 +23,6 @@ from msgspec import Meta
 from gputop.deadline import within
 from gputop.errors import UsageError
 from gputop.files import Folder, UnsafeFileError, open_parent, reason_of, xdg_folder
-from gputop.model.metrics.process import COLUMNS
 from gputop.output import complain
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 
@@ -334,6 +333,8 @@ def session_of(options: Namespace) -> Session:
 
     A file that is broken is said to be, and neither used nor written.
     """
+    from gputop.model.metrics.process import COLUMNS  # who asks for no settings does without
+
     path = settings_path(os.environ)
     try:
         settings, broken = from_file(path, COLUMNS), False

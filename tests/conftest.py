@@ -134,6 +134,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     (tmp_path / "runtime").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("GPUTOP_LOCKS", str(tmp_path / "locks"))
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +163,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineFactory]:
 
         def make(scenario: str | dict[str, Any], **options: Any) -> Machine:
             made = stack.enter_context(Machine(scenario, folder, **options))
-            made.env.update(own, XDG_RUNTIME_DIR=str(folder))
+            made.env.update(own, XDG_RUNTIME_DIR=str(folder), GPUTOP_LOCKS=str(folder / "locks"))
             return made
 
         yield make

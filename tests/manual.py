@@ -23,6 +23,7 @@ from textual.binding import Binding, BindingType
 from textual.keys import key_to_character
 from textual.screen import Screen
 
+from gputop.export.line import FIELDS as LINE_FIELDS
 from gputop.manual import FOLDER, TOPICS
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine.environment import CudaContext, Descendant, Environ, Standpoint
@@ -269,6 +270,9 @@ GENERATED: dict[str, Callable[[], str]] = {
     "words-free": lambda: words("Why a GPU is not free"),
     "topics": topics,
     "readme-topics": lambda: topics("gputop/manual/"),
+    "line": lambda: table(
+        ("field", "what it is"), ([f"`{name}`", field.help] for name, field in LINE_FIELDS.items())
+    ),
     "throttle": lambda: table(
         ("word", "reason in JSON", "what it means"),
         ([each.word, f"`{name}`", each.meaning] for name, each in THROTTLE_REASONS.items()),

@@ -322,6 +322,7 @@ HEAVY = {"textual", "rich", "pynvml", "psutil", "gputop.agent"}
         ("--once", {*HEAVY, "asyncio", "gputop.manual"}),
         ("help keys", {*HEAVY, "asyncio", "gputop.sources.local"}),
         ("--json", {*HEAVY, "gputop.export.table"}),
+        ("--line", {*HEAVY, "asyncio", "gputop.export.table", "gputop.model.cuda"}),
         ("--demo --once", {*HEAVY, "asyncio"}),
         ("--demo --json", {*HEAVY, "asyncio"}),
         ("agent --once", {"gputop.tui", "gputop.export", "asyncio", "shutil", "dataclasses"}),

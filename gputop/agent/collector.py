@@ -23,6 +23,7 @@ from gputop.agent.problems import NO_GPU, NOT_ASKED, OURS, not_answering, proble
 from gputop.agent.process.enrichment import Enricher, Enrichment, EnrichmentRequest
 from gputop.agent.process.namespaces import NUMBERING
 from gputop.agent.process.processes import ProcessCache, ProcessFacts
+from gputop.agent.reserved import ReservationReader
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu
@@ -68,6 +69,7 @@ class Collector:
         self._enricher = Enricher()
         self._enrichment_timeout = 0.0  # somebody waits for the first frame
         self._idle = IdleTimes()
+        self._reservations = ReservationReader()
         self._inside = NestedNamespace(NUMBERING) if self._host.nested else None
 
     def gpus(self) -> Sequence[GpuReader]:
@@ -201,12 +203,13 @@ class Collector:
         gpus: list[Gpu] = []
         processes: list[Process] = []
         idle = None if settle else self._idle
-        events = self._events
+        events, reserved = self._events, self._reservations.read()
         for index, reader, reading in readings:
             xids = None if events is None else events.xids(index)
             builder = FrameBuilder(
-                index, reading, reader.answered, facts, enrichment, idle, self._host.nested, xids
-            )
+                index, reading, reader.answered, facts, enrichment, idle, self._host.nested, xids,
+                reserved,
+            )  # fmt: skip
             gpus.append(builder.gpu(stale_for=late[index]))
             processes += builder.processes()
         self._idle.end_cycle()

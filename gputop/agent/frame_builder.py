@@ -15,7 +15,7 @@ from gputop.agent.process.processes import ProcessFacts
 from gputop.agent.process.stat import latest_start
 from gputop.model.health.unaccounted import is_notable, unaccounted
 from gputop.model.machine.frame import Process
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.sections import Health, Xid
 
 
@@ -34,6 +34,8 @@ class FrameBuilder(msgspec.Struct, frozen=True):
     """As `Host.nested`."""
     xids: tuple[Xid, ...] | None
     """As `Health.xids`."""
+    reservations: dict[str, Reservation]
+    """By the UUID of the GPU."""
 
     def gpu(self, stale_for: float | None) -> Gpu:
         """The last values, with their age."""
@@ -51,6 +53,7 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             idle_for=idle_for,
             holders=() if minor is None else holders.by_minor.get(minor, ()),
             holders_known=holders.complete if minor in holders.by_minor else None,
+            reservation=self.reservations.get(reading.values.get("uuid", "")),
             stale_for=stale_for,
             error=reading.error,
         )

@@ -14,6 +14,7 @@ HELP = {
     "kill": "end processes on GPUs",
     "map": "explain a CUDA_VISIBLE_DEVICES: which GPU is cuda:0",
     "serve": "show the screen in a browser, to look at",
+    "record": "write down what happens on the GPUs, for later",
     "topo": "show how GPUs are connected, and which CPUs are near",
 }
 """Every command with its line in `gputop --help`."""

@@ -168,7 +168,7 @@ def _write_files(options: argparse.Namespace, exposition: Exposition) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with closing(open_source(None, _interval(options), demo=options.demo)) as source:
         try:
-            follow(source, put)
+            follow(source, frames_of, put)
         finally:
             exposition.put(GputopError("gputop export has ended"))
             _publish(options.textfile, exposition)
@@ -199,7 +199,9 @@ def _serve(options: argparse.Namespace, exposition: Exposition) -> int:
                      "--tls-client-ca")  # fmt: skip
 
     with closing(open_source(None, _interval(options), demo=options.demo)) as source:
-        reader = threading.Thread(target=follow, args=(source, exposition.put), daemon=True)
+        reader = threading.Thread(
+            target=follow, args=(source, frames_of, exposition.put), daemon=True
+        )
         reader.start()
         server = WebServer(pages, wanted)
         try:

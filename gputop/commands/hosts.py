@@ -107,10 +107,11 @@ def for_each(
     return status
 
 
-def complain_of(host: HostName, error: GputopError) -> None:
-    """Write to standard error why a host gives nothing."""
+def complain_of(host: HostName | None, error: GputopError) -> None:
+    """Write to standard error why a host, or this machine, gives nothing."""
+    name = "" if host is None else f"{host.asked}: "
     advice = _LOGIN if isinstance(error, LoginError) else ""
-    complain(f"{host.asked}: {printable(str(error), _LONGEST)}{advice}")
+    complain(f"{name}{printable(str(error), _LONGEST)}{advice}")
 
 
 def named(line: str, host: HostName | None) -> str:

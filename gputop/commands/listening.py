@@ -16,7 +16,7 @@ from gputop.errors import UsageError
 from gputop.files import reason_of
 from gputop.model.machine.text import printable
 
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+)):([0-9]{1,5})", re.ASCII)
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]|([\w.-]+)):([0-9]{1,5})", re.ASCII)
 
 
 class Address(NamedTuple):

@@ -12,7 +12,7 @@ from gputop.commands import HELP
 from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
 from gputop.commands.reading import read_file
 from gputop.errors import UsageError
-from gputop.export.mapping import log_json, log_text, mapping_json, mapping_text
+from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
 from gputop.model.cuda.advice import Advice, advise, environ_advice
 from gputop.model.cuda.framework_selection import Layers, read_layers, selected
 from gputop.model.cuda.frameworks import FRAMEWORKS
@@ -28,7 +28,6 @@ from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.pasted.meaning import in_this_shell, meaning, requests_advice
 from gputop.model.cuda.pasted.outcome import Pasted
 from gputop.model.cuda.probe import ProbeVerdict, compare, cuda_order
-from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.cuda.resolve import resolve
 from gputop.model.cuda.tf_log import explain, read_tf_log
 from gputop.model.machine.environment import NAME, ORDER, Environ
@@ -179,35 +178,18 @@ def _answer(
     if log is not None:
         return _explain_log(options, log.decode("utf-8", "replace"), inventory)
     if options.pid is not None and machine is not None:
-        asked = _of_pid(options.pid, machine)
+        report = _of_pid(options.pid, machine)
     else:
-        asked = _of_text(options, inventory, machine)
+        report = _of_text(options, inventory, machine)
     form = mapping_json if options.map_json else mapping_text
-    text = form(
-        asked.mapping, inventory, asked.advice, layers, options.framework, asked.verdict,
-        asked.process, asked.line.unknown if asked.line else None, asked.here,
-    )  # fmt: skip
-    return text.rstrip("\n") + "\n", _status(asked, layers)
+    text = form(report, inventory, layers, options.framework)
+    return text.rstrip("\n") + "\n", _status(report, layers)
 
 
 def _is_whole(frame: Frame) -> bool:
     """Return whether all GPUs have answered, and all processes have been looked at."""
     processes = [process for process in frame.processes if process.start_time is not None]
     return answers(frame) and all(process.cuda_context is not None for process in processes)
-
-
-class _Asked(NamedTuple):
-    """What is to be shown."""
-
-    mapping: Mapping
-    advice: tuple[Advice, ...]
-    process: ProcessMapping | None = None
-    line: Pasted | None = None
-    missed: bool = False
-    """Whether the program asks for GPUs that it does not see."""
-    verdict: ProbeVerdict | None = None
-    here: bool = True
-    """Whether the value means the same in a shell of this machine."""
 
 
 def _layers(options: argparse.Namespace) -> Layers:
@@ -222,7 +204,7 @@ def _layers(options: argparse.Namespace) -> Layers:
     )
 
 
-def _of_pid(pid: int, machine: _LiveMachine) -> _Asked:
+def _of_pid(pid: int, machine: _LiveMachine) -> MappingReport:
     """Return what the variables mean that a process was started with."""
     context = ask(machine.source, Context(pid), TIMEOUT).context
     if context is None:
@@ -230,12 +212,12 @@ def _of_pid(pid: int, machine: _LiveMachine) -> _Asked:
     process = LogicalNames(machine.frame).of(pid, context)
     usage = usage_of(without(machine.frame, pid))
     advice = (*process.advice, *advise(process.mapping, usage, beside=process.on))
-    return _Asked(process.mapping, advice, process)
+    return MappingReport(process.mapping, advice, process)
 
 
 def _of_text(
     options: argparse.Namespace, inventory: Inventory, machine: _LiveMachine | None
-) -> _Asked:
+) -> MappingReport:
     """Return what a value, a line, or the variables of this shell mean."""
     line = _line(options)
     driver = machine if options.verify else None
@@ -244,14 +226,15 @@ def _of_text(
     here = line is None or in_this_shell(line)
     verdict = _verdict(mapping, inventory, driver) if driver and here else None
     advice = (*variable_advice, *advise(mapping, inventory.usage), *missed)
-    return _Asked(mapping, advice, None, line, bool(missed), verdict, here)
+    unknown = line.unknown if line else None
+    return MappingReport(mapping, advice, None, unknown, bool(missed), verdict, here)
 
 
-def _status(asked: _Asked, layers: Layers) -> int:
-    if asked.line is not None and asked.line.unknown is not None:
+def _status(report: MappingReport, layers: Layers) -> int:
+    if report.unknown is not None:
         return 2
-    raises = any(layer.selection.raises for layer in selected(asked.mapping, layers))
-    return 1 if asked.mapping.count == 0 or raises or asked.missed else 0
+    raises = any(layer.selection.raises for layer in selected(report.mapping, layers))
+    return 1 if report.mapping.count == 0 or raises or report.missed else 0
 
 
 def _mapping(

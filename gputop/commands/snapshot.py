@@ -8,14 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from gputop.commands.hosts import complain_of, for_each
-from gputop.errors import DriverError, GputopError, LoginError
+from gputop.errors import DriverError, GputopError
 from gputop.output import write
 from gputop.sources.opening import open_source
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from gputop.commands.following import News
     from gputop.model.machine.frame import Frame
     from gputop.sources.ssh.names import HostName
 
@@ -44,19 +45,22 @@ def print_once(options: Namespace) -> int:
         return 0
 
     begun: list[Frame] = []
-    return for_each(options.hosts, partial(_frame, demo=options.demo, writer=_TEXT), show)
+    return for_each(options.hosts, partial(frame_of, demo=options.demo, writer=_TEXT), show)
 
 
 def print_json(options: Namespace) -> int:
     """Write a snapshot as a line of JSON for each host; the exit status."""
-    ask = partial(_frame, demo=options.demo, writer=_JSON)
+    ask = partial(frame_of, demo=options.demo, writer=_JSON)
     return for_each(options.hosts, ask, _write_json)
 
 
 def watch_json(options: Namespace, interval: float) -> int:
     """Write a line of JSON every interval, for each host; the exit status, should it end."""
     if options.hosts:
-        return _watch_hosts(options.hosts, interval, options.demo)
+        for host, message in followed(options.hosts, interval, options.demo):
+            if not isinstance(message, GputopError):
+                _write_json(host, message)
+        return 1
     from gputop.sources.ask import frames_of
 
     with closing(open_source(None, interval, demo=options.demo)) as source:
@@ -72,8 +76,9 @@ def _write_json(_: HostName | None, frame: Frame) -> int:
     return 0
 
 
-def _frame(host: HostName | None, demo: bool, writer: str) -> Frame:
-    """Return the one frame of a snapshot. DriverError, SourceError."""
+def frame_of(host: HostName | None, demo: bool, writer: str) -> Frame:
+    """Return the one frame of a snapshot; `writer`: the module that will write it, loaded
+    meanwhile. DriverError, SourceError."""
     with closing(open_source(host, None, demo=demo)) as source:
         import_module(writer)
         from gputop.sources.ask import frames_of
@@ -84,33 +89,16 @@ def _frame(host: HostName | None, demo: bool, writer: str) -> Frame:
     return frame
 
 
-def _watch_hosts(hosts: Sequence[HostName], interval: float, demo: bool) -> int:
-    """Write what comes of any host, until none is left that can be tried again."""
-    import threading
-    from queue import Queue
+def followed(hosts: Sequence[HostName], interval: float, demo: bool) -> Iterator[News]:
+    """Yield what comes of any host, until none is left that can be tried again. Why nothing comes
+    is written to standard error as well, once."""
+    from gputop.commands.following import follow_hosts
 
-    from gputop.model.machine.frame import Frame
-    from gputop.sources.follow import follow
-
-    news: Queue[tuple[HostName, Frame | GputopError]] = Queue(len(hosts))
-    said: dict[HostName, str] = {}
-    for host in hosts:
-        source = open_source(host, interval, demo=demo)
-
-        def put(message: Frame | GputopError, host: HostName = host) -> None:
-            news.put((host, message))
-
-        threading.Thread(target=follow, args=(source, put), daemon=True).start()
-    left = set(hosts)
-    while left:
-        host, message = news.get()
-        if isinstance(message, Frame):
+    said: dict[HostName | None, str] = {}
+    for host, message in follow_hosts(hosts, interval, demo):
+        if not isinstance(message, GputopError):
             said.pop(host, None)
-            _write_json(host, message)
-            continue
-        if isinstance(message, LoginError):
-            left.discard(host)
-        if said.get(host) != str(message):  # and not again whenever it is tried
+        elif said.get(host) != str(message):  # and not again whenever it is tried
             said[host] = str(message)
             complain_of(host, message)
-    return 1
+        yield host, message

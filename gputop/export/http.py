@@ -87,7 +87,7 @@ class WebServer:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _READING)
         head, body = self._answer_to(request)
-        writer.transport.set_write_buffer_limits(high=0)
+        writer.transport.set_write_buffer_limits(high=1)  # at 0 TLS never goes on
         await asyncio.wait_for(_send(writer, head, body), _WRITING)
 
     def _answer_to(self, request: bytes) -> tuple[bytes, bytes]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -48,18 +48,28 @@ from gputop.model.machine.text import GIB, printable, short_name
 MappingJson = dict[str, Any]
 
 
+class MappingReport(NamedTuple):
+    """What is said of a mapping."""
+
+    mapping: CudaMapping
+    advice: Sequence[Advice]
+    process: ProcessMapping | None = None
+    """The one that has these variables; None: they were given."""
+    unknown: str | None = None
+    """Why nothing is claimed of a line; None: the mapping says what it gets."""
+    missed: bool = False
+    """Whether the program asks for GPUs that it does not see."""
+    verdict: ProbeVerdict | None = None
+    """The CUDA driver's own word, if it was asked."""
+    here: bool = True
+    """Whether the value means the same in a shell of this machine."""
+
+
 def mapping_json(
-    mapping: CudaMapping,
-    inventory: Inventory,
-    advice: Sequence[Advice],
-    layers: Layers,
-    framework: str | None = None,
-    verdict: ProbeVerdict | None = None,
-    process: ProcessMapping | None = None,
-    unknown: str | None = None,
-    here: bool = True,
+    report: MappingReport, inventory: Inventory, layers: Layers, framework: str | None = None
 ) -> str:
     """The answer as one line of JSON."""
+    mapping = report.mapping
     result: MappingJson = {
         "value": mapping.value,
         "order": mapping.order,
@@ -69,16 +79,16 @@ def mapping_json(
         "set": _each(mapping.visible_set, lambda _, d: d.mig_uuid if d.instance else d.index),
         "stopped_at": msgspec.to_builtins(mapping.stopped_at),
         "hidden": [{**identity(h.device), "reason": h.reason} for h in mapping.hidden],
-        "advice": msgspec.to_builtins(advice),
+        "advice": msgspec.to_builtins(report.advice),
     }
-    if unknown is not None:
-        result["unknown"] = printable(unknown, 600)
+    if report.unknown is not None:
+        result["unknown"] = printable(report.unknown, 600)
     if layers != Layers():
         result["layers"] = layers_json(mapping, inventory, layers)
-    if process is not None:
-        result["process"] = _process(process)
-    if verdict is not None:
-        result["verified"] = msgspec.to_builtins(verdict)
+    if report.process is not None:
+        result["process"] = _process(report.process)
+    if report.verdict is not None:
+        result["verified"] = msgspec.to_builtins(report.verdict)
     return json.dumps(result)
 
 
@@ -109,20 +119,13 @@ def _process(process: ProcessMapping) -> MappingJson:
 
 
 def mapping_text(
-    mapping: CudaMapping,
-    inventory: Inventory,
-    advice: Sequence[Advice],
-    layers: Layers,
-    framework: str | None = None,
-    verdict: ProbeVerdict | None = None,
-    process: ProcessMapping | None = None,
-    unknown: str | None = None,
-    here: bool = True,
+    report: MappingReport, inventory: Inventory, layers: Layers, framework: str | None = None
 ) -> str:
     """The answer for people, with a line end."""
-    if unknown is not None:
-        said = (f"{advised.severity}: {advised.message}" for advised in advice)
-        return "".join(f"{printable(line, 600)}\n" for line in (unknown, *said))
+    mapping, process, verdict = report.mapping, report.process, report.verdict
+    said = [f"{advised.severity}: {advised.message}" for advised in report.advice]
+    if report.unknown is not None:
+        return "".join(f"{printable(line, 600)}\n" for line in (report.unknown, *said))
     lines = [*(_head(mapping) if process is None else process.reasoning())]
     lines += [verdict.reason] if verdict else []
     lines += _table(mapping, inventory, framework)
@@ -132,10 +135,9 @@ def mapping_text(
     ]
     for reason, devices in hidden_by_reason(mapping).items():
         lines.append(f"hidden: {', '.join(device.label for device in devices)} ({reason})")
-    lines += [f"{advised.severity}: {advised.message}" for advised in advice]
-    if here and all(
-        advised.severity != "error" for advised in advice
-    ):  # nobody should copy a mistake
+    lines += said
+    is_mistaken = any(advised.severity == "error" for advised in report.advice)
+    if report.here and not is_mistaken:  # nobody should copy a mistake
         lines += shell_lines(mapping) if process is None else process.shell_lines
         why_not = why_no_line(mapping) if process is None else None
         lines += [why_not] if why_not else []

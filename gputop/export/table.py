@@ -12,7 +12,7 @@ from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder, Gpu
 from gputop.model.machine.limits import limits, nobody
-from gputop.model.machine.summary import count_of_users
+from gputop.model.machine.summary import awaited, count_of_users, reserved_words
 from gputop.model.machine.text import MIB, MISSING, duration
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
@@ -88,6 +88,8 @@ def _state(frame: Frame, gpu: Gpu, idle_after: float) -> str:
         return f"no answer for {GPU['stale_for'].text(gpu)}"
     if gpu.asleep:
         return "asleep"
+    if gpu.error is None and (reservation := awaited(frame, gpu)):
+        return reserved_words(reservation, frame.time)
     idle = gpu.idle_for is not None and gpu.idle_for >= idle_after and not is_free(frame, gpu)
     return gpu.error or (f"idle {GPU['idle_for'].text(gpu)}" if idle else "ok")
 

@@ -26,7 +26,9 @@ TOPICS = {
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
     "browser": "the screen in a browser, to look at",
+    "recording": "write down what happens, and read it later",
     "health": "what is wrong with a GPU, a driver or an installation",
+    "line": "one line for tmux, starship, waybar and other status bars",
     "json": "text and JSON for scripts, with every field",
     "metrics": "every value of a GPU and a process: label, field, unit",
     "settings": "the settings file, variables, themes, other keys",
@@ -43,6 +45,7 @@ COMMANDS = {
     "kill": "killing",
     "map": "mapping",
     "serve": "browser",
+    "record": "recording",
     "topo": "free",
 }
 """The page of a command that is not called as its page is."""

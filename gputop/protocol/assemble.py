@@ -110,6 +110,10 @@ class Assembler:
             self._learn(message, len(line))
         return None
 
+    def skip(self) -> None:
+        """Leave out a line with a Sample: the next one has all numbers anew."""
+        self._number += 1
+
     def _greet(self, hello: Hello) -> None:
         theirs = Versions(hello.oldest, hello.newest)
         if not self._spoken.oldest <= hello.protocol <= self._spoken.newest:

@@ -19,7 +19,7 @@ INTERVAL = 1.0
 """Seconds of an agent that is started before the settings are read."""
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MAIN = os.path.join(os.path.dirname(_HERE), "__main__.py")
-_WITHOUT_SCREEN = {"--once", "--json", "--demo", "-h", "--help", "--version"}
+_WITHOUT_SCREEN = {"--once", "--json", "--line", "--demo", "-h", "--help", "--version"}
 _PARTS = 8
 MAX_LINE = 16 << 20
 """Bytes: `protocol.split` makes no longer ones, whatever users write into their processes."""

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from gputop.errors import GputopError, LoginError, SourceError
-from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
-from gputop.sources.ask import frames_of
 from gputop.sources.source import Source
 
+T = TypeVar("T")
 
-def follow(source: Source, put: Callable[[Frame | GputopError], None]) -> None:
-    """Hand over the frames of a source, and begin anew where it breaks, unless somebody has to log
-    in: to try that again and again may lock the account. It ends where the source was closed."""
+
+def follow(
+    source: Source,
+    messages: Callable[[Source], Iterable[T]],
+    put: Callable[[T | GputopError], None],
+) -> None:
+    """Hand over what `messages` takes of a source, as `frames_of`, and begin anew where it breaks,
+    unless somebody has to log in: to try that again and again may lock the account. It ends where
+    the source was closed."""
     from gputop.sources.ssh.source import backoff
 
     attempt = 0
@@ -22,9 +28,9 @@ def follow(source: Source, put: Callable[[Frame | GputopError], None]) -> None:
         try:
             if attempt:
                 source.reconnect()
-            for frame in frames_of(source):
+            for message in messages(source):
                 attempt = 0
-                put(frame)
+                put(message)
             return
         except GputopError as error:
             put(error)

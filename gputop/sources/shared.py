@@ -18,7 +18,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from gputop import __version__
-from gputop.errors import DriverError, LoginError, SourceError
+from gputop.errors import GputopError, LoginError, SourceError
 from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import decode_request, encode, encode_line
@@ -36,8 +36,8 @@ from gputop.protocol.messages import (
 from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import AgentOutput
+from gputop.sources.follow import follow
 from gputop.sources.source import Source
-from gputop.sources.ssh.source import backoff
 
 _MAX_REQUEST = 1 << 16
 """Bytes of a line that asks for something: a value to map may be long."""
@@ -129,33 +129,19 @@ class Broadcast:
                 reader.close()
 
     def _read(self) -> None:
-        """Follow the source, and begin anew where it breaks, unless somebody has to log in: to try
-        that again and again may lock the account."""
-        attempt = 0
-        while not self._closed:
-            try:
-                for message in self._source.frames():
-                    attempt = 0
-                    self._pass_on(message)
-            except (SourceError, DriverError) as error:
-                waits = isinstance(error, LoginError)
-                self._pass_on(self._broken(error, waits))
-                if waits:
-                    return
-            attempt += 1
-            time.sleep(backoff(attempt))
-            if not self._closed:
-                self._source.reconnect()
+        follow(self._source, lambda source: source.frames(), self._pass_on)
 
-    def _broken(self, error: Exception, waits: bool) -> Frame:
+    def _broken(self, error: GputopError) -> Frame:
         advice = "it is tried again"
-        if waits:
+        if isinstance(error, LoginError):
             advice = "log in where gputop serve runs, and start it again"
         problem = Problem(kind="agent_ended", message=str(error), advice=advice)
         host = Host(name=self._source.host) if self._last is None else self._last.host
         return Frame(host=host, time=time.time(), problem=problem)
 
-    def _pass_on(self, message: Frame | Reply) -> None:
+    def _pass_on(self, message: Frame | Reply | GputopError) -> None:
+        if isinstance(message, GputopError):
+            message = self._broken(message)
         with self._lock:
             if isinstance(message, Preview):
                 return  # who is on the GPUs is not known yet

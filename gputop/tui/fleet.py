@@ -6,12 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from textual.app import ComposeResult
-from textual.screen import Screen
 
 from gputop.model.fleet.fleet import Fleet, free_gpus
 from gputop.model.fleet.host_row import ORDERS, HostOrder, HostState, ordered
 from gputop.model.metrics.process import COLUMNS
-from gputop.model.processes.filter import FilterError
 from gputop.settings import Session
 from gputop.tui.dialogs.list_dialog import SortDialog
 from gputop.tui.fleet_keys import FIRST, FLEET_BINDINGS
@@ -21,6 +19,7 @@ from gputop.tui.panes.fleet_hosts import HostTable
 from gputop.tui.panes.fleet_processes import FleetProcesses
 from gputop.tui.panes.heading import KeyLine, key_words
 from gputop.tui.saving import NOTE_SECONDS, save
+from gputop.tui.table_screen import ProcessTableScreen
 from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
 
@@ -30,7 +29,7 @@ _SLACK = 4
 """Lines that processes keep when there are fewer: what is above does not move for each."""
 
 
-class FleetScreen(Screen[None]):
+class FleetScreen(ProcessTableScreen):
     """All hosts at a glance. Whatever is done to a machine is done on its own screen."""
 
     AUTO_FOCUS = "#hosts"
@@ -61,11 +60,11 @@ class FleetScreen(Screen[None]):
         yield HostTable(self.settings, id="hosts")
         yield FreeLine(id="free")
         yield FleetProcesses(self.settings, id="processes")
-        yield FilterLine(self._filter, self._close_filter, id="filter-line")
+        yield FilterLine(self.filter, self.close_filter, id="filter-line")
         yield KeyLine(self._key_words(), needed=("open", "help"), id="keys")
 
     def on_mount(self) -> None:
-        self.processes.on_arranged = self._arranged
+        self.processes.on_arranged = self.arranged
         self._arrange()
 
     def on_resize(self) -> None:
@@ -73,12 +72,10 @@ class FleetScreen(Screen[None]):
 
     @property
     def hosts(self) -> HostTable:
-        """The pane of hosts."""
         return self.query_one(HostTable)
 
     @property
     def processes(self) -> FleetProcesses:
-        """The pane of processes."""
         return self.query_one(FleetProcesses)
 
     def show_states(self, states: Sequence[HostState], interval: float) -> None:
@@ -110,10 +107,10 @@ class FleetScreen(Screen[None]):
     def _show_hosts(self) -> None:
         rows = self._fleet.rows
         is_demo = any(row.summary is not None and row.summary.frame.demo for row in rows)
-        heading = self.query_one(FleetHeading)
-        heading.show_totals(self._fleet.totals, ORDERS[self._order], self._interval, is_demo)
+        heading, totals = self.query_one(FleetHeading), self._fleet.totals
+        heading.show_totals(totals, ORDERS[self._order], self._interval, is_demo)
         self.hosts.show_hosts(ordered(rows, self._order))
-        self.query_one(FreeLine).show_free(free_gpus(rows))
+        self.query_one(FreeLine).show_free(free_gpus(rows), totals.free is not None)
 
     def _key_words(self) -> list[tuple[str, str]]:
         own = keyed(self.settings.keys, self.BINDINGS)
@@ -130,10 +127,7 @@ class FleetScreen(Screen[None]):
         hosts = self.hosts.head_lines + max(1, len(self._fleet.rows))
         self.hosts.styles.height = max(2, min(hosts, max(room - wanted, (room + 1) // 2)))
 
-    def _arranged(self, count: int) -> None:
-        """Make room for so many rows of processes; not while a filter is typed."""
-        if self.query_one(FilterLine).display:
-            return
+    def make_room(self, count: int) -> None:
         if not self._processes - _SLACK < count <= self._processes:
             self._processes = count
             self._arrange()
@@ -179,45 +173,18 @@ class FleetScreen(Screen[None]):
         else:
             self._say_briefly(f"{row.host} wants no login")
 
-    def action_filter(self) -> None:
-        self.query_one("#keys").display = False
-        self.query_one(FilterLine).edit()
-
-    def _filter(self, text: str) -> FilterError | None:
-        return self.processes.filter_by(text)
-
-    def _close_filter(self) -> None:
-        self.query_one("#keys").display = True
-        self.set_focus(self.processes)
-        self._arranged(self.processes.span[2])
-
-    def action_user(self) -> None:
-        self.processes.next_view()
-
     def action_sort(self) -> None:
         """Put hosts into the next order, or ask what processes are sorted by."""
         if self.focused is self.processes:
-            self.app.push_screen(SortDialog(self.processes.sort_id), self._sort)
+            self.app.push_screen(SortDialog(self.processes.sort_id), self.sort)
         else:
             orders = list(ORDERS)
             self._order = orders[(orders.index(self._order) + 1) % len(orders)]
             self._show_hosts()
 
-    def _sort(self, metric_id: str | None) -> None:
+    def sort(self, metric_id: str | None) -> None:
         if metric_id in COLUMNS:
             self.processes.sort_by(metric_id)
-
-    def on_process_table_heading_clicked(self, message: FleetProcesses.HeadingClicked) -> None:
-        self._sort(message.column)
-
-    def action_invert(self) -> None:
-        self.processes.sort_by(self.processes.sort_id)
-
-    def action_command(self) -> None:
-        self.processes.toggle_command()
-
-    def action_shift(self, direction: int) -> None:
-        self.processes.shift(direction)
 
     def action_back(self) -> None:
         """Go one step back: to the hosts, the cursor, the view, the filter."""

@@ -8,13 +8,11 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.events import Paste
-from textual.screen import Screen
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.metrics.history import History
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
-from gputop.model.processes.filter import FilterError
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
@@ -41,6 +39,7 @@ from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
 from gputop.tui.saving import NOTE_SECONDS, save
+from gputop.tui.table_screen import ProcessTableScreen
 from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
 
@@ -50,7 +49,7 @@ _EDITING = (
 )  # fmt: skip
 
 
-class MainScreen(Screen[None]):
+class MainScreen(ProcessTableScreen):
     """The machine at a glance: panes, and controllers for what the keys do to them."""
 
     AUTO_FOCUS = "#processes"
@@ -90,14 +89,14 @@ class MainScreen(Screen[None]):
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
         yield MappingPane(self.mapping.state, id="mapping")
-        yield FilterLine(self._filter, self._close_filter, id="filter-line")
+        yield FilterLine(self.filter, self.close_filter, id="filter-line")
         yield KeyLine(self._key_words(), needed=("signal", "help"), id="keys")
 
     def on_mount(self) -> None:
         self.panes.arrange()
         self.gpus.on_scrolled = self._say_above
         self.processes.above = self._words_above
-        self.processes.on_arranged = self._arranged
+        self.processes.on_arranged = self.arranged
         for table in self.query(Table):
             table.on_moved = self._cursor_moved
 
@@ -114,10 +113,6 @@ class MainScreen(Screen[None]):
     @property
     def gpus(self) -> GpuPane:
         return self.query_one(GpuPane)
-
-    @property
-    def processes(self) -> ProcessTable:
-        return self.query_one(ProcessTable)
 
     def _key_words(self) -> list[tuple[str, str]]:
         own = [b for b in keyed(self.settings.keys, self.BINDINGS)
@@ -208,24 +203,8 @@ class MainScreen(Screen[None]):
 
     # Which processes are shown, and how.
 
-    def action_filter(self) -> None:
-        self.query_one("#keys").display = False
-        self.query_one(FilterLine).edit()
-
-    def _arranged(self, count: int) -> None:
-        """Make room for so many rows of processes, or give it to others; not while a filter is
-        typed, which would move everything with each key."""
-        if not self.query_one(FilterLine).display:
-            self.panes.fit_processes(count)
-
-    def _filter(self, text: str) -> FilterError | None:
-        return self.processes.filter_by(text)
-
-    def _close_filter(self) -> None:
-        self.query_one("#keys").display = True
-        if not isinstance(self.focused, Table):  # which a click has chosen
-            self.set_focus(self.processes)
-        self._arranged(self.processes.span[2])
+    def make_room(self, count: int) -> None:
+        self.panes.fit_processes(count)
 
     def action_pid(self, digit: str) -> None:
         self._search_pid(digit)
@@ -246,30 +225,15 @@ class MainScreen(Screen[None]):
             self.pids.add(digits)
 
     def action_sort(self) -> None:
-        self.app.push_screen(SortDialog(self.processes.sort_id), self._sort)
+        self.app.push_screen(SortDialog(self.processes.sort_id), self.sort)
 
-    def _sort(self, metric_id: str | None) -> None:
+    def sort(self, metric_id: str | None) -> None:
         if metric_id in COLUMNS:
             self.processes.sort_by(metric_id)
             self.save({"processes.sort": metric_id})
 
-    def on_process_table_heading_clicked(self, message: ProcessTable.HeadingClicked) -> None:
-        self._sort(message.column)
-
-    def action_invert(self) -> None:
-        self.processes.sort_by(self.processes.sort_id)
-
-    def action_command(self) -> None:
-        self.processes.toggle_command()
-
-    def action_shift(self, direction: int) -> None:
-        self.processes.shift(direction)
-
     def action_shift_to(self, end: int) -> None:
         self.processes.shift_to(end)
-
-    def action_user(self) -> None:
-        self.processes.next_view()
 
     def action_tree(self) -> None:
         self.processes.toggle_tree()
@@ -396,7 +360,7 @@ class MainScreen(Screen[None]):
         if "mapping" in self.panes.shown:
             self.query_one(MappingPane).show_result()
 
-    def on_answer_shown(self) -> None:
+    def on_result_shown(self) -> None:
         self.panes.fit_mapping(isinstance(self.focused, ValueInput))
 
     def action_mapping(self) -> None:

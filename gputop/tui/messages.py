@@ -41,9 +41,9 @@ class SourceEnded(Message):
     wants_login: bool = False
 
 
-class AnswerShown(Message):
-    """The mapping shows an answer, which may have more or fewer lines than the one before."""
+class ResultShown(Message):
+    """The mapping shows a result, which may have more or fewer lines than the one before."""
 
     def can_replace(self, message: Message) -> bool:
         """One stands for all."""
-        return isinstance(message, AnswerShown)
+        return isinstance(message, ResultShown)

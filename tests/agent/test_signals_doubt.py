@@ -178,19 +178,18 @@ def test_with_no_descriptor_left(start: Start) -> None:
 @pytest.mark.parametrize("most", [*range(9, 26, 2)])
 def test_kill_with_few_descriptors(most: int, here: Machine) -> None:
     """It works, says that it does not know, or fails; it never says that a living one is gone."""
-    pid = here.spawn("train", ["python", "train.py"], used=GIB)
-    limit = ("sh", "-c", f'ulimit -n {most} && exec "$@"', "sh")
-    status, told, _ = kill(here, pid, "--signal", "URG", prefix=limit)
-    assert {verdict["verdict"] for verdict in told} <= {"unknown", "alive"}
-    assert status != 0
-    assert here.pids["train"] == pid
+    assert_nobody_is_gone(here, f"ulimit -n {most}")
 
 
 @pytest.mark.parametrize("megabytes", [40, 120, 200, 300, 500])
 def test_kill_with_little_memory(megabytes: int, here: Machine) -> None:
+    assert_nobody_is_gone(here, f"ulimit -v {megabytes * 1024}")
+
+
+def assert_nobody_is_gone(here: Machine, limit: str) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
-    limit = ("sh", "-c", f'ulimit -v {megabytes * 1024} && exec "$@"', "sh")
-    status, told, _ = kill(here, pid, "--signal", "URG", prefix=limit)
+    prefix = ("sh", "-c", f'{limit} && exec "$@"', "sh")
+    status, told, _ = kill(here, pid, "--signal", "URG", prefix=prefix)
     assert {verdict["verdict"] for verdict in told} <= {"unknown", "alive"}
     assert status != 0
     assert here.pids["train"] == pid

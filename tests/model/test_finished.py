@@ -13,7 +13,7 @@ from gputop.model.machine.frame import Host, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.signals import Verdict
 from gputop.model.processes import process_rows
-from gputop.model.processes.ended import RecentlyEnded
+from gputop.model.processes.ended import MOST, RecentlyEnded
 from tests.builders import frame, gpu, process
 
 GPUS = (gpu(0), gpu(1))
@@ -54,6 +54,13 @@ def test_it_stays_for_a_minute_with_its_peak_and_run_time() -> None:
     assert told(finished) == [(1, 9, 1002.0), (2, None, 1003.0)]
     after((2063.5, []), finished=finished)
     assert told(finished) == [(2, None, 1003.0)]
+
+
+def test_the_newest_stay_of_more_than_a_machine_has() -> None:
+    crowds = [[process(pid) for pid in range(first, first + 3000)] for first in (1, 10_001)]
+    finished = after((2000, crowds[0]), (2001, crowds[1]), (2002, []))
+    assert len(finished.ended) == MOST
+    assert finished.ended[-1].row.process.pid == 13_000
 
 
 def test_nothing_is_said_of_now() -> None:

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from gputop.model.fleet.fleet import Fleet, free_gpus
 from gputop.model.fleet.host_row import HostRow, HostState, ordered
-from gputop.model.fleet.host_summary import spans
 from gputop.model.fleet.lamps import LampKind, lamp
 from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.sections import Health, Xid
+from gputop.model.machine.text import ranges
 from gputop.model.processes.filter import parse
 from gputop.model.processes.process_rows import rows
 from gputop.model.processes.views import View
@@ -136,6 +136,20 @@ def test_sums_and_free_gpus() -> None:
     assert [row.row.host for row in fleet.processes] == ["a", "b"]
 
 
+def test_sums_of_what_is_not_known_are_not_0() -> None:
+    fleet = Fleet(IDLE_AFTER)
+    unseen = of_host("a", frame([gpu(0, processes_known=False)]))
+    full = of_host("b", frame([gpu(0)], [process(7, user="bob")]))
+    empty = of_host("c", frame())
+    for states, free, users in (
+        ([], None, None), ([of_host("d", None, Link("ended"))], None, None),
+        ([unseen], None, None), ([unseen, full], None, 1), ([unseen, empty], 1, None),
+        ([full], 0, 1), ([empty], 1, 0),
+    ):  # fmt: skip
+        fleet.take(states)
+        assert (fleet.totals.free, fleet.totals.users) == (free, users), states
+
+
 def test_two_names_of_one_machine_count_once() -> None:
     fleet = Fleet(IDLE_AFTER)
     same, container = of_host("a", frame()), frame([gpu(4)])
@@ -159,9 +173,9 @@ def test_a_frame_is_looked_through_once() -> None:
 
 
 def test_numbers_in_short() -> None:
-    assert spans([]) == ""
-    assert spans([3]) == "3"
-    assert spans([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+    assert ranges([]) == ""
+    assert ranges([3]) == "3"
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from gputop.model.cuda.pick import PickRequest, choose
+from gputop.model.fleet.lamps import lamp
 from gputop.model.health.free import WORDS, count_of_free, is_free, not_free, objections
 from gputop.model.machine.frame import Process
-from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu import Gpu, MigDevice, Reservation
 from gputop.model.machine.sections import Activity, Health, Pcie
 from tests.builders import GIB, frame, gpu, process
 
+BOB = Reservation(user="bob", since=1960.0)
 CASES: list[tuple[Gpu, list[Process], str | None]] = [
     (gpu(), [], None),
     (gpu(memory_used=600 * 2**20), [], None),
@@ -29,6 +31,8 @@ CASES: list[tuple[Gpu, list[Process], str | None]] = [
     (gpu(asleep=True), [], "it is asleep"),
     (gpu(mig_mode=True), [], "it is in MIG mode"),
     (gpu(compute_mode="prohibited"), [], "its compute mode is prohibited"),
+    (gpu(reservation=BOB), [], "it is reserved by bob, 40s"),
+    (gpu(reservation=BOB), [process(1, user="bob")], "processes of bob"),
     (gpu(own_namespace_only=True, processes_known=False), [], "from inside a container"),
     (gpu(processes_known=False), [], "the driver does not say who is on it"),
     (gpu(numa_node=1), [], "who is on it has not been seen yet"),
@@ -76,6 +80,24 @@ def test_every_short_reason_is_explained() -> None:
         for objection in objections(frame([here], processes), here)
     }
     assert shorts == explained
+
+
+def test_a_reservation_is_never_looked_past() -> None:
+    """Not by who would share the GPU with what runs on it, nor in a part of it; and it ends."""
+    here = gpu(reservation=BOB, memory_free=100 * GIB)
+    shared = PickRequest(shared=True, min_free=GIB, max_utilization=1.0)
+    for processes in ([], [process(1, user="bob")]):
+        pick = choose([frame([here], processes)], shared)
+        assert (pick.gpus, pick.reasons) == (None, {0: "it is reserved by bob, 40s"})
+        assert pick.possible
+    device = MigDevice(gi=2, ci=0, memory_used=0)
+    assert not is_free(frame([here]), here, device)
+
+
+def test_a_reserved_gpu_is_not_held_for_nothing() -> None:
+    idle = gpu(reservation=BOB, idle_for=9000.0)
+    assert lamp(frame([idle]), idle, 600) == "used"
+    assert lamp(frame([idle], [process(1, user="bob")]), idle, 600) == "idle"
 
 
 def test_what_cannot_be_found_out_is_not_known_to_be_in_use() -> None:

@@ -247,6 +247,7 @@ def test_no_value_takes_long(piece: str) -> None:
         ("serve --api-key --port 80", "serve --api-key --port 80"),
         ("DB_PASS=x python a.py", "DB_PASS=*** python a.py"),
         ("curl -u a:b https://u:p@host/x", "curl -u *** ***"),
+        ("python -u train.py -u x", "python -u train.py -u x"),
         ("git clone https://token@host/x", "git clone ***"),
         ("run hf_AbcdEfghIjklMnop", "run ***"),
         ("python /home/alice/x.py --config b.yaml", "python /home/alice/x.py --config b.yaml"),

@@ -141,6 +141,17 @@ def test_questions_have_an_answer() -> None:
     assert replies == [Reply(request=id_, error=REFUSED) for id_ in ("c", "s", "d", "t", "q")]
 
 
+@pytest.mark.parametrize(
+    "record", ["mem {0}{1}: 1", "app GPU-1 {0} {1}", "ps {0} bob {1}", "cpu {1}"]
+)
+def test_a_machine_that_only_talks_fills_no_memory(record: str) -> None:
+    reader = SmiReader(1.0)
+    lines = [record.format(number, "x " * 5000) for number in range(2000)]
+    with pytest.raises(SourceError, match="more processes there than a machine has"):
+        read(lines, reader)
+    assert len(reader._facts) < 20
+
+
 def test_whatever_comes_can_be_drawn_or_is_one_error() -> None:
     lines = [*head(), *[round_(1000.0, 100, 50), values(0, 2), values(1, 2)] * 3]
     whole = "\n".join(lines).encode()

@@ -51,7 +51,9 @@ def hosts_of(fleet: Fleetful) -> list[str]:
 
 async def test_hosts_come_one_by_one() -> None:
     async with watched(*HOSTS) as fleet:
-        assert "3 hosts, 0 seen" in fleet.lines[0]
+        assert "3 hosts, 0 seen  " in fleet.lines[0]
+        assert "GPU" not in fleet.lines[0].partition("attention")[0]
+        assert fleet.line_with("free  ") == " free  unknown"
         assert "connecting" in fleet.line_with("node2")
         await fleet.tell("node2", busy("node2"))
         assert hosts_of(fleet) == ["node2", "node1", "node3"]

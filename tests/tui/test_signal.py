@@ -210,7 +210,7 @@ async def test_the_demo_has_none() -> None:
         assert "the demo has no processes to signal" in screen.text
 
 
-@pytest.mark.parametrize("caution", ["foreign", "first", "ancestor"])
+@pytest.mark.parametrize("caution", ["foreign", "first", "ancestor", "container", "unreadable"])
 async def test_the_word(caution: str) -> None:
     async with shown(frame_of(process_of(100)), size=(80, 24)) as screen:
         await screen.press("j", "f9")

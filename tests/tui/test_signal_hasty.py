@@ -301,15 +301,3 @@ async def test_what_could_not_be_looked_at_is_said_and_not_signalled() -> None:
         assert "Send" not in screen.text
         await screen.press("tab", "enter")
         assert orders(screen) == 0
-
-
-@pytest.mark.parametrize("caution", ["container", "unreadable"])
-async def test_a_containers_process_wants_the_word(caution: str) -> None:
-    async with shown(frame_of(process_of(100)), size=(80, 24)) as screen:
-        await screen.press("j", "f9")
-        await answer(screen, caution=caution, words="it is root's, in a container")
-        assert "it is root's, in a container; type kill to go on" in screen.text
-        await screen.press("right", "right", "enter")
-        assert orders(screen) == 0
-        await screen.press("left", *"kill", "enter", "enter")
-        assert orders(screen) == 1

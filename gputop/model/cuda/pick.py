@@ -39,7 +39,7 @@ from gputop.model.machine.topology import Links, connection
 
 Form = Literal["uuid", "index", "export"]
 
-_LASTING = {"reserved", "unseen"}
+_LASTING = {"mode", "unseen"}
 _FAR = (1 << 32, 0, 0)
 _MOST_SETS = 5000
 

@@ -6,8 +6,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from gputop.model.fleet.host_row import HostRow, HostState, host_row
-from gputop.model.fleet.host_summary import HostSummary, spans, summary_of
+from gputop.model.fleet.host_summary import HostSummary, summary_of
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import ranges
 from gputop.model.processes.views import ViewRow
 
 
@@ -20,8 +21,10 @@ class FleetTotals(NamedTuple):
     alarms: int
     """Hosts that need attention."""
     gpus: int
-    free: int
-    users: int
+    free: int | None
+    """None where none is, and of some hosts that is not known."""
+    users: int | None
+    """None where nobody is seen, and who is on some GPUs cannot be."""
 
 
 class Fleet:
@@ -53,14 +56,21 @@ class Fleet:
     def totals(self) -> FleetTotals:
         """The sums over all hosts; a machine counts once."""
         counted = list(self._counted)
+        free = sum(len(row.free_indices) for row in self.rows)
+        users = len({user for summary in counted for user in summary.users})
         return FleetTotals(
             hosts=len(self.rows),
             seen=sum(row.summary is not None for row in self.rows),
             alarms=sum(row.level == "alarm" for row in self.rows),
             gpus=sum(len(summary.lamps) for summary in counted),
-            free=sum(len(row.free_indices) for row in self.rows),
-            users=len({user for summary in counted for user in summary.users}),
+            free=free if free or self._is_free_known else None,
+            users=users if users or _are_users_known(counted) else None,
         )
+
+    @property
+    def _is_free_known(self) -> bool:
+        rows = [row for row in self.rows if row.summary is not None and row.twin is None]
+        return bool(rows) and all(row.free is not None for row in rows)
 
     @property
     def _counted(self) -> Iterator[HostSummary]:
@@ -79,7 +89,12 @@ class Fleet:
 
 def free_gpus(rows: Sequence[HostRow]) -> list[tuple[str, str]]:
     """Return the hosts with free GPUs and their indices, as `0-2,5`."""
-    return [(row.host, spans(row.free_indices)) for row in rows if row.free_indices]
+    return [(row.host, ranges(row.free_indices)) for row in rows if row.free_indices]
+
+
+def _are_users_known(summaries: Sequence[HostSummary]) -> bool:
+    gpus = [gpu for summary in summaries for gpu in summary.frame.gpus]
+    return bool(summaries) and all(gpu.processes_known is not False for gpu in gpus)
 
 
 def _machine(frame: Frame) -> Hashable:

@@ -35,4 +35,4 @@ def lamp(frame: Frame, gpu: Gpu, idle_after: float) -> LampKind:
     if not objection.known and not any(more.known for more in objections(frame, gpu)):
         return "unknown"
     is_idle = gpu.idle_for is not None and gpu.idle_for >= idle_after
-    return "idle" if is_idle and objection.kind != "reserved" else "used"
+    return "idle" if is_idle and objection.kind not in ("mode", "reserved") else "used"

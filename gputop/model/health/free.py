@@ -1,8 +1,8 @@
 """What free means, wherever gputop says the word: in the heading, beside a GPU, in the mapping, of
 `gputop free`, in `--once` and `--json`.
 
-A GPU is free if nobody is on it, nothing in its memory is unaccounted for, it is healthy, it is not
-reserved, and it is not at work. In doubt it is not free.
+A GPU is free if nobody is on it, nothing in its memory is unaccounted for, it is healthy, its mode
+lets a job have it, nobody has reserved it, and it is not at work. In doubt it is not free.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 from gputop.model.health.findings import blocking
 from gputop.model.health.unaccounted import is_notable
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu import Gpu, MigDevice, Reservation
 from gputop.model.machine.limits import is_unified
-from gputop.model.machine.summary import users, users_of
+from gputop.model.machine.summary import reserved_words, users, users_of
 from gputop.model.machine.text import percent, printable, size
 
 AT_WORK = 0.1
@@ -29,12 +29,14 @@ UNSEEN = (
 )
 
 ObjectionKind = Literal[
-    "health", "silent", "reserved", "unseen", "unlisted", "users", "exclusive", "memory", "work"
-]
+    "health", "silent", "mode", "reserved", "unseen", "unlisted", "users", "exclusive", "memory",
+    "work",
+]  # fmt: skip
 """
 health    it is lost, or has a finding that keeps new work off it
 silent    it does not answer, or not who it is, or is asleep and is not asked
-reserved  it is in MIG mode, where a job gets an instance, or no program may use it
+mode      it is in MIG mode, where a job gets an instance, or no program may use it
+reserved  somebody has it with `gputop run` or `gputop reserve`
 unseen    gputop sees the processes of its own container alone
 unlisted  the driver does not list its processes
 users     processes of somebody compute on it
@@ -51,6 +53,7 @@ WORDS = (
     ("asleep", "switched off until it is used, and so not asked"),
     ("MIG mode", "a job gets a MIG device, not the GPU"),
     ("prohibited", "its compute mode keeps programs off it"),
+    ("reserved", "somebody has it with gputop run or gputop reserve"),
     ("none seen", "in a container: processes outside of it cannot be seen"),
     ("not listed", "the driver does not list its processes"),
     ("in use", "somebody's processes compute on it"),
@@ -104,8 +107,12 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     is worked out before it is asked for."""
     yield from _state(gpu)
     if device is None:
-        yield from _reserved(gpu)
+        yield from _mode(gpu)
+    claim = [] if gpu.reservation is None else [_reserved(frame, gpu.reservation)]
+    in_use = bool(_on(frame, gpu, device))
+    yield from () if in_use else claim
     yield from _processes(frame, gpu, device)
+    yield from claim if in_use else ()
     if gpu.error is None and (sick := blocking(frame, gpu)):
         yield Objection(
             "health", "needs attention", f"it needs attention (gputop doctor): {sick.text}"
@@ -127,12 +134,16 @@ def _state(gpu: Gpu) -> Iterator[Objection]:
         yield Objection("silent", "asleep", text, known=False)
 
 
-def _reserved(gpu: Gpu) -> Iterator[Objection]:
+def _reserved(frame: Frame, reservation: Reservation) -> Objection:
+    return Objection("reserved", "reserved", f"it is {reserved_words(reservation, frame.time)}")
+
+
+def _mode(gpu: Gpu) -> Iterator[Objection]:
     if gpu.mig_mode:
         text = "it is in MIG mode, where a job gets an instance (nvidia-smi -L), not a GPU"
-        yield Objection("reserved", "MIG mode", text)
+        yield Objection("mode", "MIG mode", text)
     if gpu.compute_mode == "prohibited":
-        yield Objection("reserved", "prohibited", "its compute mode is prohibited")
+        yield Objection("mode", "prohibited", "its compute mode is prohibited")
 
 
 def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:

@@ -96,6 +96,22 @@ class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
     """`orphan`, `zombie_child`, `other_namespace`, `open` or `monitor`."""
 
 
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gputop run` and `gputop reserve` say of a GPU: somebody means to use it. Advisory."""
+
+    user: str
+    """Who has reserved it, by the kernel."""
+    since: float
+    """Seconds since the epoch, by the kernel."""
+    pid: int | None = None
+    """The process that took it: the user's word, as the next two, and a process of his. None where
+    that has ended, and others have inherited the reservation."""
+    until: float | None = None
+    """When it is to end, where that was said."""
+    command: str | None = None
+    """What it is for."""
+
+
 def _profiles(devices: tuple[MigDevice, ...]) -> str:
     return " ".join(device.profile or f"{device.gi}/{device.ci}" for device in devices)
 
@@ -179,6 +195,9 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     holders_known: bool | None = None
     """False where some process has more files open than could be looked through yet: others may
     have it open, too. None where nobody was looked for."""
+
+    reservation: Reservation | None = None
+    """Somebody has reserved it, the oldest reservation where there are several."""
 
     identity: Identity | None = None
     bar1: Bar1Memory | None = None

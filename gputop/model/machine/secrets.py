@@ -185,4 +185,6 @@ def _takes_secret(option: str, value: str, program: str) -> bool:
         return False
     if program in _ASKING and len(option) == 2 and _SHORT.fullmatch(option):
         return True
-    return option == "-u" or is_secret_name(name[1].replace("-", "_"), value)
+    if option == "-u":  # user:password; but `python -u train.py`
+        return ":" in value or program in _ASKING
+    return is_secret_name(name[1].replace("-", "_"), value)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.limits import is_unified
+from gputop.model.machine.text import duration, printable
 
 
 def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
@@ -29,6 +30,19 @@ def users_of(processes: Iterable[Process]) -> list[str]:
         if process.user is not None and process.type != "G":
             held[process.user] = held.get(process.user, 0) + (process.gpu_memory or 0)
     return sorted(held, key=lambda user: (-held[user], user))
+
+
+def awaited(frame: Frame, gpu: Gpu) -> Reservation | None:
+    """Return the reservation of somebody who is not on the GPU yet, or no longer."""
+    reservation = gpu.reservation
+    there = reservation is not None and reservation.user in users(frame, gpu)
+    return None if there else reservation
+
+
+def reserved_words(reservation: Reservation, now: float) -> str:
+    """Say who has reserved a GPU, and for how long by now (seconds since the epoch)."""
+    age = duration(max(0.0, now - reservation.since))
+    return f"reserved by {printable(reservation.user, 40)}, {age}"
 
 
 def count_of_users(frame: Frame) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 GIB = 1024**3
 MIB = 1024**2
@@ -102,6 +103,17 @@ def coarse_duration(seconds: float) -> str:
         if total >= size_:
             return f"{total // size_}{unit}"
     return f"{total}s"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return ascending numbers in short: `0-2,5`."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
 
 
 def short_name(name: str | None) -> str:

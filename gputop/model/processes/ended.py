@@ -14,6 +14,8 @@ from gputop.model.processes.process_rows import RowKey
 
 KEPT = 60.0
 """Seconds of the frames' time that they are shown."""
+MOST = 5000
+"""Of them; the newest stay where another machine tells of more."""
 
 
 class EndedProcess(NamedTuple):
@@ -77,7 +79,7 @@ class RecentlyEnded:
             ended
             for ended in self.ended
             if 0 <= frame.time - ended.at <= KEPT and ended.key not in now
-        ]
+        ][-MOST:]
         self._name_signals()
 
     def _name_signals(self) -> None:

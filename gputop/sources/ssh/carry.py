@@ -26,7 +26,8 @@ _MODULES = (
     "model/cuda/mapping.py", "model/doctor/cuda_builds.py", "model/doctor/kernels.py",
     "model/health/activity.py", "model/health/throttle.py", "model/health/unaccounted.py",
     "protocol/__init__.py", "protocol/codec.py", "protocol/messages.py", "protocol/split.py",
-    "protocol/versions.py", "sources/__init__.py", "sources/ssh/__init__.py",
+    "protocol/versions.py", "reservations/__init__.py", "reservations/folder.py",
+    "reservations/locks.py", "sources/__init__.py", "sources/ssh/__init__.py",
 )  # fmt: skip
 """What the agent is, and what it imports of gputop: every host is sent these."""
 _STANDIN = "sources/ssh/standin/*.py"

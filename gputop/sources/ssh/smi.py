@@ -49,6 +49,9 @@ from gputop.sources.ssh.smi_values import (
 WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and ps are read"
 """What a screen says of such a machine."""
 _MOST_REFUSED = 1000
+_LONGEST, _MOST_KEPT = 8192, 16 << 20
+"""Characters of a record that are read, and of a round: somebody hostile may own the machine."""
+_MEMORY = ("MemTotal:", "MemAvailable:")
 _SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of include/linux/proc_ns.h: in another one the PIDs are not the driver's."""
@@ -151,6 +154,8 @@ class SmiReader:
         self._apps: list[list[str]] = []
         self._stats: dict[int, Stat] = {}
         self._owners: dict[int, tuple[str, str]] = {}
+        self._kept = 0
+        """Characters since the last Frame."""
         self._before: Counters | None = None
         self._refused: deque[Reply] = deque(maxlen=_MOST_REFUSED)
 
@@ -164,8 +169,10 @@ class SmiReader:
         """Return what a line makes known: a Frame, a Reply, or nothing yet. SourceError."""
         frame = None
         for record in line.decode("utf-8", "replace").rstrip("\n").split(_SEPARATOR):
-            kind, _, text = record.partition(" ")
+            self._kept += len(record)
+            kind, _, text = record[:_LONGEST].partition(" ")
             frame = self._take(kind, text) or frame
+            self._check_size()
         if frame is None and self._refused:
             return self._refused.popleft()
         return frame
@@ -186,13 +193,16 @@ class SmiReader:
             pid, user, command = [*text.split(None, 2), "", "", ""][:3]
             self._owners[whole(pid) or 0] = (user, command)
         elif kind == "mem":
-            name, _, amount = text.partition(" ")
-            self._facts[name] = amount
+            self._facts.update(_memory_fact(text))
         elif kind in _FACTS:
             self._facts[kind] = text
-        if max(map(len, (self._apps, self._stats, self._owners))) > MAX_PROCESSES:
-            raise SourceError("nvidia-smi tells of more processes there than a machine has")
         return None
+
+    def _check_size(self) -> None:
+        """SourceError for a round that is longer than any machine's."""
+        rows = max(map(len, (self._apps, self._stats, self._owners)))
+        if rows > MAX_PROCESSES or self._kept > _MOST_KEPT:
+            raise SourceError("nvidia-smi tells of more processes there than a machine has")
 
     def _begin(self, uptime: str) -> Frame | None:
         """Begin a round; of one that has not ended, as where a GPU was lost, return the Frame."""
@@ -226,6 +236,7 @@ class SmiReader:
         )
         self._before = now
         self._rows, self._apps, self._stats, self._owners = [], [], {}, {}
+        self._kept = 0
         return harmless(frame)
 
     def _time(self, uptime: float) -> float:
@@ -297,3 +308,8 @@ class SmiReader:
             return None
         ticks = max(0, stat.cpu_ticks - before.cpu_ticks)
         return round(ticks / hertz / (now.uptime - self._before.uptime), 4)
+
+
+def _memory_fact(text: str) -> dict[str, str]:
+    name, _, amount = text.partition(" ")
+    return {name: amount} if name in _MEMORY else {}

@@ -19,6 +19,7 @@ _GPU = (
     ("+2", "two more users, for whom there is no room"),
     ("MEM", "memory in use, without what the driver reserves, and all of it"),
     ("free", "nobody on it, nothing unaccounted for, healthy, not reserved, and not at work"),
+    ("reserved by bob", "he has it with gputop run or reserve, and is not on it yet"),
     ("idle 41m", "who is there has done nothing on it for so long"),
     ("no process", "nobody is listed, and it is not free all the same"),
     ("not listed", "the driver does not say who computes here (WSL, no permission)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
@@ -9,8 +10,9 @@ from msgspec.structs import replace
 
 from gputop.model.health.findings import findings, is_hung
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.limits import limits, nobody
+from gputop.model.machine.summary import reserved_words
 from gputop.model.machine.text import duration, short_name
 from gputop.model.machine.topology import ITSELF, MEANINGS, rating
 from gputop.model.metrics import graph
@@ -57,6 +59,8 @@ def gpu_lines(
     facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
     yield from page.facts(facts, "quiet")
     yield from _state(page, gpu, gone)
+    if gpu.reservation is not None:
+        yield from page.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
     for finding in findings(shown.frame, gpu):
         yield from finding_lines(page, finding)
     for sentence in limits(shown.frame, gpu):
@@ -86,6 +90,15 @@ def _state(page: Page, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
         yield from page.wrapped(gpu.error, 1, "alarm")
     if gpu.activity is not None and gpu.activity.verdict is not None:
         yield from page.wrapped(f"in the last half minute: {gpu.activity.verdict}", 1)
+
+
+def _reserved(reservation: Reservation, now: float) -> str:
+    words = [reserved_words(reservation, now)]
+    if reservation.until is not None:
+        words.append(f"until {time.strftime('%H:%M', time.localtime(reservation.until))}")
+    if reservation.pid is not None:
+        words.append(f"PID {reservation.pid}")
+    return ", ".join(words) + (f": {reservation.command}" if reservation.command else "")
 
 
 def _section(page: Page, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator[StyledLine]:

@@ -57,9 +57,15 @@ class FleetHeading(Lines):
         yield [(f"{_count(hosts, 'host')}" + (f", {seen} seen" if seen < hosts else ""), "text")]
         if totals.alarms:
             yield [between, (f"{_count(totals.alarms, 'alarm')}", "alarm")]
-        role = "good" if totals.free else "text"
-        yield [between, (f"{_count(totals.gpus, 'GPU')}, ", "text"), (f"{totals.free} free", role)]
-        yield [between, (_count(totals.users, "user"), "text")]
+        if not seen:
+            return
+        gpus, role = _count(totals.gpus, "GPU"), "good" if totals.free else "text"
+        if totals.free is None:
+            yield [between, (gpus, "text")]
+        else:
+            yield [between, (f"{gpus}, ", "text"), (f"{totals.free} free", role)]
+        users = "users unknown" if totals.users is None else _count(totals.users, "user")
+        yield [between, (users, "text")]
 
 
 class FreeLine(Lines):
@@ -68,16 +74,18 @@ class FreeLine(Lines):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._free: Sequence[tuple[str, str]] = ()
+        self._is_known = False
 
-    def show_free(self, free: Sequence[tuple[str, str]]) -> None:
-        """Show the hosts with free GPUs, each with their indices."""
-        self._free = free
+    def show_free(self, free: Sequence[tuple[str, str]], is_known: bool) -> None:
+        """Show the hosts with free GPUs, each with their indices; where there are none, whether
+        that is known."""
+        self._free, self._is_known = free, is_known
         self.sync()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         pieces: list[Piece] = [(" free  ", "quiet")]
         if not self._free:
-            return [*pieces, ("none", "text")]
+            return [*pieces, ("none" if self._is_known else "unknown", "text")]
         room = self.size.width - width_of(pieces)
         for number, (host, indices) in enumerate(self._free):
             left = len(self._free) - number - 1

@@ -51,8 +51,11 @@ class Occupants:
         if room - width_of(since) < _LEAST_NAME:
             since = []
         pieces = self._names(line, room - width_of(since))
+        reserved = self._reserved(line, room - width_of([*pieces, *since]), bool(pieces))
         if pieces:
-            pieces += since
+            pieces += [*since, *reserved]
+        elif reserved:
+            pieces = reserved
         elif mark is None or mark[1] != "alarm":
             pieces = [self._nobody(line)]
             if not self.is_free(line) and width_of([*pieces, *since]) <= room:
@@ -88,6 +91,28 @@ class Occupants:
             return [(f" {self._glyphs.stale} {duration(gpu.stale_for)}", "notice")]
         is_idle = gpu.idle_for is not None and gpu.idle_for >= self._idle_after
         return [(f" idle {coarse_duration(gpu.idle_for or 0.0)}", "notice")] if is_idle else []
+
+    def _reserved(self, line: GpuLine, room: int, others: bool) -> list[Piece]:
+        """Who has reserved it and is not on it, as far as there is room; after `others`, who are,
+        in full or not at all."""
+        reservation = summary.awaited(self._frame, line.gpu) if line.device is None else None
+        if reservation is None:
+            return []
+        user, age = reservation.user, coarse_duration(self._frame.time - reservation.since)
+        text, role = self._glyphs.text(user), user_role(user)
+        by: Piece = (" reserved by " if others else "reserved by ", "notice")
+        short = "reserved "
+        choices: list[list[Piece]] = [
+            [by, (text, role), (f", {age}", "notice")],
+            [by, (text, role)],
+            [(short, "notice"), (cut(text, room - len(short), self._glyphs.ellipsis), role)],
+            [(short.rstrip(), "notice")],
+        ]
+        if others:
+            choices = choices[:2]
+        elif room < len(short) + _SHORT_NAME:
+            choices = choices[3:]
+        return next((pieces for pieces in choices if width_of(pieces) <= room), [])
 
     def _names(self, line: GpuLine, room: int) -> list[Piece]:
         people = list(self._people(line))

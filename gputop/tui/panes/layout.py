@@ -38,7 +38,7 @@ class PaneLayout:
         self.shown = panes or PANES
         self.mapping_open = False
         """Whether the mapping is more than a line."""
-        self._answer: int | None = None
+        self._mapping_lines: int | None = None
         """Lines of the mapping once its value is kept; None while it is edited."""
 
     def show(self, panes: tuple[Pane, ...]) -> None:
@@ -47,7 +47,7 @@ class PaneLayout:
 
     def open_mapping(self, is_open: bool) -> None:
         """Show the whole mapping, or a line of it."""
-        self.mapping_open, self._answer = is_open, None
+        self.mapping_open, self._mapping_lines = is_open, None
         self.arrange()
 
     def fit_mapping(self, is_edited: bool) -> None:
@@ -55,10 +55,10 @@ class PaneLayout:
         edited, since the editor must not move; then as many as the result has. Where a process is
         followed, a shorter result leaves them as they are, since each in turn has its own."""
         pane = self._screen.query_one(MappingPane)
-        least = (self._answer or 0) if pane.follows else 0
+        least = (self._mapping_lines or 0) if pane.follows else 0
         wanted = None if is_edited else max(least, pane.lines)
-        if self.mapping_open and wanted != self._answer:
-            self._answer = wanted
+        if self.mapping_open and wanted != self._mapping_lines:
+            self._mapping_lines = wanted
             self.arrange()
 
     def fit(self, frame: Frame) -> None:
@@ -101,6 +101,6 @@ class PaneLayout:
         mapping.display = "mapping" in self.shown and (self.mapping_open or height >= _TINY)
         if self.mapping_open:
             most = min(min(self._gpus, _SOME) + 3 + _REMARKS, max(4, height // 3))
-            lines = most if self._answer is None else min(most, self._answer)
+            lines = most if self._mapping_lines is None else min(most, self._mapping_lines)
         mapping.query_one("#mapping-result").styles.height = max(1, lines - 1)
         return lines if mapping.display else 0

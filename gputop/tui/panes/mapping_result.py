@@ -13,7 +13,7 @@ from gputop.model.health.free import not_free
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import GIB, printable, short_name, three_digits
 from gputop.tui.glyphs import GlyphSet
-from gputop.tui.messages import AnswerShown
+from gputop.tui.messages import ResultShown
 from gputop.tui.panes.columns import cut, sized
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
 from gputop.tui.panes.mapping_state import MappingState
@@ -159,7 +159,7 @@ class MappingResultView(Table[StyledLine], can_focus=False):
         self._offer = offer
         lines = list(self._lines(offer))
         self.show(lines, list(range(len(lines))))
-        self.post_message(AnswerShown())
+        self.post_message(ResultShown())
 
     @property
     def lines(self) -> int:

@@ -1,0 +1,43 @@
+"""Which GPUs of this machine are reserved, and by whom."""
+
+from __future__ import annotations
+
+import time
+
+from gputop.agent.process.users import UserNames
+from gputop.agent.worker import Worker
+from gputop.model.machine.gpu import Reservation
+from gputop.reservations.folder import folder_paths, is_there
+from gputop.reservations.locks import QUEUE, LockFile, read_locks
+
+_TIMEOUT = 0.05
+"""Seconds that a tick waits for it."""
+
+
+class ReservationReader:
+    """Reads the reservations at every tick, in a thread: the folder may be one that hangs. Where
+    there is no folder that costs next to nothing."""
+
+    def __init__(self) -> None:
+        self._worker: Worker[list[LockFile]] | None = None
+        self._users = UserNames()
+
+    def read(self) -> dict[str, Reservation]:
+        """Return the oldest reservation of each GPU, by UUID."""
+        if not any(map(is_there, folder_paths())):
+            return {}
+        self._worker = self._worker or Worker("reservations", read_locks)
+        self._worker.ask()
+        self._worker.wait(time.monotonic() + _TIMEOUT)
+        locks = [lock for lock in self._worker.latest or () if lock.uuid != QUEUE]
+        self._users.prepare(lock.uid for lock in locks)
+        return {lock.uuid: self._reservation(lock) for lock in reversed(locks)}
+
+    def _reservation(self, lock: LockFile) -> Reservation:
+        return Reservation(
+            user=self._users.name(lock.uid) or str(lock.uid),
+            since=round(lock.since, 3),
+            pid=lock.pid,
+            until=lock.until,
+            command=lock.command,
+        )

@@ -1,0 +1,120 @@
+"""`gputop record`: its options, and what it does."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from contextlib import closing
+from typing import NoReturn
+
+from gputop.commands import HELP
+from gputop.commands.following import follow_hosts
+from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.quantities import duration, size
+from gputop.errors import DriverError, GputopError
+from gputop.model.machine.frame import Frame
+from gputop.output import complain, write
+from gputop.protocol.messages import MAX_INTERVAL
+from gputop.recording.days import default_folder
+from gputop.recording.privacy import recorded
+from gputop.recording.writer import Limits, RecordingWriter
+from gputop.settings import user_named
+from gputop.sources.ssh.names import HostName
+
+_EPILOG = """\
+examples:
+  gputop record                            this machine, until Ctrl-C
+  gputop record night.gputop --every 2s    into one file
+  gputop record -H @lab --keep 90d         all hosts of a group
+  gputop record --unit                     print a systemd unit that does it for good
+
+exit status: 0 ended by Ctrl-C or SIGTERM, 1 it cannot record, 2 usage
+"""
+_every = duration("a time from 1s to 60s, as 10s", least=1, most=MAX_INTERVAL)
+_keep = duration("a time from 1d on, as 30d", least=86400)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command; `run` takes what it parses."""
+    parser = commands.add_parser(
+        "record",
+        help=HELP["record"],
+        description="Write down what happens on the GPUs. What is written can be read at once, and"
+        " stays readable however the recorder ends.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("path", metavar="FILE|FOLDER", nargs="?",
+        help="a folder, or a name that ends with /: a file a day there; another name: that one file"
+        " (default: ~/.local/state/gputop/recordings, or below $XDG_STATE_HOME)")  # fmt: skip
+    add_command_hosts(parser)
+    add("--every", metavar="TIME", type=_every, default=10.0,
+        help="time between two samples, 1s to 60s (default: 10s)")  # fmt: skip
+    add("--keep", metavar="TIME", type=_keep, default=_keep("30d"),
+        help="delete days of a folder that are older (default: 30d)")  # fmt: skip
+    add("--max-size", metavar="SIZE", type=size, default=size("2G"),
+        help="delete the oldest days to stay below (default: 2G)")  # fmt: skip
+    add("--commands", choices=("none", "script", "all"), default="script",
+        help="of other users' commands: nothing, the name of the program or script (default), or"
+        " all of it; never what looks like a secret")  # fmt: skip
+    add("--unit", action="store_true",
+        help="record nothing; print a unit for systemd --user that does so")  # fmt: skip
+    add("--demo", action="store_true", default=argparse.SUPPRESS,
+        help="record the invented machine")  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Record until a signal ends it; the exit status."""
+    path = options.path or os.path.join(default_folder(), "")
+    if options.unit:
+        from gputop.commands.unit import unit
+
+        write(unit(path, options))
+        return 0
+    signal.signal(signal.SIGTERM, _interrupt)
+    limits = Limits(options.keep, options.max_size)
+    try:
+        with closing(RecordingWriter(path, options.every, limits, complain)) as writer:
+            write(f"recording {_whom(options)} every {options.every:g} s to {writer.path}\n")
+            _record(writer, options)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """End where it is: a recording may be cut at any byte."""
+    raise KeyboardInterrupt
+
+
+def _whom(options: argparse.Namespace) -> str:
+    hosts = options.hosts
+    if not hosts:
+        return "the demo" if options.demo else "this machine"
+    return hosts[0].asked if len(hosts) == 1 else f"{len(hosts)} hosts"
+
+
+def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
+    """Record until no host is left that can be. GputopError."""
+    me = user_named("me")
+    told: dict[HostName | None, str | None] = {}
+    for host, news in follow_hosts(options.hosts or (None,), options.every, options.demo):
+        problem = _problem_of(news)
+        if problem is not None and told.get(host) != str(problem):
+            complain_of(host, problem)
+        elif problem is None and told.get(host):
+            complain(f"{'' if host is None else f'{host.asked}: '}there again")
+        told[host] = None if problem is None else str(problem)
+        if isinstance(news, Frame):
+            name = news.host.name if host is None else host.asked
+            user = (host and host.target.rpartition("@")[0]) or me
+            writer.append(name, recorded(news, options.commands, user))
+    raise GputopError("no host is left that can be recorded")
+
+
+def _problem_of(news: Frame | GputopError) -> GputopError | None:
+    """Return why nothing is seen of the GPUs of a machine."""
+    if isinstance(news, GputopError):
+        return news
+    return None if news.problem is None else DriverError(str(news.problem))

@@ -1,0 +1,219 @@
+"""`gputop --line`: machines in one line, for status bars.
+
+A format is text with fields in braces, `{free}/{gpus} free`; `{{` and `}}` are braces. Fields are
+names and nothing else. What is not known is `-`; several machines are added up.
+
+A bar may read more into a value than text: styles, markup, quotes. So values have letters, digits
+and a few signs, and everything else that a machine says in its names becomes `?`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gputop.errors import UsageError
+from gputop.model.health.findings import in_alarm
+from gputop.model.health.free import count_of_free, is_free
+from gputop.model.health.worst import worst_of
+from gputop.model.machine import summary
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import MISSING, percent, printable, ranges, size
+
+DEFAULT = "{free}/{gpus} free {util}% {memory_used}/{memory_total} {hottest}C {problem}"
+DEFAULT_HOSTS = f"{{hosts}} hosts {DEFAULT}"
+"""For several."""
+_PART = re.compile(r"(\{\{|\}\}|\{[^{}]*\}|[{}])")
+_DOUBTFUL = re.compile(r"[^\w .,:;@+/()-]")
+_LONGEST = 200
+"""Characters of a value, and of what is wrong with a format."""
+
+
+class LineView(NamedTuple):
+    """The machines of a line."""
+
+    frames: Sequence[Frame]
+    """Of those that answered."""
+    asked: int = 1
+
+
+class LineField(NamedTuple):
+    """What stands for `{name}`."""
+
+    help: str
+    read: Callable[[LineView], str | None]
+    """None where it is not known."""
+
+
+def format_line(text: str) -> Callable[[LineView], str]:
+    """Return what makes the line of a format, without its end. UsageError."""
+    parts = [_part(part) for part in _PART.split(text) if part]
+
+    def line(view: LineView) -> str:
+        return "".join(_value(part, view) for part in parts).rstrip()
+
+    return line
+
+
+def _part(part: str) -> str | LineField:
+    if part in ("{{", "}}"):
+        return part[0]
+    if part in ("{", "}"):
+        raise UsageError(f"--format has a {part} by itself: write {part * 2} for a brace")
+    if not part.startswith("{"):
+        return part
+    name = part[1:-1]
+    if name not in FIELDS:
+        shown = printable(part, _LONGEST)
+        raise UsageError(f"--format has no field {shown}: choose from {', '.join(FIELDS)}")
+    return FIELDS[name]
+
+
+def _value(part: str | LineField, view: LineView) -> str:
+    if isinstance(part, str):
+        return part
+    value = part.read(view)
+    return MISSING if value is None else _DOUBTFUL.sub("?", printable(value, _LONGEST))
+
+
+def _gpus(view: LineView) -> list[Gpu]:
+    """Return the GPUs that answer: values of the others are old."""
+    return [
+        gpu
+        for frame in view.frames
+        for gpu in frame.gpus
+        if gpu.stale_for is None and gpu.error is None
+    ]
+
+
+def _readable(view: LineView) -> list[Frame]:
+    return [frame for frame in view.frames if frame.problem is None]
+
+
+def _count(view: LineView, count: Callable[[Frame], int | None]) -> str | None:
+    """Return a sum over the machines; None where none of them tells."""
+    counts = [number for frame in _readable(view) if (number := count(frame)) is not None]
+    return str(sum(counts)) if counts else None
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _host(view: LineView) -> str | None:
+    names = [frame.host.asked or frame.host.name for frame in view.frames]
+    return ",".join(names) or None
+
+
+def _hosts(view: LineView) -> str:
+    seen = len(_readable(view))
+    return str(seen) if seen == view.asked else f"{seen}/{view.asked}"
+
+
+def _free_gpus(view: LineView) -> str | None:
+    """Return `2,6`, of several machines `node1:2,6 node2:0`; None where it cannot be known."""
+    if _count(view, count_of_free) is None:
+        return None
+    parts = []
+    for frame in view.frames:
+        free = ranges(gpu.index for gpu in frame.gpus if is_free(frame, gpu))
+        name = f"{frame.host.asked or frame.host.name}:" if view.asked > 1 else ""
+        parts += [f"{name}{free}"] if free else []
+    return " ".join(parts) or "none"
+
+
+def _utilization(view: LineView) -> str | None:
+    known = _known(gpu.utilization for gpu in _gpus(view))
+    return percent(sum(known) / len(known)) if known else None
+
+
+def _memory(view: LineView) -> tuple[int, int] | None:
+    """Return the bytes in use and in all, of the GPUs that tell both."""
+    known = [
+        (gpu.memory_used, gpu.memory_total)
+        for gpu in _gpus(view)
+        if gpu.memory_used is not None and gpu.memory_total
+    ]
+    return (sum(used for used, _ in known), sum(total for _, total in known)) if known else None
+
+
+def _memory_used(view: LineView) -> str | None:
+    memory = _memory(view)
+    return memory and size(memory[0])
+
+
+def _memory_total(view: LineView) -> str | None:
+    memory = _memory(view)
+    return memory and size(memory[1])
+
+
+def _memory_percent(view: LineView) -> str | None:
+    memory = _memory(view)
+    return memory and percent(memory[0] / memory[1])
+
+
+def _power(view: LineView) -> str | None:
+    known = _known(gpu.power for gpu in _gpus(view))
+    return f"{sum(known):.0f}" if known else None
+
+
+def _hottest(view: LineView) -> str | None:
+    known = _known(gpu.temperature for gpu in _gpus(view))
+    return f"{max(known):.0f}" if known else None
+
+
+def _names(view: LineView) -> list[str]:
+    return summary.users_of(process for frame in view.frames for process in frame.processes)
+
+
+def _sees_all(view: LineView) -> bool:
+    """Whether each machine tells of all processes on its GPUs."""
+    gpus = [gpu for frame in view.frames for gpu in frame.gpus]
+    return bool(gpus) and all(gpu.processes_known for gpu in gpus)
+
+
+def _users(view: LineView) -> str | None:
+    count = len(_names(view))
+    return str(count) if _sees_all(view) else (f"{count}+" if count else None)
+
+
+def _who(view: LineView) -> str | None:
+    names = _names(view)
+    return " ".join(names) or ("nobody" if _sees_all(view) else None)
+
+
+def _alarms(view: LineView) -> str | None:
+    return _count(view, lambda frame: len(in_alarm(frame)))
+
+
+def _problems(view: LineView) -> Iterator[str]:
+    for frame in view.frames:
+        name = f"{frame.host.asked or frame.host.name}: " if view.asked > 1 else ""
+        worst = frame.problem.message if frame.problem else worst_of(frame).remark
+        if worst:
+            yield f"{name}{worst}"
+
+
+FIELDS: dict[str, LineField] = {
+    "free": LineField("free GPUs", lambda view: _count(view, count_of_free)),
+    "gpus": LineField("all GPUs", lambda view: _count(view, lambda frame: len(frame.gpus))),
+    "free_gpus": LineField("which are free: `2,6`, of several hosts `node1:2,6`", _free_gpus),
+    "util": LineField("utilization in percent, the mean of all GPUs", _utilization),
+    "memory": LineField("GPU memory in use, in percent", _memory_percent),
+    "memory_used": LineField("GPU memory in use, of all GPUs together", _memory_used),
+    "memory_total": LineField("all GPU memory", _memory_total),
+    "power": LineField("watts, of all GPUs together", _power),
+    "hottest": LineField("degrees Celsius of the hottest GPU", _hottest),
+    "users": LineField("users with processes on GPUs; `3+` where not all are seen", _users),
+    "who": LineField("their names, those with most memory first", _who),
+    "alarms": LineField("GPUs that need attention", _alarms),
+    "problem": LineField(
+        "what is wrong first of all, as `XID 79 GPU 6`; empty where all is well",
+        lambda view: next(_problems(view), ""),
+    ),
+    "host": LineField("the name of the machine, or the names", _host),
+    "hosts": LineField("how many machines answer; `2/3` where not all do", _hosts),
+}
+"""By name, in the order of the manual."""

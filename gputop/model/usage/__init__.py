@@ -1,0 +1,1 @@
+"""Who held GPUs over days, who worked on them, and what nobody knows of that time."""

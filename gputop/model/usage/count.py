@@ -1,0 +1,182 @@
+"""GPU-hours held, worked and idle, peak memory and energy, added up from frames.
+
+A row **holds** a GPU while at least one of its processes computes on it; processes that only draw
+hold nothing. A GPU that two rows share counts in full for both of them, and once in the total.
+
+It **worked** the sum of its processes' SM utilization, at most 1, times that time: half an hour at
+50 % is a quarter of an hour of work. The driver's newest sample in a frame stands for the whole
+time of the frame, so this is right over hours and not over a minute. A process without a sample
+while the driver takes samples of it did nothing.
+
+It was **idle** while none of its processes there had a sample of work on SMs, memory, encoder or
+decoder.
+Where the driver takes no samples of some process (MIG, WSL), work is **unknown**, and idle, too.
+
+Peak memory is the most that its processes had on one host in one frame, on all GPUs together.
+
+A GPU's **energy** is divided among the processes on it by their SM utilization, where that is known
+of all of them and not 0, else evenly; a MIG device gets the GPU's energy by its share of the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import Gpu
+from gputop.model.usage.energy import EnergyMeter
+from gputop.model.usage.grouping import Grouping, UsageKey
+from gputop.model.usage.parts import UnknownReason, held_parts
+
+
+class UsageRow(msgspec.Struct):
+    """What one user, GPU, job, command or host had. Times are GPU-seconds."""
+
+    held: float = 0.0
+    worked: float = 0.0
+    idle: float = 0.0
+    work_unknown: float = 0.0
+    """Of `held`, while the work of some process was not known."""
+    peak_memory: int | None = None
+    """Bytes; None where no process told."""
+    energy: float = 0.0
+    """Joules."""
+    energy_unknown: float = 0.0
+    """Of `held`, while the energy was not known."""
+
+    def add_span(self, time: float, member: _Member, joules: float | None) -> None:
+        """Add so many GPU-seconds."""
+        self.held += time
+        self.worked += min(1.0, member.work) * time
+        if not member.is_known:
+            self.work_unknown += time
+        elif not member.is_busy:
+            self.idle += time
+        if joules is None:
+            self.energy_unknown += time
+        else:
+            self.energy += joules
+
+    def add_memory(self, size: int) -> None:
+        """Take the memory of one instant into the peak."""
+        self.peak_memory = max(size, self.peak_memory or 0)
+
+
+class _Member(msgspec.Struct):
+    """The processes of one row on one part of a GPU, in one frame."""
+
+    count: int = 0
+    work: float = 0.0
+    is_known: bool = True
+    is_busy: bool = False
+    memory: int | None = None
+
+    def add(self, process: Process) -> None:
+        self.count += 1
+        work = process.sm_utilization
+        if work is None and process.idle_for is None:
+            self.is_known = False
+        elif work or process.memory_utilization or _codes(process):
+            self.work += work or 0.0
+            self.is_busy = True
+        if process.gpu_memory is not None:
+            self.memory = (self.memory or 0) + process.gpu_memory
+
+    def include(self, other: _Member) -> None:
+        self.count += other.count
+        self.work += other.work
+        self.is_known = self.is_known and other.is_known
+        self.is_busy = self.is_busy or other.is_busy
+
+
+def _codes(process: Process) -> bool:
+    return bool(process.encoder_utilization or process.decoder_utilization)
+
+
+class UsageCount:
+    """Rows that grow by each frame. Frames of a host come in the order of time, those of several
+    hosts one host after the other."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self.rows: dict[UsageKey, UsageRow] = {}
+        self.total = UsageRow()
+        """Of all rows, but each GPU once."""
+        self.unheld = 0.0
+        """GPU-seconds in which nobody held a GPU, or a part of one."""
+        self.unheld_energy = 0.0
+        """Joules of that time, as far as known."""
+        self.unknown: dict[UnknownReason, float] = {}
+        """GPU-seconds of which it is not known whether somebody held the GPU."""
+        self._key = grouping.key
+        self._meter = EnergyMeter()
+
+    def add(self, host: str, spans: Iterable[tuple[Frame, float]]) -> None:
+        """Add the frames of a host, each with the seconds that it stands for."""
+        for frame, seconds in spans:
+            memory: dict[UsageKey, int] = {}
+            for gpu in frame.gpus:
+                joules = self._meter.joules(host, gpu, seconds)
+                if seconds:
+                    self._add_gpu(host, frame, gpu, seconds, joules, memory)
+            if memory:
+                self._add_memory(memory)
+
+    def _add_gpu(
+        self,
+        host: str,
+        frame: Frame,
+        gpu: Gpu,
+        seconds: float,
+        joules: float | None,
+        memory: dict[UsageKey, int],
+    ) -> None:
+        parts = held_parts(frame, gpu)
+        if isinstance(parts, str):
+            self.unknown[parts] = self.unknown.get(parts, 0.0) + seconds
+            return
+        for part in parts:
+            members = self._members(host, gpu, part.processes)
+            self._add_part(members, part.share * seconds, _times(joules, part.share))
+            for key, member in members.items():
+                if member.memory is not None:
+                    memory[key] = memory.get(key, 0) + member.memory
+        left = max(0.0, 1.0 - sum(part.share for part in parts))
+        self.unheld += left * seconds
+        self.unheld_energy += left * (joules or 0.0)
+
+    def _members(
+        self, host: str, gpu: Gpu, processes: Iterable[Process]
+    ) -> dict[UsageKey, _Member]:
+        """Return the processes on a part of a GPU by their rows."""
+        members: dict[UsageKey, _Member] = {}
+        for process in processes:
+            key = self._key(host, gpu, process)
+            if key not in members:
+                members[key] = _Member()
+            members[key].add(process)
+        return members
+
+    def _add_part(
+        self, members: dict[UsageKey, _Member], time: float, joules: float | None
+    ) -> None:
+        """Add a part of a GPU that was held so many GPU-seconds and used so much energy."""
+        everybody = _Member()
+        for member in members.values():
+            everybody.include(member)
+        by_work = everybody.is_known and everybody.work > 0
+        for key, member in members.items():
+            portion = member.work / everybody.work if by_work else member.count / everybody.count
+            row = self.rows.setdefault(key, UsageRow())
+            row.add_span(time, member, _times(joules, portion))
+        self.total.add_span(time, everybody, joules)
+
+    def _add_memory(self, memory: dict[UsageKey, int]) -> None:
+        for key, size in memory.items():
+            self.rows[key].add_memory(size)
+        self.total.add_memory(sum(memory.values()))
+
+
+def _times(joules: float | None, portion: float) -> float | None:
+    return None if joules is None else joules * portion

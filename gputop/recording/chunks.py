@@ -1,0 +1,126 @@
+"""Frames into payloads and back, a chunk at a time. Knows no files: memory will do as well."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+from gputop import __version__
+from gputop.errors import SourceError
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import printable
+from gputop.protocol.assemble import Assembler
+from gputop.protocol.codec import decode_line, encode_line
+from gputop.protocol.messages import AgentMessage, Hello
+from gputop.protocol.split import Splitter
+from gputop.protocol.versions import SPOKEN
+
+MAX_UNPACKED = 160 << 20
+"""Bytes of a chunk, unpacked: what has more is a bomb."""
+_FULL = 64 << 20
+"""Bytes of a chunk, unpacked, after which no more is added: a frame that comes with its whole
+inventory still has room."""
+_MOST_FRAMES = 60
+"""In a chunk: few enough that the last is reached at once, and that little is lost with one of
+them; enough that their inventory costs little."""
+_MAX_LINE = 16 << 20
+_MAX_LINES = 4096
+"""Of a payload."""
+_MAX_HOST = 255
+"""Characters of the name of a host: no resolver takes more."""
+_MAX_HELLO = 8192
+_LEVEL = 9
+
+
+class ChunkWriter:
+    """Makes the payloads of one chunk: of each frame one, which can be read with those before."""
+
+    def __init__(self, host: str) -> None:
+        """`host`: the name by which the machine is found in a recording."""
+        self._host = printable(host, _MAX_HOST)
+        self._packer = zlib.compressobj(_LEVEL)
+        self._splitter = Splitter()
+        self._lines = self._size = 0
+        self.count = 0
+        """Payloads so far."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next frame is for another chunk."""
+        return self.count >= _MOST_FRAMES or self._size >= _FULL
+
+    def add(self, frame: Frame) -> bytes:
+        """Return the payload of another frame."""
+        lines = b"".join(map(self._line, self._messages(frame)))
+        self.count += 1
+        self._size += len(lines)
+        return self._packer.compress(lines) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+
+    def _messages(self, frame: Frame) -> Iterator[AgentMessage]:
+        if self.count == 0:
+            yield Hello(
+                oldest=SPOKEN.oldest,
+                newest=SPOKEN.newest,
+                protocol=SPOKEN.newest,
+                version=__version__,
+                host=self._host,
+                boot_id=frame.host.boot_id,
+            )
+        yield from self._splitter.split(frame)
+
+    def _line(self, message: AgentMessage) -> bytes:
+        self._lines += 1
+        return encode_line(self._lines - 1, message)
+
+
+class ChunkReader:
+    """Makes frames of the payloads of one chunk, from its first on."""
+
+    def __init__(self) -> None:
+        self._unpacker = zlib.decompressobj()
+        self._assembler = Assembler()
+        self._left = MAX_UNPACKED
+
+    @property
+    def host(self) -> str | None:
+        """The name of the machine; None before the first payload."""
+        hello = self._assembler.hello
+        return None if hello is None else hello.host
+
+    def skip(self, payload: bytes) -> None:
+        """Take the next payload in without its numbers. SourceError."""
+        *lines, _ = self._lines(payload)
+        for line in lines:
+            self._assembler.read(line)
+        self._assembler.skip()
+
+    def read(self, payload: bytes) -> Frame:
+        """Return the frame of the next payload. SourceError if it is none of this chunk."""
+        for line in self._lines(payload):
+            message = self._assembler.read(line)
+        if not isinstance(message, Frame):
+            raise SourceError("a sample ends without its numbers")
+        return message
+
+    def _lines(self, payload: bytes) -> list[bytes]:
+        try:
+            data = self._unpacker.decompress(payload, self._left)
+        except zlib.error:
+            raise SourceError("a sample cannot be unpacked") from None
+        self._left = max(1, self._left - len(data))
+        if self._unpacker.unconsumed_tail or data.count(b"\n") > _MAX_LINES:
+            raise SourceError("a sample is larger than any")
+        lines = data.splitlines(keepends=True)
+        if not lines or max(map(len, lines)) > _MAX_LINE:
+            raise SourceError("a sample is empty, or larger than any")
+        return lines
+
+
+def host_of(payload: bytes) -> str | None:
+    """Return the name of the machine that a chunk with this first payload is of."""
+    try:
+        line = zlib.decompressobj().decompress(payload, _MAX_HELLO).partition(b"\n")[0]
+        _, hello = decode_line(line)
+    except (zlib.error, SourceError):
+        return None
+    return printable(hello.host, _MAX_HOST) if isinstance(hello, Hello) else None

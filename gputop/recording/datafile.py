@@ -1,0 +1,169 @@
+"""One data file with its index, as it is read."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count, takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from gputop.errors import SourceError
+from gputop.recording.chunks import host_of
+from gputop.recording.entries import MAGIC, Entries, IndexEntry, find_entries
+from gputop.trust import open_regular
+
+INDEX = ".index"
+"""What the name of an index has more than that of its data file."""
+_MAX_INDEX = 1 << 30
+"""Bytes."""
+
+
+class Chunk(NamedTuple):
+    """What has to be read for one sample: its chunk, up to it."""
+
+    first: int
+    """Number of the first sample, as they were written."""
+    entries: list[IndexEntry]
+    """From the first payload to the wanted one; fewer where some are missing."""
+    wanted: IndexEntry
+
+
+class Track:
+    """The samples of one host in one file, numbered by their time."""
+
+    def __init__(self, rows: Sequence[int], entries: Entries) -> None:
+        """`rows`: which of the Entries they are, as they were written."""
+        self._rows, self._entries = rows, entries
+        whole = entries.times.tolist()
+        times = whole if len(rows) == len(whole) else [whole[row] for row in rows]
+        self._order: Sequence[int] = range(len(rows))
+        in_order = sorted(times)
+        if times != in_order:  # a clock was set back
+            self._order = sorted(self._order, key=times.__getitem__)
+        self.times = array("d", in_order)
+        """Of all samples, sorted."""
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def entry(self, number: int) -> IndexEntry:
+        """Return the IndexEntry of a sample."""
+        return self._entries[self._rows[self._order[number]]]
+
+    def chunk(self, number: int) -> Chunk:
+        """Return what has to be read for a sample."""
+        last, wanted = self._order[number], self.entry(number)
+        first = last - wanted.position
+        entries = [self._entries[row] for row in self._rows[max(0, first) : last + 1]]
+        whole = takewhile(lambda pair: pair[0] == pair[1].position, zip(count(), entries))
+        return Chunk(first, [entry for _, entry in whole] if first >= 0 else [], wanted)
+
+    def count_rest(self, row: int) -> int:
+        """Return how many samples of its chunk there are from a row on."""
+        following = self._rows[max(0, row + 1) :]
+        return 1 + sum(1 for _ in takewhile(lambda row: self._entries[row].position, following))
+
+
+class DataFile:
+    """One data file with its index. OSError where it cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.losses: list[str] = []
+        """What is cut or damaged, in words."""
+        with self.opened() as descriptor:
+            index = _read_index(path)  # first: what is appended meanwhile is found all the same
+            self._size = os.fstat(descriptor).st_size
+            read = partial(_read, descriptor)
+            self.is_recording = MAGIC.startswith(read(0, len(MAGIC)))
+            """Whether it looks like one, as every beginning of one does."""
+            found = find_entries(index, self._size, read)
+            self.tracks = self._find_tracks(descriptor, found.entries)
+            """The samples, by the names of their hosts."""
+            if found.damaged and not _is_being_written(descriptor):
+                self.losses.append(f"{found.damaged} bytes of {path.name} are damaged or cut off")
+        if found.missing:
+            samples = "1 sample is" if found.missing == 1 else f"{found.missing} samples are"
+            self.losses.append(f"{samples} cut off {path.name}")
+        self.is_recording |= len(found.entries) > 0
+
+    def is_current(self) -> bool:
+        """Whether nothing has been appended since it was read. OSError."""
+        return os.stat(self.path).st_size == self._size
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Give a descriptor for `payload`."""
+        descriptor = open_regular(self.path, os.O_RDONLY)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def payload(self, descriptor: int, entry: IndexEntry) -> bytes:
+        """Return a payload. SourceError where it is damaged."""
+        data = _read(descriptor, entry.offset, entry.length)
+        if len(data) != entry.length or zlib.crc32(data) != entry.crc:
+            raise SourceError("the checksum does not fit")
+        return data
+
+    def _find_tracks(self, descriptor: int, entries: Entries) -> dict[str, Track]:
+        rows: dict[int, Sequence[int]] = {}
+        streams = entries.streams.tolist()
+        if len(set(streams)) == 1:
+            rows[streams[0]] = range(len(streams))
+        else:
+            lists: dict[int, list[int]] = {stream: [] for stream in streams}
+            for row, stream in enumerate(streams):
+                lists[stream].append(row)
+            rows.update(lists)
+        tracks: dict[str, Track] = {}
+        for chosen in rows.values():
+            host = self._name(descriptor, (entries[row] for row in chosen))
+            if host is None or host in tracks:
+                self.losses.append(
+                    f"{len(chosen)} samples of {self.path.name} are of no known host"
+                )
+            else:
+                tracks[host] = Track(chosen, entries)
+        return tracks
+
+    def _name(self, descriptor: int, entries: Iterator[IndexEntry]) -> str | None:
+        """Return the name of the host that Entries are of, by the first chunk that tells it."""
+        for entry in entries:
+            if entry.position == 0:
+                with suppress(SourceError):
+                    if (host := host_of(self.payload(descriptor, entry))) is not None:
+                        return host
+        return None
+
+
+def _read(descriptor: int, offset: int, length: int) -> bytes:
+    return os.pread(descriptor, length, offset)
+
+
+def _read_index(path: Path) -> bytes:
+    """Nothing where there is none: then the data file tells all."""
+    try:
+        with open(open_regular(f"{path}{INDEX}", os.O_RDONLY), "rb") as file:
+            return file.read(_MAX_INDEX)
+    except OSError:
+        return b""
+
+
+def _is_being_written(descriptor: int) -> bool:
+    """Whether a recorder has it, whose last record may not be there as a whole."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False

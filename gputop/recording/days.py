@@ -1,0 +1,70 @@
+"""The days of a recording in a folder: a data file each, and which of them are deleted."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from calendar import timegm
+from collections.abc import Mapping
+from contextlib import suppress
+
+from gputop.files import Folder, xdg_folder
+from gputop.recording.datafile import INDEX
+from gputop.recording.entries import MAGIC
+
+SUFFIX = ".gputop"
+"""Of data files in a folder."""
+_DAY = re.compile(rf"(\d{{4}}-\d\d-\d\d){re.escape(SUFFIX)}", re.ASCII)
+_SECONDS = 86400
+
+
+def default_folder(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the folder of recordings that nobody gave a place."""
+    state = xdg_folder("XDG_STATE_HOME", "~/.local/state", environ)
+    return os.path.join(state, "gputop", "recordings")
+
+
+def day_file(now: float) -> str:
+    """Return the name of the data file of a day (of UTC)."""
+    return time.strftime(f"%Y-%m-%d{SUFFIX}", time.gmtime(now))
+
+
+def delete_days(folder: Folder, current: str, before: float, most: float) -> int:
+    """Delete the days of a folder that ended earlier than `before`, and the oldest ones until all
+    take `most` bytes; never the `current` one, which does not count, and nothing that gputop did
+    not write. Return the bytes that are left."""
+    days = sorted(name for name in folder.names() if name != current and _is_ours(folder, name))
+    sizes = {name: _size(folder, name) for name in days}
+    total = sum(sizes.values())
+    for name in days:
+        if _end_of(name) < before or total > most:
+            for part in (name, name + INDEX):
+                with suppress(OSError):
+                    folder.remove(part)
+            total -= sizes[name]
+    return total
+
+
+def _end_of(name: str) -> float:
+    return timegm(time.strptime(name.removesuffix(SUFFIX), "%Y-%m-%d")) + _SECONDS
+
+
+def _is_ours(folder: Folder, name: str) -> bool:
+    """Whether a file is a day that gputop wrote."""
+    try:
+        if not _DAY.fullmatch(name) or _end_of(name) <= 0:
+            return False
+        with open(folder.open_file(name, os.O_RDONLY), "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def _size(folder: Folder, name: str) -> int:
+    total = 0
+    for part in (name, name + INDEX):
+        with suppress(OSError):
+            about = folder.find(part)
+            total += about.st_size if about is not None else 0
+    return total

@@ -1,0 +1,177 @@
+"""What an index says of a record, and how that is found: in the index, or in the data itself."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import NamedTuple
+
+MAGIC = b"gpR1"
+_MAX_PAYLOAD = 32 << 20
+"""Bytes: no frame takes as many."""
+MAX_TIME = 1 << 35
+"""Seconds since the epoch: every date before it has four digits in its year."""
+
+_FIELDS = struct.Struct("<4sfQdQIII")
+_RECORD = struct.Struct(f"<{_FIELDS.size}sI")
+_HEAD = struct.Struct("<4sf")
+SIZE = _RECORD.size
+"""Bytes of an IndexEntry."""
+_BYTES = struct.Struct(f"{SIZE}s")
+_RESIDUE = 0x2144DF1C
+"""The CRC-32 of everything that ends with its own CRC-32."""
+_WINDOW = 1 << 18
+
+
+class IndexEntry(NamedTuple):
+    """What is known of a record without its payload."""
+
+    interval: float
+    """Seconds to the next one, as the recorder meant it."""
+    stream: int
+    """Which host it is of: see `stream_of`."""
+    time: float
+    """Of its frame, seconds since the epoch."""
+    offset: int
+    """Of the payload in the data file."""
+    length: int
+    """Bytes of the payload."""
+    crc: int
+    """CRC-32 of the payload."""
+    position: int
+    """How many payloads of its chunk come before it; 0 begins one."""
+
+    def pack(self) -> bytes:
+        """Return its bytes, with a checksum of their own."""
+        body = _FIELDS.pack(MAGIC, *self)
+        return _RECORD.pack(body, zlib.crc32(body))
+
+
+def stream_of(host: str) -> int:
+    """Return the number of a host, the same in every file of every recorder."""
+    return int.from_bytes(blake2b(host.encode(), digest_size=8).digest(), "little")
+
+
+def unpack(data: bytes) -> IndexEntry | None:
+    """Return the IndexEntry that these bytes are; None if they are none that counts."""
+    if len(data) != SIZE:
+        return None
+    body, check = _RECORD.unpack(data)
+    magic, *fields = _FIELDS.unpack(body)
+    entry = IndexEntry(*fields)
+    sound = zlib.crc32(body) == check and _is_sound(magic, entry.interval)
+    return entry if sound and 0 <= entry.time < MAX_TIME and entry.length <= _MAX_PAYLOAD else None
+
+
+class Entries:
+    """Entries that count, one after the other as in an index.
+
+    They stay bytes until somebody wants one: a month has a quarter of a million.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        numbers = memoryview(data).cast("Q")
+        self.heads, self.streams = numbers[0::6], numbers[1::6]
+        self.times = memoryview(data).cast("d")[2::6]
+        self.lengths = memoryview(data).cast("I")[8::12]
+
+    def __len__(self) -> int:
+        return len(self._data) // SIZE
+
+    def __getitem__(self, number: int) -> IndexEntry:
+        return IndexEntry(*_FIELDS.unpack_from(self._data, number * SIZE)[1:])
+
+
+class Found(NamedTuple):
+    """The Entries of a data file, and what of it they are not."""
+
+    entries: Entries
+    damaged: int
+    """Bytes that are of no record."""
+    missing: int
+    """Records that the index tells of, and that are not there any more."""
+
+
+def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> Found:
+    """Find the Entries of a data file of `size` bytes in its index, and in itself where that fails;
+    `read` gives bytes of it by offset and length."""
+    index = index[: len(index) // SIZE * SIZE]
+    if _all_count(index) and _are_all(Entries(index), size):
+        return Found(Entries(index), 0, 0)
+    listed = {entry.offset: entry for entry in map(unpack, _cut(index)) if entry is not None}
+    there = [entry for entry in listed.values() if entry.offset + entry.length <= size]
+    entries, damaged, at = list[IndexEntry](), 0, 0
+    for entry in (*sorted(there, key=_offset), None):
+        start = size if entry is None else entry.offset - SIZE
+        if start < at:
+            continue  # it is there already, or lies
+        found = list(scan(read, at, start))
+        damaged += start - at - sum(SIZE + other.length for other in found)
+        entries += found if entry is None else [*found, entry]
+        at = start if entry is None else entry.offset + entry.length
+    data = b"".join(entry.pack() for entry in entries)
+    return Found(Entries(data), damaged, len(listed) - len(there))
+
+
+def scan(read: Callable[[int, int], bytes], start: int, end: int) -> Iterator[IndexEntry]:
+    """Yield the Entries of the records that lie whole in the data from `start` to `end`."""
+    window, begin = b"", start
+    at = start
+    while at + SIZE <= end:
+        if not begin <= at <= begin + len(window) - SIZE:
+            begin, window = at, read(at, min(_WINDOW, end - at))
+            if len(window) < SIZE:
+                return
+        place = window.find(MAGIC, at - begin)
+        if place != at - begin:
+            at = begin + (place if place >= 0 else len(window) - len(MAGIC) + 1)
+            continue
+        entry = unpack(window[place : place + SIZE])
+        if entry is None or entry.offset != at + SIZE or not _is_whole(entry, end, read):
+            at += 1
+        else:
+            yield entry
+            at = entry.offset + entry.length
+
+
+def _is_whole(entry: IndexEntry, end: int, read: Callable[[int, int], bytes]) -> bool:
+    """Whether its payload is there: a recorder that was killed leaves the beginning of one."""
+    if entry.offset + entry.length > end:
+        return False
+    return zlib.crc32(read(entry.offset, entry.length)) == entry.crc
+
+
+def _offset(entry: IndexEntry) -> int:
+    return entry.offset
+
+
+def _cut(index: bytes) -> Iterator[bytes]:
+    return (index[at : at + SIZE] for at in range(0, len(index), SIZE))
+
+
+def _all_count(index: bytes) -> bool:
+    """Whether `unpack` takes every IndexEntry: the same questions, to all at once."""
+    entries = Entries(index)
+    heads = set(entries.heads.tolist())  # few: all have one MAGIC, and most one interval
+    times, lengths = entries.times.tolist(), entries.lengths.tolist()
+    return (
+        {zlib.crc32(entry) for (entry,) in _BYTES.iter_unpack(index)} <= {_RESIDUE}
+        and all(_is_sound(*_HEAD.unpack(head.to_bytes(8, "little"))) for head in heads)
+        and max(lengths, default=0) <= _MAX_PAYLOAD
+        and math.isfinite(sum(times))  # a sum with a NaN in it is one
+        and min(times, default=0) >= 0
+        and max(times, default=0) < MAX_TIME
+    )
+
+
+def _is_sound(magic: bytes, interval: float) -> bool:
+    return magic == MAGIC and 0 <= interval < MAX_TIME
+
+
+def _are_all(entries: Entries, size: int) -> bool:
+    """Whether they are all records of a data file of `size` bytes."""
+    return sum(entries.lengths.tolist()) + SIZE * len(entries) == size

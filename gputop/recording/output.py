@@ -1,0 +1,92 @@
+"""One data file and its index, as they are written."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+
+from gputop.errors import GputopError
+from gputop.files import Folder, UnsafeFileError
+from gputop.recording.datafile import INDEX
+from gputop.recording.entries import MAGIC, SIZE, IndexEntry
+
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}
+"""What a file system says that has none, as Lustre often: a second recorder goes unnoticed."""
+
+
+class RecordingBusyError(GputopError):
+    """Another recorder writes there."""
+
+
+class DataOutput:
+    """Appends to one data file, which nobody else writes meanwhile. OSError, GputopError."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        """Open it, or make it. RecordingBusyError, UnsafeFileError if it is no recording."""
+        self.path = f"{folder.path.rstrip('/')}/{name}"
+        self._data = folder.open_file(name, _APPEND)
+        try:
+            _lock(self._data, self.path)
+            if not MAGIC.startswith(os.pread(self._data, len(MAGIC), 0)):
+                raise UnsafeFileError(self.path, "is no recording: give another name")
+            self._index = folder.open_file(name + INDEX, _APPEND)
+            whole = os.fstat(self._index).st_size // SIZE * SIZE if self.size else 0
+            os.ftruncate(self._index, whole)  # a killed recorder may have left a part of one
+        except BaseException:
+            os.close(self._data)
+            raise
+
+    @property
+    def size(self) -> int:
+        """Bytes of the data file."""
+        return os.fstat(self._data).st_size
+
+    @property
+    def taken(self) -> int:
+        """Bytes of both files."""
+        return self.size + os.fstat(self._index).st_size
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file can still be found: nobody has removed it."""
+        return os.fstat(self._data).st_nlink > 0
+
+    def add(self, entry: IndexEntry, payload: bytes) -> None:
+        """Append a record, whose payload is to lie at its `offset`. What fails leaves nothing."""
+        packed = entry.pack()
+        _append(self._data, packed + payload)
+        with suppress(OSError):  # what the index lacks is found in the data
+            _append(self._index, packed)
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._index)
+        os.close(self._data)
+
+
+def _lock(descriptor: int, path: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RecordingBusyError(
+            f"another recorder writes to {path}: end that one, or give another place"
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def _append(descriptor: int, data: bytes) -> None:
+    """Write it all, or nothing."""
+    size = os.fstat(descriptor).st_size
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(descriptor, size)
+        raise

@@ -1,0 +1,246 @@
+"""Recording: what there is of each host, and the frame of an instant."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gputop.errors import GputopError, SourceError
+from gputop.files import reason_of
+from gputop.model.machine.frame import Frame
+from gputop.recording.chunks import ChunkReader
+from gputop.recording.datafile import Chunk, DataFile, Track
+from gputop.recording.days import SUFFIX
+
+_GAP = 2.5
+"""Intervals: samples further apart than that have a gap between them."""
+_LEAST_CURSORS = 4
+
+
+class Gap(NamedTuple):
+    """A span without samples: nothing is known of it."""
+
+    since: float
+    """Seconds since the epoch, of the sample before it."""
+    until: float
+    """Of the sample after it."""
+
+
+class _Recorded(NamedTuple):
+    """Where a sample is."""
+
+    time: float
+    file: DataFile
+    track: Track
+    number: int
+
+
+class _Damage(NamedTuple):
+    """What of a chunk cannot be read."""
+
+    position: int
+    """Of the first payload that cannot."""
+    words: str
+
+
+_ChunkKey = tuple[Path, str, int]
+"""Which chunk it is: its file, its host, and the number of its first sample."""
+
+
+class Recording:
+    """A recording, be it a file or a folder. It may be written meanwhile: see `refresh`.
+
+    What it says is not believed: texts and numbers are made harmless, and what is kept of it has a
+    bound. Hosts have the names by which they were asked for.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """GputopError if it is none, or cannot be read."""
+        self.path = path
+        self._cursors: OrderedDict[_ChunkKey, _Cursor] = OrderedDict()
+        self._damage: dict[_ChunkKey, _Damage] = {}
+        self._files: list[DataFile] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what has been written since. GputopError."""
+        known = {file.path: file for file in self._files}
+        try:
+            files = [_load(path, known.get(path)) for path in _data_files(self.path)]
+        except OSError as error:
+            raise GputopError(
+                f"cannot read the recording {self.path}: {reason_of(error)}"
+            ) from None
+        self._files = [file for file in files if file.is_recording]
+        if not self._files:
+            what = "has no recordings" if self.path.is_dir() else "is no recording"
+            raise GputopError(f"{self.path} {what}: gputop record makes one")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The machines that it has samples of."""
+        return tuple(dict.fromkeys(host for file in self._files for host in file.tracks))
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What is cut or damaged, in words, as far as it is known: damage within samples is noticed
+        when they are read."""
+        return (
+            *(loss for file in self._files for loss in file.losses),
+            *(damage.words for damage in self._damage.values()),
+        )
+
+    def span(self, host: str) -> tuple[float, float]:
+        """Return the times of the first and the last sample of a host, seconds since the epoch."""
+        tracks = [track for _, track in self._tracks(host)]
+        return min(track.times[0] for track in tracks), max(track.times[-1] for track in tracks)
+
+    def times(self, host: str) -> Sequence[float]:
+        """Return the times of all samples of a host, sorted."""
+        times = array("d")
+        for _, track in self._tracks(host):
+            in_order = not times or times[-1] <= track.times[0]
+            times.extend(track.times)
+            if not in_order:
+                times = array("d", sorted(times))
+        return times
+
+    def at(self, host: str, when: float) -> Frame | None:
+        """Return the last frame of a host that is not after `when`; None if there is none."""
+        samples = (
+            _samples(file, track, range(bisect_right(track.times, when) - 1, -1, -1))
+            for file, track in self._tracks(host)
+        )
+        latest = heapq.merge(*samples, key=_time_of, reverse=True)
+        frames = (self._frame(host, sample) for sample in latest)
+        return next((frame for frame in frames if frame is not None), None)
+
+    def frames(
+        self, host: str, since: float | None = None, until: float | None = None
+    ) -> Iterator[Frame]:
+        """Yield the frames of a host, both ends included; what is damaged is left out, and is among
+        the losses afterwards."""
+        samples = (
+            _samples(file, track, _between(track.times, since, until))
+            for file, track in self._tracks(host)
+        )
+        for sample in heapq.merge(*samples, key=_time_of):
+            frame = self._frame(host, sample)
+            if frame is not None:
+                yield frame
+
+    def gaps(self, host: str) -> list[Gap]:
+        """Return the spans in which nothing was recorded, oldest first."""
+        samples = sorted(
+            (entry.time, entry.interval)
+            for _, track in self._tracks(host)
+            for entry in map(track.entry, range(len(track.times)))
+        )
+        return [
+            Gap(before, after)
+            for (before, interval), (after, _) in pairwise(samples)
+            if after - before > _GAP * interval
+        ]
+
+    def _tracks(self, host: str) -> Iterator[tuple[DataFile, Track]]:
+        return ((file, file.tracks[host]) for file in self._files if host in file.tracks)
+
+    def _frame(self, host: str, sample: _Recorded) -> Frame | None:
+        """Return the frame of a sample; None where it is damaged."""
+        chunk = sample.track.chunk(sample.number)
+        key = sample.file.path, host, chunk.first
+        damage = self._damage.get(key)
+        if damage is not None and chunk.wanted.position >= damage.position:
+            return None
+        cursor = self._cursor(key)
+        try:
+            frame = cursor.frame(sample.file, chunk)
+        except (SourceError, OSError) as error:
+            del self._cursors[key]
+            self._damage[key] = _damage(host, sample.track, chunk, cursor.count, error)
+            return None
+        alone = len(self.hosts) == 1 and frame.host.name == host
+        return frame if alone else replace(frame, host=replace(frame.host, asked=host))
+
+    def _cursor(self, key: _ChunkKey) -> _Cursor:
+        """Return what reads a chunk; a few are kept, for each host one and more."""
+        cursor = self._cursors.pop(key, None) or _Cursor()
+        self._cursors[key] = cursor
+        if len(self._cursors) > max(_LEAST_CURSORS, 2 * len(self.hosts)):
+            self._cursors.popitem(last=False)
+        return cursor
+
+
+class _Cursor:
+    """Reads one chunk, forward; going back begins it anew. Not to be used after an error."""
+
+    def __init__(self) -> None:
+        self._reader = ChunkReader()
+        self._frame: Frame | None = None
+        """Of the payload that was read last."""
+        self.count = 0
+        """Payloads that were read."""
+
+    def frame(self, file: DataFile, chunk: Chunk) -> Frame:
+        """Return the frame at the position of the chunk. SourceError, OSError."""
+        wanted = chunk.wanted.position + 1
+        if self._frame is not None and self.count == wanted:
+            return self._frame
+        if self.count >= wanted:
+            self._reader, self.count = ChunkReader(), 0
+        with file.opened() as descriptor:
+            for entry in chunk.entries[self.count :]:
+                payload = file.payload(descriptor, entry)
+                if entry.position + 1 == wanted:
+                    self._frame = self._reader.read(payload)
+                else:
+                    self._reader.skip(payload)
+                self.count += 1
+        if self._frame is None or self.count < wanted:
+            raise SourceError("samples before it are missing")
+        return self._frame
+
+
+def _damage(host: str, track: Track, chunk: Chunk, position: int, error: Exception) -> _Damage:
+    """Say what of a chunk cannot be read, from the payload at `position` on."""
+    entry = chunk.entries[position] if position < len(chunk.entries) else chunk.wanted
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
+    count = track.count_rest(chunk.first + position)
+    samples = "1 sample" if count == 1 else f"{count} samples"
+    return _Damage(
+        position, f"{samples} of {host} from {since} on cannot be read: {reason_of(error)}"
+    )
+
+
+def _load(path: Path, known: DataFile | None) -> DataFile:
+    return known if known is not None and known.is_current() else DataFile(path)
+
+
+def _data_files(path: Path) -> list[Path]:
+    """Return the data files of a recording. OSError."""
+    if not path.is_dir():
+        return [path]
+    return [path / name for name in sorted(os.listdir(path)) if name.endswith(SUFFIX)]
+
+
+def _samples(file: DataFile, track: Track, numbers: range) -> Iterator[_Recorded]:
+    return (_Recorded(track.times[number], file, track, number) for number in numbers)
+
+
+def _between(times: Sequence[float], since: float | None, until: float | None) -> range:
+    first = 0 if since is None else bisect_left(times, since)
+    return range(first, len(times) if until is None else bisect_right(times, until))
+
+
+def _time_of(sample: _Recorded) -> float:
+    return sample.time

@@ -1,0 +1,162 @@
+"""RecordingWriter: appends what is seen of machines to a recording."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gputop.errors import GputopError
+from gputop.files import open_folder, open_parent, reason_of
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import duration, size
+from gputop.recording.chunks import ChunkWriter
+from gputop.recording.days import day_file, delete_days
+from gputop.recording.entries import MAX_TIME, SIZE, IndexEntry, stream_of
+from gputop.recording.output import DataOutput
+
+_SET_BACK = 1.0
+"""Seconds that a clock may be set back without a word."""
+
+
+class Limits(NamedTuple):
+    """How much of a recording is kept."""
+
+    keep: float = float("inf")
+    """Seconds after its end in which a day is kept; a recording in one file has no days."""
+    size: float = float("inf")
+    """Bytes. Days are deleted for it, the oldest first, but not today's: when that alone takes as
+    much, nothing is recorded until tomorrow."""
+
+
+NO_LIMITS = Limits()
+
+
+class _Stream:
+    """What is known of a host while it is recorded."""
+
+    def __init__(self, host: str) -> None:
+        self.chunk = ChunkWriter(host)
+        self.time = 0.0
+        """Of its last frame."""
+
+
+class RecordingWriter:
+    """Appends frames to a recording, in one file or in a folder with a file a day.
+
+    Each frame can be read as soon as it is appended. Where that fails, as on a full disk, it is
+    lost, `say` is told in one line, and the next one is tried; `say` hears as well when it goes on.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        every: float,
+        limits: Limits = NO_LIMITS,
+        say: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Make what is not there; the folder of a file has to be. `every`: seconds between two
+        frames. A path that is a folder or ends with / is a folder. GputopError."""
+        self._every, self._limits, self._say, self._clock = every, limits, say, clock
+        self._is_folder = path.endswith("/") or os.path.isdir(path)
+        self.path = os.path.abspath(path)
+        self._streams: dict[str, _Stream] = {}
+        self._output: DataOutput | None = None
+        self._name = ""
+        self._room = float("inf")
+        """Bytes that the file may have which is written."""
+        self._trouble: str | None = None
+        try:
+            self._open()
+        except OSError as error:
+            raise GputopError(f"cannot record to {self.path}: {reason_of(error)}") from None
+
+    def append(self, host: str, frame: Frame) -> None:
+        """Append a frame of a host. GputopError where no later one can be, either."""
+        try:
+            trouble = self._append(host, frame)
+        except OSError as error:
+            self._streams.clear()  # what comes next cannot build on what was lost
+            trouble = f"cannot write to {self.path}: {reason_of(error)}; still trying"
+        if trouble != self._trouble:
+            self._say(trouble or f"writing to {self.path} again")
+        self._trouble = trouble
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._output is not None:
+            self._output.close()
+            self._output = None
+
+    def _append(self, host: str, frame: Frame) -> str | None:
+        """Return why nothing was written; OSError, GputopError."""
+        output = self._current_output()
+        if output.taken >= self._room and output.taken >= self._make_room(output):
+            return f"{self.path} {self._is_full}; nothing is recorded until tomorrow"
+        if not 0 <= frame.time < MAX_TIME:  # as no clock of a machine that is up
+            frame = replace(frame, time=self._clock())
+        stream = self._stream(host, frame.time)
+        position = stream.chunk.count
+        payload = stream.chunk.add(replace(frame, interval=self._every))
+        number, offset = stream_of(host), output.size + SIZE
+        output.add(
+            IndexEntry(
+                self._every, number, frame.time, offset, len(payload), zlib.crc32(payload), position
+            ),
+            payload,
+        )
+        stream.time = frame.time
+        return None
+
+    def _current_output(self) -> DataOutput:
+        is_due = self._is_folder and day_file(self._clock()) != self._name
+        if self._output is None or is_due or not self._output.is_there:
+            self._open()
+        assert self._output is not None
+        return self._output
+
+    def _open(self) -> None:
+        self.close()
+        self._streams.clear()
+        if self._is_folder:
+            folder, self._name = open_folder(self.path, make=True), day_file(self._clock())
+        else:
+            folder, self._name = open_parent(self.path)
+        with folder:
+            if self._is_folder:
+                folder.check_ours()
+            self._output = DataOutput(folder, self._name)
+        self._make_room(self._output)
+
+    def _make_room(self, output: DataOutput) -> float:
+        """Delete old days, and return how many bytes the file that is written may have."""
+        self._room = self._limits.size
+        if self._is_folder:
+            with open_folder(self.path) as folder:
+                before = self._clock() - self._limits.keep
+                most = self._limits.size - output.taken
+                self._room -= delete_days(folder, self._name, before, most)
+        elif output.taken >= self._room:
+            raise GputopError(f"{self.path} {self._is_full}: give another file, or a folder")
+        return self._room
+
+    @property
+    def _is_full(self) -> str:
+        return f"has reached --max-size {size(int(self._limits.size))}"
+
+    def _stream(self, host: str, when: float) -> _Stream:
+        """Return the stream that the next frame of a host belongs to, in a chunk with room."""
+        stream = self._streams.get(host)
+        back = 0.0 if stream is None else stream.time - when
+        if back > _SET_BACK:
+            self._say(
+                f"the clock of {host} was set back by {duration(back)}: that time is there twice"
+            )
+        if stream is None or stream.chunk.is_full or back > 0:
+            stream = self._streams[host] = _Stream(host)
+        return stream

@@ -1,0 +1,169 @@
+"""The folder of reservations: which it is, whether it can be trusted so far, and its lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from gputop.deadline import within
+from gputop.errors import GputopError
+from gputop.files import reason_of
+from gputop.trust import is_elevated, why_open
+
+VARIABLE = "GPUTOP_LOCKS"
+"""Names another folder than the usual ones."""
+_USUAL = "/run/lock/gputop", "/dev/shm/gputop"
+_OPEN_TO_ALL = stat.S_ISVTX | stat.S_IWOTH
+_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TIMEOUT = 5.0
+"""Seconds for a file system to answer."""
+_LOCK_TIMEOUT = 20.0
+"""Seconds for the others who choose at the same time: each takes some milliseconds."""
+
+
+class ReservationError(GputopError):
+    """Nothing can be reserved."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"{words} (gputop run --no-reserve starts without a reservation)")
+
+
+def folder_paths() -> Sequence[str]:
+    """Return where reservations may be, the first choice first."""
+    own = os.environ.get(VARIABLE, "")
+    return (own,) if own.startswith("/") else _USUAL
+
+
+def is_there(path: str) -> bool:
+    """Return whether there is such a folder; what is in it is not touched."""
+    try:
+        os.close(os.open(path, os.O_PATH | _FLAGS))
+    except OSError:
+        return False
+    return True
+
+
+def open_to_read(path: str) -> int:
+    """Return the descriptor of a folder whose files have the owners that they seem to have.
+
+    OSError. Whoever owns the folder, or may write to it, can take files away, and forge none.
+    """
+    descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    try:
+        about, above = os.fstat(descriptor), os.stat(os.path.dirname(path) or "/")
+        if about.st_dev != above.st_dev and (why := why_open(about, above)):
+            raise OSError(f"{path} {why}")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+class LockFolder:
+    """The folder to take reservations in; a context manager."""
+
+    def __init__(self) -> None:
+        """Open it, or make it. ReservationError."""
+        try:
+            self.path, self.descriptor = within(_TIMEOUT, _open)
+        except TimeoutError:
+            raise ReservationError(f"{' or '.join(folder_paths())} does not answer") from None
+
+    def __enter__(self) -> LockFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+    @contextmanager
+    def exclusive(self, timeout: float = _LOCK_TIMEOUT) -> Iterator[None]:
+        """Hold its lock: nobody else chooses meanwhile. ReservationError after `timeout` seconds.
+
+        Not in the order in which they came: they try at random, and nobody sleeps for long.
+        """
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise ReservationError(self._busy(timeout)) from None
+            except OSError as error:
+                raise ReservationError(f"{self.path} cannot be locked: {error.strerror}") from None
+            time.sleep(random.uniform(0.002, 0.03))
+        try:
+            yield
+        finally:
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+    def _busy(self, seconds: float) -> str:
+        about = os.fstat(self.descriptor)
+        pid = _lock_holder(f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}",
+                           about.st_ino)  # fmt: skip
+        who = f"PID {pid}" if pid else "somebody"
+        return f"{who} has kept {self.path} locked for {seconds:.0f} s: end it, or ask its user"
+
+
+def _open() -> tuple[str, int]:
+    """The first one that is there; else one is made in the first place where that is allowed."""
+    paths = folder_paths()
+    for path in paths:
+        if os.path.lexists(path):
+            return path, _checked(path)
+    reason = ""
+    for path in paths:
+        try:
+            _make(path)
+        except OSError as error:
+            reason = f"{path} cannot be made: {reason_of(error)}"
+            continue
+        return path, _checked(path)
+    raise ReservationError(f"{reason}; root can: install -d -m 1777 {paths[0]}")
+
+
+def _make(path: str) -> None:
+    """With its mode from the first moment on, for others may look at once."""
+    before = os.umask(0)
+    try:
+        os.mkdir(path, 0o1777)
+    except FileExistsError:
+        return
+    finally:
+        os.umask(before)
+
+
+def _checked(path: str) -> int:
+    """A folder is good that everybody may write to, that lets only owners delete, and that is
+    root's, ours, or, for an ordinary user, another one's: the first to come makes it."""
+    try:
+        descriptor = open_to_read(path)
+    except NotADirectoryError:
+        raise ReservationError(f"{path} is a link, or no folder: remove it") from None
+    except OSError as error:
+        raise ReservationError(f"{path} cannot be used: {reason_of(error)}") from None
+    about = os.fstat(descriptor)
+    wrong = None
+    if about.st_mode & _OPEN_TO_ALL != _OPEN_TO_ALL:
+        wrong = f"has mode {stat.S_IMODE(about.st_mode):o}: chmod 1777 {path}"
+    elif is_elevated() and about.st_uid not in (0, os.geteuid()):
+        wrong = f"belongs to user {about.st_uid}, who could remove locks: chown root {path}"
+    if wrong is not None:
+        os.close(descriptor)
+        raise ReservationError(f"{path} {wrong}")
+    return descriptor
+
+
+def _lock_holder(device: str, inode: int) -> int | None:
+    """The PID that took a flock, by /proc/locks; None where that is not seen."""
+    with open("/proc/locks", encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            words = line.split()
+            if words[1:2] == ["FLOCK"] and words[5] == f"{device}:{inode}":
+                return int(words[4])
+    return None

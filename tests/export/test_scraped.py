@@ -1,0 +1,138 @@
+"""A real Prometheus scrapes `gputop export`, and answers what people ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from gputop.commands.export import rules
+from tests.conftest import MachineFactory
+from tests.driver import Machine
+from tests.export.driving import Exporter
+from tests.prometheus import Prometheus, promtool, scraping
+
+pytestmark = pytest.mark.system
+
+DASHBOARD = {
+    'avg(DCGM_FI_DEV_GPU_TEMP{instance=~"$instance", gpu=~"$gpu"})': 1,
+    'sum(DCGM_FI_DEV_POWER_USAGE{instance=~"$instance", gpu=~"$gpu"})': 1,
+    'DCGM_FI_DEV_SM_CLOCK{instance=~"$instance", gpu=~"$gpu"} * 1000000': 8,
+    'DCGM_FI_DEV_GPU_UTIL{instance=~"$instance", gpu=~"$gpu"}': 8,
+    'DCGM_FI_DEV_FB_USED{instance=~"$instance", gpu=~"$gpu"}': 8,
+    'DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{instance=~"$instance", gpu=~"$gpu"}': 8,
+    # The same of NVIDIA's newer edition
+    'max(DCGM_FI_DEV_GPU_TEMP{Hostname=~"$host", gpu=~"$gpu"}) by (Hostname, gpu, uuid)': 8,
+    'sum(max(DCGM_FI_DEV_POWER_USAGE{Hostname=~"$host", gpu=~"$gpu"}) by (gpu))': 1,
+    'max(DCGM_FI_DEV_SM_CLOCK{Hostname=~"$host"} * 1000000) by (Hostname, UUID, gpu)': 8,
+    "max(DCGM_FI_PROF_GR_ENGINE_ACTIVE{hostname=~'$host'}) by (hostname, gpu, GPU_I_ID)": 8,
+    'max(DCGM_FI_DEV_FB_USED{Hostname=~"$host"}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)': 8,
+    'max(DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{Hostname=~"$host"}) by (Hostname, gpu, GPU_I_ID)': 8,
+}
+"""Queries of Grafana's dashboard 12239, and how many series each answers with."""
+
+
+class Scraped(NamedTuple):
+    """A machine with a GPU that hangs, its exporters, and what scrapes them."""
+
+    machine: Machine
+    own: Exporter
+    dcgm: Exporter
+    prometheus: Prometheus
+
+
+@pytest.fixture
+def scraped(machine: MachineFactory, tmp_path: Path) -> Iterator[Scraped]:
+    here = machine("h200-gpm")
+    (tmp_path / "rules.yml").write_text(rules())
+    with ExitStack() as stack:
+        words = ("-i", "0.5", "export")
+        own = stack.enter_context(Exporter(*words, environ=here.env))
+        dcgm = stack.enter_context(Exporter(*words, "--compat", "dcgm", environ=here.env))
+        config = scraping(own.target, dcgm.target, rules=[tmp_path / "rules.yml"])
+        prometheus = stack.enter_context(Prometheus(tmp_path, config))
+        prometheus.wait_for("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
+        prometheus.wait_for("gputop:gpu_utilization_ratio:quantile")
+        yield Scraped(here, own, dcgm, prometheus)
+
+
+def test_a_real_prometheus(scraped: Scraped) -> None:
+    """One test, for a server scrapes nothing in its first seconds."""
+    what_is_scraped_is_well_formed(scraped)
+    who_is_on_which_gpu(scraped)
+    the_records_say_what_the_metrics_say(scraped)
+    nvidias_dashboard_works_unchanged(scraped)
+    a_gpu_that_hangs_is_down_and_not_idle(scraped)
+
+
+def what_is_scraped_is_well_formed(scraped: Scraped) -> None:
+    assert promtool("check", "metrics", text=scraped.own.text()) == ""
+    targets = scraped.prometheus.targets()
+    assert [target["lastError"] for target in targets] == ["", ""]
+
+
+def who_is_on_which_gpu(scraped: Scraped) -> None:
+    query = scraped.prometheus.query
+    on_gpus = query("count by (user) (gputop_user_processes)")
+    assert {answer.labels["user"] for answer in on_gpus} != set()
+    models = query("count by (model) (gputop_gpu_free * on (uuid) group_left (model)"
+                   " gputop_gpu_info)")  # fmt: skip
+    assert {answer.labels["model"]: answer.value for answer in models} == {"NVIDIA H200": 8}
+
+
+def the_records_say_what_the_metrics_say(scraped: Scraped) -> None:
+    prometheus = scraped.prometheus
+    assert prometheus.value("model:gputop_gpu:count") == 8
+    free = prometheus.value("sum(gputop_gpu_free)")
+    assert prometheus.value("instance:gputop_gpu_free:sum") == free
+    assert prometheus.value("model:gputop_gpu_free:sum") == free
+    assert prometheus.value("gputop:user:count") == prometheus.value(
+        "count(count by (user) (gputop_user_processes))"
+    )
+    assert len(prometheus.query("gputop:gpu_utilization_ratio:quantile")) == 3
+
+
+def nvidias_dashboard_works_unchanged(scraped: Scraped) -> None:
+    values = {"$instance": scraped.dcgm.target, "$gpu": "0|1|2|3|4|5|6|7", "$host": ".+"}
+    for expression, series in DASHBOARD.items():
+        for name, value in values.items():
+            expression = expression.replace(name, value)
+        answers = scraped.prometheus.query(expression)
+        assert len(answers) == series, expression
+    # The driver's own figures, which do not move
+    total = scraped.machine.gpu(0)["memory"]["total"]
+    free, used, reserved = (
+        scraped.prometheus.value(f'DCGM_FI_DEV_FB_{name}{{gpu="0"}}')
+        for name in ("FREE", "USED", "RESERVED")
+    )
+    assert abs(free + used + reserved - total / 2**20) <= 3
+    both = 'DCGM_FI_DEV_FB_USED{gpu="2"} * 1048576 - on () gputop_gpu_memory_used_bytes{gpu="2"}'
+    assert abs(scraped.prometheus.value(both)) <= 2**20
+
+
+def a_gpu_that_hangs_is_down_and_not_idle(scraped: Scraped) -> None:
+    """The last one: it does not come back."""
+    prometheus = scraped.prometheus
+    assert prometheus.value('gputop_gpu_up{gpu="3"}') == 1
+    scraped.machine.hang(gpu=3, wakes=False)
+    prometheus.wait_for('gputop_gpu_up{gpu="3"} == 0')
+    prometheus.wait_for('gputop_gpu_reading_age_seconds{gpu="3"} > 2')
+    assert prometheus.query('gputop_gpu_utilization_ratio{gpu="3"}') == []
+    assert prometheus.query('DCGM_FI_DEV_GPU_UTIL{gpu="3"}') == []
+    assert prometheus.query('gputop_gpu_free{gpu="3"}') == []
+    assert prometheus.value("count(gputop_gpu_utilization_ratio)") == 7
+    assert prometheus.value("count(gputop_gpu_info)") == 8
+    assert [target["health"] for target in prometheus.targets()] == ["up", "up"]
+    prometheus.wait_for('ALERTS{alertname="GpuHung", gpu="3"}')
+    prometheus.wait_for('gputop_gpu_findings{gpu="3", code="HUNG", level="alarm"}')
+    prometheus.wait_for("instance:gputop_gpu_findings:worst == 2")
+
+
+def test_the_rules_are_rules_and_ring_when_they_should(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(rules())
+    promtool("check", "rules", tmp_path / "rules.yml")
+    (tmp_path / "test.yml").write_text(Path(__file__).with_name("rules_test.yml").read_text())
+    promtool("test", "rules", tmp_path / "test.yml")

@@ -1,0 +1,128 @@
+"""Frames in chunks, in memory; what a hostile recording makes of its reader."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gputop.errors import SourceError
+from gputop.protocol.codec import encode_line
+from gputop.protocol.messages import Hello, Reply
+from gputop.recording.chunks import MAX_UNPACKED, ChunkReader, ChunkWriter
+from gputop.recording.entries import MAGIC, SIZE, IndexEntry, stream_of
+from gputop.recording.reader import Recording
+from tests.protocol.streams import FRAME, HELLO, TRAIN
+from tests.recording.made import EVERY, HOST, START, frames_from, index_of, read, write
+
+
+def test_a_chunk_begins_with_all_and_goes_on_with_little() -> None:
+    chunk, reader = ChunkWriter(HOST), ChunkReader()
+    frames = frames_from(START, 60)
+    payloads = [chunk.add(frame) for frame in frames]
+    assert chunk.is_full
+    assert sum(map(len, payloads[1:])) / 59 < len(payloads[0]) / 5
+    for payload in payloads[:40]:
+        reader.skip(payload)
+    assert [reader.read(payload) for payload in payloads[40:]] == frames[40:]
+    assert reader.host == HOST
+
+
+def packed(*lines: bytes) -> bytes:
+    packer = zlib.compressobj()
+    return packer.compress(b"".join(lines)) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
+def hostile_payloads() -> Iterator[bytes]:
+    hello = encode_line(0, HELLO)
+    yield b""
+    yield b"no zlib"
+    yield packed()
+    yield packed(b"\n" * 100_000)
+    yield packed(hello)
+    yield packed(hello, encode_line(1, Reply(request="x")))
+    yield packed(hello, encode_line(5, Reply(request="x")))
+    yield packed(hello, b'[1,{"kind":"sample","time":1e999}]\n')
+    yield packed(hello, b"[" * 100_000, b"\n")
+    yield packed(bytes(MAX_UNPACKED + 1))
+
+
+@pytest.mark.parametrize(
+    "payload", list(hostile_payloads()), ids=lambda payload: payload[:12].hex()
+)
+def test_a_payload_that_is_none(payload: bytes, tmp_path: Path) -> None:
+    with pytest.raises(SourceError):
+        ChunkReader().read(payload)
+    path = tmp_path / "hostile"
+    put(path, payload)
+    recording = Recording(path)
+    for host in recording.hosts:
+        assert recording.at(host, START) is None
+        assert list(recording.frames(host)) == []
+    assert len(recording.losses) == 1
+
+
+def put(path: Path, payload: bytes, **fields: float) -> None:
+    """Write a recording of one record, whose checksums fit."""
+    entry = IndexEntry(EVERY, stream_of(HOST), START, SIZE, len(payload), zlib.crc32(payload), 0)
+    entry = entry._replace(**fields)  # type: ignore[arg-type]
+    path.write_bytes(entry.pack() + payload)
+    index_of(path).write_bytes(entry.pack())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"time": float("nan")}, {"time": -1.0}, {"time": 1e300}, {"interval": float("inf")},
+        {"length": 1 << 31}, {"offset": 1 << 60}, {"position": 7},
+    ],
+)  # fmt: skip
+def test_an_index_that_lies(fields: dict[str, float], tmp_path: Path) -> None:
+    path = tmp_path / "lies"
+    put(path, ChunkWriter(HOST).add(FRAME), **fields)
+    recording = Recording(path)
+    for host in recording.hosts:
+        assert list(recording.frames(host)) == []
+    assert recording.losses != ()
+
+
+def test_texts_of_a_recording_are_made_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "evil"
+    name = "node\x1b]0;owned\x07\u202e" * 400
+    evil = replace(FRAME, processes=(replace(TRAIN, command="rm\x1b[2J\n" * 2000),))
+    write(path, [evil], host=name)
+    recording = Recording(path)
+    [host] = recording.hosts
+    assert host.isprintable()
+    assert len(host) <= 255
+    [frame] = recording.frames(host)
+    assert frame.processes[0].command
+    assert frame.processes[0].command.isprintable()
+    assert len(frame.processes[0].command) <= 4096
+
+
+def test_magic_words_all_over(tmp_path: Path) -> None:
+    path = tmp_path / "magic"
+    write(path, frames_from(START, 3))
+    index_of(path).unlink()
+    data = path.read_bytes()
+    lie = struct.pack("<4s44s", MAGIC, bytes(44))
+    path.write_bytes(MAGIC * 100_000 + data)
+    assert read(path)[0] == []  # their places are not those that they tell
+    path.write_bytes(data + MAGIC * 100_000 + lie * 1000)
+    frames, [loss] = read(path)
+    assert frames == frames_from(START, 3)
+    assert loss.startswith(f"{100_000 * 4 + 1000 * 48} bytes")
+
+
+def test_a_hello_of_another_version(tmp_path: Path) -> None:
+    path = tmp_path / "later"
+    later = Hello(oldest=7, newest=9, protocol=9, version="9.0", host=HOST)
+    put(path, packed(encode_line(0, later), b'[1,{"kind":"sample"}]\n'))
+    frames, [loss] = read(path)
+    assert frames == []
+    assert "gputop 9.0" in loss

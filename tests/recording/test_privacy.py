@@ -1,0 +1,90 @@
+"""What of other users is recorded, and that no secret is."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gputop.model.machine.environment import CudaContext, Descendant, Environ
+from gputop.model.machine.frame import Process
+from gputop.model.machine.gpu import DeviceHolder
+from gputop.model.machine.origin import Ancestor, Container, Origin
+from gputop.protocol.codec import encode
+from gputop.recording.privacy import Commands, recorded
+from tests.builders import frame, gpu, process
+
+ENVIRON = Environ({"CUDA_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICE": "hush"})
+ORIGIN = Origin(
+    cwd="/home/x/hush", venv="/home/x/hush", ancestors=(Ancestor(1, "hush"),), session="tmux hush",
+    ssh_from="10.0.0.hush", container=Container("c" * 64, name="box"), pod="p", slurm_job="4711",
+    unit="u.service",
+)  # fmt: skip
+COMMAND = "/usr/bin/python3 -u /opt/train.py --data hush --api-key hf_abcdefghij0123456789"
+CONTEXT = CudaContext(ENVIRON, minors=(0,), descendant=Descendant(7, ENVIRON))
+
+
+def of(user: str | None, command: str = COMMAND) -> Process:
+    return process(1, user=user, command=command, origin=ORIGIN, cuda_context=CONTEXT)
+
+
+def only(user: str | None, commands: Commands, command: str = COMMAND) -> Process:
+    [process] = recorded(frame(processes=[of(user, command)]), commands, "me").processes
+    return process
+
+
+@pytest.mark.parametrize("user", ["bob", None, "1001"])
+@pytest.mark.parametrize(("commands", "shown"), [("none", None), ("script", "train.py")])
+def test_of_others(commands: Commands, shown: str | None, user: str | None) -> None:
+    process = only(user, commands)
+    assert process.command == shown
+    assert process.origin == Origin(
+        container=ORIGIN.container, pod="p", slurm_job="4711", unit="u.service"
+    )
+    assert process.cuda_context is not None
+    assert process.cuda_context.minors == (0,)
+    assert b"hush" not in encode(process)
+    assert b"0,1" not in encode(process)
+
+
+def test_all_of_others_is_without_secrets_and_variables() -> None:
+    process = only("bob", "all")
+    assert process.command == COMMAND.replace("hf_abcdefghij0123456789", "***")
+    assert process.origin == ORIGIN
+    assert b"VISIBLE" not in encode(process)
+
+
+@pytest.mark.parametrize("commands", ["none", "script", "all"])
+def test_ones_own_is_whole_without_secrets(commands: Commands) -> None:
+    expected = of("me", COMMAND.replace("hf_abcdefghij0123456789", "***"))
+    assert only("me", commands) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("python -m torch.distributed.run x.py --key v", "torch.distributed.run"),
+        ("python -c import_os;print('hush')", "python"),
+        ("VLLM::EngineCore hush", "VLLM::EngineCore"),
+        ("bash -lc hush", "bash"),
+        ("/opt/hf_abcdefghij0123456789 x", "***"),
+        ("", None),
+    ],
+)
+def test_the_name_of_a_script(command: str, shown: str | None) -> None:
+    assert only("bob", "script", command).command == shown
+
+
+def test_who_holds_a_gpu() -> None:
+    holders = tuple(
+        DeviceHolder(pid=1, start_time=1.0, user=user, command=COMMAND, reason="open")
+        for user in ("bob", "me")
+    )
+    seen = recorded(frame([gpu(holders=holders)]), "script", "me").gpus[0].holders
+    assert seen[0] == replace(holders[0], command="train.py")
+    assert seen[1].command is not None
+    assert seen[1].command.endswith("--api-key ***")
+
+
+def test_nobody_is_oneself_where_that_is_not_known() -> None:
+    [process] = recorded(frame(processes=[of(None)]), "script", None).processes
+    assert process.command == "train.py"

@@ -1,0 +1,266 @@
+"""What a recorder writes, where, and what it deletes."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gputop.errors import GputopError
+from gputop.recording.days import day_file
+from gputop.recording.reader import Gap, Recording
+from gputop.recording.writer import Limits, RecordingWriter
+from tests.conftest import in_child
+from tests.recording.made import (
+    EVERY,
+    HOST,
+    START,
+    Clock,
+    frame_at,
+    frames_from,
+    index_of,
+    read,
+    write,
+)
+
+DAY = 86400.0
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a link to others")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "recordings"
+
+
+def record_days(folder: Path, days: int, limits: Limits, samples: int = 3) -> list[str]:
+    """Record a few samples a day; the files that are there at the end."""
+    clock = Clock()
+    writer = RecordingWriter(f"{folder}/", EVERY, limits, clock=clock)
+    for day in range(days):
+        for frame in frames_from(START + DAY * day, samples):
+            clock.now = frame.time
+            writer.append(HOST, frame)
+    writer.close()
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_a_day_for_its_user_alone(folder: Path) -> None:
+    names = record_days(folder, 3, Limits())
+    assert names == [f"2026-11-{day}.gputop{end}" for day in (22, 23, 24) for end in ("", ".index")]
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in (folder, folder.parent)} == {0o700}
+    recording = Recording(folder)
+    assert recording.span(HOST) == (START, START + 2 * DAY + 2 * EVERY)
+    assert recording.gaps(HOST) == [
+        Gap(START + day * DAY + 2 * EVERY, START + (day + 1) * DAY) for day in (0, 1)
+    ]
+    assert list(recording.frames(HOST, START + DAY, START + DAY + EVERY)) == frames_from(
+        START + DAY, 2
+    )
+
+
+def test_old_days_are_deleted_and_nothing_else(folder: Path) -> None:
+    folder.mkdir(parents=True, mode=0o700)
+    others = {"notes.gputop": b"mine", "2020-01-01.gputop": b"not one", "2020-01-02.txt": b"gpR1"}
+    for name, data in others.items():
+        (folder / name).write_bytes(data)
+    (folder / "2020-01-03.gputop").symlink_to("notes.gputop")
+    kept = record_days(folder, 5, Limits(keep=2 * DAY))
+    days = {name for name in kept if name.endswith(".gputop") and name.startswith("2026")}
+    assert days == {f"2026-11-{day}.gputop" for day in (23, 24, 25, 26)} - {"2026-11-23.gputop"}
+    assert {*others, "2020-01-03.gputop"} < set(kept)
+
+
+def test_the_oldest_days_go_for_their_size(folder: Path) -> None:
+    most = 3 * 3000
+    names = record_days(folder, 6, Limits(size=most), samples=12)
+    sizes = sum((folder / name).stat().st_size for name in names)
+    assert sizes <= most + 300  # a sample
+    assert names[-1] == "2026-11-27.gputop.index"
+    assert 2 < len(names) < 12
+
+
+def test_where_today_alone_is_too_much_it_waits_for_tomorrow(folder: Path) -> None:
+    said: list[str] = []
+    clock = Clock()
+    writer = RecordingWriter(f"{folder}/", EVERY, Limits(size=4096), said.append, clock)
+    for frame in [*frames_from(START, 40), frame_at(START + DAY)]:
+        clock.now = frame.time
+        writer.append(HOST, frame)
+    assert said == [
+        f"{folder} has reached --max-size 4K; nothing is recorded until tomorrow",
+        f"writing to {folder} again",
+    ]
+    assert list(Recording(folder).times(HOST))[-1] == START + DAY
+
+
+def test_one_file_ends_where_it_is_full(tmp_path: Path) -> None:
+    writer = RecordingWriter(str(tmp_path / "x"), EVERY, Limits(size=4096))
+    with pytest.raises(GputopError, match="x has reached --max-size 4K: give another file"):
+        append_all(writer, 40)
+    assert len(Recording(tmp_path / "x").times(HOST)) > 5
+    writer.close()
+    with pytest.raises(GputopError, match="x has reached --max-size 4K: give another file"):
+        RecordingWriter(str(tmp_path / "x"), EVERY, Limits(size=4096))
+
+
+def append_all(writer: RecordingWriter, count: int) -> None:
+    for frame in frames_from(START, count):
+        writer.append(HOST, frame)
+
+
+def test_several_hosts_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "two"
+    writer = RecordingWriter(str(path), EVERY)
+    for frame in frames_from(START, 70):
+        writer.append("node1", frame)
+        writer.append("node2", replace(frame, time=frame.time + 1))
+    recording = Recording(path)
+    assert recording.hosts == ("node1", "node2")
+    for host, start in (("node1", START), ("node2", START + 1)):
+        frames = list(recording.frames(host))
+        assert [frame.time for frame in frames] == [start + EVERY * k for k in range(70)]
+        assert {frame.host.asked for frame in frames} == {host}
+        assert recording.at(host, start - 0.5) is None
+        assert recording.at(host, start + 305) == frames[30]
+        assert recording.at(host, start + 295) == frames[29]
+
+
+def test_what_is_written_can_be_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "live"
+    writer = RecordingWriter(str(path), EVERY)
+    frames = frames_from(START, 65)
+    writer.append(HOST, frames[0])
+    recording = Recording(path)
+    for frame in frames[1:]:
+        writer.append(HOST, frame)
+        recording.refresh()
+        assert recording.at(HOST, 1e10) == frame
+        assert recording.losses == ()
+
+
+def test_a_clock_that_is_set_back(tmp_path: Path) -> None:
+    path, said = tmp_path / "clock", list[str]()
+    before, after = frames_from(START, 20), frames_from(START - 95, 20)
+    writer = RecordingWriter(str(path), EVERY, say=said.append)
+    for frame in [*before, *after]:
+        writer.append(HOST, frame)
+    assert said == [f"the clock of {HOST} was set back by 4m45s: that time is there twice"]
+    frames, losses = read(path)
+    assert (frames, losses) == (sorted([*before, *after], key=lambda frame: frame.time), ())
+    assert all(a.time <= b.time for a, b in pairwise(frames))
+
+
+def test_a_time_that_is_none_is_that_of_the_recorder(tmp_path: Path) -> None:
+    path = tmp_path / "odd"
+    writer = RecordingWriter(str(path), EVERY, clock=Clock())
+    for when in (-5.0, 1e15, float("nan")):
+        writer.append(HOST, replace(frame_at(START), time=when))
+    assert list(Recording(path).times(HOST)) == [START] * 3
+
+
+def test_one_recorder_a_file(folder: Path, tmp_path: Path) -> None:
+    for path in (f"{folder}/", str(tmp_path / "one")):
+        first = RecordingWriter(path, EVERY)
+        with pytest.raises(GputopError, match="another recorder writes to"):
+            RecordingWriter(path, EVERY)
+        first.close()
+        RecordingWriter(path, EVERY).close()
+
+
+def test_a_file_that_is_removed_is_begun_anew(folder: Path) -> None:
+    clock = Clock()
+    writer = RecordingWriter(f"{folder}/", EVERY, clock=clock)
+    writer.append(HOST, frame_at(START))
+    (folder / day_file(START)).unlink()
+    writer.append(HOST, frame_at(START + EVERY))
+    frames, _ = read(folder)
+    assert frames == [frame_at(START + EVERY)]
+
+
+@pytest.mark.system
+def test_a_full_disk_is_said_once_and_waited_for(tmp_path: Path) -> None:
+    path, said = tmp_path / "full", list[str]()
+    frames = frames_from(START, 30)
+
+    def fill() -> None:
+        writer = RecordingWriter(str(path), EVERY, say=said.append)
+        for number, frame in enumerate(frames):
+            if number == 10:  # in the middle of a record
+                size = path.stat().st_size + 60
+                resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+            if number == 20:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+            writer.append(HOST, frame)
+        raise UserWarning(*said)
+
+    words = in_child(fill, os.getuid())
+    assert words == str(
+        "UserWarning: "
+        f"{(f'cannot write to {path}: File too large; still trying', f'writing to {path} again')}"
+    )
+    assert read(path) == (frames[:10] + frames[20:], ())
+
+
+@pytest.mark.system
+def test_a_killed_recorder_loses_nothing_that_it_has_written(tmp_path: Path) -> None:
+    path, chance = tmp_path / "killed", random.Random(4)
+    written = 0
+    for kill in range(30):
+        said, says = os.pipe()
+        child = os.fork()
+        if child == 0:
+            writer = RecordingWriter(str(path), EVERY)
+            for frame in frames_from(START + 1e5 * kill, 10_000):
+                writer.append(HOST, frame)
+                os.write(says, b".")
+        os.close(says)
+        os.read(said, 1)
+        time.sleep(chance.random() / 100)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with open(said, "rb") as pipe:
+            written += 1 + len(pipe.read())
+    recording = Recording(path)
+    assert written <= len(recording.times(HOST)) <= written + 30
+    assert sum(1 for _ in recording.frames(HOST)) == len(recording.times(HOST))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [pytest.param("a link", marks=ROOT), "a FIFO", "no recording", "no folder", "open to all"],
+)
+def test_where_it_does_not_write(wrong: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    if wrong == "a link":
+        (tmp_path / "other").touch()
+        path.symlink_to("other")
+        os.chown(path, 1, 1, follow_symlinks=False)
+    elif wrong == "a FIFO":
+        os.mkfifo(path)
+    elif wrong == "no recording":
+        path.write_text("text of somebody")
+    elif wrong == "no folder":
+        path = path / "file"
+    else:
+        path.mkdir()
+        path.chmod(0o777)
+    with pytest.raises(GputopError, match=f"cannot record to {path}: ") as error:
+        RecordingWriter(str(path), EVERY)
+    assert "\n" not in str(error.value)
+    assert not index_of(path).exists()
+
+
+def test_a_recording_is_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "again"
+    frames = frames_from(START, 20)
+    write(path, frames[:10])
+    write(path, frames[10:])
+    assert read(path) == (frames, ())
