@@ -22,7 +22,7 @@ class ModelCount(NamedTuple):
     """None where that is not known."""
 
 
-class Node(NamedTuple):
+class ClusterNode(NamedTuple):
     """A machine of the cluster."""
 
     host: str
@@ -65,5 +65,5 @@ class Cluster(NamedTuple):
     """Utilization of the GPUs, 0 to 1: of 10, 50 and 90 per cent of them it is below."""
     models: tuple[ModelCount, ...]
     """Those with most GPUs first."""
-    nodes: tuple[Node, ...]
+    nodes: tuple[ClusterNode, ...]
     """The first ones in the order that was asked for."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -26,6 +28,7 @@ TIMEOUT = 10.0
 """Seconds for the server to answer a query, and a little more for the way."""
 _WAY = 2.0
 _MOST_BYTES = 32 << 20
+_PIECE = 1 << 16
 _MOST_HEADERS = 1 << 16
 _MOST_SERIES = 20_000
 
@@ -49,8 +52,8 @@ class PrometheusClient:
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         """UsageError for what is no URL of a server."""
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = _parts_of(url)
+        if parts is None:
             shown = printable(url, 100)
             raise UsageError(f"--prometheus {shown!r} is no URL, as http://prometheus:9090")
         if parts.username or parts.password:
@@ -64,23 +67,34 @@ class PrometheusClient:
 
     def query(self, expression: str) -> list[Series]:
         """Return the series of an instant query, of now. SourceError."""
-        return _series(self._api("query", {"query": expression}))
+        return self._series(self._api("query", {"query": expression}))
 
     def query_range(self, expression: str, start: float, end: float, step: float) -> list[Series]:
         """Return the series of a query over a time, in seconds. SourceError."""
         words = {"start": start, "end": end, "step": step}
-        return _series(self._api("query_range", {"query": expression, **words}))
+        return self._series(self._api("query_range", {"query": expression, **words}))
 
     def names(self, matching: str) -> set[str]:
         """Return the names of metrics that match a selector. SourceError."""
         words = urllib.parse.urlencode({"match[]": matching, "limit": _MOST_SERIES})
-        found = self._get(f"label/__name__/values?{words}", None)
-        return {name for name in found if isinstance(name, str)}
+        return self._texts(self._get(f"label/__name__/values?{words}", None))
+
+    def values(self, label: str, matching: str, since: float) -> set[str]:
+        """Return the values of a label in series that were there in the last `since` seconds, by
+        the index alone: some may be older. SourceError."""
+        start = time.time() - since
+        words = {"match[]": matching, "limit": _MOST_SERIES, "start": f"{start:.0f}"}
+        query = urllib.parse.urlencode(words)
+        return self._texts(self._get(f"label/{label}/values?{query}", None))
 
     def label_names(self, matching: str) -> set[str]:
         """Return the labels of the series that match a selector. SourceError."""
-        found = self._get("labels", {"match[]": matching, "limit": str(_MOST_SERIES)})
-        return {name for name in found if isinstance(name, str)}
+        return self._texts(self._get("labels", {"match[]": matching, "limit": str(_MOST_SERIES)}))
+
+    def _texts(self, data: Any) -> set[str]:
+        if not isinstance(data, list):
+            raise self._failed(_STRANGE)
+        return {text for text in data if isinstance(text, str)}
 
     def _api(self, path: str, words: Mapping[str, object]) -> Any:
         limits = {"timeout": f"{TIMEOUT:g}s", "limit": _MOST_SERIES}
@@ -92,10 +106,10 @@ class PrometheusClient:
         request = urllib.request.Request(f"{self.url}/api/v1/{path}", data, self._headers)
         try:
             with self._opener.open(request, timeout=TIMEOUT + _WAY) as answer:
-                return self._data(answer.read(_MOST_BYTES + 1))
+                return self._data(_body_of(answer))
         except urllib.error.HTTPError as error:
             raise self._failed(_told_by(error)) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._failed(_reason(error)) from None
 
     def _data(self, body: bytes) -> Any:
@@ -107,7 +121,16 @@ class PrometheusClient:
                 return answer["data"]
             raise self._failed(str(answer.get("error", "it does not say why")))
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-            raise self._failed("it does not answer as a Prometheus server does") from None
+            raise self._failed(_STRANGE) from None
+
+    def _series(self, data: Any) -> list[Series]:
+        """Return what is in an answer."""
+        try:
+            if data["resultType"] == "scalar":
+                return [Series({}, (_point(data["result"]),))]
+            return [_one_of(series) for series in data["result"][:_MOST_SERIES]]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self._failed(_STRANGE) from None
 
     def _failed(self, why: str) -> SourceError:
         return SourceError(f"{printable(self.url, 100)}: {printable(why, 200)}")
@@ -145,35 +168,63 @@ def _headers_in(path: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _series(data: Any) -> list[Series]:
-    """Return what is in an answer; what is no number, as NaN, is left out."""
-    try:
-        if data["resultType"] == "scalar":
-            return [Series({}, (_point(data["result"]),))]
-        return [
-            Series(
-                series["metric"], tuple(map(_point, series.get("values", [series.get("value")])))
-            )
-            for series in data["result"][:_MOST_SERIES]
-        ]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise SourceError("the Prometheus server sent what cannot be read") from None
+def _one_of(series: Any) -> Series:
+    """Return a series of an answer. ValueError where it has no values."""
+    labels = {name: text for name, text in series["metric"].items() if isinstance(text, str)}
+    points = series["values"] if "values" in series else [series["value"]]
+    if not points:
+        raise ValueError("a series without values")
+    return Series(labels, tuple(map(_point, points)))
 
 
 def _point(pair: Any) -> tuple[float, float]:
-    time, value = pair
-    return float(time), float(value)
+    """Return time and value. ValueError for a time that is none."""
+    at, value = pair
+    if not math.isfinite(float(at)):
+        raise ValueError("a value of no time")
+    return float(at), float(value)
+
+
+def _body_of(answer: http.client.HTTPResponse) -> bytes:
+    """Return the body, or as much of it as is too much. TimeoutError for a server that sends it in
+    drops: the socket's own timeout begins anew with each."""
+    end, pieces, length = time.monotonic() + TIMEOUT + _WAY, list[bytes](), 0
+    while length <= _MOST_BYTES and (piece := answer.read1(_PIECE)):
+        pieces.append(piece)
+        length += len(piece)
+        if time.monotonic() > end:
+            raise TimeoutError
+    return b"".join(pieces)
+
+
+def _parts_of(url: str) -> urllib.parse.SplitResult | None:
+    """Return the parts of a server's URL; None for what is none."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if is_whole and not (parts.query or parts.fragment or _has_blanks(url)) else None
+
+
+def _has_blanks(url: str) -> bool:
+    return not url.isprintable() or any(letter.isspace() for letter in url)
 
 
 def _told_by(error: urllib.error.HTTPError) -> str:
     """Return why a server refuses: it says so, or its status does."""
     with error:
+        if 300 <= error.code < 400:
+            return (
+                f"it sends us elsewhere (HTTP status {error.code}): give the address that it is at"
+            )
         try:
-            return str(json.loads(error.read(_MOST_HEADERS))["error"])
+            return str(json.loads(error.read(_MOST_HEADERS))["error"])[:_MOST_HEADERS]
         except (OSError, ValueError, RecursionError, KeyError, TypeError):
             return _STATUS.get(error.code, f"HTTP status {error.code}")
 
 
+_STRANGE = "it does not answer as a Prometheus server does"
 _STATUS = {
     401: f"it wants a login: set {TOKEN} or {HEADERS}",
     403: "it refuses this login",

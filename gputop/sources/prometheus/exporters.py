@@ -27,10 +27,12 @@ class Exporter(NamedTuple):
     host: str
     """The label of the machine, as the next two of the GPU and its index."""
     uuid: str
-    number: str
+    number: str | None
     model: str
-    utilization: str
-    """0 to 1."""
+    load: str
+    """The metric of the utilization."""
+    full: int
+    """What that is of a GPU that never rests: 1, or 100 for per cents."""
     memory_used: str
     """Bytes."""
     memory_total: str
@@ -39,6 +41,8 @@ class Exporter(NamedTuple):
     """Watts."""
     info: str | None = None
     """The metric that has the label `model`, where not every one has it."""
+    number_metric: str | None = None
+    """The metric of the index, where no label tells it."""
     free: str | None = None
     """1 or 0; None: a GPU is taken for free that has next to no memory in use and is at rest."""
     findings: str | None = None
@@ -53,23 +57,32 @@ class Exporter(NamedTuple):
         """The labels that tell a GPU."""
         return f"{self.host}, {self.uuid}"
 
-    def of_gpus(self, expression: str, selector: str = "") -> str:
-        """Return an expression with one value a GPU."""
-        return f"max by ({self.key}) ({expression.replace('%s', selector)})"
+    @property
+    def utilization(self) -> str:
+        """0 to 1; what no GPU can do, as 218322032 %, is left out."""
+        return self._ratio(f"{self.load}{{%s}}")
+
+    def of_gpus(self, expression: str, selector: str = "", *more: str) -> str:
+        """Return an expression with one value a GPU; `more` labels are kept."""
+        labels = ", ".join((self.key, *more))
+        return f"max by ({labels}) ({expression.replace('%s', selector)})"
 
     def free_gpus(self, selector: str = "") -> str:
         """Return 1 for each GPU that is free, 0 for the others."""
         if self.free is not None:
             return self.of_gpus(self.free, selector)
         memory = self.of_gpus(f"({self.memory_used}) < bool {_NOBODY}", selector)
-        metric, _, rest = self.utilization.partition("%s}")
-        busy = f"max_over_time({metric}%s}}[{_REST}]){rest}"
+        busy = self._ratio(f"max_over_time({self.load}{{%s}}[{_REST}])")
         return f"{memory} * {self.of_gpus(f'({busy}) < bool {_AT_REST}', selector)}"
 
-    def with_model(self, expression: str) -> str:
-        """Return a value a GPU, with the label of its model."""
-        info = f"max by ({self.key}, {self.model}) ({self.info or self.present})"
-        return f"({expression}) * on ({self.key}) group_left ({self.model}) ({info} > -inf) ^ 0"
+    def with_model(self, expression: str, selector: str = "") -> str:
+        """Return a value a GPU, with the label of its model: one, whatever a machine says."""
+        info = self.of_gpus(f"{self.info or self.present}{{%s}} ^ 0", selector, self.model)
+        join = f"on ({self.key}) group_left ({self.model})"
+        return f"({expression}) * {join} topk by ({self.key}) (1, {info})"
+
+    def _ratio(self, expression: str) -> str:
+        return f"({expression} >= 0 <= {self.full}) / {self.full}"
 
 
 GPUTOP = Exporter(
@@ -79,7 +92,8 @@ GPUTOP = Exporter(
     uuid="uuid",
     number="gpu",
     model="model",
-    utilization="gputop_gpu_utilization_ratio{%s}",
+    load="gputop_gpu_utilization_ratio",
+    full=1,
     memory_used="gputop_gpu_memory_used_bytes{%s}",
     memory_total="gputop_gpu_memory_total_bytes{%s}",
     temperature="gputop_gpu_temperature_celsius{%s}",
@@ -97,7 +111,8 @@ DCGM = Exporter(
     uuid="UUID",
     number="gpu",
     model="modelName",
-    utilization="DCGM_FI_DEV_GPU_UTIL{%s} <= 100 / 100",
+    load="DCGM_FI_DEV_GPU_UTIL",
+    full=100,
     memory_used=f"DCGM_FI_DEV_FB_USED{{%s}} * {_MIB}",
     memory_total=f"(DCGM_FI_DEV_FB_USED{{%s}} + DCGM_FI_DEV_FB_FREE{{%s}}) * {_MIB}",
     temperature="DCGM_FI_DEV_GPU_TEMP{%s}",
@@ -109,14 +124,16 @@ NVIDIA_GPU_EXPORTER = Exporter(
     present="nvidia_smi_utilization_gpu_ratio",
     host="instance",
     uuid="uuid",
-    number="index",
+    number=None,
     model="name",
-    utilization="nvidia_smi_utilization_gpu_ratio{%s}",
+    load="nvidia_smi_utilization_gpu_ratio",
+    full=1,
     memory_used="nvidia_smi_memory_used_bytes{%s}",
     memory_total="nvidia_smi_memory_total_bytes{%s}",
     temperature="nvidia_smi_temperature_gpu{%s}",
     power="nvidia_smi_power_draw_watts{%s}",
     info="nvidia_smi_gpu_info",
+    number_metric="nvidia_smi_index{%s}",
 )
 NVITOP = Exporter(
     name="nvitop-exporter",
@@ -125,7 +142,8 @@ NVITOP = Exporter(
     uuid="uuid",
     number="index",
     model="devicename",
-    utilization="gpu_utilization_Percentage{%s} / 100",
+    load="gpu_utilization_Percentage",
+    full=100,
     memory_used=f"gpu_memory_used_MiB{{%s}} * {_MIB}",
     memory_total=f"gpu_memory_total_MiB{{%s}} * {_MIB}",
     temperature="gpu_temperature_C{%s}",

@@ -8,21 +8,32 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from queue import Empty, SimpleQueue
 from typing import Literal
 
+from gputop.deadline import Call
 from gputop.errors import SourceError
-from gputop.model.fleet.cluster import Cluster, ModelCount, Node, NodeOrder
+from gputop.model.fleet.cluster import Cluster, ClusterNode, ModelCount, NodeOrder
 from gputop.model.machine.text import printable
 from gputop.sources.prometheus.client import PrometheusClient, Series
 from gputop.sources.prometheus.exporters import DCGM, EXPORTERS, GPUTOP, Exporter
 
 _AT_ONCE = 4
 """Queries: a server answers some at a time, and others ask it as well."""
-_LONGEST = 64
+_TIMEOUT = 30.0
+"""Seconds for all queries of a refresh."""
+_MOST_HANGING = 16
+LONGEST = 64
+"""Characters of a name that is shown."""
 _MOST_DOWN = 50
 _MOST_USERS = 20
+_DAY = 86400.0
+_QUANTILES = ("0.1", "0.5", "0.9")
+_NUMBER = 1e15
+"""Beyond it a value is none: no sum of ours comes near."""
 RECORDS = {
     "count": "instance:gputop_gpu:count",
     "free": "instance:gputop_gpu_free:sum",
@@ -35,197 +46,252 @@ RECORDS = {
 }
 """Those of gputop's recording rules that are read."""
 
+Quantiles = tuple[float, float, float]
+"""Utilization of the GPUs, 0 to 1: of 10, 50 and 90 per cent of them it is below."""
+
 
 class ClusterQueries:
     """Asks a server for the machines of one exporter."""
 
     def __init__(
-        self, client: PrometheusClient, exporter: Exporter, records: frozenset[str]
+        self, client: PrometheusClient, exporter: Exporter, records: frozenset[str] = frozenset()
     ) -> None:
+        """records: of the recording rules, those that have results now."""
         self.client, self.exporter = client, exporter
         self._records = records if exporter is GPUTOP else frozenset()
-        self._pool = ThreadPoolExecutor(_AT_ONCE, "query")
+        self._hanging: list[Call[None]] = []
 
-    def cluster(self, order: NodeOrder, count: int, matching: str = "") -> Cluster:
-        """Return all of it in sums, with the first `count` nodes whose name has `matching` in it.
+    def sums(self) -> Cluster:
+        """Return all of it in sums, without a node. SourceError."""
+        found = self.ask(self._sums())
+        if not found["gpus"] and self._records:
+            self._records = frozenset()  # the rules are gone, or their server is
+            found = self.ask(self._sums())
+        down = None
+        if jobs := self._jobs():
+            up = self.ask({"all": f"count(up{{{jobs}}})", "down": f"count(up{{{jobs}}} == 0)"})
+            down = number_of(up["down"]) or 0 if up["all"] else None
+        time_ = found["now"][0].points[-1][0] if found["now"] else math.nan
+        return self._cluster(found, time_, None if down is None else int(down))
 
-        SourceError.
-        """
-        selector = (
-            "" if not matching else _selector(self.exporter.host, f".*{re.escape(matching)}.*")
-        )
-        wanted = {
-            **self._sums(),
-            "page": self._ordered(order, count, selector),
-            "jobs": f"count by (job) ({self.exporter.present})",
-        }
-        found = self._ask(wanted)
-        hosts = list(dict.fromkeys(filter(None, (self._host_of(one) for one in found["page"]))))
-        details = self._ask(self._details(hosts)) if hosts else {}
-        down = self._down(found["jobs"], matching)
-        return self._assemble(found, details, hosts, down)
+    def nodes(self, order: NodeOrder, count: int, matching: str = "") -> tuple[ClusterNode, ...]:
+        """Return the first `count` machines whose name has `matching` in it, and among them those
+        that are down: first where what needs attention stands first, else last. SourceError."""
+        host, part = self.exporter.host, f"(?is).*{re.escape(matching)}.*"
+        page = self.ask({"page": self._ordered(order, count, selector(host, part, matching))})
+        ranked = sorted(page["page"], key=lambda series: (-series.value, self._host_of(series)))
+        hosts = list(dict.fromkeys(filter(None, map(self._host_of, ranked))))
+        details = self.ask(self._details(hosts)) if hosts else {}
+        by_host = {name: self._by_host(answer) for name, answer in details.items()}
+        nodes = [self._node(host, by_host) for host in hosts]
+        down = self._down(part, matching)
+        return tuple([*down, *nodes] if order == "worst" else [*nodes, *down])
+
+    def past(self, start: float, end: float, step: float) -> list[tuple[float, Quantiles]]:
+        """Return the quantiles of a time that is over, each with its time. SourceError."""
+        shares = self._quantiles()
+        by_time: defaultdict[float, dict[str, float]] = defaultdict(dict)
+        for share, expression in shares.items():
+            for series in self.client.query_range(expression, start, end, step)[:1]:
+                for at, value in series.points:
+                    if math.isfinite(value):
+                        by_time[at][share] = value
+        return [
+            (at, (values["0.1"], values["0.5"], values["0.9"]))
+            for at, values in sorted(by_time.items())
+            if len(values) == len(_QUANTILES)
+        ]
+
+    def ask(self, wanted: Mapping[str, str]) -> dict[str, list[Series]]:
+        """Return the answers to queries of now, by their names; some at a time. SourceError."""
+        self._hanging = [call for call in self._hanging if call.is_running]
+        if len(self._hanging) >= _MOST_HANGING:
+            raise self._no_answer(f"{len(self._hanging)} queries were not answered yet")
+        left: SimpleQueue[tuple[str, str]] = SimpleQueue()
+        for item in wanted.items():
+            left.put(item)
+        answers: dict[str, list[Series]] = {}
+
+        def work() -> None:
+            while True:
+                try:
+                    name, expression = left.get_nowait()
+                except Empty:
+                    return
+                answers[name] = self.client.query(expression)
+
+        calls = [Call(work) for _ in range(min(_AT_ONCE, len(wanted)))]
+        self._hanging += calls
+        end = time.monotonic() + _TIMEOUT
+        for call in calls:
+            if not call.wait(max(0.0, end - time.monotonic())):
+                raise self._no_answer(f"no answer in {_TIMEOUT:g} s")
+            call.result()
+        return answers
+
+    def _no_answer(self, why: str) -> SourceError:
+        return SourceError(f"{printable(self.client.url, 100)}: {why}")
 
     def _sums(self) -> dict[str, str]:
         exporter = self.exporter
-        gpus = exporter.of_gpus(f"{exporter.present}{{%s}}")
-        count = self._record("count", f"count by ({exporter.host}) ({gpus})")
+        count = self._count()
         free = self._record("free", f"sum by ({exporter.host}) ({exporter.free_gpus()})")
+        of_models = exporter.of_gpus(
+            f"{exporter.info or exporter.present}{{%s}}", "", exporter.model
+        )
+        free_models = f"sum by ({exporter.model}) ({exporter.with_model(exporter.free_gpus())})"
         wanted = {
+            "now": "vector(1)",
             "gpus": f"sum({count})",
-            "hosts": f"count({count})",
+            "hosts": f"count(max by ({exporter.host}) ({count}))",
             "free": f"sum({free})",
-            "models": self._record(
-                "models", f"sum by ({exporter.model}) ({exporter.with_model(f'{gpus} * 0 + 1')})"
-            ),
-            "models_free": self._record(
-                "models_free",
-                f"sum by ({exporter.model}) ({exporter.with_model(exporter.free_gpus())})",
-            ),
+            "models": self._record("models", f"count by ({exporter.model}) ({of_models})"),
+            "models_free": self._record("models_free", free_models),
         }
-        utilization = exporter.of_gpus(exporter.utilization)
-        if RECORDS["quantiles"] in self._records:
-            wanted["quantiles"] = RECORDS["quantiles"]
-        else:
-            wanted.update(
-                (f"quantile {share}", f"quantile({share}, {utilization})")
-                for share in ("0.1", "0.5", "0.9")
-            )
+        wanted.update((f"quantile {share}", text) for share, text in self._quantiles().items())
         if exporter.findings is not None:
             wanted["alarms"] = f"count({self._findings('')} == 2)"
         if exporter.users is not None:
-            users = f"count(count by (user) ({exporter.users.replace('%s', '')}))"
+            named = exporter.users.replace("%s", 'user!~"[(].*"')
+            users = f"count(count by (user) ({named}))"
             wanted["users"] = self._record("users", users)
         return wanted
+
+    def _count(self, hosts: str = "") -> str:
+        """Return how many GPUs each machine has."""
+        exporter = self.exporter
+        gpus = exporter.of_gpus(f"{exporter.present}{{%s}}", hosts)
+        return self._record("count", f"count by ({exporter.host}) ({gpus})", hosts)
+
+    def _quantiles(self) -> dict[str, str]:
+        """Return the expression of each share."""
+        record, utilization = RECORDS["quantiles"], self.exporter.of_gpus(self.exporter.utilization)
+        if record in self._records:
+            return {share: f'max({record}{{quantile="{share}"}})' for share in _QUANTILES}
+        return {share: f"quantile({share}, {utilization})" for share in _QUANTILES}
 
     def _details(self, hosts: Sequence[str]) -> dict[str, str]:
         """Return what is wanted of the machines of a page."""
         exporter, host = self.exporter, self.exporter.host
-        selector = _selector(host, "|".join(map(re.escape, hosts)))
-        gpus = exporter.of_gpus(f"{exporter.present}{{%s}}", selector)
+        page = selector(host, "|".join(map(re.escape, hosts)))
+        gpus = exporter.of_gpus(f"{exporter.present}{{%s}}", page)
         wanted = {
             "gpus": f"count by ({host}) ({gpus})",
-            "free": f"sum by ({host}) ({exporter.free_gpus(selector)})",
-            "utilization": f"avg by ({host}) ({exporter.of_gpus(exporter.utilization, selector)})",
-            "used": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_used, selector)})",
-            "total": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_total, selector)})",
-            "age": f"max by ({host}) (time() - timestamp({exporter.present}{{{selector}}}))",
+            "free": f"sum by ({host}) ({exporter.free_gpus(page)})",
+            "utilization": f"avg by ({host}) ({exporter.of_gpus(exporter.utilization, page)})",
+            "used": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_used, page)})",
+            "total": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_total, page)})",
+            "age": f"max by ({host}) (time() - timestamp({exporter.present}{{{page}}}))",
         }
         if exporter.findings is not None:
-            wanted["level"] = self._findings(selector)
+            wanted["level"] = self._findings(page)
         if exporter.users is not None:
-            wanted["who"] = f"count by ({host}, user) ({exporter.users.replace('%s', selector)})"
+            wanted["who"] = f"count by ({host}, user) ({exporter.users.replace('%s', page)})"
         if exporter.reading_age is not None:
-            age = exporter.reading_age.replace("%s", selector)
+            age = exporter.reading_age.replace("%s", page)
             wanted["reading"] = f"max by ({host}) ({age})"
         return wanted
 
-    def _ordered(self, order: NodeOrder, count: int, selector: str) -> str:
+    def _ordered(self, order: NodeOrder, count: int, hosts: str) -> str:
         """Return the machines that stand first, with what they stand by. What is equal is put in
-        order by the load, so that it stays in its place."""
+        order by the load. A machine of which nothing is known but that it is there has a place,
+        too: the GPUs that hang are those without values."""
         exporter, host = self.exporter, self.exporter.host
-        load = self._record(
-            "utilization",
-            f"avg by ({host}) ({exporter.of_gpus(exporter.utilization, selector)})",
-            selector,
-        )
-        load = f"max by ({host}) ({load})"
+        there = f"(max by ({host}) ({self._count(hosts)}) * 0)"
+        utilization = f"avg by ({host}) ({exporter.of_gpus(exporter.utilization, hosts)})"
+        load = self._record("utilization", utilization, hosts)
+        load = f"(max by ({host}) ({load}) or {there})"
         if order == "free":
-            free = f"sum by ({host}) ({exporter.free_gpus(selector)})"
-            load = f"max by ({host}) ({self._record('free', free, selector)}) - {load} / 10"
+            free = f"sum by ({host}) ({exporter.free_gpus(hosts)})"
+            free = f"max by ({host}) ({self._record('free', free, hosts)})"
+            load = f"({free} or {there} - 1) - {load} / 10"
         elif order == "worst" and exporter.findings is not None:
-            load = f"({self._findings(selector)} + on ({host}) {load} / 10) or {load} / 10"
+            load = f"({self._findings(hosts)} or {there}) + {load} / 10"
         return f"topk({count}, {load})"
 
-    def _findings(self, selector: str) -> str:
+    def _findings(self, hosts: str) -> str:
         """Return the worst finding of each machine."""
         host = self.exporter.host
-        raw = f"({self.exporter.findings or ''})".replace("%s", selector)
-        recorded = self._record("findings", raw, selector)
+        raw = f"({self.exporter.findings or ''})".replace("%s", hosts)
+        recorded = self._record("findings", raw, hosts)
         return f"max by ({host}) ({recorded})"
 
-    def _record(self, name: str, expression: str, selector: str = "") -> str:
+    def _record(self, name: str, expression: str, hosts: str = "") -> str:
         """Return the result of a recording rule where there is one, else the expression."""
         record = RECORDS[name]
-        return f"{record}{{{selector}}}" if record in self._records else expression
+        return f"{record}{{{hosts}}}" if record in self._records else expression
 
-    def _ask(self, wanted: Mapping[str, str]) -> dict[str, list[Series]]:
-        answers = self._pool.map(self.client.query, wanted.values())
-        return dict(zip(wanted, answers, strict=True))
+    def _jobs(self) -> str:
+        """Return the selector of the jobs that had these metrics in the last day, also where all
+        of their targets are down now; empty where series tell of no job."""
+        jobs = self.client.values("job", self.exporter.present, _DAY)
+        return selector("job", "|".join(map(re.escape, sorted(jobs)))) if jobs else ""
 
-    def _down(self, jobs: Sequence[Series], matching: str) -> tuple[list[Node], int | None]:
-        """Return machines whose exporter does not answer, and how many these are; None where the
-        server does not scrape itself, as behind a remote write."""
-        names = [job.labels.get("job", "") for job in jobs]
-        selector = _selector("job", "|".join(map(re.escape, filter(None, names))))
-        if not any(names) or not self.client.query(f"count(up{{{selector}}})"):
-            return [], None
-        count = _number(self.client.query(f"count(up{{{selector}}} == 0)"))
-        if not count:
-            return [], 0
-        matched = f",{_selector('instance', f'.*{re.escape(matching)}.*')}" if matching else ""
-        down = self.client.query(f"topk({_MOST_DOWN}, up{{{selector}{matched}}} == 0)")
-        hosts = sorted(printable(series.labels.get("instance", ""), _LONGEST) for series in down)
-        return [Node(host, up=False) for host in hosts], int(count)
+    def _down(self, part: str, matching: str) -> list[ClusterNode]:
+        """Return machines whose exporter does not answer."""
+        if not (jobs := self._jobs()):
+            return []
+        matched = f",{selector('instance', part)}" if matching else ""
+        down = self.client.query(f"topk({_MOST_DOWN}, up{{{jobs}{matched}}} == 0)")
+        hosts = sorted(printable(series.labels.get("instance", ""), LONGEST) for series in down)
+        return [ClusterNode(host, up=False) for host in hosts]
 
-    def _assemble(
-        self,
-        found: Mapping[str, list[Series]],
-        details: Mapping[str, list[Series]],
-        hosts: Sequence[str],
-        down: tuple[list[Node], int | None],
+    def _cluster(
+        self, found: Mapping[str, list[Series]], time_: float, down: int | None
     ) -> Cluster:
-        free = _number(found["free"])
-        nodes = [self._node(host, details) for host in hosts]
         return Cluster(
             exporter=self.exporter.name,
-            time=found["gpus"][0].points[-1][0] if found["gpus"] else math.nan,
-            gpus=int(_number(found["gpus"]) or 0),
-            hosts=int(_number(found["hosts"]) or 0),
-            down=down[1],
-            free=None if free is None else int(free),
-            users=_count(found, "users"),
-            alarms=_count(found, "alarms"),
-            quantiles=_quantiles(found),
+            time=time_,
+            gpus=_whole(number_of(found["gpus"])) or 0,
+            hosts=_whole(number_of(found["hosts"])) or 0,
+            down=down,
+            free=_whole(number_of(found["free"])),
+            users=_counted(found, "users"),
+            alarms=_counted(found, "alarms"),
+            quantiles=_all_of([number_of(found[f"quantile {share}"]) for share in _QUANTILES]),
             models=self._models(found),
-            nodes=(*down[0], *nodes),
+            nodes=(),
         )
 
     def _models(self, found: Mapping[str, list[Series]]) -> tuple[ModelCount, ...]:
         label = self.exporter.model
-        free = {series.labels.get(label): int(series.value) for series in found["models_free"]}
+        free = {series.labels.get(label): number_of([series]) for series in found["models_free"]}
         models = [
             ModelCount(
-                printable(series.labels.get(label, ""), _LONGEST),
-                int(series.value),
-                free.get(series.labels.get(label)),
+                printable(series.labels.get(label, ""), LONGEST) or "unknown model",
+                _whole(number_of([series])) or 0,
+                _whole(free.get(series.labels.get(label))),
             )
             for series in found["models"]
         ]
         return tuple(sorted(models, key=lambda model: (-model.gpus, model.model)))
 
-    def _node(self, host: str, details: Mapping[str, list[Series]]) -> Node:
+    def _node(self, host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> ClusterNode:
         """Return a machine of the page."""
-        mine = {
-            name: [series for series in answer if self._host_of(series) == host]
-            for name, answer in details.items()
-        }
-        numbers = {name: _number(series) for name, series in mine.items()}
+        mine = {name: answer.get(host, []) for name, answer in details.items()}
+        numbers = {name: number_of(series) for name, series in mine.items()}
         who = sorted(mine.get("who", ()), key=lambda series: -series.value)
-        users = [printable(series.labels.get("user", ""), _LONGEST) for series in who]
-        gpus, free, age = numbers["gpus"], numbers["free"], numbers["age"]
+        users = [printable(series.labels.get("user", ""), LONGEST) for series in who]
         level: dict[float | None, Literal["alarm", "notice"]] = {2: "alarm", 1: "notice"}
-        return Node(
-            host=printable(host, _LONGEST),
+        age = numbers["age"]
+        return ClusterNode(
+            host=printable(host, LONGEST),
             up=True,
-            gpus=None if gpus is None else int(gpus),
-            free=None if free is None else int(free),
+            gpus=_whole(numbers["gpus"]),
+            free=_whole(numbers["free"]),
             utilization=numbers["utilization"],
             memory_used=numbers["used"],
             memory_total=numbers["total"],
-            users=tuple(users[:_MOST_USERS]),
+            users=tuple(filter(None, users[:_MOST_USERS])),
             level=level.get(numbers.get("level")),
             age=None if age is None else age + (numbers.get("reading") or 0),
         )
+
+    def _by_host(self, answer: Sequence[Series]) -> dict[str, list[Series]]:
+        by_host: defaultdict[str, list[Series]] = defaultdict(list)
+        for series in answer:
+            by_host[self._host_of(series)].append(series)
+        return by_host
 
     def _host_of(self, series: Series) -> str:
         return series.labels.get(self.exporter.host, "")
@@ -233,12 +299,14 @@ class ClusterQueries:
 
 def find_exporter(client: PrometheusClient) -> ClusterQueries:
     """Return the queries for the exporter that tells of most GPUs there. SourceError."""
-    names = client.names(f'{{__name__=~"{"|".join([*RECORDS.values(), *_presence()])}"}}')
-    counts = {}
-    for exporter in EXPORTERS:
-        if exporter.present in names:
-            counts[exporter] = _number(client.query(f"count({exporter.present})")) or 0
-    if not any(counts.values()):
+    wanted = [*RECORDS.values(), *(exporter.present for exporter in EXPORTERS)]
+    known = client.names(f'{{__name__=~"{"|".join(wanted)}"}}')
+    counts = {
+        exporter: number_of(client.query(f"count({exporter.present})")) or 0
+        for exporter in EXPORTERS
+        if exporter.present in known
+    }
+    if not counts:
         raise SourceError(
             f"{printable(client.url, 100)} knows of no GPUs: it should scrape gputop export, "
             "dcgm-exporter, nvidia_gpu_exporter or nvitop-exporter"
@@ -246,36 +314,38 @@ def find_exporter(client: PrometheusClient) -> ClusterQueries:
     best = max(counts, key=lambda exporter: counts[exporter])
     if best is DCGM and "hostname" not in client.label_names(DCGM.present):
         best = DCGM._replace(host="Hostname")
-    return ClusterQueries(client, best, frozenset(names))
+    records = [record for record in RECORDS.values() if record in known and best is GPUTOP]
+    live = client.query(_live(records)) if records else []
+    names = frozenset(series.labels.get("__name__", "") for series in live)
+    return ClusterQueries(client, best, names)
 
 
-def _presence() -> Iterable[str]:
-    return (exporter.present for exporter in EXPORTERS)
+def _live(records: Sequence[str]) -> str:
+    """Return which of these have results now: the index keeps those of rules that are gone."""
+    return f'count by (__name__) ({{__name__=~"{"|".join(records)}"}})'
 
 
-def _selector(label: str, pattern: str) -> str:
-    """Return a selector of the series whose label matches all of an RE2 pattern."""
-    return f"{label}=~{json.dumps(pattern, ensure_ascii=False)}"
+def selector(label: str, pattern: str, wanted: str = "all") -> str:
+    """Return a selector of the series whose label matches all of an RE2 pattern; none for what is
+    not wanted."""
+    return f"{label}=~{json.dumps(pattern, ensure_ascii=False)}" if wanted else ""
 
 
-def _number(series: Sequence[Series]) -> float | None:
-    """Return the one value of an answer; None where there is none."""
+def number_of(series: Sequence[Series]) -> float | None:
+    """Return the one value of an answer; None where there is none that can be."""
     value = series[0].value if series else math.nan
-    return value if math.isfinite(value) else None
+    return value if -_NUMBER < value < _NUMBER else None
 
 
-def _count(found: Mapping[str, list[Series]], name: str) -> int | None:
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _counted(found: Mapping[str, list[Series]], name: str) -> int | None:
     """Return what was counted: of nothing Prometheus gives no answer; None where nobody asked."""
-    return None if name not in found else int(_number(found[name]) or 0)
+    return None if name not in found else int(number_of(found[name]) or 0)
 
 
-def _quantiles(found: Mapping[str, list[Series]]) -> tuple[float, float, float] | None:
-    if "quantiles" in found:
-        by_share = {series.labels.get("quantile"): series.value for series in found["quantiles"]}
-        values = [by_share.get(share) for share in ("0.1", "0.5", "0.9")]
-    else:
-        values = [_number(found[f"quantile {share}"]) for share in ("0.1", "0.5", "0.9")]
+def _all_of(values: Sequence[float | None]) -> Quantiles | None:
     low, middle, high = values
-    if low is None or middle is None or high is None:
-        return None
-    return low, middle, high
+    return None if low is None or middle is None or high is None else (low, middle, high)
