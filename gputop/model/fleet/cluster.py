@@ -11,6 +11,12 @@ NODE_ORDERS: dict[NodeOrder, str] = {
     "busy": "busiest first",
 }
 """In which order nodes stand."""
+FIRST_COUNT, MOST_COUNT = 100, 1000
+"""Nodes that are asked for at once, at first and at most."""
+HOUR = 3600.0
+"""Seconds of the past that are kept."""
+Quantiles = tuple[float, float, float]
+"""Utilization of the GPUs, 0 to 1: of 10, 50 and 90 per cent of them it is below."""
 
 
 class ModelCount(NamedTuple):
@@ -61,9 +67,32 @@ class Cluster(NamedTuple):
     """None where the exporter does not tell, as for the next."""
     alarms: int | None
     """Hosts with an alarm."""
-    quantiles: tuple[float, float, float] | None
-    """Utilization of the GPUs, 0 to 1: of 10, 50 and 90 per cent of them it is below."""
+    quantiles: Quantiles | None
     models: tuple[ModelCount, ...]
     """Those with most GPUs first."""
     nodes: tuple[ClusterNode, ...]
     """The first ones in the order that was asked for."""
+
+
+class NodePage(NamedTuple):
+    """Which nodes are wanted."""
+
+    order: NodeOrder = "worst"
+    most: int = FIRST_COUNT
+    matching: str = ""
+    """A part of their names."""
+
+
+class ClusterState(NamedTuple):
+    """What is known at this moment."""
+
+    cluster: Cluster | None = None
+    """The last that came."""
+    page: NodePage | None = None
+    """Which nodes it has; None before there are any."""
+    error: str = ""
+    """Why nothing newer came, harmless to print."""
+    past: tuple[tuple[float, Quantiles], ...] = ()
+    """Utilization in the last hour, by the server's clock."""
+    age: float | None = None
+    """Seconds since the sums came."""

@@ -16,7 +16,7 @@ from typing import Literal
 
 from gputop.deadline import Call
 from gputop.errors import SourceError
-from gputop.model.fleet.cluster import Cluster, ClusterNode, ModelCount, NodeOrder
+from gputop.model.fleet.cluster import Cluster, ClusterNode, ModelCount, NodeOrder, Quantiles
 from gputop.model.machine.text import printable
 from gputop.sources.prometheus.client import PrometheusClient, Series
 from gputop.sources.prometheus.exporters import DCGM, EXPORTERS, GPUTOP, Exporter
@@ -45,9 +45,6 @@ RECORDS = {
     "quantiles": "gputop:gpu_utilization_ratio:quantile",
 }
 """Those of gputop's recording rules that are read."""
-
-Quantiles = tuple[float, float, float]
-"""Utilization of the GPUs, 0 to 1: of 10, 50 and 90 per cent of them it is below."""
 
 
 class ClusterQueries:
@@ -329,6 +326,11 @@ def selector(label: str, pattern: str, wanted: str = "all") -> str:
     """Return a selector of the series whose label matches all of an RE2 pattern; none for what is
     not wanted."""
     return f"{label}=~{json.dumps(pattern, ensure_ascii=False)}" if wanted else ""
+
+
+def selector_of(label: str, text: str) -> str:
+    """Return a selector of the series whose label is this text."""
+    return f"{label}={json.dumps(text, ensure_ascii=False)}"
 
 
 def number_of(series: Sequence[Series]) -> float | None:
