@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
@@ -23,7 +23,6 @@ from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed, close_all
 from gputop.tui import glyphs, palette, themes
 from gputop.tui.fleet_control import TICK, FleetControl
-from gputop.tui.fleet_keys import FLEET_BINDINGS
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
@@ -35,6 +34,10 @@ from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 from gputop.tui.terminal.key_queue import KeysInTurn
 from gputop.tui.terminal.outside import run_outside
+
+if TYPE_CHECKING:
+    from gputop.sources.prometheus.watch import ClusterWatch
+    from gputop.tui.cluster_control import ClusterControl
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
@@ -78,8 +81,11 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
                 show=False, priority=True, group=SCREEN),
     ]  # fmt: skip
 
-    def __init__(self, feeds: Sequence[Feed], settings: Session) -> None:
-        """`feeds`: of one machine, or of several, which begin with a screen of all."""
+    def __init__(
+        self, feeds: Sequence[Feed], settings: Session, cluster: ClusterWatch | None = None
+    ) -> None:
+        """`feeds`: of one machine, or of several, which begin with a screen of all; of none where
+        the machines are those of a `cluster`."""
         super().__init__()
         has_shades = capabilities.colours(os.environ) > capabilities.Colours.ANSI
         for theme in themes.fitting(has_shades):
@@ -92,9 +98,13 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._pace = settings.interval
         """Seconds between two frames that agents were told: more of them without focus."""
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
-        self._fleet: FleetControl | None = None
+        self._fleet: FleetControl | ClusterControl | None = None
+        self._cluster: ClusterControl | None = None
+        """The fleet, where it is a cluster."""
         self.view: MachineView | None = None
-        if len(feeds) == 1:
+        if cluster is not None:
+            self._open_cluster(cluster)
+        elif len(feeds) == 1:
             self.view = self._view(self._machines[0])
         else:
             self._fleet = FleetControl(self._machines, settings, self._open_host, self._login)
@@ -171,7 +181,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             if self.view.machine.picture is None:
                 self.view.show()
             seconds = self.view.machine.seconds
-            self.silence = seconds if seconds >= max(_LATE, _LATE * self._pace) else 0
+            pace = max(self._pace, (self.last_frame and self.last_frame.interval) or 0)
+            self.silence = seconds if seconds >= max(_LATE, _LATE * pace) else 0
         elif self.age is not None:
             self.age += 1
 
@@ -184,6 +195,21 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         return next((machine for machine in self._machines if machine.feed is feed), None)
 
     # One of several machines, and back.
+
+    def _open_cluster(self, cluster: ClusterWatch) -> None:
+        from gputop.tui.cluster_control import ClusterControl  # a machine alone starts sooner
+
+        self._fleet = self._cluster = ClusterControl(cluster, self.settings, self._open_node)
+        self._interval = self._cluster.interval
+
+    async def _open_node(self, host: str) -> None:
+        """Open the screen of a machine of the cluster: it is read while it is open."""
+        assert self._cluster is not None
+        self._interval = self._pace = self.settings.interval
+        machine = WatchedMachine(self._cluster.feed_of(host, self._interval), self.post_message)
+        self._machines = [machine]
+        machine.listen()
+        await self._open_host(host, None)
 
     async def _open_host(self, host: str, pid: int | None) -> None:
         """Open the screen of a machine, at one of its processes."""
@@ -209,7 +235,14 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         view.machine.leave()
         while self.screen is not self._fleet.screen:
             self.pop_screen()
-        self._fleet.show(self._interval)
+        self._fleet.show(self._leave_node(view.machine))
+
+    def _leave_node(self, machine: WatchedMachine) -> float:
+        """Read a machine of a cluster no more. Return the interval from now on."""
+        if self._cluster is not None:
+            machine.feed.source.close()
+            self._machines, self._interval = [], self._cluster.interval
+        return self._interval
 
     def _view(self, machine: WatchedMachine) -> MachineView:
         leave = None if self._fleet is None else self._leave_host
@@ -221,7 +254,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
         described = partial(palette.described, self.settings)
-        fleet = FLEET_BINDINGS if self._fleet is not None else ()
+        fleet = self._fleet.bindings if self._fleet is not None else ()
         keys = described(fleet, MainScreen.BINDINGS, self.BINDINGS)
         of_pages = described(*(page.BINDINGS for page in palette.PAGES))
         of_problem = described(ProblemScreen.BINDINGS)
@@ -281,6 +314,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def close_sources(self) -> None:
         """End the sources of now, which need not be those that the app began with."""
+        if self._cluster is not None:
+            self._cluster.close()
         close_all([machine.feed.source for machine in self._machines])
 
     def action_pause(self) -> None:
@@ -323,7 +358,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_refresh_now(self) -> None:
         """Ask for a frame, or start another agent where the one of now does not answer."""
-        if self.view is None:
+        if self.view is None and self._cluster is not None:
+            self._cluster.refresh()
+        elif self.view is None:
             for machine in self._machines:
                 if machine.ended:
                     self._reconnect(machine)
@@ -385,8 +422,10 @@ def run(
     settings: Session,
     taking_over: Callable[[], None],
     driver: type[Driver] | None = None,
+    cluster: ClusterWatch | None = None,
 ) -> tuple[int, Frame | None]:
-    """Show the frames of machines until the user has seen enough; exit status and last frame.
+    """Show the frames of machines, or a cluster, until the user has seen enough; exit status and
+    last frame.
 
     `taking_over` is called when the terminal is about to be drawn on; `driver`: of Textual, for
     what is no terminal of ours.
@@ -397,7 +436,7 @@ def run(
     encoding = getattr(sys.__stderr__, "encoding", None)
     Lines.glyphs = glyphs.choose(capabilities.initial_environ(), encoding, override)
     capabilities.drop_inherited_colours(os.environ)
-    app = GputopApp(feeds, settings)
+    app = GputopApp(feeds, settings, cluster)
     app.taking_over = taking_over
     app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
     try:
