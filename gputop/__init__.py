@@ -17,6 +17,7 @@
     settings.py defaults, file, environment, flags
     sources/    where frames come from: a local agent, the demo
         ssh/        an agent elsewhere: how it is reached, carried along, and given up
+        prometheus/ thousands of machines as a Prometheus server knows them
     recording/  messages on disk: data files, their indices, who writes and who reads them
     agent/      runs on the GPU machine: reads the driver and the processes, makes frames
         gpu/        the driver: one GPU by one thread, a module for each subject

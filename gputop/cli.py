@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.errors import GputopError, UsageError
@@ -18,9 +19,11 @@ _LONGEST = 2000
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gputop.settings import Session
+    from gputop.sources.feed import Feed
+    from gputop.tui.app import GputopApp
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,6 +54,8 @@ def _run(words: list[str]) -> int:
 
         status: int = command_module(options.command).run(options)
         return status
+    if options.prometheus is not None:
+        return _cluster(options)
     if options.line:
         return _line(options)
     if options.once or options.json or _is_unfit(options):
@@ -109,6 +114,7 @@ def _parse(words: list[str]) -> Namespace:
         raise UsageError(
             "--watch goes with --json or --line; for a screen that moves, run gputop alone"
         )
+    _check_prometheus(options)
     if options.format is not None and not options.line:
         raise UsageError("--format goes with --line")
     if options.user is not None and options.line:
@@ -120,6 +126,21 @@ def _parse(words: list[str]) -> Namespace:
 
         user_named(options.user, anywhere=bool(options.demo or options.hosts))
     return options
+
+
+def _check_prometheus(options: Namespace) -> None:
+    """UsageError for what --prometheus does not go with."""
+    if options.prometheus is None:
+        return
+    if options.command not in (None, "free"):
+        raise UsageError(f"--prometheus does not go with gputop {options.command}")
+    given = {
+        "-H": options.hosts, "--demo": options.demo, "--once": options.once, "--json": options.json,
+        "--line": options.line, "-u": options.user, "--print-last": options.print_last,
+    }  # fmt: skip
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"--prometheus does not go with {option}")
 
 
 def _is_unfit(options: Namespace) -> bool:
@@ -156,6 +177,29 @@ def _screen(options: Namespace) -> int:
         for host in options.hosts or (None,)
     ]
     return show(feeds, session)
+
+
+def _cluster(options: Namespace) -> int:
+    """Show the machines that a Prometheus server knows."""
+    from gputop.commands.screen import show
+    from gputop.sources.prometheus.client import headers_of
+    from gputop.sources.prometheus.watch import INTERVAL, ClusterWatch
+    from gputop.tui.terminal.capabilities import unfit_reason
+
+    interval = INTERVAL if options.interval is None else options.interval
+    watch = ClusterWatch(options.prometheus, headers_of(os.environ), interval)
+    if (reason := unfit_reason(os.environ)) is not None:
+        raise UsageError(f"{reason}; --prometheus is for the screen")
+
+    def make() -> Callable[[Sequence[Feed], Session], GputopApp]:
+        from gputop.tui.app import GputopApp
+
+        return partial(GputopApp, cluster=watch)
+
+    try:
+        return show((), _session(options), make)
+    finally:
+        watch.close()
 
 
 def _session(options: Namespace) -> Session:

@@ -27,6 +27,7 @@ _EXAMPLES = """\
 examples:
   gputop                       watch the GPUs of this machine
   gputop -H node1,node2        watch those of other machines, over ssh
+  gputop --prometheus http://prometheus:9090   thousands of machines
   gputop --demo                try it on an invented machine
   gputop --once                one snapshot as text
   gputop --json | jq '.gpus[] | select(.free) | .index'
@@ -133,6 +134,11 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         "--watch", action="store_true", help="with --json or --line: print a line every interval"
     )
     parser.add_argument("--demo", action="store_true", help="show an invented machine")
+    parser.add_argument(
+        "--prometheus", metavar="URL",
+        help="the machines that a Prometheus server knows, as http://prometheus:9090"
+        " (gputop help cluster)",
+    )  # fmt: skip
     parser.add_argument(
         "-i", "--interval", type=_seconds, metavar="SEC",
         help=f"seconds between refreshes, {MIN_INTERVAL} to {MAX_INTERVAL:.0f} (default: 1)",

@@ -36,6 +36,7 @@ from gputop.model.metrics.gpu import SECTIONS
 from gputop.model.metrics.process import COLUMNS
 from gputop.settings import VARIABLES, Settings, described
 from gputop.tui.app import GputopApp
+from gputop.tui.cluster import ClusterScreen
 from gputop.tui.fleet import FleetScreen
 from gputop.tui.glyphs import UNICODE
 from gputop.tui.main import MainScreen
@@ -267,6 +268,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "keys-main": lambda: keys_by_task(MainScreen, GputopApp),
     "keys-replay": lambda: keys(REPLAY_BINDINGS),
     "keys-fleet": lambda: keys(FleetScreen.BINDINGS),
+    "keys-cluster": lambda: keys(ClusterScreen.BINDINGS),
     "keys-process": lambda: keys(ProcessScreen.BINDINGS),
     "keys-gpu": lambda: keys(GpuScreen.BINDINGS),
     "keys-graphs": lambda: keys(GraphScreen.BINDINGS),

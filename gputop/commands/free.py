@@ -7,6 +7,7 @@ import json
 from functools import partial
 
 from gputop.commands import HELP
+from gputop.commands.free_cluster import free_host, value_of, write_json
 from gputop.commands.free_hosts import first_that_fits, shell_line
 from gputop.commands.hosts import add_command_hosts, named
 from gputop.commands.picking import add_pick_options, pick_request, plain_value
@@ -27,6 +28,7 @@ examples:
   eval "$(gputop free --format export)"    for all that this shell starts
   gputop free -H @lab -n 2                 HOST GPU,GPU of the first host that has them
   eval "$(gputop free -H @lab --format ssh)"    a shell there that has the GPU
+  gputop free --prometheus http://prometheus:9090 --model H100 -n 4
 
 exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty
 CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be read
@@ -45,6 +47,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_command_hosts(parser)
     add_pick_options(parser)
     add = parser.add_argument
+    add("--prometheus", dest="free_prometheus", metavar="URL",
+        help="HOST GPU,GPU of one of the machines that a Prometheus server knows")  # fmt: skip
+    add("--model", metavar="NAME", help="with --prometheus: of a model with this in its name")
     add("--format", dest="form", choices=("uuid", "index", "export", "ssh"),
         default="uuid",
         help="UUIDs, indices where exact, a line for this shell, or with -H the line that starts"
@@ -54,6 +59,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run the sub-command; the exit status. Raises GputopErrors: not enough is one."""
+    if url := options.free_prometheus or options.prometheus:
+        return _print_cluster(options, url)
     _check(options)
     request = pick_request(options, elsewhere=bool(options.hosts))
     if not options.hosts:
@@ -63,11 +70,25 @@ def run(options: argparse.Namespace) -> int:
     return _print(options, request, host, picked)
 
 
+def _print_cluster(options: argparse.Namespace, url: str) -> int:
+    """Print what a Prometheus server knows to be free. GputopError where there is not enough."""
+    found = free_host(options, url)
+    value = value_of(found, options.form)
+    line = _line(options.form, found.host, value)
+    if options.free_json:
+        write_json(found, value)
+    else:
+        write(line, "utf-8", required=True)
+    return 0
+
+
 def _check(options: argparse.Namespace) -> None:
     if options.form == "ssh" and not options.hosts:
         raise UsageError("--format ssh goes with -H: it prints what starts a shell there")
     if options.form == "export" and options.hosts:
         raise UsageError("--format export is for this shell: with -H give --format ssh")
+    if options.model is not None:
+        raise UsageError("--model goes with --prometheus URL")
 
 
 def _print(

@@ -27,6 +27,7 @@ TOPICS = {
     "mapping": "which GPU is cuda:0, on the screen and with gputop map",
     "killing": "stop processes, on the screen and with gputop kill",
     "fleet": "many machines over ssh: names, groups, logins",
+    "cluster": "thousands of machines that a Prometheus server knows",
     "browser": "the screen in a browser, to look at",
     "recording": "write down what happens, and read it later",
     "health": "what is wrong with a GPU, a driver or an installation",

@@ -135,7 +135,7 @@ _early: list[AgentProcess] = []
 def start_early(words: Sequence[str]) -> None:
     """Start one if these arguments, which name no command, want a screen of this machine; it ends
     with us if nobody takes it."""
-    elsewhere = any(word.startswith(("-H", "--ho")) for word in words)
+    elsewhere = any(word.startswith(("-H", "--ho", "--prom")) for word in words)
     if all(map(os.isatty, range(3))) and _WITHOUT_SCREEN.isdisjoint(words) and not elsewhere:
         _early.append(AgentProcess("--interval", str(INTERVAL), "--preview"))
 

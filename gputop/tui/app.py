@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
@@ -25,7 +25,6 @@ from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed, close_all
 from gputop.tui import glyphs, palette, themes
 from gputop.tui.fleet_control import TICK, FleetControl
-from gputop.tui.fleet_keys import FLEET_BINDINGS
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
@@ -47,6 +46,10 @@ from gputop.tui.terminal.alert import alert
 from gputop.tui.terminal.key_queue import KeysInTurn
 from gputop.tui.terminal.outside import run_outside
 from gputop.tui.time_keys import TIME_BINDINGS
+
+if TYPE_CHECKING:
+    from gputop.sources.prometheus.watch import ClusterWatch
+    from gputop.tui.cluster_control import ClusterControl
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
@@ -95,8 +98,11 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         *TIME_BINDINGS,
     ]  # fmt: skip
 
-    def __init__(self, feeds: Sequence[Feed], settings: Session) -> None:
-        """`feeds`: of one machine, or of several, which begin with a screen of all."""
+    def __init__(
+        self, feeds: Sequence[Feed], settings: Session, cluster: ClusterWatch | None = None
+    ) -> None:
+        """`feeds`: of one machine, or of several, which begin with a screen of all; of none where
+        the machines are those of a `cluster`."""
         super().__init__()
         has_shades = capabilities.colours(os.environ) > capabilities.Colours.ANSI
         for theme in themes.fitting(has_shades):
@@ -109,10 +115,14 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._pace = settings.interval
         """Seconds between two frames that agents were told: more of them without focus."""
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
-        self._fleet: FleetControl | None = None
+        self._fleet: FleetControl | ClusterControl | None = None
+        self._cluster: ClusterControl | None = None
+        """The fleet, where it is a cluster."""
         self.view: MachineView | None = None
         self.past = PastControl(lambda: self.view)
-        if len(feeds) == 1:
+        if cluster is not None:
+            self._open_cluster(cluster)
+        elif len(feeds) == 1:
             self.view = self._view(self._machines[0])
         else:
             self._fleet = FleetControl(self._machines, settings, self._open_host, self._login)
@@ -214,7 +224,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             if self.view.machine.picture is None:
                 self.view.show()
             seconds = self.view.machine.seconds
-            self.silence = seconds if seconds >= max(_LATE, _LATE * self._pace) else 0
+            pace = max(self._pace, (self.last_frame and self.last_frame.interval) or 0)
+            self.silence = seconds if seconds >= max(_LATE, _LATE * pace) else 0
         elif self.age is not None:
             self.age += 1
 
@@ -227,6 +238,21 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         return next((machine for machine in self._machines if machine.feed is feed), None)
 
     # One of several machines, and back.
+
+    def _open_cluster(self, cluster: ClusterWatch) -> None:
+        from gputop.tui.cluster_control import ClusterControl  # a machine alone starts sooner
+
+        self._fleet = self._cluster = ClusterControl(cluster, self.settings, self._open_node)
+        self._interval = self._cluster.interval
+
+    async def _open_node(self, host: str) -> None:
+        """Open the screen of a machine of the cluster: it is read while it is open."""
+        assert self._cluster is not None
+        self._interval = self._pace = self.settings.interval
+        machine = WatchedMachine(self._cluster.feed_of(host, self._interval), self.post_message)
+        self._machines = [machine]
+        machine.listen()
+        await self._open_host(host, None)
 
     async def _open_host(self, host: str, pid: int | None) -> None:
         """Open the screen of a machine, at one of its processes."""
@@ -254,7 +280,14 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         view.machine.leave()
         while self.screen is not self._fleet.screen:
             self.pop_screen()
-        self._fleet.show(self._interval)
+        self._fleet.show(self._leave_node(view.machine))
+
+    def _leave_node(self, machine: WatchedMachine) -> float:
+        """Read a machine of a cluster no more. Return the interval from now on."""
+        if self._cluster is not None:
+            machine.feed.source.close()
+            self._machines, self._interval = [], self._cluster.interval
+        return self._interval
 
     def _view(self, machine: WatchedMachine) -> MachineView:
         leave = None if self._fleet is None else self._leave_host
@@ -267,7 +300,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
         described = partial(palette.described, self.settings)
-        fleet = FLEET_BINDINGS if self._fleet is not None else ()
+        fleet = self._fleet.bindings if self._fleet is not None else ()
         keys = described(fleet, self.main_bindings(), self.BINDINGS)
         of_pages = described(*(page.BINDINGS for page in palette.PAGES))
         of_problem = described(ProblemScreen.BINDINGS)
@@ -333,6 +366,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def close_sources(self) -> None:
         """End the sources of now, which need not be those that the app began with."""
+        if self._cluster is not None:
+            self._cluster.close()
         close_all([machine.feed.source for machine in self._machines])
 
     def action_pause(self) -> None:
@@ -414,7 +449,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_refresh_now(self) -> None:
         """Ask for a frame, or start another agent where the one of now does not answer."""
-        if self.view is None:
+        if self.view is None and self._cluster is not None:
+            self._cluster.refresh()
+        elif self.view is None:
             for machine in self._machines:
                 if machine.ended:
                     self._reconnect(machine)

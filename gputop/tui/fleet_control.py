@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from gputop.settings import Session
 from gputop.tui.fleet import FleetScreen
+from gputop.tui.fleet_keys import FLEET_BINDINGS
 from gputop.tui.machine import WatchedMachine
 
 TICK = 0.25
@@ -16,6 +17,8 @@ _STEADY = 4
 
 class FleetControl:
     """Keeps the screen of the fleet up to date."""
+
+    bindings = FLEET_BINDINGS
 
     def __init__(
         self,

@@ -101,7 +101,10 @@ class WatchedMachine:
     @property
     def limit(self) -> str:
         """What this machine has not; empty where it has all."""
-        return "nvidia-smi only" if self.link.how == "poor" else ""
+        link = self.link
+        if link.how == "prometheus":
+            return f"from Prometheus ({link.words})"
+        return "nvidia-smi only" if link.how == "poor" else ""
 
     @property
     def state(self) -> HostState:

@@ -20,8 +20,9 @@ class FrameArrived(Message):
     frame: Frame
 
     def can_replace(self, message: Message) -> bool:
-        """The newer one stands for the older."""
-        return isinstance(message, FrameArrived) and message.feed is self.feed
+        """The newer one stands for the older, but where all of the past comes at once."""
+        is_newer = isinstance(message, FrameArrived) and message.feed is self.feed
+        return is_newer and self.frame.told_by is None
 
 
 @dataclass

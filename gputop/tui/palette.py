@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from gputop.settings import Session
 from gputop.tui import themes
+from gputop.tui.cluster import ClusterScreen
 from gputop.tui.fleet import FleetScreen
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.base import PageScreen
@@ -31,7 +32,7 @@ _KEYS = 12
 """Cells for the keys of an action."""
 PAGES = (PageScreen, ProcessScreen, GpuScreen, GraphScreen, MappingScreen)
 """The pages whose keys stand in the help."""
-_SCREENS = (FleetScreen, MainScreen, ProblemScreen, *PAGES)
+_SCREENS = (ClusterScreen, FleetScreen, MainScreen, ProblemScreen, *PAGES)
 
 
 def described(settings: Session, *groups: Iterable[BindingType]) -> list[Binding]:

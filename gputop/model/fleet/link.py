@@ -12,9 +12,9 @@ login       it wants a password or a second factor, which only a person can give
 connected   frames come, or should
 ended       the connection broke, or never came about; it is tried again
 """
-LinkKind = Literal["installed", "carried", "poor"]
+LinkKind = Literal["installed", "carried", "poor", "prometheus"]
 """What sends the frames: the gputop that is installed there, an agent that was carried there, or
-nvidia-smi and ps."""
+nvidia-smi and ps; or a Prometheus server, for nobody there sends any."""
 
 
 class Link(NamedTuple):

@@ -178,6 +178,9 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Where they stand in the machine, once that is known."""
     demo: bool = False
     """True for an invented machine."""
+    told_by: str | None = None
+    """Who tells of the machine where nothing looks at it for gputop, as `Prometheus`: little is
+    known then, and nothing of processes."""
 
     @cached_property
     def compute_processes(self) -> dict[str | None, list[Process]]:

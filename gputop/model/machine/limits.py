@@ -26,6 +26,8 @@ def is_unified(gpu: Gpu) -> bool:
 
 def nobody(frame: Frame) -> str:
     """What to say where no process is listed."""
+    if frame.told_by is not None:
+        return f"{frame.told_by} does not tell which processes are on the GPUs"
     if any(gpu.own_namespace_only for gpu in frame.gpus):
         return "no process in here is on a GPU; those outside of this container cannot be seen"
     if all(gpu.processes_known is not False for gpu in frame.gpus):

@@ -90,6 +90,16 @@ def _host_name(text: str) -> HostName:
     return HostName(text, f"{user}@{host}" if user else host, int(port) if port else None)
 
 
+def plain_host(text: str) -> HostName | None:
+    """Return the host of a name that is none of ours, as `node1` of `node1:9100`: the port is not
+    ssh's. None for what has a user, and for all that is no plain name or address."""
+    match = _NAME.fullmatch(text)
+    host = match and (match["host"] or match["address"] or match["quoted"])
+    if match is None or host is None or match["user"] is not None:
+        return None
+    return HostName(host, host, None)
+
+
 def _identity(name: HostName) -> tuple[str, str, int | None]:
     """Return what two names of one host have in common: ssh takes NODE1 for node1."""
     user, _, host = name.target.rpartition("@")

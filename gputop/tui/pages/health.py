@@ -51,6 +51,9 @@ def _summary(page: Page, frame: Frame, any_found: bool) -> Iterator[StyledLine]:
     elif silent:
         words = f"Nothing was found, but {silent} of {gpus} do{'es' * (silent == 1)} not answer."
         yield from page.wrapped(words, 2, "notice")
+    elif frame.told_by is not None:
+        words = f"Not known: {frame.told_by} does not tell what is wrong with {gpus}."
+        yield from page.wrapped(words, 2, "notice")
     else:
         yield from page.wrapped(f"All is well: nothing was found on {gpus}.", 2, "good")
 

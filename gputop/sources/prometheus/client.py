@@ -1,0 +1,239 @@
+"""The HTTP API of a Prometheus server: instant and range queries, with a bound to everything.
+
+Sources: the server's HTTP API reference, https://prometheus.io/docs/prometheus/latest/querying/api/
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import os
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gputop.errors import SourceError, UsageError
+from gputop.files import reason_of
+from gputop.model.machine.text import printable
+
+TOKEN = "GPUTOP_PROMETHEUS_TOKEN"
+"""The variable with a bearer token."""
+HEADERS = "GPUTOP_PROMETHEUS_HEADERS"
+"""The variable that names a file of headers, `Name: value` each."""
+TIMEOUT = 10.0
+"""Seconds for the server to answer a query, and a little more for the way."""
+_WAY = 2.0
+_MOST_BYTES = 32 << 20
+_PIECE = 1 << 16
+_MOST_HEADERS = 1 << 16
+_MOST_SERIES = 20_000
+
+
+class Series(NamedTuple):
+    """A series of an answer, with one value or those of a range."""
+
+    labels: Mapping[str, str]
+    """Not harmless to print: whoever feeds the server wrote them."""
+    points: tuple[tuple[float, float], ...]
+    """Time and value."""
+
+    @property
+    def value(self) -> float:
+        """The last value."""
+        return self.points[-1][1]
+
+
+class PrometheusClient:
+    """A server that is asked; from any thread."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        """UsageError for what is no URL of a server."""
+        parts = _parts_of(url)
+        if parts is None:
+            shown = printable(url, 100)
+            raise UsageError(f"--prometheus {shown!r} is no URL, as http://prometheus:9090")
+        if parts.username or parts.password:
+            raise UsageError(
+                "a password in the URL is seen by every user of this machine: give headers in a "
+                f"file that {HEADERS} names, or a token in {TOKEN}"
+            )
+        self.url = url.rstrip("/")
+        self._headers = dict(headers)
+        self._opener = urllib.request.build_opener(_NoRedirect())
+
+    def query(self, expression: str) -> list[Series]:
+        """Return the series of an instant query, of now. SourceError."""
+        return self._series(self._api("query", {"query": expression}))
+
+    def query_range(self, expression: str, start: float, end: float, step: float) -> list[Series]:
+        """Return the series of a query over a time, in seconds. SourceError."""
+        words = {"start": start, "end": end, "step": step}
+        return self._series(self._api("query_range", {"query": expression, **words}))
+
+    def names(self, matching: str) -> set[str]:
+        """Return the names of metrics that match a selector. SourceError."""
+        words = urllib.parse.urlencode({"match[]": matching, "limit": _MOST_SERIES})
+        return self._texts(self._get(f"label/__name__/values?{words}", None))
+
+    def values(self, label: str, matching: str, since: float) -> set[str]:
+        """Return the values of a label in series that were there in the last `since` seconds, by
+        the index alone: some may be older. SourceError."""
+        start = time.time() - since
+        words = {"match[]": matching, "limit": _MOST_SERIES, "start": f"{start:.0f}"}
+        query = urllib.parse.urlencode(words)
+        return self._texts(self._get(f"label/{label}/values?{query}", None))
+
+    def label_names(self, matching: str) -> set[str]:
+        """Return the labels of the series that match a selector. SourceError."""
+        return self._texts(self._get("labels", {"match[]": matching, "limit": str(_MOST_SERIES)}))
+
+    def _texts(self, data: Any) -> set[str]:
+        if not isinstance(data, list):
+            raise self._failed(_STRANGE)
+        return {text for text in data if isinstance(text, str)}
+
+    def _api(self, path: str, words: Mapping[str, object]) -> Any:
+        limits = {"timeout": f"{TIMEOUT:g}s", "limit": _MOST_SERIES}
+        return self._get(path, {key: str(value) for key, value in {**words, **limits}.items()})
+
+    def _get(self, path: str, words: Mapping[str, str] | None) -> Any:
+        """Return the data of an answer; `words` are sent by POST, None for a GET."""
+        data = None if words is None else urllib.parse.urlencode(words).encode()
+        request = urllib.request.Request(f"{self.url}/api/v1/{path}", data, self._headers)
+        try:
+            with self._opener.open(request, timeout=TIMEOUT + _WAY) as answer:
+                return self._data(_body_of(answer))
+        except urllib.error.HTTPError as error:
+            raise self._failed(_told_by(error)) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._failed(_reason(error)) from None
+
+    def _data(self, body: bytes) -> Any:
+        if len(body) > _MOST_BYTES:
+            raise self._failed(f"its answer has more than {_MOST_BYTES >> 20} MiB")
+        try:
+            answer = json.loads(body)
+            if answer["status"] == "success":
+                return answer["data"]
+            raise self._failed(str(answer.get("error", "it does not say why")))
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+            raise self._failed(_STRANGE) from None
+
+    def _series(self, data: Any) -> list[Series]:
+        """Return what is in an answer."""
+        try:
+            if data["resultType"] == "scalar":
+                return [Series({}, (_point(data["result"]),))]
+            return [_one_of(series) for series in data["result"][:_MOST_SERIES]]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self._failed(_STRANGE) from None
+
+    def _failed(self, why: str) -> SourceError:
+        return SourceError(f"{printable(self.url, 100)}: {printable(why, 200)}")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Headers with a secret go to nobody else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def headers_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that the environment asks for. UsageError."""
+    headers = {}
+    if path := environ.get(HEADERS, ""):
+        headers.update(_headers_in(path))
+    if token := environ.get(TOKEN, ""):
+        headers["Authorization"] = f"Bearer {token}"
+    for name, value in headers.items():
+        if not name or not (name + value).isprintable() or not (name + value).isascii():
+            raise UsageError(f"{HEADERS}: {printable(name, 40)!r} is no header")
+    return headers
+
+
+def _headers_in(path: str) -> dict[str, str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                raise UsageError(f"{HEADERS}: others can read {path}: chmod 600 {path}")
+            lines = file.read(_MOST_HEADERS).splitlines()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{HEADERS}: {path} cannot be read: {reason_of(error)}") from None
+    pairs = (line.partition(":") for line in lines if line.strip())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _one_of(series: Any) -> Series:
+    """Return a series of an answer. ValueError where it has no values."""
+    labels = {name: text for name, text in series["metric"].items() if isinstance(text, str)}
+    points = series["values"] if "values" in series else [series["value"]]
+    if not points:
+        raise ValueError("a series without values")
+    return Series(labels, tuple(map(_point, points)))
+
+
+def _point(pair: Any) -> tuple[float, float]:
+    """Return time and value. ValueError for a time that is none."""
+    at, value = pair
+    if not math.isfinite(float(at)):
+        raise ValueError("a value of no time")
+    return float(at), float(value)
+
+
+def _body_of(answer: http.client.HTTPResponse) -> bytes:
+    """Return the body, or as much of it as is too much. TimeoutError for a server that sends it in
+    drops: the socket's own timeout begins anew with each."""
+    end, pieces, length = time.monotonic() + TIMEOUT + _WAY, list[bytes](), 0
+    while length <= _MOST_BYTES and (piece := answer.read1(_PIECE)):
+        pieces.append(piece)
+        length += len(piece)
+        if time.monotonic() > end:
+            raise TimeoutError
+    return b"".join(pieces)
+
+
+def _parts_of(url: str) -> urllib.parse.SplitResult | None:
+    """Return the parts of a server's URL; None for what is none."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if is_whole and not (parts.query or parts.fragment or _has_blanks(url)) else None
+
+
+def _has_blanks(url: str) -> bool:
+    return not url.isprintable() or any(letter.isspace() for letter in url)
+
+
+def _told_by(error: urllib.error.HTTPError) -> str:
+    """Return why a server refuses: it says so, or its status does."""
+    with error:
+        if 300 <= error.code < 400:
+            return (
+                f"it sends us elsewhere (HTTP status {error.code}): give the address that it is at"
+            )
+        try:
+            return str(json.loads(error.read(_MOST_HEADERS))["error"])[:_MOST_HEADERS]
+        except (OSError, ValueError, RecursionError, KeyError, TypeError):
+            return _STATUS.get(error.code, f"HTTP status {error.code}")
+
+
+_STRANGE = "it does not answer as a Prometheus server does"
+_STATUS = {
+    401: f"it wants a login: set {TOKEN} or {HEADERS}",
+    403: "it refuses this login",
+    404: "there is no Prometheus API: is this its whole URL?",
+}
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, TimeoutError):
+        return f"no answer in {TIMEOUT + _WAY:g} s"
+    return reason_of(reason) if isinstance(reason, OSError) else str(reason)

@@ -1,0 +1,153 @@
+"""What the exporters of GPU metrics call things: PromQL by exporter.
+
+Sources: dcgm-exporter's etc/default-counters.csv (its label `Hostname` became `hostname` in #655),
+nvidia_gpu_exporter's METRICS.md, nvitop-exporter's exporter.py (prometheus_client appends units),
+and gputop's own `export/prometheus/`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_MIB = 1 << 20
+_NOBODY = 1 << 30
+"""Bytes of memory below which a GPU counts as nobody's, where no exporter says whose it is."""
+_AT_REST = 0.05
+"""Utilization below which it counts as at rest, over `_REST`."""
+_REST = "5m"
+
+
+class Exporter(NamedTuple):
+    """A family of names. Expressions have `%s` where the selector of hosts goes, and a value for
+    each GPU, or several that mean the same (pods, MIG devices): the greatest counts."""
+
+    name: str
+    present: str
+    """The metric of which there is a series for each GPU."""
+    host: str
+    """The label of the machine, as the next two of the GPU and its index."""
+    uuid: str
+    number: str | None
+    model: str
+    load: str
+    """The metric of the utilization."""
+    full: int
+    """What that is of a GPU that never rests: 1, or 100 for per cents."""
+    memory_used: str
+    """Bytes."""
+    memory_total: str
+    temperature: str
+    power: str
+    """Watts."""
+    info: str | None = None
+    """The metric that has the label `model`, where not every one has it."""
+    number_metric: str | None = None
+    """The metric of the index, where no label tells it."""
+    free: str | None = None
+    """1 or 0; None: a GPU is taken for free that has next to no memory in use and is at rest."""
+    findings: str | None = None
+    """2 for an alarm, 1 for a notice, 0 or nothing where all is well."""
+    users: str | None = None
+    """A series for each user on each GPU."""
+    reading_age: str | None = None
+    """Seconds between a scrape and what it tells of."""
+
+    @property
+    def key(self) -> str:
+        """The labels that tell a GPU."""
+        return f"{self.host}, {self.uuid}"
+
+    @property
+    def utilization(self) -> str:
+        """0 to 1; what no GPU can do, as 218322032 %, is left out."""
+        return self._ratio(f"{self.load}{{%s}}")
+
+    def of_gpus(self, expression: str, selector: str = "", *more: str) -> str:
+        """Return an expression with one value a GPU; `more` labels are kept."""
+        labels = ", ".join((self.key, *more))
+        return f"max by ({labels}) ({expression.replace('%s', selector)})"
+
+    def free_gpus(self, selector: str = "") -> str:
+        """Return 1 for each GPU that is free, 0 for the others."""
+        if self.free is not None:
+            return self.of_gpus(self.free, selector)
+        memory = self.of_gpus(f"({self.memory_used}) < bool {_NOBODY}", selector)
+        busy = self._ratio(f"max_over_time({self.load}{{%s}}[{_REST}])")
+        return f"{memory} * {self.of_gpus(f'({busy}) < bool {_AT_REST}', selector)}"
+
+    def with_model(self, expression: str, selector: str = "") -> str:
+        """Return a value a GPU, with the label of its model: one, whatever a machine says."""
+        info = self.of_gpus(f"{self.info or self.present}{{%s}} ^ 0", selector, self.model)
+        join = f"on ({self.key}) group_left ({self.model})"
+        return f"({expression}) * {join} topk by ({self.key}) (1, {info})"
+
+    def _ratio(self, expression: str) -> str:
+        return f"({expression} >= 0 <= {self.full}) / {self.full}"
+
+
+GPUTOP = Exporter(
+    name="gputop",
+    present="gputop_gpu_info",
+    host="instance",
+    uuid="uuid",
+    number="gpu",
+    model="model",
+    load="gputop_gpu_utilization_ratio",
+    full=1,
+    memory_used="gputop_gpu_memory_used_bytes{%s}",
+    memory_total="gputop_gpu_memory_total_bytes{%s}",
+    temperature="gputop_gpu_temperature_celsius{%s}",
+    power="gputop_gpu_power_watts{%s}",
+    free="gputop_gpu_free{%s}",
+    findings='2 * (gputop_gpu_findings{level="alarm",%s} > bool 0)'
+    ' or (gputop_gpu_findings{level="notice",%s} > bool 0)',
+    users="gputop_user_processes{%s}",
+    reading_age="gputop_reading_age_seconds{%s}",
+)
+DCGM = Exporter(
+    name="dcgm-exporter",
+    present="DCGM_FI_DEV_GPU_UTIL",
+    host="hostname",
+    uuid="UUID",
+    number="gpu",
+    model="modelName",
+    load="DCGM_FI_DEV_GPU_UTIL",
+    full=100,
+    memory_used=f"DCGM_FI_DEV_FB_USED{{%s}} * {_MIB}",
+    memory_total=f"(DCGM_FI_DEV_FB_USED{{%s}} + DCGM_FI_DEV_FB_FREE{{%s}}) * {_MIB}",
+    temperature="DCGM_FI_DEV_GPU_TEMP{%s}",
+    power="DCGM_FI_DEV_POWER_USAGE{%s}",
+    findings="2 * (DCGM_FI_DEV_XID_ERRORS{%s} > bool 0)",
+)
+NVIDIA_GPU_EXPORTER = Exporter(
+    name="nvidia_gpu_exporter",
+    present="nvidia_smi_utilization_gpu_ratio",
+    host="instance",
+    uuid="uuid",
+    number=None,
+    model="name",
+    load="nvidia_smi_utilization_gpu_ratio",
+    full=1,
+    memory_used="nvidia_smi_memory_used_bytes{%s}",
+    memory_total="nvidia_smi_memory_total_bytes{%s}",
+    temperature="nvidia_smi_temperature_gpu{%s}",
+    power="nvidia_smi_power_draw_watts{%s}",
+    info="nvidia_smi_gpu_info",
+    number_metric="nvidia_smi_index{%s}",
+)
+NVITOP = Exporter(
+    name="nvitop-exporter",
+    present="gpu_utilization_Percentage",
+    host="hostname",
+    uuid="uuid",
+    number="index",
+    model="devicename",
+    load="gpu_utilization_Percentage",
+    full=100,
+    memory_used=f"gpu_memory_used_MiB{{%s}} * {_MIB}",
+    memory_total=f"gpu_memory_total_MiB{{%s}} * {_MIB}",
+    temperature="gpu_temperature_C{%s}",
+    power="gpu_power_usage_W{%s}",
+)
+EXPORTERS = (GPUTOP, DCGM, NVIDIA_GPU_EXPORTER, NVITOP)
+"""Those who tell most first."""

@@ -1,0 +1,172 @@
+"""Frames of one machine as a Prometheus server knows it: its GPUs, and nothing of processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from gputop.errors import SourceError
+from gputop.model.fleet.link import Link
+from gputop.model.machine.frame import Frame, Host
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import printable
+from gputop.protocol.assemble import MAX_GPUS
+from gputop.protocol.harmless import harmless
+from gputop.protocol.messages import AnsweredRequest, Refresh, Reply, Request
+from gputop.sources.prometheus.client import Series
+from gputop.sources.prometheus.queries import ClusterQueries, number_of, selector_of
+
+_INTERVAL = 10.0
+_PAST, _STEP = 900.0, 15.0
+"""Seconds that are looked back at first, and between two frames of them."""
+_REFUSED = "only Prometheus is asked about this host, and it answers no questions"
+_WHOLE = ("memory_used", "memory_total")
+
+
+class PrometheusSource:
+    """A machine by the values that its exporter gave; also how the server is reached."""
+
+    def __init__(self, queries: ClusterQueries, host: str) -> None:
+        """host: as the label says that names machines."""
+        self.host = host
+        self._queries, self._exporter = queries, queries.exporter
+        self._selector = selector_of(queries.exporter.host, host)
+        self._woken, self._is_closed = threading.Event(), False
+        self._replies: list[Reply] = []
+        self._came: float | None = None
+
+    @property
+    def link(self) -> Link:
+        """How old is what came last."""
+        age = None if self._came is None else time.monotonic() - self._came
+        return Link("connected", "prometheus", age=age)
+
+    def frames(self) -> Iterator[Frame | Reply]:
+        """Yield those of the last quarter of an hour, then one after another until `close`.
+        SourceError where the server knows nothing of its GPUs, or does not answer."""
+        yield from self._past(self.now())
+        while not self._is_closed:
+            yield self.now()
+            self._came = time.monotonic()
+            if self._woken.wait(_INTERVAL):
+                self._woken.clear()
+            while self._replies:
+                yield self._replies.pop(0)
+
+    def request(self, request: Request) -> None:
+        """Ask for a frame now; nobody there can do anything else."""
+        if isinstance(request, AnsweredRequest):
+            self._replies.append(Reply(request=request.id, error=_REFUSED))
+        if isinstance(request, AnsweredRequest | Refresh):
+            self._woken.set()
+
+    def reconnect(self) -> None:
+        """Ask now."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """End; a query that the server does not answer is left to itself."""
+        self._is_closed = True
+        self._woken.set()
+
+    def now(self) -> Frame:
+        """Return what the server knows now. SourceError where that is nothing, or it fails."""
+        exporter = self._exporter
+        number = () if exporter.number is None else (exporter.number,)
+        info = f"{exporter.info or exporter.present}{{%s}}"
+        wanted = {
+            "there": exporter.of_gpus(info, self._selector, exporter.model, *number),
+            "number": exporter.of_gpus(exporter.number_metric or info, self._selector),
+            **self._values(),
+        }
+        found = self._queries.ask(wanted)
+        if not found["there"]:
+            raise SourceError(f"Prometheus knows of no GPUs of {printable(self.host, 64)} now")
+        at = found["there"][0].points[-1][0]
+        return self._frame(at, self._gpus(found))
+
+    def _values(self) -> dict[str, str]:
+        """Return the expressions of what moves."""
+        exporter = self._exporter
+        expressions = {
+            "utilization": exporter.utilization,
+            "memory_used": exporter.memory_used,
+            "memory_total": exporter.memory_total,
+            "temperature": exporter.temperature,
+            "power": exporter.power,
+        }
+        return {name: exporter.of_gpus(text, self._selector) for name, text in expressions.items()}
+
+    def _past(self, now: Frame) -> Iterator[Frame]:
+        """Yield frames of before, of the GPUs of now."""
+        by_time: defaultdict[float, dict[str, dict[str, Any]]] = defaultdict(dict)
+        for name, expression in self._values().items():
+            start, end = now.time - _PAST, now.time - _STEP
+            for series in self._queries.client.query_range(expression, start, end, _STEP):
+                uuid = self._uuid_of(series)
+                for at, value in series.points:
+                    one = number_of([Series({}, ((at, value),))])
+                    by_time[at].setdefault(uuid, {})[name] = _rounded(name, one)
+        for at in sorted(by_time):
+            values, unknown = by_time[at], dict.fromkeys(self._values())
+            gpus = tuple(
+                replace(gpu, **{**unknown, **values.get(gpu.uuid or "", {})}) for gpu in now.gpus
+            )
+            yield self._frame(at, gpus)
+
+    def _gpus(self, found: Mapping[str, Sequence[Series]]) -> tuple[Gpu, ...]:
+        values: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        for name in self._values():
+            for series in found[name]:
+                values[self._uuid_of(series)][name] = _rounded(name, number_of([series]))
+        indices = self._indices(found)
+        names = {self._uuid_of(series): series.labels for series in found["there"]}
+        gpus = [
+            Gpu(
+                index=indices[uuid],
+                uuid=uuid or None,
+                name=labels.get(self._exporter.model),
+                processes_known=False,
+                **values[uuid],
+            )
+            for uuid, labels in names.items()
+        ]
+        return tuple(sorted(gpus, key=lambda gpu: gpu.index)[:MAX_GPUS])
+
+    def _indices(self, found: Mapping[str, Sequence[Series]]) -> dict[str, int]:
+        """Return the index of each GPU; those that tell none, or that of another, come last."""
+        told: dict[str, int] = {}
+        for series in found["there"]:
+            text = series.labels.get(self._exporter.number or "", "")
+            if text.isascii() and text.isdigit() and len(text) < 6:
+                told[self._uuid_of(series)] = int(text)
+        if self._exporter.number_metric is not None:
+            for series in found["number"]:
+                told[self._uuid_of(series)] = int(number_of([series]) or 0)
+        taken = set(told.values())
+        for series in found["there"]:
+            if self._uuid_of(series) not in told:
+                last = max(taken, default=-1) + 1
+                told[self._uuid_of(series)] = last
+                taken.add(last)
+        return told
+
+    def _uuid_of(self, series: Series) -> str:
+        return series.labels.get(self._exporter.uuid, "")
+
+    def _frame(self, at: float, gpus: tuple[Gpu, ...]) -> Frame:
+        name = self.host
+        host = Host(name=name, asked=name)
+        return harmless(
+            Frame(host=host, time=at, interval=_INTERVAL, gpus=gpus, told_by="Prometheus")
+        )
+
+
+def _rounded(name: str, value: float | None) -> float | None:
+    """Return a value as its field has it: bytes are whole."""
+    return round(value) if value is not None and name in _WHOLE else value

@@ -1,0 +1,120 @@
+"""A server that is asked again and again in a thread of its own: who draws never waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from gputop.errors import SourceError
+from gputop.model.fleet.cluster import HOUR, Cluster, ClusterState, NodePage, Quantiles
+from gputop.model.machine.text import printable
+from gputop.sources.prometheus.client import PrometheusClient
+from gputop.sources.prometheus.fallback import FallbackSource
+from gputop.sources.prometheus.host import PrometheusSource
+from gputop.sources.prometheus.queries import ClusterQueries, find_exporter
+
+INTERVAL = 10.0
+"""Seconds between refreshes, unless another interval is wanted."""
+LEAST_INTERVAL = 1.0
+_STEP = 60.0
+"""Seconds between two values of the past."""
+
+
+class ClusterWatch:
+    """Keeps the newest state of a cluster; from any thread."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], interval: float = INTERVAL) -> None:
+        """UsageError for what is no URL."""
+        self.client = PrometheusClient(url, headers)
+        self.interval = max(LEAST_INTERVAL, interval)
+        self._page = NodePage()
+        self._queries: ClusterQueries | None = None
+        self._state = ClusterState()
+        self._came: float | None = None
+        self._due = 0.0
+        self._woken, self._is_closed = threading.Event(), False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def state(self) -> ClusterState:
+        """What is known now."""
+        age = None if self._came is None else time.monotonic() - self._came
+        return self._state._replace(age=age)
+
+    def start(self) -> None:
+        """Begin to ask. The thread is left to itself at the end, whatever it waits for."""
+        self._thread = threading.Thread(target=self._run, name="prometheus", daemon=True)
+        self._thread.start()
+
+    def show(self, page: NodePage) -> None:
+        """Ask for other nodes now; the sums are asked for when it is time."""
+        self._page = page
+        self._woken.set()
+
+    def refresh(self) -> None:
+        """Ask for all now, and look anew who exports."""
+        self._due, self._queries = 0.0, None
+        self._woken.set()
+
+    def set_interval(self, seconds: float) -> None:
+        """Refresh as often from now on."""
+        self.interval = max(LEAST_INTERVAL, seconds)
+        self._due = min(self._due, time.monotonic() + self.interval)
+        self._woken.set()
+
+    def close(self) -> None:
+        """End; waits for nothing."""
+        self._is_closed = True
+        self._woken.set()
+
+    def source_of(self, host: str, interval: float) -> FallbackSource:
+        """Return the frames of a machine: over ssh, else as the server knows it."""
+        queries = self._queries
+        assert queries is not None, "there are nodes"
+        return FallbackSource(host, interval, lambda: PrometheusSource(queries, host))
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            self._woken.clear()
+            self._ask()
+            self._woken.wait(max(0.0, self._due - time.monotonic()))
+
+    def _ask(self) -> None:
+        """Nobody waits for this thread: whatever happens in it is told."""
+        try:
+            self._update()
+        except SourceError as error:
+            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001 - it is shown, and tried again
+            self._fail(printable(f"{type(error).__name__}: {error}", 200))
+
+    def _fail(self, why: str) -> None:
+        self._due = max(self._due, time.monotonic() + self.interval)
+        self._state = self._state._replace(error=why)
+
+    def _update(self) -> None:
+        queries, page = self._queries or find_exporter(self.client), self._page
+        self._queries, cluster = queries, self._state.cluster
+        if cluster is None or time.monotonic() >= self._due:
+            before = () if cluster is None else cluster.nodes
+            self._due = time.monotonic() + self.interval
+            cluster = queries.sums()._replace(nodes=before)
+            self._came = time.monotonic()
+            self._state = self._state._replace(
+                cluster=cluster, error="", past=_with(self._state.past, cluster)
+            )
+        nodes = queries.nodes(*page)
+        self._state = self._state._replace(cluster=cluster._replace(nodes=nodes), page=page)
+        if len(self._state.past) <= 1:
+            past = tuple(queries.past(cluster.time - HOUR, cluster.time, _STEP))
+            self._state = self._state._replace(past=(*past, *self._state.past))
+
+
+def _with(
+    past: tuple[tuple[float, Quantiles], ...], cluster: Cluster
+) -> tuple[tuple[float, Quantiles], ...]:
+    """Return the past with what is now, without what is too long ago."""
+    if cluster.quantiles is not None:
+        past = (*past, (cluster.time, cluster.quantiles))
+    return tuple(point for point in past if point[0] > cluster.time - HOUR)

@@ -1,0 +1,195 @@
+"""A cluster in a line, its sums in a few, and why nothing newer comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from math import inf
+
+from gputop.model.fleet.cluster import HOUR, Cluster, ClusterState, ModelCount
+from gputop.model.machine.text import duration, percent, short_name
+from gputop.settings import Thresholds
+from gputop.tui.panes.columns import cut, sized
+from gputop.tui.panes.gpu_cells import bar, levels, load_role
+from gputop.tui.panes.heading import state, watch_state
+from gputop.tui.panes.lines import Lines, Piece, spread, width_of
+
+_SHARES = ("10% of GPUs below", "half of GPUs below", "90% of GPUs below")
+"""What the quantiles are, in their order."""
+_LABEL, _VALUE = 19, 5
+"""Cells of such a label and of its value."""
+_MINUTES = 60
+_BESIDE = 110
+"""Cells from which on models stand beside utilization."""
+MODELS = 3
+"""Lines of models."""
+_BAR = 12
+
+
+class ClusterHeading(Lines):
+    """How many GPUs, hosts and users there are, and how old that is."""
+
+    def __init__(self, server: str, *, id: str | None = None) -> None:  # noqa: A002
+        """`server`: its address."""
+        super().__init__(id=id)
+        self.note = ""
+        """What is said first."""
+        self._server = server
+        self._state = ClusterState()
+        self._order, self._interval = "", 1.0
+
+    def on_mount(self) -> None:
+        watch_state(self)
+
+    def show_state(self, state_: ClusterState, order: str, interval: float) -> None:
+        """`order` says how nodes are sorted."""
+        self._state, self._order, self._interval = state_, order, interval
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        """Return what fits: facts go from the right as the line gets short."""
+        pieces: list[Piece] = [(" gputop  ", "heading"), *state(self)]
+        if self.note:
+            pieces.append((f"{self.note}  ", "notice"))
+        age = self._state.age
+        old = "" if age is None else f"  {duration(age)} old"
+        right: list[Piece] = [(f"{old}  every {self._interval:g}s ", "quiet")]
+        server = cut(self._server, max(12, self.size.width // 4), self.glyphs.ellipsis)
+        cluster = self._state.cluster
+        if cluster is None:
+            return spread([*pieces, (self.glyphs.text(server), "text")], right, self.size.width)
+        room = self.size.width - width_of([*pieces, *right])
+        between: Piece = (f" {self.glyphs.separator} ", "quiet")
+        for number, fact in enumerate(self._facts(cluster, server)):
+            fact = [between, *fact] if number else fact
+            room -= width_of(fact)
+            if room < 0:
+                break
+            pieces += fact
+        else:
+            if len(self._order) + 2 <= room:
+                right.insert(0, (self._order, "quiet"))
+        return spread(pieces, right, self.size.width)
+
+    def _facts(self, cluster: Cluster, server: str) -> Iterable[list[Piece]]:
+        """Return what is known, in the order of its weight."""
+        free = "free unknown" if cluster.free is None else f"{cluster.free:,} free"
+        yield [(f"{_count(cluster.gpus, 'GPU')}, ", "text"), (free, _free_role(cluster.free))]
+        hosts: list[Piece] = [(_count(cluster.hosts, "host"), "text")]
+        if cluster.down:
+            hosts.append((f", {cluster.down:,} down", "alarm"))
+        yield hosts
+        if cluster.alarms:
+            yield [(_count(cluster.alarms, "host") + " in alarm", "alarm")]
+        if cluster.users is not None:
+            yield [(_count(cluster.users, "user"), "text")]
+        yield [(self.glyphs.text(server), "quiet")]
+        yield [(cluster.exporter, "quiet")]
+
+
+class ClusterNote(Lines):
+    """Why nothing newer comes; hidden where something does."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._words = ""
+
+    def show_state(self, state_: ClusterState) -> None:
+        old = "" if state_.age is None else f" (what is shown is {duration(state_.age)} old)"
+        self._words = self.glyphs.text(f"{state_.error}{old}")
+        self.display = bool(state_.error)
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        words: Piece = (f" {self.glyphs.warning} {self._words}", "alarm")
+        return sized([words], self.size.width, self.glyphs.ellipsis, left=True)
+
+
+class ClusterSums(Lines):
+    """A line for each of the most frequent models, and for each quantile of the utilization with
+    its last hour: side by side where there is room."""
+
+    def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._thresholds = thresholds
+        self._state = ClusterState()
+
+    def show_state(self, state_: ClusterState) -> None:
+        self._state = state_
+        self.sync()
+
+    def wanted(self, width: int) -> int:
+        """Return how many lines there is something for."""
+        cluster = self._state.cluster
+        models = min(MODELS, len(cluster.models)) if cluster is not None else 0
+        return max(models, len(_SHARES)) if width >= _BESIDE else models + len(_SHARES)
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        lines = self._lines()
+        return lines[y] if y < len(lines) else ()
+
+    def _lines(self) -> list[list[Piece]]:
+        cluster, width = self._state.cluster, self.size.width
+        if cluster is None:
+            return []
+        models = list(self._models(cluster.models))
+        if width < _BESIDE:
+            return [*models, *self._quantiles(cluster, width)]
+        half = width // 2
+        return [
+            [*sized(left, half, self.glyphs.ellipsis, left=True), *right]
+            for left, right in zip_longest(
+                models, self._quantiles(cluster, width - half), fillvalue=list[Piece]()
+            )
+        ]
+
+    def _models(self, models: Sequence[ModelCount]) -> Iterable[list[Piece]]:
+        shown = models if len(models) <= MODELS else models[: MODELS - 1]
+        for model in shown:
+            yield self._model(short_name(model.model), model.gpus, model.free)
+        if len(shown) < len(models):
+            rest = models[len(shown) :]
+            free = [model.free for model in rest if model.free is not None]
+            yield self._model(
+                f"{len(rest)} other models",
+                sum(model.gpus for model in rest),
+                sum(free) if free else None,
+            )
+
+    def _model(self, name: str, gpus: int, free: int | None) -> list[Piece]:
+        label = sized([(self.glyphs.text(name), "text")], 22, self.glyphs.ellipsis, left=True)
+        count = sized([(f"{gpus:,}", "text")], 8, "", left=False)
+        words = "free unknown" if free is None else f"{free:,} free"
+        share = None if free is None or not gpus else min(1.0, max(0.0, 1 - free / gpus))
+        used = bar(share, _BAR, "load", self.glyphs)
+        return [(" ", "text"), *label, *count, ("  ", "text"), *used, (" ", "text"),
+                (words, _free_role(free))]  # fmt: skip
+
+    def _quantiles(self, cluster: Cluster, width: int) -> Iterable[list[Piece]]:
+        cells = max(1, min(_MINUTES, width - _LABEL - _VALUE - 4))
+        for number, label in enumerate(_SHARES):
+            now = None if cluster.quantiles is None else cluster.quantiles[number]
+            text = self.glyphs.not_available if now is None else f"{percent(now)}%"
+            role = "quiet" if now is None else load_role(now, self._thresholds)
+            value = sized([(text, role)], _VALUE, "", left=False)
+            curve = levels(
+                self._curve(number, cells, cluster.time), 1.0, self._thresholds, self.glyphs
+            )
+            yield [(f" {label:<{_LABEL}}", "quiet"), *value, ("  ", "text"), *curve]
+
+    def _curve(self, number: int, cells: int, end: float) -> list[float]:
+        """Return the greatest value of each cell of the last hour; minus infinity for none."""
+        values = [-inf] * cells
+        for at, quantiles in self._state.past:
+            cell = cells - 1 - int((end - at) * cells / HOUR)
+            if 0 <= cell < cells:
+                values[cell] = max(values[cell], quantiles[number])
+        return values
+
+
+def _free_role(free: int | None) -> str:
+    return "quiet" if free is None else "good" if free else "text"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

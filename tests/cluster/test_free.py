@@ -1,0 +1,87 @@
+"""`gputop free --prometheus`, on a real server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.series import dcgm, gputop, serving
+from tests.prometheus import Prometheus
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A roomy machine, one that has just enough, a full one, and one with a name of no host."""
+    machines = [
+        gputop("roomy", (0,) * 8, model="NVIDIA H100 80GB HBM3"),
+        gputop("fits", (0, 0.9, 0, 0), model="NVIDIA H100 80GB HBM3"),
+        gputop("full", (0.9, 0.9, 0.1), model="NVIDIA H100 80GB HBM3"),
+        gputop("-oProxyCommand=x", (0, 0, 0), model="NVIDIA H100 80GB HBM3"),
+        gputop("other", (0, 0, 0), model="NVIDIA L40S"),
+    ]
+    with serving(tmp_path_factory.mktemp("free"), *machines) as prometheus:
+        yield prometheus
+
+
+def free(*words: str) -> subprocess.CompletedProcess[str]:
+    """What the command says."""
+    command = [sys.executable, "-m", "gputop", "free", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_host_that_fits_best(server: Prometheus) -> None:
+    done = free("--prometheus", server.url, "--model", "h100", "-n", "3", "--format", "index")
+    assert (done.stdout, done.returncode) == ("fits 0,2,3\n", 0)
+    assert done.stderr.startswith("gputop: fits: by gputop, ")
+    assert done.stderr.rstrip().endswith("s old")
+
+
+def test_json_and_more_than_one_host_has(server: Prometheus) -> None:
+    done = free("--prometheus", server.url, "-n", "4", "--json")
+    facts = json.loads(done.stdout)
+    assert (facts["host"], len(facts["gpus"])) == ("roomy", 4)
+    assert facts["gpus"][0] == {"gpu": 0, "uuid": "GPU-roomy-0"}
+    assert facts["value"].startswith("GPU-roomy-0,GPU-roomy-1,")
+    done = free("--prometheus", server.url, "-n", "9", "--model", "H100")
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert done.stderr == (
+        "gputop: no host has 9 free GPUs of one model with 'H100' in its name: "
+        "the most are 8 H100 80GB HBM3 on roomy:9835\n"
+    )
+    assert "none is free" in free("--prometheus", server.url, "--model", 'B200"}').stderr
+
+
+def test_a_shell_there(server: Prometheus) -> None:
+    done = free("--prometheus", server.url, "--model", "L40", "--format", "ssh")
+    assert done.stdout.startswith("ssh -t -- other ")
+    assert "CUDA_VISIBLE_DEVICES=GPU-other-0 " in done.stdout
+
+
+def test_by_memory_and_rest_where_nobody_tells_who_is_there(tmp_path: Path) -> None:
+    with serving(tmp_path, dcgm("node1", (0, 80, 0))) as prometheus:
+        done = free("--prometheus", prometheus.url, "-n", "2", "--format", "index")
+        assert done.stdout == "node1 0,2\n"
+        assert "by dcgm-exporter" in done.stderr
+        assert "who is on a GPU it does not tell" in done.stderr
+
+
+def test_what_does_not_go_together() -> None:
+    url = ("--prometheus", "http://127.0.0.1:1")
+    for words, said in {
+        ("--model", "H100"): "--model goes with --prometheus URL",
+        (*url, "--wait"): "--wait does not go with --prometheus",
+        (*url, "-H", "a"): "does not go with -H",
+        (*url, "--format", "export"): "is for this shell",
+        (*url, "-n", "0"): "is not a number of GPUs",
+    }.items():
+        done = free(*words)
+        assert done.returncode == 2, done.stderr
+        assert said in done.stderr
+    assert free(*url).returncode == 4

@@ -1,0 +1,168 @@
+"""The screen of a cluster, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gputop.settings import Session
+from gputop.sources.prometheus.watch import ClusterWatch
+from gputop.tui.app import GputopApp
+from gputop.tui.cluster import ClusterScreen
+from gputop.tui.main import MainScreen
+from tests.builders_tui import Screenful
+from tests.cluster.series import dcgm, gputop, serving, up
+from tests.prometheus import Prometheus
+
+pytestmark = pytest.mark.system
+
+HOSTILE = "e\x1b[31mvil\u202e" + "x" * 10_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """130 machines and one that is down; what cannot be connected to is no name for ssh."""
+    quiet = [gputop(f"n_{number:03}!", (0.25,), users=("alice",)) for number in range(125)]
+    machines = [
+        *quiet,
+        gputop("free!", (0, 0), model="NVIDIA L40S"),
+        gputop("hung!", (None, 0.5), finding="alarm", users=("bob", "carol")),
+        gputop("noticed!", (0.75, 0), finding="notice", model="NVIDIA A100"),
+        gputop(HOSTILE, (0.5,), model="NVIDIA T4"),
+        up("dead:9835", 0),
+    ]
+    with serving(tmp_path_factory.mktemp("cluster"), *machines) as prometheus:
+        yield prometheus
+
+
+class Clusterful(Screenful):
+    """The app with a cluster."""
+
+    def __init__(self, app: GputopApp, pilot: object) -> None:
+        self.app, self.pilot = app, pilot  # type: ignore[assignment]
+        self._typed = 0.0
+
+    async def until(self, shown: Callable[[], bool]) -> None:
+        """Let looks be taken at what has come, until something is shown."""
+        for _ in range(1000):
+            self.app._tick()
+            await self.pilot.pause(0.01)
+            if shown():
+                return
+        raise AssertionError(self.text)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the rows, in their order."""
+        table = self.app.screen.query_one("#nodes")
+        lines = self.lines[table.region.y + 1 : table.region.bottom]
+        return [line[1:].split()[0].split(":")[0] for line in lines if line.strip()]
+
+
+@asynccontextmanager
+async def watched(url: str, size: tuple[int, int] = (160, 40)) -> AsyncIterator[Clusterful]:
+    watch = ClusterWatch(url, {})
+    app = GputopApp([], Session(me="alice"), watch)
+    app.animation_level = "none"
+    async with app.run_test(size=size) as pilot:
+        try:
+            yield Clusterful(app, pilot)
+        finally:
+            app.close_sources()
+
+
+async def test_the_cluster_at_a_glance(server: Prometheus) -> None:
+    async with watched(server.url) as cluster:
+        await cluster.until(lambda: "free!" in cluster.hosts or "hung!" in cluster.hosts)
+        sums = " 132 GPUs, 3 free · 129 hosts, 1 down · 1 host in alarm · 3 users"
+        assert sums in cluster.lines[0]
+        assert "gputop " in cluster.lines[0]
+        assert cluster.lines[0].rstrip().endswith("old  every 10s")
+        assert cluster.line_with("H200 ").split()[1:5:2] == ["127", "0"]
+        assert "2 other models" in cluster.text
+        await cluster.until(lambda: "▃" in cluster.line_with("half of GPUs below   25%"))
+        assert cluster.hosts[:3] == ["dead", "hung!", "noticed!"]
+        assert "! down: its exporter does not answer" in cluster.line_with("dead")
+        assert cluster.line_with("hung!").split()[1] == "0/2"
+        assert "! alarm" in cluster.line_with("hung!")
+        assert "bob carol" in cluster.line_with("hung!")
+        assert "\x1b" not in cluster.text
+        await cluster.press("s")
+        await cluster.until(lambda: cluster.hosts[0] == "free!")
+        assert "most free GPUs first" in cluster.lines[0]
+        await cluster.press("s")
+        await cluster.until(lambda: cluster.hosts[2] == "noticed!")
+        assert cluster.hosts[0] == "e\ufffd[31mvil\ufffd" + "x" * 29 + "…"
+
+
+async def test_the_server_looks_for_a_name(server: Prometheus) -> None:
+    async with watched(server.url) as cluster:
+        await cluster.until(lambda: "hung!" in cluster.hosts)
+        await cluster.press("/")
+        await cluster.type("_12")
+        await cluster.until(lambda: len(cluster.hosts) == 5)
+        assert all(host.startswith("n_12") for host in cluster.hosts)
+        await cluster.press("enter")
+        assert "Enter open" in cluster.lines[-1]
+        await cluster.press("/")
+        await cluster.type("]")
+        await cluster.until(lambda: "no host has '_12]' in its name; Esc drops" in cluster.text)
+        await cluster.press("escape")
+        await cluster.until(lambda: "hung!" in cluster.hosts)
+
+
+async def test_more_nodes_are_asked_for_at_the_end(server: Prometheus) -> None:
+    async with watched(server.url) as cluster:
+        screen = cluster.app.screen
+        assert isinstance(screen, ClusterScreen)
+        await cluster.until(lambda: screen.nodes.span[2] == 101)
+        await cluster.press("end")
+        await cluster.until(lambda: screen.nodes.span[2] == 130)
+
+
+async def test_a_host_opens_as_prometheus_knows_it(server: Prometheus) -> None:
+    """Nobody is on its GPUs that anybody knew of, and none of them is free for that."""
+    async with watched(server.url) as cluster:
+        await cluster.until(lambda: "hung!" in cluster.hosts)
+        await cluster.press("down", "down", "enter")
+        assert isinstance(cluster.app.screen, MainScreen)
+        await cluster.until(lambda: "H200" in cluster.text)
+        assert "from Prometheus (its name is none for ssh)" in cluster.lines[0]
+        assert "hung!:9835 · 2 GPUs" in cluster.lines[0]
+        assert "users unknown" in cluster.lines[0]
+        assert " free" not in cluster.text
+        assert "not listed" in cluster.text
+        machine = cluster.app._machines[0]
+        await cluster.until(lambda: len(machine._history.times) > 50)
+        assert "Prometheus does not tell which processes are on the GPUs" in cluster.text
+        await cluster.press("H")
+        assert "Not known: Prometheus does not tell what is wrong with 2 GPUs" in cluster.text
+        await cluster.press("q")
+        await cluster.press("q")
+        assert isinstance(cluster.app.screen, ClusterScreen)
+        assert cluster.app._machines == []
+        await cluster.until(lambda: "every 10s" in cluster.lines[0])
+        await cluster.press("up", "enter")
+        await cluster.until(lambda: "knows of no GPUs of dead:9835" in cluster.text)
+
+
+async def test_a_server_that_ends(tmp_path: Path) -> None:
+    with serving(tmp_path, dcgm("n!", (50,))) as prometheus:
+        async with watched(prometheus.url, (80, 24)) as cluster:
+            await cluster.until(lambda: "n!" in cluster.hosts)
+            prometheus.stop()
+            await cluster.press("r")
+            await cluster.until(lambda: "Connection refused (what is shown is" in cluster.text)
+            assert "n!" in cluster.hosts
+            assert "1 GPU, 0 free" in cluster.lines[0]
+
+
+async def test_nobody_answers() -> None:
+    async with watched("http://127.0.0.1:1", (60, 12)) as cluster:
+        await cluster.until(lambda: "127.0.0.1:1: Connection refused" in cluster.lines[1])
+        assert "GPU" not in cluster.lines[0]
+        await cluster.press("enter", "s", "end", "escape", "q")
+        assert cluster.app._exit
