@@ -190,11 +190,7 @@ def _post(url: str, data: bytes, headers: Mapping[str, str]) -> None:
     from http.client import HTTPException
     from urllib import request
 
-    class NoRedirect(request.HTTPRedirectHandler):
-        """Leaves a redirection as it is, which is an error then: it could lead anywhere."""
-
-        def redirect_request(self, *_: object, **__: object) -> None:
-            return None
+    from gputop.sources.prometheus.client import NoRedirect
 
     try:
         opener = request.build_opener(NoRedirect)

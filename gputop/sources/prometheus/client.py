@@ -63,7 +63,7 @@ class PrometheusClient:
             )
         self.url = url.rstrip("/")
         self._headers = dict(headers)
-        self._opener = urllib.request.build_opener(_NoRedirect())
+        self._opener = urllib.request.build_opener(NoRedirect())
 
     def query(self, expression: str) -> list[Series]:
         """Return the series of an instant query, of now. SourceError."""
@@ -136,10 +136,10 @@ class PrometheusClient:
         return SourceError(f"{printable(self.url, 100)}: {printable(why, 200)}")
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Headers with a secret go to nobody else."""
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Takes a redirection for an error: it could lead anywhere, with headers that are secret."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object, **__: object) -> None:
         return None
 
 
