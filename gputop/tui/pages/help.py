@@ -30,7 +30,7 @@ Entry = tuple[str, str]
 """Keys, and what they do."""
 Group = tuple[str, list[Entry]]
 """A task, and its keys."""
-_TASKS = ("Hosts", "Look", "Mapping", "Move", "Processes", "Screen")
+_TASKS = ("Cluster", "Hosts", "Look", "Mapping", "Move", "Processes", "Screen")
 
 
 class HelpScreen(PageScreen[None]):
