@@ -175,7 +175,8 @@ def _watch(url: str, seconds: float) -> None:
     """Print what the screen costs here."""
     command = [sys.executable, "-m", "gputop", "--prometheus", url]
     env = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"}
-    with Recorder(command, 200, 50, env) as screen:
+    screen = Recorder(command, 200, 50, env)
+    with screen:
         screen.listen(15)
         used, begun = cpu_seconds(screen.process.pid), time.monotonic()
         screen.listen(seconds)

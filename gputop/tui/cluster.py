@@ -42,6 +42,8 @@ class ClusterScreen(Screen[None]):
         self.settings = settings
         self._server, self._ask, self._open_host = printable(server, 100), ask, open_host
         self._state = ClusterState()
+        self._shown: ClusterState | None = None
+        """The last but for its age, which moves by itself."""
         self._page = NodePage()
         """Which nodes are wanted; those that are shown may be of the one before."""
 
@@ -66,10 +68,10 @@ class ClusterScreen(Screen[None]):
 
     def show_state(self, state: ClusterState, interval: float) -> None:
         """Show what is known now."""
-        is_new = state._replace(age=None) != self._state._replace(age=None)
-        self._state = state
         if not self.is_mounted:
             return
+        is_new = state._replace(age=None) != self._shown
+        self._state, self._shown = state, state._replace(age=None)
         order = NODE_ORDERS[self._page.order]
         self.query_one(ClusterHeading).show_state(state, order, interval)
         self.query_one(ClusterNote).show_state(state)

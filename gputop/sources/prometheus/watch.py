@@ -32,7 +32,7 @@ class ClusterWatch:
         self._queries: ClusterQueries | None = None
         self._state = ClusterState()
         self._came: float | None = None
-        self._due = 0.0
+        self._due, self._is_past_asked = 0.0, False
         self._woken, self._is_closed = threading.Event(), False
         self._thread: threading.Thread | None = None
 
@@ -106,9 +106,17 @@ class ClusterWatch:
             )
         nodes = queries.nodes(*page)
         self._state = self._state._replace(cluster=cluster._replace(nodes=nodes), page=page)
-        if len(self._state.past) <= 1:
-            past = tuple(queries.past(cluster.time - HOUR, cluster.time, _STEP))
-            self._state = self._state._replace(past=(*past, *self._state.past))
+        if not self._is_past_asked:
+            self._is_past_asked = True
+            self._ask_past(queries, cluster.time)
+
+    def _ask_past(self, queries: ClusterQueries, end: float) -> None:
+        """Ask once: where that is too much for the server, the graphs begin now."""
+        try:
+            past = tuple(queries.past(end - HOUR, end, _STEP))
+        except SourceError:
+            return
+        self._state = self._state._replace(past=(*past, *self._state.past))
 
 
 def _with(

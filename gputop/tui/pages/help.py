@@ -30,7 +30,7 @@ Entry = tuple[str, str]
 """Keys, and what they do."""
 Group = tuple[str, list[Entry]]
 """A task, and its keys."""
-_TASKS = ("Hosts", "Look", "Mapping", "Move", "Processes", "Screen", "Time")
+_TASKS = ("Cluster", "Hosts", "Look", "Mapping", "Move", "Processes", "Screen", "Time")
 
 
 class HelpScreen(PageScreen[None]):
@@ -40,10 +40,10 @@ class HelpScreen(PageScreen[None]):
         Binding("escape,question_mark,f1,h", "leave", "Back", id="help.leave", key_display="Esc"),
         Binding("space,f", "page(1)", "Page down", id="help.page-down", show=False),
         Binding("b", "page(-1)", "Page up", id="help.page-up", show=False),
-        Binding("g,less_than_sign", "end(0)", "Begin", id="help.first", show=False),
+        Binding("g,less_than_sign", "end(0)", "Start", id="help.first", show=False),
         Binding("G,greater_than_sign", "end(1)", "End", id="help.last", show=False),
     ]
-    MORE_KEYS = (("Space", "on"), ("b", "back"), ("g G", "begin, end"))
+    MORE_KEYS = (("Space", "on"), ("b", "back"), ("g G", "start, end"))
 
     def __init__(
         self,

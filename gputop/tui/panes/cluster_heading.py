@@ -121,7 +121,9 @@ class ClusterSums(Lines):
     def wanted(self, width: int) -> int:
         """Return how many lines there is something for."""
         cluster = self._state.cluster
-        models = min(MODELS, len(cluster.models)) if cluster is not None else 0
+        if cluster is None:
+            return 0
+        models = min(MODELS, len(cluster.models))
         return max(models, len(_SHARES)) if width >= _BESIDE else models + len(_SHARES)
 
     def pieces(self, y: int) -> Iterable[Piece]:
