@@ -26,7 +26,8 @@ def show(
     splash = Splash(feeds, session.user)
     try:
         splash.start()
-        from gputop.tui.app import GputopApp, run
+        from gputop.tui.app import GputopApp
+        from gputop.tui.start import run
 
         status, frame = run(feeds, session, splash.hand_over, make=make() if make else GputopApp)
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.driver import Driver
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
@@ -23,7 +21,7 @@ from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Refresh, SetInt
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed, close_all
-from gputop.tui import glyphs, palette, themes
+from gputop.tui import palette, themes
 from gputop.tui.fleet_control import TICK, FleetControl
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
@@ -507,31 +505,3 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             words = f"gputop: log in to {host} (Ctrl-C gives up)"
             if run_outside(self, *login, words) == 0:
                 self._reconnect(machine)
-
-
-def run(
-    feeds: Sequence[Feed],
-    settings: Session,
-    taking_over: Callable[[], None],
-    driver: type[Driver] | None = None,
-    make: Callable[[Sequence[Feed], Session], GputopApp] = GputopApp,
-) -> tuple[int, Frame | None]:
-    """Show the frames of machines until the user has seen enough; exit status and last frame.
-
-    `taking_over` is called when the terminal is about to be drawn on; `driver`: of Textual, for
-    what is no terminal of ours; `make`: the app, where it is another one.
-
-    GputopError for an error of ours, when the terminal is as it was.
-    """
-    override = None if settings.glyphs == "auto" else settings.glyphs
-    encoding = getattr(sys.__stderr__, "encoding", None)
-    Lines.glyphs = glyphs.choose(capabilities.initial_environ(), encoding, override)
-    capabilities.drop_inherited_colours(os.environ)
-    app = make(feeds, settings)
-    app.taking_over = taking_over
-    app.encoding = "ascii" if Lines.glyphs.name == "ascii" else None
-    try:
-        status = terminal_app.run(app, settings.mouse, driver)
-    finally:
-        app.close_sources()
-    return status, app.last_frame

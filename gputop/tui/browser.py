@@ -16,7 +16,7 @@ from textual.drivers.web_driver import WebDriver
 from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.sources.shared import SharedSource
-from gputop.tui.app import run
+from gputop.tui.start import run
 
 _TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 _NOT_OURS = ("NO_COLOR", "STY", "TMUX", "TEXTUAL_DRIVER")
