@@ -63,6 +63,8 @@ class PastControl:
         except GputopError as error:
             return str(error)
         self._show(view, playback)
+        if not self.is_back and not is_on:
+            return "nothing older is in memory"
         return playback.note
 
     def _begin(self, view: MachineView) -> Playback | None:

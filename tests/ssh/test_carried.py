@@ -59,8 +59,11 @@ def written_by(pid: int) -> list[str]:
     """The files of a file system that a process has open to write."""
     names = []
     for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
-        flags = int(entry.read_text().split("flags:")[1].split()[0], 8)
-        target = os.readlink(f"/proc/{pid}/fd/{entry.name}")
+        try:
+            flags = int(entry.read_text().split("flags:")[1].split()[0], 8)
+            target = os.readlink(f"/proc/{pid}/fd/{entry.name}")
+        except FileNotFoundError:
+            continue  # the agent reads files of /proc all the time: it was one of these
         if flags & os.O_ACCMODE and target.startswith("/") and "/memfd:" not in target:
             names.append(target)
     return [name for name in names if name != "/dev/null"]

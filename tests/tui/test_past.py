@@ -203,6 +203,11 @@ async def test_nothing_to_go_back_to() -> None:
     async with shown(second(0)) as screen:
         await screen.press(",")
         assert "nothing is in memory" in screen.lines[-1]
+    source = Remembering()
+    async with shown(size=(120, 40), source=source) as screen:
+        await screen.show(source.tell(second(0)))
+        await screen.press("<")
+        assert "nothing older is in memory" in screen.lines[-1]
     async with two_minutes() as screen:
         await screen.press(",")
         await screen.end("it broke")

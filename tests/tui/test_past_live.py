@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.conftest import MachineFactory
+from tests.terminal import Terminal
 from tests.tui.live import running
 
 pytestmark = pytest.mark.system
+
+
+def went_back(terminal: Terminal) -> bool:
+    """Whether the past is shown; `,` asks for it until there is one."""
+    if "PAST -" in terminal.text:
+        return True
+    terminal.send(b",")
+    return False
 
 
 def test_a_process_that_has_ended_is_seen_again_and_cannot_be_signalled(
@@ -18,6 +29,10 @@ def test_a_process_that_has_ended_is_seen_again_and_cannot_be_signalled(
         terminal.wait_for("train.py")
         pid = str(here.pids[next(iter(here.pids))])
         terminal.wait_for(pid)
+        # What is remembered begins with the screen, and there is a picture before that.
+        terminal.wait_for(partial(went_back, terminal))
+        terminal.send(b"j")
+        terminal.wait_for(lambda: "PAST" not in terminal.text)
         here.kill(next(iter(here.pids)))
         terminal.wait_for("ended")
         terminal.send(b"<")
