@@ -125,7 +125,7 @@ def _exposition(options: argparse.Namespace) -> Exposition:
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
-        advice = "pip install 'gputop-tui[prometheus]'"
+        advice = "pip install 'gputop-tui[prometheus]', in a clone '.[prometheus]'"
         raise GputopError(f"gputop export needs prometheus_client: {advice}") from None
     choice = ExpositionChoice(options.compat == "dcgm", options.processes)
     return Exposition(choice, time.time)

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from gputop.export.browser.server import BrowserServer
     except ImportError:
-        install = "pip install 'gputop-tui[serve]'"
+        install = "pip install 'gputop-tui[serve]', in a clone '.[serve]'"
         raise GputopError(f"gputop serve needs textual-serve: {install}") from None
     if options.viewers < 1:
         raise UsageError(f"--viewers {options.viewers} is not a number of browsers")

@@ -26,13 +26,7 @@ from gputop.tui.fleet_control import TICK, FleetControl
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import (
-    FrameArrived,
-    MarkReached,
-    NotifyFailed,
-    ReplyArrived,
-    SourceEnded,
-)
+from gputop.tui.messages import FrameArrived, MarkReached, NotifyFailed, ReplyArrived, SourceEnded
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines

@@ -291,7 +291,8 @@ def test_without_prometheus_client(
         monkeypatch.delitem(sys.modules, name)
     assert main(["--demo", "export"]) == 1
     assert capfd.readouterr().err == (
-        "gputop: gputop export needs prometheus_client: pip install 'gputop-tui[prometheus]'\n"
+        "gputop: gputop export needs prometheus_client: pip install 'gputop-tui[prometheus]',"
+        " in a clone '.[prometheus]'\n"
     )
 
 
