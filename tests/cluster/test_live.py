@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gputop.sources.ssh.names import HostName, plain_host
+from tests.agent.driving import until
 from tests.cluster.series import gputop, serving, up
 from tests.conftest import MachineFactory
 from tests.sshd import Sshd, sshd
@@ -37,7 +38,8 @@ def test_a_host_opens_over_ssh_or_else_as_prometheus_knows_it(
         assert "Prometheus" not in terminal.text
         terminal.send(b"q")
         terminal.wait_for("every 10s")
-        assert not sshd.processes(HostName("node", "node", None))
+        # The agent there ends when its connection does.
+        until(lambda: not sshd.processes(HostName("node", "node", None)))
         terminal.send(b"\x1b[B\r")
         terminal.wait_for("from Prometheus (")
         terminal.wait_for("unreached:9835")
