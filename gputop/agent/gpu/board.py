@@ -89,8 +89,8 @@ class IdentitySection(Section):
     }
 
 
-class Bar1Section(Section):
-    """Of which only what is used moves."""
+class ApertureSection(Section):
+    """BAR1, through which the PCI bus sees the memory; only what is used of it moves."""
 
     name, kind, every = "bar1", sections.Bar1Memory, SELDOM
 

@@ -54,7 +54,7 @@ _ASLEEP = {"suspended", "suspending"}
 
 _SECTIONS = (
     board.IdentitySection,
-    board.Bar1Section,
+    board.ApertureSection,
     board.EnginesSection,
     board.ClocksSection,
     board.PowerSection,

@@ -11,8 +11,8 @@ from gputop.model.machine.text import duration, percent, short_name
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import cut, sized
 from gputop.tui.panes.gpu_cells import bar, levels, load_role
-from gputop.tui.panes.heading import state, watch_state
-from gputop.tui.panes.lines import Lines, Piece, spread, width_of
+from gputop.tui.panes.heading import fill, state, watch_state
+from gputop.tui.panes.lines import Lines, Piece, spread
 
 _SHARES = ("10% of GPUs below", "half of GPUs below", "90% of GPUs below")
 """What the quantiles are, in their order."""
@@ -58,18 +58,10 @@ class ClusterHeading(Lines):
         cluster = self._state.cluster
         if cluster is None:
             return spread([*pieces, (self.glyphs.text(server), "text")], right, self.size.width)
-        room = self.size.width - width_of([*pieces, *right])
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
-        for number, fact in enumerate(self._facts(cluster, server)):
-            fact = [between, *fact] if number else fact
-            room -= width_of(fact)
-            if room < 0:
-                break
-            pieces += fact
-        else:
-            if len(self._order) + 2 <= room:
-                right.insert(0, (self._order, "quiet"))
-        return spread(pieces, right, self.size.width)
+        facts = enumerate(self._facts(cluster, server))
+        parted = ([between, *fact] if number else fact for number, fact in facts)
+        return fill(pieces, parted, self._order, right, self.size.width)
 
     def _facts(self, cluster: Cluster, server: str) -> Iterable[list[Piece]]:
         """Return what is known, in the order of its weight."""

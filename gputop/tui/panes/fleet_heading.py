@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputop.model.fleet.fleet import FleetTotals
-from gputop.tui.panes.heading import state, watch_state
+from gputop.tui.panes.heading import fill, state, watch_state
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 
 
@@ -39,16 +39,8 @@ class FleetHeading(Lines):
         right: list[Piece] = [(f"  {self._interval:g}s ", "quiet")]
         if self._totals is None:
             return spread(pieces, right, self.size.width)
-        room = self.size.width - width_of([*pieces, *right])
-        for fact in self._facts(self._totals):
-            room -= width_of(fact)
-            if room < 0:
-                break
-            pieces += fact
-        else:
-            if len(self._order) + 2 <= room:
-                right.insert(0, (self._order, "quiet"))
-        return spread(pieces, right, self.size.width)
+        facts = self._facts(self._totals)
+        return fill(pieces, facts, self._order, right, self.size.width)
 
     def _facts(self, totals: FleetTotals) -> Iterable[list[Piece]]:
         """Return what is known, in the order of its weight."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from textual.binding import Binding, BindingType
 
@@ -21,6 +21,27 @@ _NARROW, _WIDE = 60, 110
 """Cells under which words are few, and from which on loads of the host have bars."""
 _BAR = 8
 _LEAST_NEWS = 12
+
+
+def fill(
+    left: Sequence[Piece],
+    facts: Iterable[Sequence[Piece]],
+    last: str,
+    right: Sequence[Piece],
+    width: int,
+) -> list[Piece]:
+    """Return a heading with as many facts as have room, and `last` if all of them have."""
+    shown = list(left)
+    room = width - width_of([*left, *right])
+    for fact in facts:
+        room -= width_of(fact)
+        if room < 0:
+            break
+        shown += fact
+    else:
+        if len(last) + 2 <= room:
+            right = [(last, "quiet"), *right]
+    return spread(shown, right, width)
 
 
 class Heading(Lines):
