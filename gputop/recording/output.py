@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from contextlib import suppress
 
 from gputop.errors import GputopError
@@ -15,6 +16,9 @@ from gputop.recording.entries import MAGIC, SIZE, IndexEntry
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}
 """What a file system says that has none, as Lustre often: a second recorder goes unnoticed."""
+
+_ATTEMPTS, _MOMENT = 10, 0.02
+"""To lock a file, and seconds between two."""
 
 
 class RecordingBusyError(GputopError):
@@ -68,15 +72,20 @@ class DataOutput:
 
 
 def _lock(descriptor: int, path: str) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise RecordingBusyError(
-            f"another recorder writes to {path}: end that one, or give another place"
-        ) from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
+    """Lock it; a reader that looks whether it is locked has it for a moment."""
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_MOMENT)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            return
+    raise RecordingBusyError(
+        f"another recorder writes to {path}: end that one, or give another place"
+    )
 
 
 def _append(descriptor: int, data: bytes) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import resource
 import signal
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -173,6 +175,18 @@ def test_one_recorder_a_file(folder: Path, tmp_path: Path) -> None:
             RecordingWriter(path, EVERY)
         first.close()
         RecordingWriter(path, EVERY).close()
+
+
+def test_a_reader_that_looks_at_the_lock_keeps_no_recorder_out(tmp_path: Path) -> None:
+    path = tmp_path / "one"
+    write(path, frames_from(START, 1))
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        release = threading.Timer(0.05, fcntl.flock, (file, fcntl.LOCK_UN))
+        release.start()
+        write(path, frames_from(START + EVERY, 1))
+        release.join()
+    assert len(Recording(path).times(HOST)) == 2
 
 
 def test_a_file_that_is_removed_is_begun_anew(folder: Path) -> None:
