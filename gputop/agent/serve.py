@@ -136,7 +136,7 @@ def serve(
     from gputop.agent.requests import RequestDesk
 
     record = IdleRecord() if files else None
-    desk = RequestDesk(outlet.reply, MemoryWatch(collector.gpus), frame, files)
+    desk = RequestDesk(outlet.reply, MemoryWatch(lambda: collector.gpus), frame, files)
     _endings.append(desk.finish)
     desks.put(desk)
     gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 import pynvml
@@ -11,14 +12,6 @@ import pynvml
 from gputop.model.machine.text import printable
 
 DRIVER_GONE = {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED}
-
-
-class NvmlError(Exception):
-    """An NVML return code that concerns a whole GPU or the driver; `code` is NVML's."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 class Driver(msgspec.Struct, frozen=True):
@@ -35,25 +28,20 @@ processes nor health of them (NVML API Reference, MPS Locality Domain Device Enu
 
 
 def open_driver() -> Driver:
-    """nvmlInit and what is true of the whole machine; NvmlError where it fails. May hang."""
+    """nvmlInit and what is true of the whole machine; NVMLError where it fails. May hang."""
     os.environ.pop(_MPS_VIEW, None)
-    try:
-        pynvml.nvmlInit()
-        return Driver(
-            version=_text(pynvml.nvmlSystemGetDriverVersion),
-            cuda_version=_cuda_version(),
-            count=pynvml.nvmlDeviceGetCount(),
-        )
-    except pynvml.NVMLError as error:
-        raise NvmlError(error.value, str(error)) from None
+    pynvml.nvmlInit()
+    return Driver(
+        version=_text(pynvml.nvmlSystemGetDriverVersion),
+        cuda_version=_cuda_version(),
+        count=pynvml.nvmlDeviceGetCount(),
+    )
 
 
 def close_driver() -> None:
     """nvmlShutdown, whose failure means that it is down already."""
-    try:
+    with suppress(pynvml.NVMLError):
         pynvml.nvmlShutdown()
-    except pynvml.NVMLError:
-        return
 
 
 def _text(call: Callable[[], str]) -> str | None:

@@ -1,7 +1,6 @@
 """One GPU, read.
 
-A GpuReader is used by one thread at a time. Whatever a driver or a card lacks is asked once, and
-then left alone.
+Whatever a driver or a card lacks is asked once, and then left alone.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from gputop.agent.gpu.nvlink import NvlinkSection
 from gputop.agent.gpu.pcie import PcieSection
 from gputop.agent.gpu.sections import Sections, first_of, values_of
 from gputop.agent.host import card_file, is_wsl
+from gputop.agent.worker import Worker
 from gputop.model.machine.gpu import UNREADABLE
 from gputop.model.machine.limits import INTEGRATED
 from gputop.model.machine.text import printable
@@ -136,8 +136,8 @@ class GpuSample(msgspec.Struct, frozen=True):
 
 
 class GpuReader:
-    """One GPU, by its NVML index; `read` makes one cycle of calls, if `hasty` the first time only
-    the quick ones."""
+    """One GPU, by its NVML index. Its `worker` makes one cycle of calls, if `hasty` the first time
+    only the quick ones."""
 
     def __init__(self, index: int, hasty: bool = False) -> None:
         self.index = index
@@ -156,6 +156,12 @@ class GpuReader:
         self._sections = Sections(section() for section in _SECTIONS)
         self._gpm = GpmSection()
         self._mig_devices = MigDevices()
+        self.worker = Worker(f"gpu {index}", self._read, self._failed)
+
+    @property
+    def latest(self) -> GpuSample:
+        """What it has answered last."""
+        return self.worker.latest or GpuSample({"index": self.index})
 
     @property
     def uuid(self) -> str | None:
@@ -175,23 +181,25 @@ class GpuReader:
         self._slow_due = 0.0
         self._sections.refresh()
 
-    def read(self) -> GpuSample:
+    # In the thread of the worker
+
+    def _read(self) -> GpuSample:
         """All values of now. A lost GPU gives a sample with `code` and what is known of it."""
         try:
-            return self._read()
+            return self._read_all()
         except pynvml.NVMLError as error:
             self._gpm.reset()
             return self._without_values(printable(str(error), 120), error.value)
 
-    def failed(self, words: str) -> GpuSample:
-        """The sample of a `read` that raised an unexpected error."""
+    def _failed(self, words: str) -> GpuSample:
+        """The sample of a `_read` that raised an unexpected error."""
         return self._without_values(f"{UNREADABLE}: {words}")
 
     def _without_values(self, error: str, code: int = 0) -> GpuSample:
         self.handle, self._in_use = None, False
         return GpuSample(values={"index": self.index, **self._fixed}, code=code, error=error)
 
-    def _read(self) -> GpuSample:
+    def _read_all(self) -> GpuSample:
         hasty, self._hasty = self._hasty, False
         if self.handle is None:
             self.handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
