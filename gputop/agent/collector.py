@@ -15,9 +15,8 @@ import pynvml
 from gputop.agent.frame_builder import FrameBuilder, GpuReading, is_dubious
 from gputop.agent.gpu.driver import DRIVER_GONE, Driver, close_driver, open_driver
 from gputop.agent.gpu.events import XidEvents
-from gputop.agent.gpu.links import read_links
 from gputop.agent.gpu.reader import GpuReader, GpuSample
-from gputop.agent.gpu.topology import read_topology
+from gputop.agent.gpu.topology import read_links, read_topology
 from gputop.agent.host import HostFacts
 from gputop.agent.idle import IdleTimes
 from gputop.agent.nested import NestedNamespace

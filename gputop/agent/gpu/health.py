@@ -1,14 +1,15 @@
-"""What the driver says of the card as a whole."""
+"""What the driver says of the card as a whole, and of errors of its memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pynvml
 
 from gputop.agent.gpu import validate
-from gputop.agent.gpu.sections import OFTEN, Ask, Fields, Section, plain_call
-from gputop.model.machine.sections import Health
+from gputop.agent.gpu.sections import OFTEN, SELDOM, Ask, Fields, Section, plain_call
+from gputop.model.machine.sections import Ecc, Health
 
 _RECOVERY_ACTION = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _ACTIONS: dict[float | None, str] = {
@@ -99,3 +100,57 @@ def _pending(repairs: list[int] | None) -> bool | None:
     if True in flags:
         return True
     return None if not flags or None in flags else False
+
+
+_CORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
+_UNCORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+_VOLATILE = pynvml.NVML_VOLATILE_ECC
+_DRAM, _SRAM = pynvml.NVML_MEMORY_LOCATION_DRAM, pynvml.NVML_MEMORY_LOCATION_SRAM
+_total, _by_location = pynvml.nvmlDeviceGetTotalEccErrors, pynvml.nvmlDeviceGetMemoryErrorCounter
+_pages = pynvml.nvmlDeviceGetRetiredPages
+_sram_status = plain_call("nvmlDeviceGetSramEccErrorStatus", version=1, words=25)
+_EXCEEDED = 23
+"""The word of nvmlEccSramErrorStatus_v1_t that is bThresholdExceeded, padding counted."""
+
+
+def _count(pages: Sequence[object] | None) -> int | None:
+    return None if pages is None else len(pages)
+
+
+class EccSection(Section):
+    """ECC, retired pages (before Ampere) and remapped rows (since). Errors make an event, and that
+    a reading."""
+
+    name, kind, every = "ecc", Ecc, SELDOM
+    calls = {
+        "corrected_dram": (validate.counter, _by_location, _CORRECTED, _VOLATILE, _DRAM),
+        "corrected_sram": (validate.counter, _by_location, _CORRECTED, _VOLATILE, _SRAM),
+        "uncorrected_dram": (validate.counter, _by_location, _UNCORRECTED, _VOLATILE, _DRAM),
+        "uncorrected_sram": (validate.counter, _by_location, _UNCORRECTED, _VOLATILE, _SRAM),
+        "corrected": (validate.counter, _total, _CORRECTED, _VOLATILE),
+        "aggregate_corrected": (validate.counter, _total, _CORRECTED, pynvml.NVML_AGGREGATE_ECC),
+        "aggregate_uncorrected": (
+            validate.counter, _total, _UNCORRECTED, pynvml.NVML_AGGREGATE_ECC
+        ),
+        "retired_single": (
+            _count, _pages, pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
+        ),
+        "retired_double": (
+            _count, _pages, pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR
+        ),
+        "retired_pending": (validate.flag, pynvml.nvmlDeviceGetRetiredPagesPendingStatus),
+    }  # fmt: skip
+
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        sram = ask(_sram_status)
+        enabled, pending = ask(pynvml.nvmlDeviceGetEccMode) or (None, None)
+        remapped = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
+        return {
+            "enabled": validate.flag(enabled),
+            "pending": validate.flag(pending),
+            "sram_threshold_exceeded": None if sram is None else validate.flag(sram[_EXCEEDED]),
+            "remapped_correctable": validate.rows(remapped[0]),
+            "remapped_uncorrectable": validate.rows(remapped[1]),
+            "remap_pending": validate.flag(remapped[2]),
+            "remap_failure": validate.flag(remapped[3]),
+        }

@@ -14,14 +14,12 @@ import pynvml
 
 from gputop.agent.gpu import board, validate
 from gputop.agent.gpu.driver import DRIVER_GONE
-from gputop.agent.gpu.ecc import EccSection
 from gputop.agent.gpu.gpm import GpmSection
-from gputop.agent.gpu.health import HealthSection
+from gputop.agent.gpu.health import EccSection, HealthSection
 from gputop.agent.gpu.lists import GpuProcess, ProcessLists, Utilization
 from gputop.agent.gpu.mig_devices import MigDevices, cores, read_memory
-from gputop.agent.gpu.nvlink import NvlinkSection
-from gputop.agent.gpu.pcie import PcieSection
 from gputop.agent.gpu.sections import Sections, first_of, values_of
+from gputop.agent.gpu.traffic import NvlinkSection, PcieSection
 from gputop.agent.host import card_file, is_wsl
 from gputop.agent.worker import Worker
 from gputop.model.machine.gpu import UNREADABLE

@@ -1,4 +1,4 @@
-"""The link of a GPU to its host."""
+"""What a GPU carries over PCIe and NVLink, the state of these, and their errors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pynvml
 from gputop.agent.errors import log_once
 from gputop.agent.gpu import validate
 from gputop.agent.gpu.sections import (
+    ALL_LINKS,
     OFTEN,
     QUICK,
     SELDOM,
@@ -18,15 +19,18 @@ from gputop.agent.gpu.sections import (
     Fields,
     Section,
     SlowValues,
+    scoped,
     values_of,
 )
+from gputop.agent.gpu.topology import ASLEEP, UP, link_states
 from gputop.model.machine import sections
 
+_KIB = 1024
+"""What NVML counts of NVLinks, and measures of PCIe."""
 _WRAPS = 2**32
 """NVML does not say how wide its byte counters are: one that never passes this may wrap several
 times a second."""
 _MOST_RATE = 10**12
-_KIB = 1024
 _LINK = {
     "generation": (validate.pcie_generation, pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
     "width": (validate.pcie_width, pynvml.nvmlDeviceGetCurrPcieLinkWidth),
@@ -102,3 +106,54 @@ class PcieThroughput:
                 log_once("pcie", error)
             elif error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
                 self._absent = True
+
+
+_TX = scoped(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS)
+_RX = scoped(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS)
+_ERRORS = [
+    pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
+    pynvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
+    pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
+    pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
+]
+_SLOWLY = 30.0
+"""Seconds between two readings of states and errors: a call for each link."""
+
+
+class NvlinkSection(Section):
+    """Rates each time, the rest now and then; None on a card without NVLinks."""
+
+    name, kind, every = "nvlink", sections.Nvlink, QUICK
+    fields = (_TX, _RX)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tx, self._rx = CounterRate(), CounterRate()
+        self._slow = SlowValues(_SLOWLY, _states_and_errors)
+
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        return {
+            "tx": _bytes(self._tx.per_second(validate.counter(fields.get(_TX)), now)),
+            "rx": _bytes(self._rx.per_second(validate.counter(fields.get(_RX)), now)),
+            **self._slow.read(ask, now),
+        }
+
+
+def _bytes(kibibytes: float | None) -> float | None:
+    return None if kibibytes is None else kibibytes * _KIB
+
+
+def _states_and_errors(ask: Ask) -> dict[str, int | None]:
+    states = link_states(ask)
+    if not states:
+        return {}
+    up, asleep = states.count(UP), states.count(ASLEEP)
+    return {"up": up, "down": len(states) - up - asleep, "asleep": asleep, "errors": ask(_errors)}
+
+
+def _errors(handle: Any) -> int | None:
+    """Not with the rates, which are asked for more often: it is a sum over the links."""
+    records = pynvml.nvmlDeviceGetFieldValues(handle, _ERRORS)
+    values = [rec.value.ullVal for rec in records if rec.nvmlReturn == pynvml.NVML_SUCCESS]
+    counts = [count for count in map(validate.counter, values) if count is not None]
+    return sum(counts) if counts else None
