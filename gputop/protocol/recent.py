@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import threading
 import zlib
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
+from typing import Protocol
 
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Preview
@@ -25,14 +24,24 @@ _BATCH_BYTES = 1 << 20
 _LEVEL = 1
 """Of zlib. The next levels take twice the time, and leave four fifths."""
 
-LineReader: TypeAlias = Callable[[bytes], Frame | None]
+
+class LineReader(Protocol):
+    """What has read the lines: the Assembler."""
+
+    def twin(self) -> LineReader:
+        """Return one that knows the same, and learns apart."""
+        ...
+
+    def read_again(self, line: bytes) -> Frame | None:
+        """Return the frame that a line makes."""
+        ...
 
 
 class _Batch:
     """Lines from a Sample on, with what has to be known to read them."""
 
-    def __init__(self, begin: Callable[[], LineReader]) -> None:
-        self.begin = begin
+    def __init__(self, reader: LineReader) -> None:
+        self.reader = reader
         self.times: list[float] = []
         self.size = 0
         """Compressed bytes."""
@@ -78,11 +87,8 @@ class RecentFrames:
         self._read: tuple[_Batch, list[Frame]] | None = None
         """The batch that was read last: who steps reads it again and again."""
 
-    def add(
-        self, line: bytes, frame: Frame | None, twin: Callable[[], Callable[[], LineReader]]
-    ) -> None:
-        """Add a line and the frame that it makes. `twin` returns what makes readers that are where
-        the reader of this line is now."""
+    def add(self, line: bytes, frame: Frame | None, reader: LineReader) -> None:
+        """Add a line and the frame that it makes. `reader` has just read it."""
         time = None if frame is None or isinstance(frame, Preview) else frame.time
         with self._lock:
             if time is not None and self._batches and time < self._batches[-1].times[-1]:
@@ -90,7 +96,7 @@ class RecentFrames:
             if not self._batches or (time is not None and self._batches[-1].is_full):
                 if time is None:
                     return
-                self._begin(time, twin())
+                self._begin(time, reader.twin())
             self._batches[-1].add(line, time)
 
     @property
@@ -110,8 +116,7 @@ class RecentFrames:
             batches = [batch for batch in self._batches if batch.times[0] <= when]
         if not batches:
             return None
-        frames = self._frames_of(batches[-1])
-        return frames[bisect_right(frames, when, key=lambda frame: frame.time) - 1]
+        return [frame for frame in self._frames_of(batches[-1]) if frame.time <= when][-1]
 
     def frames(self, since: float, until: float) -> Iterator[Frame]:
         """Yield the frames from a time to another, both included."""
@@ -119,14 +124,9 @@ class RecentFrames:
             batches = [batch for batch in self._batches
                       if batch.times[0] <= until and batch.times[-1] >= since]  # fmt: skip
         for batch in batches:
-            frames = self._frames_of(batch)
-            yield from frames[
-                bisect_left(frames, since, key=lambda frame: frame.time) : bisect_right(
-                    frames, until, key=lambda frame: frame.time
-                )
-            ]
+            yield from (frame for frame in self._frames_of(batch) if since <= frame.time <= until)
 
-    def _begin(self, time: float, begin: Callable[[], LineReader]) -> None:
+    def _begin(self, time: float, reader: LineReader) -> None:
         """Begin another batch, and drop those that are too old, or too much."""
         if self._batches:
             self._batches[-1].close()
@@ -135,16 +135,16 @@ class RecentFrames:
             self._batches[0].times[-1] < time - self._seconds or self.size > self._most
         ):
             del self._batches[0]
-        self._batches.append(_Batch(begin))
+        self._batches.append(_Batch(reader))
 
     def _frames_of(self, batch: _Batch) -> list[Frame]:
         with self._lock:
             content, count = batch.content()
             if self._read is not None and self._read[0] is batch and len(self._read[1]) == count:
                 return self._read[1]
-        read = batch.begin()
+        reader = batch.reader.twin()
         lines = zlib.decompressobj().decompress(content).splitlines(keepends=True)
-        made = (read(line) for line in lines)
+        made = (reader.read_again(line) for line in lines)
         frames = [f for f in made if f is not None and not isinstance(f, Preview)]
         self._read = batch, frames
         return frames
