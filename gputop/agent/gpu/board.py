@@ -24,7 +24,6 @@ from gputop.agent.gpu.sections import (
 )
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine import sections
-from gputop.model.machine.text import printable
 
 _ARCHITECTURES: dict[int | None, str] = {
     pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
@@ -60,7 +59,7 @@ def capability(numbers: Sequence[int] | None) -> str | None:
 
 
 def _text(text: str | None) -> str | None:
-    return printable(text.strip(), 96) or None if text else None
+    return validate.text(text.strip()) or None if text else None
 
 
 def _share(answer: Sequence[int] | None) -> float | None:

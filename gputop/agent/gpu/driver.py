@@ -1,15 +1,18 @@
-"""The driver, opened and closed."""
+"""The driver: opened, asked and closed."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 import pynvml
 
-from gputop.model.machine.text import printable
+from gputop.agent.gpu import validate
+
+T = TypeVar("T")
 
 DRIVER_GONE = {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED}
 
@@ -32,7 +35,7 @@ def open_driver() -> Driver:
     os.environ.pop(_MPS_VIEW, None)
     pynvml.nvmlInit()
     return Driver(
-        version=_text(pynvml.nvmlSystemGetDriverVersion),
+        version=validate.text(ask_driver(pynvml.nvmlSystemGetDriverVersion)),
         cuda_version=_cuda_version(),
         count=pynvml.nvmlDeviceGetCount(),
     )
@@ -44,19 +47,18 @@ def close_driver() -> None:
         pynvml.nvmlShutdown()
 
 
-def _text(call: Callable[[], str]) -> str | None:
+def ask_driver(call: Callable[..., T], *arguments: Any) -> T | None:
+    """What NVML answers; None where it does not, or where there is no handle yet to ask with."""
+    if None in arguments:
+        return None
     try:
-        return printable(call(), 96)
+        return call(*arguments)
     except (pynvml.NVMLError, UnicodeDecodeError):
         return None
 
 
 def _cuda_version() -> str | None:
     """`13.0` of 13000; drivers before R410 have no such call."""
-    for call in (pynvml.nvmlSystemGetCudaDriverVersion_v2, pynvml.nvmlSystemGetCudaDriverVersion):
-        try:
-            version = call()
-        except pynvml.NVMLError:
-            continue
-        return f"{version // 1000}.{version % 1000 // 10}"
-    return None
+    version = ask_driver(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    version = version or ask_driver(pynvml.nvmlSystemGetCudaDriverVersion)
+    return f"{version // 1000}.{version % 1000 // 10}" if version else None

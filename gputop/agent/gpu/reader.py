@@ -71,10 +71,6 @@ _COMPUTE_MODES: dict[int | None, str] = dict(
 )
 
 
-def _text(text: str | None) -> str | None:
-    return None if text is None else printable(text, 96)
-
-
 def _pci_info_v2(handle: Any) -> Any:
     """Of drivers before _v3: the same struct without its last member."""
     info = pynvml.nvmlPciInfo_t()
@@ -84,8 +80,8 @@ def _pci_info_v2(handle: Any) -> Any:
 
 
 _FIXED = {
-    "uuid": (_text, pynvml.nvmlDeviceGetUUID),
-    "name": (_text, pynvml.nvmlDeviceGetName),
+    "uuid": (validate.text, pynvml.nvmlDeviceGetUUID),
+    "name": (validate.text, pynvml.nvmlDeviceGetName),
     "minor": (lambda minor: minor, pynvml.nvmlDeviceGetMinorNumber),
     "numa_node": (validate.node, pynvml.nvmlDeviceGetNumaNodeId),
     "sm_clock_max": (

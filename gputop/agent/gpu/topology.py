@@ -1,7 +1,7 @@
 """Where the GPUs stand and how they are connected: asked of the driver, and of the PCI bus where
 that is silent.
 
-Any of these calls may hang; a GPU without a handle has no known connection.
+Any of these calls may hang.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import pynvml
 
 from gputop.agent.gpu import validate
+from gputop.agent.gpu.driver import ask_driver
 from gputop.agent.host import FolderPath, card_file
 from gputop.model.cuda.enumeration import normalize_bus_id
 from gputop.model.machine.topology import ITSELF, Links, Topology, cpu_list
 
-T = TypeVar("T")
 _PciAddress = tuple[int, int, int]
 _SWITCH = (-1, -1, -1)
 
@@ -68,13 +68,13 @@ def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> 
 def _ports(handle: Any) -> Counter[_PciAddress]:
     """By what is at their other end, how many of its NVLinks work; switches are all one."""
     ports: Counter[_PciAddress] = Counter()
-    for link, state in enumerate(link_states(lambda call, link: _ask(call, handle, link))):
+    for link, state in enumerate(link_states(lambda call, link: ask_driver(call, handle, link))):
         if state not in (UP, ASLEEP):  # which is where it was
             continue
-        kind = _ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        kind = ask_driver(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
             ports[_SWITCH] += 1
-        elif info := _ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link):
+        elif info := ask_driver(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link):
             ports[info.domain, info.bus, info.device] += 1
     return ports
 
@@ -87,7 +87,7 @@ def _between(
 
 
 def _level(a: Any, b: Any) -> str | None:
-    return _LEVELS.get(_ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b))
+    return _LEVELS.get(ask_driver(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b))
 
 
 def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: FolderPath = "/sys") -> Topology:
@@ -103,13 +103,13 @@ def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: FolderPath = "/sy
         usable_cpus=tuple(cpu_list(allowed.intersection(cpus)) for cpus in near),
         numa=tuple(_node(handle, sys, bus_id) for handle, bus_id in gpus),
         gpu_numa=tuple(
-            validate.node(_ask(pynvml.nvmlDeviceGetNumaNodeId, handle)) for handle, _ in gpus
+            validate.node(ask_driver(pynvml.nvmlDeviceGetNumaNodeId, handle)) for handle, _ in gpus
         ),
     )
 
 
 def _reaches(a: Any, b: Any) -> bool | None:
-    answers = {_ask(pynvml.nvmlDeviceGetP2PStatus, a, b, cap) for cap in (_READ, _WRITE)}
+    answers = {ask_driver(pynvml.nvmlDeviceGetP2PStatus, a, b, cap) for cap in (_READ, _WRITE)}
     if answers == {pynvml.NVML_P2P_STATUS_OK}:
         return True
     return None if answers <= {None, pynvml.NVML_P2P_STATUS_UNKNOWN} else False
@@ -117,13 +117,13 @@ def _reaches(a: Any, b: Any) -> bool | None:
 
 def _cpus(handle: Any) -> Collection[int]:
     scope = pynvml.NVML_AFFINITY_SCOPE_NODE
-    mask = _ask(pynvml.nvmlDeviceGetCpuAffinityWithinScope, handle, _WORDS, scope)
-    return _bits(mask or _ask(pynvml.nvmlDeviceGetCpuAffinity, handle, _WORDS) or ())
+    mask = ask_driver(pynvml.nvmlDeviceGetCpuAffinityWithinScope, handle, _WORDS, scope)
+    return _bits(mask or ask_driver(pynvml.nvmlDeviceGetCpuAffinity, handle, _WORDS) or ())
 
 
 def _node(handle: Any, sys: FolderPath, bus_id: str | None) -> int | None:
     scope = pynvml.NVML_AFFINITY_SCOPE_NODE
-    nodes = _bits(_ask(pynvml.nvmlDeviceGetMemoryAffinity, handle, _WORDS, scope) or ())
+    nodes = _bits(ask_driver(pynvml.nvmlDeviceGetMemoryAffinity, handle, _WORDS, scope) or ())
     if nodes:
         return nodes[0] if len(nodes) == 1 else None
     text = card_file(bus_id, "numa_node", sys) or ""
@@ -142,13 +142,3 @@ def _range(part: str) -> Iterable[int]:
 
 def _bits(words: Iterable[int]) -> list[int]:
     return [64 * n + bit for n, word in enumerate(words) for bit in range(64) if word >> bit & 1]
-
-
-def _ask(call: Callable[..., T], *arguments: Any) -> T | None:
-    """What a GPU answers; None where it does not, or where there is no handle of one yet."""
-    if None in arguments:
-        return None
-    try:
-        return call(*arguments)
-    except pynvml.NVMLError:
-        return None
