@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gputop.agent.errors import log_once
 from gputop.agent.gpu.memory_watch import MemoryWatch
-from gputop.agent.idle_record import with_idle_times
+from gputop.agent.idle import with_idle_times
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
 from gputop.agent.process.detail import read_detail, read_stack

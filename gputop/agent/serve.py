@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, get_args
 
 from msgspec.structs import asdict
@@ -25,7 +26,7 @@ from gputop.agent.collector import Collector
 from gputop.agent.errors import end_on_errors
 from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.host import read_file
-from gputop.agent.idle_record import IdleRecord, remove_record, with_idle_times
+from gputop.agent.idle import IdleRecord, remove_record, with_idle_times
 from gputop.deadline import within
 from gputop.errors import UsageError
 from gputop.model.machine.frame import Frame
@@ -87,10 +88,8 @@ class Outlet:
 
     def reply(self, reply: Reply) -> None:
         """Send a reply. If its reader is gone, those who send frames and read requests notice."""
-        try:
+        with suppress(BrokenPipeError):
             self._write(reply)
-        except BrokenPipeError:
-            return
 
     def _write(self, message: AgentMessage) -> None:
         with self._lock:

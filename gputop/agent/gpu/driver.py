@@ -15,6 +15,11 @@ from gputop.agent.gpu import validate
 T = TypeVar("T")
 
 DRIVER_GONE = {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED}
+GPU_GONE = {
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND,
+}
 
 
 class Driver(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 import pynvml
 
 from gputop.agent.gpu import board, validate
-from gputop.agent.gpu.driver import DRIVER_GONE
+from gputop.agent.gpu.driver import DRIVER_GONE, GPU_GONE
 from gputop.agent.gpu.gpm import GpmSection
 from gputop.agent.gpu.health import EccSection, HealthSection
 from gputop.agent.gpu.lists import GpuProcess, ProcessLists, Utilization
@@ -39,11 +39,7 @@ _ABSENT = {
 }
 """Answers that stay the same: the call is not made again."""
 
-_GPU_GONE = DRIVER_GONE | {
-    pynvml.NVML_ERROR_GPU_IS_LOST,
-    pynvml.NVML_ERROR_RESET_REQUIRED,
-    pynvml.NVML_ERROR_GPU_NOT_FOUND,
-}
+_GONE = DRIVER_GONE | GPU_GONE
 """Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
 
 _ASLEEP = {"suspended", "suspending"}
@@ -308,7 +304,7 @@ class GpuReader:
         try:
             return call(self.handle, *arguments)
         except pynvml.NVMLError as error:
-            if error.value in _GPU_GONE:
+            if error.value in _GONE:
                 raise
             if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT:
                 pynvml.nvmlDeviceGetIndex(self.handle)  # raises if it is the handle that is wrong

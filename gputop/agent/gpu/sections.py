@@ -66,6 +66,8 @@ class Section:
 
     def __init__(self) -> None:
         self._fixed: dict[str, Any] = dict.fromkeys(self.fixed)
+        self.due = 0.0
+        """When it is to be read again (monotonic seconds)."""
 
     def read(self, ask: Ask, fields: Fields, now: float) -> Any:
         """The section as of `now` (monotonic seconds); None where the driver has nothing of it."""
@@ -152,7 +154,6 @@ class Sections:
 
     def __init__(self, sections: Iterable[Section]) -> None:
         self._sections = tuple(sections)
-        self._due = dict.fromkeys((section.name for section in self._sections), 0.0)
         self._absent: set[int] = set()
         self._buffers: dict[tuple[int, ...], Any] = {}
         self.values: dict[str, object | None] = {}
@@ -160,7 +161,8 @@ class Sections:
 
     def refresh(self) -> None:
         """All are due."""
-        self._due = dict.fromkeys(self._due, 0.0)
+        for section in self._sections:
+            section.due = 0.0
 
     def reset(self) -> None:
         """A card that was switched to another mode answers otherwise: all are due."""
@@ -169,13 +171,13 @@ class Sections:
 
     def read(self, ask: Ask, now: float) -> dict[str, object | None]:
         """Read those that are due, if the driver is slow not all at once; the values of all."""
-        due = [section for section in self._sections if now >= self._due[section.name]]
-        due.sort(key=lambda section: self._due[section.name])  # those that had to wait come first
+        due = [section for section in self._sections if now >= section.due]
+        due.sort(key=lambda section: section.due)  # those that had to wait come first
         fields = self._fields(ask, [field for section in due for field in section.fields])
         end = time.monotonic() + _TIMEOUT
         for section in due:
             self.values[section.name] = section.read(ask, fields, now)
-            self._due[section.name] = now + section.every - _EARLY
+            section.due = now + section.every - _EARLY
             if time.monotonic() >= end:
                 break
         return self.values
