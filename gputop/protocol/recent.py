@@ -43,37 +43,19 @@ class _Batch:
     def __init__(self, reader: LineReader) -> None:
         self.reader = reader
         self.times: list[float] = []
-        self.size = 0
+        self.parts: list[bytes] = []
+        """The lines, compressed."""
+        self.unpacked = 0
+        """Bytes of the lines."""
+
+    @property
+    def size(self) -> int:
         """Compressed bytes."""
-        self._lines = 0
-        self._zlib = zlib.compressobj(_LEVEL)
-        self._parts: list[bytes] = []
+        return sum(map(len, self.parts))
 
     @property
     def is_full(self) -> bool:
-        return len(self.times) >= _FRAMES or self._lines >= _BATCH_BYTES
-
-    def add(self, line: bytes, time: float | None) -> None:
-        """Add a line, and the time of the frame that it makes."""
-        self._lines += len(line)
-        self._append(self._zlib.compress(line))
-        if time is not None:
-            self.times.append(time)
-
-    def close(self) -> None:
-        """Add no more, and let go of what that takes."""
-        self._append(self._zlib.flush())
-        del self._zlib
-
-    def content(self) -> tuple[bytes, int]:
-        """Return what `frames_of` reads, compressed, and how many frames are in it."""
-        rest = self._zlib.copy().flush() if hasattr(self, "_zlib") else b""
-        return b"".join([*self._parts, rest]), len(self.times)
-
-    def _append(self, part: bytes) -> None:
-        self.size += len(part)
-        if part:
-            self._parts.append(part)
+        return len(self.times) >= _FRAMES or self.unpacked >= _BATCH_BYTES
 
 
 class RecentFrames:
@@ -84,6 +66,8 @@ class RecentFrames:
         self._seconds, self._most = seconds, most
         self._lock = threading.Lock()
         self._batches: list[_Batch] = []
+        self._packer = zlib.compressobj(_LEVEL)
+        """Of the last batch."""
         self._read: tuple[_Batch, list[Frame]] | None = None
         """The batch that was read last: who steps reads it again and again."""
 
@@ -97,7 +81,11 @@ class RecentFrames:
                 if time is None:
                     return
                 self._begin(time, reader.twin())
-            self._batches[-1].add(line, time)
+            batch = self._batches[-1]
+            batch.parts.append(self._packer.compress(line) + self._packer.flush(zlib.Z_SYNC_FLUSH))
+            batch.unpacked += len(line)
+            if time is not None:
+                batch.times.append(time)
 
     @property
     def size(self) -> int:
@@ -128,9 +116,7 @@ class RecentFrames:
 
     def _begin(self, time: float, reader: LineReader) -> None:
         """Begin another batch, and drop those that are too old, or too much."""
-        if self._batches:
-            self._batches[-1].close()
-        self._read = None
+        self._read, self._packer = None, zlib.compressobj(_LEVEL)
         while self._batches and (
             self._batches[0].times[-1] < time - self._seconds or self.size > self._most
         ):
@@ -139,7 +125,7 @@ class RecentFrames:
 
     def _frames_of(self, batch: _Batch) -> list[Frame]:
         with self._lock:
-            content, count = batch.content()
+            content, count = b"".join(batch.parts), len(batch.times)
             if self._read is not None and self._read[0] is batch and len(self._read[1]) == count:
                 return self._read[1]
         reader = batch.reader.twin()

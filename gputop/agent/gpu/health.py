@@ -12,17 +12,11 @@ from gputop.agent.gpu.sections import OFTEN, SELDOM, Ask, Fields, Section, plain
 from gputop.model.machine.sections import Ecc, Health
 
 _RECOVERY_ACTION = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-_ACTIONS: dict[float | None, str] = {
-    pynvml.NVML_GPU_RECOVERY_ACTION_NONE: "none",
-    pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET: "gpu_reset",
-    pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT: "node_reboot",
-    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P: "drain_p2p",
-    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET: "drain_and_reset",
-    5: "recover_imex_domain",
-    6: "bus_reset",
-    7: "system_reboot",
-}
-"""By NVML_GPU_RECOVERY_ACTION_*; the last of them are newer than the oldest nvidia-ml-py."""
+_ACTIONS: dict[float | None, str] = dict(enumerate((
+    "none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain",
+    "bus_reset", "system_reboot",
+)))  # fmt: skip
+"""By NVML_GPU_RECOVERY_ACTION_*, of which the oldest nvidia-ml-py has the first five."""
 _STATES = ("not_supported", "not_started", "in_progress", "completed")
 """By NVML_GPU_FABRIC_STATE_*."""
 _PROBLEMS = {
@@ -36,15 +30,10 @@ _PROBLEMS = {
 """NVML_GPU_FABRIC_HEALTH_MASK_*: where two bits stand in the mask, and what they are when it is so;
 0 is not supported."""
 _CONFIGURATION_AT, _CONFIGURED, _GARBAGE = 8, 1, 15
-_CONFIGURATIONS = {
-    2: "incorrect_system_guid",
-    3: "incorrect_chassis_serial",
-    4: "no_partition",
-    5: "insufficient_nvlinks",
-    6: "incompatible_firmware",
-    7: "invalid_location",
-    8: "gpu_state_invalid",
-}
+_CONFIGURATIONS = dict(enumerate((
+    "incorrect_system_guid", "incorrect_chassis_serial", "no_partition", "insufficient_nvlinks",
+    "incompatible_firmware", "invalid_location", "gpu_state_invalid",
+), start=2))  # fmt: skip
 """By NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_*, of four bits."""
 _fabric = plain_call("nvmlDeviceGetGpuFabricInfoV", version=2, words=8)
 _repair = plain_call("nvmlDeviceGetRepairStatus", version=1, words=2)

@@ -10,7 +10,7 @@ import ctypes
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import pynvml
 
@@ -63,9 +63,13 @@ class Section:
     """Made each time."""
     fixed: ClassVar[Calls] = {}
     """Made until there is an answer, which does not change."""
+    slow: ClassVar[float] = NEVER
+    """Seconds between two times that the slow values are asked for."""
 
     def __init__(self) -> None:
         self._fixed: dict[str, Any] = dict.fromkeys(self.fixed)
+        self._slow: dict[str, Any] = {}
+        self._slow_due = 0.0
         self.due = 0.0
         """When it is to be read again (monotonic seconds)."""
 
@@ -74,27 +78,19 @@ class Section:
         if None in self._fixed.values():
             left = {name: call for name, call in self.fixed.items() if self._fixed[name] is None}
             self._fixed.update(values_of(ask, left))
+        if now >= self._slow_due:
+            self._slow, self._slow_due = self.slow_values(ask), now + self.slow
         values = self._fixed | values_of(ask, self.calls) | self.other_values(ask, fields, now)
+        values |= self._slow
         return None if all(value is None for value in values.values()) else self.kind(**values)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         """What takes more than a call for each value."""
         return {}
 
-
-class SlowValues(Generic[T]):
-    """Values that are asked for less often than their section."""
-
-    def __init__(self, every: float, values: Callable[[Ask], dict[str, T]]) -> None:
-        self._every, self._ask_for = every, values
-        self._values: dict[str, T] = {}
-        self._due = 0.0
-
-    def read(self, ask: Ask, now: float) -> dict[str, T]:
-        """All of them by name."""
-        if now >= self._due:
-            self._values, self._due = self._ask_for(ask), now + self._every
-        return self._values
+    def slow_values(self, ask: Ask) -> dict[str, Any]:
+        """What is asked for less often than the rest."""
+        return {}
 
 
 class CounterTotal:

@@ -18,7 +18,6 @@ from gputop.agent.gpu.sections import (
     CounterRate,
     Fields,
     Section,
-    SlowValues,
     scoped,
     values_of,
 )
@@ -42,11 +41,8 @@ class PcieSection(Section):
     """Byte counters where there are any; elsewhere `PcieThroughput`. The link itself is read less
     often than its traffic."""
 
-    name, kind, every = "pcie", sections.Pcie, QUICK
-    fields = (
-        pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
-        pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
-    )
+    name, kind, every, slow = "pcie", sections.Pcie, QUICK, OFTEN
+    fields = (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
     fixed = {
         "generation_max": (validate.pcie_generation, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
         "width_max": (validate.pcie_width, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
@@ -56,11 +52,13 @@ class PcieSection(Section):
         super().__init__()
         self._rates = (CounterRate(), CounterRate())
         self._throughput = PcieThroughput()
-        self._link = SlowValues(OFTEN, lambda ask: values_of(ask, _LINK))
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         tx, rx = self._traffic(ask, [fields.get(field) for field in self.fields], now)
-        return {"tx": tx, "rx": rx, **self._link.read(ask, now)}
+        return {"tx": tx, "rx": rx}
+
+    def slow_values(self, ask: Ask) -> dict[str, Any]:
+        return values_of(ask, _LINK)
 
     def _traffic(
         self, ask: Ask, counts: list[int | float | None], now: float
@@ -116,39 +114,34 @@ _ERRORS = [
     pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
     pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
 ]
-_SLOWLY = 30.0
-"""Seconds between two readings of states and errors: a call for each link."""
 
 
 class NvlinkSection(Section):
     """Rates each time, the rest now and then; None on a card without NVLinks."""
 
-    name, kind, every = "nvlink", sections.Nvlink, QUICK
+    name, kind, every, slow = "nvlink", sections.Nvlink, QUICK, 30.0
     fields = (_TX, _RX)
 
     def __init__(self) -> None:
         super().__init__()
         self._tx, self._rx = CounterRate(), CounterRate()
-        self._slow = SlowValues(_SLOWLY, _states_and_errors)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         return {
             "tx": _bytes(self._tx.per_second(validate.counter(fields.get(_TX)), now)),
             "rx": _bytes(self._rx.per_second(validate.counter(fields.get(_RX)), now)),
-            **self._slow.read(ask, now),
         }
+
+    def slow_values(self, ask: Ask) -> dict[str, Any]:
+        """A call for each link."""
+        states = link_states(ask)
+        up, asleep = states.count(UP), states.count(ASLEEP)
+        down = len(states) - up - asleep
+        return {"up": up, "down": down, "asleep": asleep, "errors": ask(_errors)} if states else {}
 
 
 def _bytes(kibibytes: float | None) -> float | None:
     return None if kibibytes is None else kibibytes * _KIB
-
-
-def _states_and_errors(ask: Ask) -> dict[str, int | None]:
-    states = link_states(ask)
-    if not states:
-        return {}
-    up, asleep = states.count(UP), states.count(ASLEEP)
-    return {"up": up, "down": len(states) - up - asleep, "asleep": asleep, "errors": ask(_errors)}
 
 
 def _errors(handle: Any) -> int | None:
