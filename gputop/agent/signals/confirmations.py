@@ -11,9 +11,7 @@ A link of /proc is read, and never followed: what it leads to is the process's o
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
-from pathlib import Path
 
 from gputop.agent.process.procfs import CGROUP, read_link, read_whole
 from gputop.agent.process.stat import read_stat
@@ -21,9 +19,6 @@ from gputop.agent.process.users import real_uid
 from gputop.agent.signals.handle import ProcessHandle
 from gputop.model.machine.cgroup import parse_cgroup
 from gputop.model.machine.signals import Caution, Verdict
-
-_MAJOR = 195
-"""Of /dev/nvidiaN (Documentation/admin-guide/devices.txt)."""
 
 
 def caution_of(process: ProcessHandle) -> Caution | None:
@@ -81,16 +76,3 @@ def _container(pid: int | str) -> str | None:
         return None
     container = parse_cgroup(text.decode("utf-8", "replace")).container
     return "" if container is None else container.id
-
-
-def has_devices() -> bool:
-    """Whether this machine has device nodes of GPUs: WSL has none."""
-    try:
-        return any(map(_is_device, Path("/dev").glob("nvidia[0-9]*")))
-    except OSError:
-        return False
-
-
-def _is_device(path: Path) -> bool:
-    status = path.lstat()
-    return stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) == _MAJOR

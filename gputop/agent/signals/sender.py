@@ -19,13 +19,13 @@ import msgspec
 
 from gputop.agent.gpu.memory_watch import GpuMemory, MemoryWatch
 from gputop.agent.host import read_file
-from gputop.agent.process.holding import holds_gpu
+from gputop.agent.process.holding import has_nodes, holds_gpu
 from gputop.agent.process.stat import every_process
 from gputop.agent.process.users import UserNames
 from gputop.agent.signals.attempt import KEPT, Attempt
 from gputop.agent.signals.audit import TIMEOUT as AUDIT_TIMEOUT
 from gputop.agent.signals.audit import Audit
-from gputop.agent.signals.confirmations import caution_of, cautious, has_devices
+from gputop.agent.signals.confirmations import caution_of, cautious
 from gputop.agent.signals.freed_memory import freed_memory, held_by
 from gputop.agent.signals.handle import NotSentError, ProcessHandle, target_of
 from gputop.model.machine.frame import Frame
@@ -337,7 +337,7 @@ def _caution(attempt: Attempt, process: ProcessHandle) -> Caution | None:
     """What has to be confirmed, and whether one that a GPU names has a GPU open: its driver may
     name one that has ended, whose number is another's by now."""
     caution = caution_of(process)
-    if not attempt.listed or not has_devices():
+    if not attempt.listed or not has_nodes():
         return caution
     attempt.device = holds_gpu(process.pid, _LOOK_SECONDS)
     return caution or ("unreadable" if attempt.device is None else None)
