@@ -12,7 +12,7 @@ import psutil
 from msgspec.structs import replace
 
 from gputop.agent.process.namespaces import in_first_namespace
-from gputop.agent.process.standpoint import standpoint
+from gputop.agent.process.nodes import standpoint
 from gputop.model.machine.frame import Host, PciCard
 from gputop.model.machine.text import printable
 

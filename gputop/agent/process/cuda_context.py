@@ -8,10 +8,9 @@ from functools import partial
 
 import msgspec
 
-from gputop.agent.process.descendants import descendant_env
-from gputop.agent.process.environment import read_environ
-from gputop.agent.process.mount_cache import MountCache
+from gputop.agent.process.environment import descendant_env, read_environ
 from gputop.agent.process.nodes import in_container, visible_minors
+from gputop.agent.process.paths import MountCache
 from gputop.agent.process.procfs import MAPS, read_bounded
 from gputop.agent.process.stat import every_process
 from gputop.agent.stall import CallGuard, StalledError

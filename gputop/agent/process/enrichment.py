@@ -13,11 +13,10 @@ import msgspec
 
 from gputop.agent.process.containers import ContainerNames
 from gputop.agent.process.cuda_context import loaded_frameworks, read_context
-from gputop.agent.process.descendants import descendant_env
 from gputop.agent.process.device_holders import DeviceHolders, HolderFinder
-from gputop.agent.process.environment import read_environ
-from gputop.agent.process.mount_cache import MountCache
+from gputop.agent.process.environment import descendant_env, read_environ
 from gputop.agent.process.origin import read_origin
+from gputop.agent.process.paths import MountCache
 from gputop.agent.process.stat import ProcStat, every_process, read_stat
 from gputop.agent.stall import CallGuard, StalledError, Step
 from gputop.agent.worker import Worker

@@ -1,4 +1,4 @@
-"""The device nodes of GPUs that a process sees, and the root that it sees them under."""
+"""The device nodes of GPUs that a process sees and the root that it sees them under; ours, too."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import os
 import re
 from collections.abc import Iterable
 
-from gputop.agent.process.mount_cache import MountCache, view_of
 from gputop.agent.process.mounts import read_mounts
-from gputop.agent.process.paths import Sight
+from gputop.agent.process.namespaces import in_first_namespace
+from gputop.agent.process.paths import MountCache, Sight, view_of
+from gputop.agent.process.procfs import CGROUP, read_whole
+from gputop.agent.stall import CallGuard
+from gputop.model.machine.cgroup import parse_cgroup
+from gputop.model.machine.environment import Standpoint, job_gpus, job_of
+from gputop.model.machine.text import printable
 
 _NODE = re.compile(r"nvidia([0-9]+)\Z", re.ASCII)
 _OTHER = re.compile(r"dxg\Z|nvmap\Z|nvhost-")
 """Nodes of GPUs that have no /dev/nvidiaN: under WSL, and on a Jetson."""
 _MOST = 1 << 16
 """Names of /dev that are looked through."""
+_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
+"""What docker, podman and Apptainer put into every container."""
+_INIT = 1
 
 
 def visible_minors(pid: int, mounts: MountCache) -> frozenset[int] | None:
@@ -42,14 +50,6 @@ def device_minors(sight: Sight) -> frozenset[int] | None:
         return frozenset()
 
 
-def own_minors() -> frozenset[int] | None:
-    """Return those that gputop itself sees; None where they say nothing."""
-    try:
-        return _minors(os.listdir("/dev"))
-    except OSError:
-        return None
-
-
 def in_container(sight: Sight) -> bool:
     """Return whether a process has another root than ours. OSError.
 
@@ -67,6 +67,36 @@ def alike(pid: int, other: int) -> bool:
     """Return whether two processes see the same files, and so the same nodes."""
     view = view_of(pid)
     return view is not None and view == view_of(other)
+
+
+def standpoint() -> Standpoint:
+    """Return where gputop itself is: in a container, in a batch job, with which device nodes."""
+    try:
+        minors = _minors(os.listdir("/dev"))
+    except OSError:
+        minors = None
+    job, gpus = job_of(os.environ) or _adopted(), job_gpus(os.environ)
+    return Standpoint(
+        minors=tuple(sorted(minors)) if minors else None,
+        container=_contained(),
+        job=job and printable(job, 64),
+        job_gpus=gpus and printable(gpus, 256),
+    )
+
+
+def _contained() -> bool:
+    marked = "KUBERNETES_SERVICE_HOST" in os.environ or any(map(os.path.exists, _MARKS))
+    return (
+        marked or not in_first_namespace() or bool(MountCache(CallGuard()).ask(in_container, _INIT))
+    )
+
+
+def _adopted() -> str | None:
+    """The Slurm job of our control group: who comes by ssh has no variables of it
+    (pam_slurm_adopt)."""
+    cgroup = read_whole("/proc/self/cgroup", CGROUP) or b""
+    job = parse_cgroup(cgroup.decode("utf-8", "replace")).slurm_job
+    return None if job is None else f"Slurm {job}"
 
 
 def _minors(names: Iterable[str]) -> frozenset[int] | None:

@@ -10,8 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from gputop.agent.process.environment import read_whole_environ
-from gputop.agent.process.mount_cache import MountCache
-from gputop.agent.process.paths import Sight
+from gputop.agent.process.paths import MountCache, Sight
 from gputop.agent.process.procfs import CGROUP, read_link, read_short, read_whole
 from gputop.agent.process.stat import ProcStat
 from gputop.model.machine.cgroup import parse_cgroup

@@ -4,17 +4,24 @@ Part by part, from its root: no link leads out of that, not even those of /proc;
 automounter's folder where nothing is mounted is not looked up, so that nothing is mounted for it;
 a file system at which one hangs is not touched again. Which mount a part is on is known before
 it is touched (mountinfo), and verified (fdinfo, which asks no file system).
+
+All processes of one mount namespace and root see the same files, and are asked about them once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
-from gputop.agent.process.mounts import Mount, Mounts
+from gputop.agent.process.mounts import Mount, Mounts, read_mounts
 from gputop.agent.stall import CallGuard, Step
 
+T = TypeVar("T")
+
+_MountRoot = tuple[int, str]
+"""Inode of a mount namespace, and the root in it."""
 _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINKS = 40
 _PARTS = 256
@@ -67,6 +74,59 @@ class Sight:
             if self._guard.is_barred(mount.device):
                 raise NotLookedUpError("its file system does not answer")
             self._step.go_on(mount.device)
+
+
+class MountCache:
+    """Answers about files by who sees them; one of these for each round of many processes.
+
+    To be used within calls of `guard`, which `step` belongs to. After one that stalled a new one is
+    wanted: this is still in the hands of the thread that hangs.
+    """
+
+    def __init__(self, guard: CallGuard) -> None:
+        self.step = Step()
+        self._guard = guard
+        self._views: dict[int, _MountRoot | None] = {}
+        self._mounts: dict[_MountRoot, Mounts] = {}
+        self._answers: dict[tuple[Any, ...], Any] = {}
+
+    def ask(self, question: Callable[..., T], pid: int, *more: str) -> T | None:
+        """Return `question(sight, *more)`, which is asked once of all processes that see the same;
+        None where it cannot be looked at, or is not to be."""
+        if pid not in self._views:
+            self._views[pid] = view_of(pid)
+        view = self._views[pid]
+        if view is None:
+            return None
+        key = (question, view, more)
+        if key in self._answers:
+            kept: T | None = self._answers[key]
+            return kept
+        answer = self._answer(question, pid, view, *more)
+        if view_of(pid) == view:  # that of a process that ends is its own
+            self._answers[key] = answer
+        return answer
+
+    def _answer(
+        self, question: Callable[..., T], pid: int, view: _MountRoot, *more: str
+    ) -> T | None:
+        before = self.step.at
+        try:
+            mounts = self._mounts[view] = self._mounts.get(view) or read_mounts(pid)
+            return question(Sight(pid, mounts, self._guard, self.step), *more)
+        except (OSError, ValueError):
+            return None
+        finally:
+            self.step.go_on(before)
+
+
+def view_of(pid: int) -> _MountRoot | None:
+    """None where it cannot be seen: of another user's process, or one that has ended. The root
+    itself is not touched: it may be of a file system that does not answer."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/mnt").st_ino, os.readlink(f"/proc/{pid}/root")
+    except OSError:
+        return None
 
 
 class _Trail:
