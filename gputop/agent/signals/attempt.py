@@ -85,12 +85,12 @@ class Attempt:
 
     def due(self, now: float) -> float:
         """When there is something to look at unless the process ends; monotonic."""
-        return min(self._due(now), *(note.due for note in self.notes if note.pending), math.inf)
-
-    def _due(self, now: float) -> float:
+        due = now + LOOK
         if self.verdict.outcome != "waiting" or self.sent is None:
-            return self.changed + KEPT
-        return now + LOOK if self.ended is not None else self.sent + self.grace
+            due = self.changed + KEPT
+        elif self.ended is None:
+            due = self.sent + self.grace
+        return min(due, *(note.due for note in self.notes if note.pending), math.inf)
 
     def close(self) -> None:
         """Watch it no more."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,7 @@ class AuditNote:
         self.over = threading.Event()
         """Whether it is in the log, or cannot be."""
         self.trouble = ""
+        """Why it cannot be."""
 
     @property
     def pending(self) -> bool:
@@ -55,11 +57,6 @@ class AuditNote:
             return self.trouble
         return "" if self.pending else f"not in the audit log yet: no answer for {TIMEOUT:g} s"
 
-    def end(self, trouble: str) -> None:
-        """It is in the log, or why not."""
-        self.trouble = trouble
-        self.over.set()
-
 
 class Audit:
     """Appends to the log, unless none is to be; `written` is called, in its thread, when notes are
@@ -67,7 +64,6 @@ class Audit:
 
     def __init__(self, written: Callable[[], None], logs: bool = True) -> None:
         self._written, self._logs = written, logs
-        self._who: dict[str, object] | None = None
         self._notes: queue.SimpleQueue[AuditNote] = queue.SimpleQueue()
         self._last: AuditNote | None = None
         self._thread: threading.Thread | None = None
@@ -96,7 +92,8 @@ class Audit:
                 notes.append(self._notes.get())
             trouble = self._write(b"".join(map(self._line, notes)))
             for note in notes:
-                note.end(trouble)
+                note.trouble = trouble
+                note.over.set()
             self._written()
 
     def _write(self, lines: bytes) -> str:
@@ -120,7 +117,7 @@ class Audit:
         verdict = note.verdict
         fields = {
             "time": note.time.isoformat(timespec="milliseconds"),
-            **self._sender(),
+            **self._sender,
             "pid": verdict.pid,
             "start_time": verdict.start_time,
             "command": verdict.command,
@@ -131,16 +128,15 @@ class Audit:
         }
         return msgspec.json.encode(fields) + b"\n"
 
+    @cached_property
     def _sender(self) -> dict[str, object]:
         """Who has logged in, behind sudo as well, and from where."""
-        if self._who is None:
-            client = os.environ.get("SSH_CONNECTION", "").split()[:1]
-            self._who = {
-                "uid": os.getuid(),
-                "login": _login(),
-                "client": printable(client[0], 64) if client else None,
-            }
-        return self._who
+        client = os.environ.get("SSH_CONNECTION", "").split()[:1]
+        return {
+            "uid": os.getuid(),
+            "login": _login(),
+            "client": printable(client[0], 64) if client else None,
+        }
 
 
 def _login() -> str:

@@ -13,6 +13,7 @@ import select
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -58,7 +59,7 @@ class SignalSender:
         self._reply, self._memory = reply, memory
         self._frame: Frame | None = None
         self._orders: queue.SimpleQueue[Signal | threading.Event] = queue.SimpleQueue()
-        self._known: dict[str, None] = {}
+        self._known: deque[str] = deque(maxlen=_REMEMBERED)
         self._attempts: list[Attempt] = []
         self._verdicts: set[Verdict] = set()
         """Those that were told."""
@@ -136,9 +137,7 @@ class SignalSender:
         """Everybody is held before the first is signalled: what that does to the others is seen."""
         if order.id in self._known:
             return
-        self._known[order.id] = None
-        for oldest in list(self._known)[:-_REMEMBERED]:
-            del self._known[oldest]
+        self._known.append(order.id)
         targets = {
             (target.pid, target.start_time): target for target in order.targets[:MOST_TARGETS]
         }
