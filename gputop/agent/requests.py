@@ -17,8 +17,8 @@ from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
 from gputop.agent.process.detail import read_detail, read_stack
-from gputop.agent.process.liveness import LivenessReader
-from gputop.agent.process.users import uid_of
+from gputop.agent.process.liveness import read_liveness
+from gputop.agent.process.users import UserNames, uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
 from gputop.model.cuda.inventory import Inventory, frame_devices
@@ -114,7 +114,7 @@ class RequestDesk:
             Candidates: Responder("candidates", _candidates, send),
             Context: Responder("context", _context, send),
             Checks: Responder("checks", _checks, send),
-            Liveness: Responder("liveness", partial(_liveness, LivenessReader()), send),
+            Liveness: Responder("liveness", partial(_liveness, UserNames()), send),
         }
 
     def show(self, frame: Frame) -> None:
@@ -163,8 +163,9 @@ def _context(request: Context, _: Frame) -> Reply:
     return Reply(request=request.id, context=None if gone else context)
 
 
-def _liveness(reader: LivenessReader, request: Liveness, _: Frame) -> Reply:
-    return Reply(request=request.id, liveness=reader.read(request.processes))
+def _liveness(users: UserNames, request: Liveness, _: Frame) -> Reply:
+    liveness = tuple(read_liveness(process, users) for process in request.processes)
+    return Reply(request=request.id, liveness=liveness)
 
 
 def _checks(request: Checks, frame: Frame) -> Reply:

@@ -113,8 +113,6 @@ class Enricher:
             self._request = request
             self._worker.ask()
         self._worker.wait(time.monotonic() + timeout)
-        if not self._worker.busy:
-            self._latest = self._worker.latest or self._latest
         return self._latest
 
     def settle(self, timeout: float) -> None:
@@ -123,7 +121,7 @@ class Enricher:
 
     # In the thread
 
-    def _enrich(self) -> Enrichment:
+    def _enrich(self) -> None:
         """Make a round. Whoever is not asked for any more is dropped."""
         keys, now = self._request.processes, time.monotonic()
         for gone in self._processes.keys() - keys:
@@ -134,11 +132,11 @@ class Enricher:
         self._read_all(again, table, _AGAIN_SECONDS)
         self._load_frameworks()
         self._name_containers()
-        self._latest = self._enrichment()
+        self._publish()
         if table:
             self._relate(table)
         self._rest = time.monotonic() + _REST if self._is_settled() else 0.0
-        return self._enrichment()
+        self._publish()
 
     def _is_settled(self) -> bool:
         now, processes = time.monotonic(), self._processes
@@ -149,9 +147,9 @@ class Enricher:
             and all(process.loaded and process.again > now for process in processes.values())
         )
 
-    def _enrichment(self) -> Enrichment:
+    def _publish(self) -> None:
         processes = self._processes.items()
-        return Enrichment(
+        self._latest = Enrichment(
             {key: process.context for key, process in processes},
             {key: process.origin for key, process in processes},
             self._still_open(),

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from gputop.agent.process.mounts import read_mounts
 from gputop.agent.process.namespaces import in_first_namespace
 from gputop.agent.process.paths import MountCache, Sight, view_of
-from gputop.agent.process.procfs import CGROUP, read_whole
+from gputop.agent.process.procfs import read_cgroup
 from gputop.agent.stall import CallGuard
-from gputop.model.machine.cgroup import parse_cgroup
 from gputop.model.machine.environment import Standpoint, job_gpus, job_of
 from gputop.model.machine.text import printable
 
@@ -94,9 +93,8 @@ def _contained() -> bool:
 def _adopted() -> str | None:
     """The Slurm job of our control group: who comes by ssh has no variables of it
     (pam_slurm_adopt)."""
-    cgroup = read_whole("/proc/self/cgroup", CGROUP) or b""
-    job = parse_cgroup(cgroup.decode("utf-8", "replace")).slurm_job
-    return None if job is None else f"Slurm {job}"
+    origin = read_cgroup("self")
+    return f"Slurm {origin.slurm_job}" if origin and origin.slurm_job else None
 
 
 def _minors(names: Iterable[str]) -> frozenset[int] | None:

@@ -28,10 +28,6 @@ _PARTS = 256
 _AUTOMOUNTER = "autofs"
 
 
-class NotLookedUpError(OSError):
-    """A path leads where gputop does not go."""
-
-
 class Sight:
     """The files that a process sees."""
 
@@ -59,7 +55,7 @@ class Sight:
         """Return the names in a folder, at most so many; OSError."""
         with self.find(path) as target:
             if self.mounts.by_id(_mount_id(target)).kind == _AUTOMOUNTER:
-                raise NotLookedUpError("something would be mounted for it")
+                raise OSError("something would be mounted for it")
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC
             folder = os.open(".", flags, dir_fd=target)
             try:
@@ -69,10 +65,10 @@ class Sight:
                 os.close(folder)
 
     def touch(self, mount: Mount) -> None:
-        """Say that a file system is touched next; NotLookedUpError where that is not to be."""
+        """Say that a file system is touched next; OSError where that is not to be."""
         if mount.device != self._step.at:
             if self._guard.is_barred(mount.device):
-                raise NotLookedUpError("its file system does not answer")
+                raise OSError("its file system does not answer")
             self._step.go_on(mount.device)
 
 
@@ -152,11 +148,11 @@ class _Trail:
     def follow(self, path: bytes) -> None:
         todo, links, parts = path.split(b"/")[::-1], 0, 0
         if not path.startswith(b"/"):
-            raise NotLookedUpError("a relative path")
+            raise OSError("a relative path")
         while todo:
             part, parts = todo.pop(), parts + 1
             if parts > _PARTS:
-                raise NotLookedUpError("a path of too many parts")
+                raise OSError("a path of too many parts")
             if part == b"..":
                 self._up(1)
             elif part not in (b"", b"."):
@@ -166,7 +162,7 @@ class _Trail:
                     continue
                 links += 1
                 if links > _LINKS:
-                    raise NotLookedUpError("a path of too many links")
+                    raise OSError("a path of too many links")
                 self._up(len(self._folders) - 1 if target.startswith(b"/") else 1)
                 todo += target.split(b"/")[::-1]
 
@@ -180,12 +176,12 @@ class _Trail:
         path = (b"" if path == b"/" else path) + b"/" + part
         over = sight.mounts.over(mount, path)
         if over is None and mount.kind == _AUTOMOUNTER:
-            raise NotLookedUpError("something would be mounted for it")
+            raise OSError("something would be mounted for it")
         sight.touch(mount)
         descriptor = os.open(part, _FLAGS, dir_fd=above)
         self._folders.append((descriptor, path, over or mount))
         if _mount_id(descriptor) != (over or mount).id:
-            raise NotLookedUpError("mounted meanwhile")
+            raise OSError("mounted meanwhile")
         sight.touch(over or mount)
 
     def _link(self) -> bytes | None:
@@ -201,4 +197,4 @@ def _mount_id(descriptor: int) -> int:
         for line in file:
             if line.startswith("mnt_id:"):
                 return int(line.split()[1])
-    raise NotLookedUpError("a kernel that does not tell mounts")
+    raise OSError("a kernel that does not tell mounts")

@@ -13,11 +13,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from gputop.agent.process.procfs import CGROUP, read_link, read_whole
+from gputop.agent.process.procfs import read_cgroup, read_link
 from gputop.agent.process.stat import read_stat
 from gputop.agent.process.users import real_uid
 from gputop.agent.signals.handle import ProcessHandle
-from gputop.model.machine.cgroup import parse_cgroup
 from gputop.model.machine.signals import Caution, Verdict
 
 
@@ -71,8 +70,7 @@ def _of_others(pid: int) -> Caution | None:
 def _container(pid: int | str) -> str | None:
     """Of a container that shares our namespaces (docker run --pid=host); empty without one, None
     where that cannot be read."""
-    text = read_whole(f"/proc/{pid}/cgroup", CGROUP)
-    if text is None:
+    origin = read_cgroup(pid)
+    if origin is None:
         return None
-    container = parse_cgroup(text.decode("utf-8", "replace")).container
-    return "" if container is None else container.id
+    return "" if origin.container is None else origin.container.id

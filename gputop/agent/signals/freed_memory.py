@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from gputop.agent.gpu.memory_watch import GpuMemory
-from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Freed, Target
 from gputop.model.machine.text import size
 
@@ -24,9 +24,11 @@ def held_by(target: Target, frame: Frame | None) -> tuple[Held, ...]:
     """What it holds in a frame; several MIG instances of a GPU are one."""
     if frame is None:
         return ()
+    times = (target.start_time, None)  # it has none once it has ended
+    own = [row for row in frame.processes if row.pid == target.pid and row.start_time in times]
     holdings = []
     for gpu in frame.gpus:
-        rows = [row for row in _rows(target, frame) if row.gpu_uuid == gpu.uuid]
+        rows = [row for row in own if row.gpu_uuid == gpu.uuid]
         amounts = [row.gpu_memory for row in rows if row.gpu_memory is not None]
         if rows and gpu.uuid is not None:
             held = sum(amounts) if len(amounts) == len(rows) else None
@@ -67,9 +69,3 @@ def freed_memory(
              if share not in partly]  # fmt: skip
     words = "".join(f"; {part}" for part in said)
     return not missing, tuple(Freed(share.uuid, back) for share, back in freed), words
-
-
-def _rows(target: Target, frame: Frame) -> list[Process]:
-    """Of that process; it has no start time once it has ended."""
-    times = (target.start_time, None)
-    return [row for row in frame.processes if row.pid == target.pid and row.start_time in times]
