@@ -16,8 +16,7 @@ from gputop.agent.errors import log_once
 from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
-from gputop.agent.process.detail import read_detail, read_stack
-from gputop.agent.process.liveness import read_liveness
+from gputop.agent.process.detail import read_detail, read_liveness, read_stack
 from gputop.agent.process.users import UserNames, uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError

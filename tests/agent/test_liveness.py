@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from gputop.agent.process.liveness import read_liveness
+from gputop.agent.process.detail import read_liveness
 from gputop.agent.process.stat import read_stat
 from gputop.agent.process.users import UserNames
 from gputop.model.machine.liveness import LivenessState, ProcessLiveness, ProcessStart
