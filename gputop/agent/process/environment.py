@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from gputop.agent.process.nodes import alike
+from gputop.agent.process.paths import alike
 from gputop.agent.process.procfs import ENVIRON, read_bounded
 from gputop.agent.process.stat import ProcStat, read_stat
 from gputop.model.machine.environment import (

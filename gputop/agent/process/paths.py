@@ -125,6 +125,12 @@ def view_of(pid: int) -> _MountRoot | None:
         return None
 
 
+def alike(pid: int, other: int) -> bool:
+    """Return whether two processes see the same files."""
+    view = view_of(pid)
+    return view is not None and view == view_of(other)
+
+
 class _Trail:
     """The folders from a root to where a path has led so far."""
 
