@@ -29,8 +29,6 @@ class Attempt:
         self.held: tuple[Held, ...] = ()
         self.listed = False
         """Whether a GPU names it."""
-        self.device: bool | None = None
-        """Whether it has a GPU open, where that is known."""
         self.freed: FreedMemory = (True, (), "")
         self.counts = False
         """Whether the signal can be what ends it."""

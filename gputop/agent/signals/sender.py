@@ -154,8 +154,9 @@ class SignalSender:
     def _attempt(self, order: Signal, target: Target) -> Attempt:
         rows = self._frame.processes if self._frame else ()
         key = (target.pid, target.start_time)
-        commands = (row.command for row in rows if (row.pid, row.start_time) == key)
-        attempt = Attempt(order, target, next(commands, None))
+        listed = next((row for row in rows if (row.pid, row.start_time) == key), None)
+        attempt = Attempt(order, target, None if listed is None else listed.command)
+        attempt.listed = listed is not None
         if order.descendants and None not in key and all(row.pid != target.pid for row in rows):
             self._vouched.add(key)  # a launcher: its number is its user's, and not the driver's
         try:
@@ -164,7 +165,6 @@ class SignalSender:
             if order.number not in (0, *signal.valid_signals()):
                 raise NotSentError("refused", f"{order.number} is not a signal")
             attempt.process = process = ProcessHandle(target, self._vouched)
-            attempt.listed = any(key == (row.pid, row.start_time) for row in rows)
         except NotSentError as reason:
             attempt.say(reason.outcome, str(reason))
             return attempt
@@ -177,7 +177,7 @@ class SignalSender:
             command=attempt.verdict.command or process.command,
             user=self._users.name(uid),
             parent=process.parent,
-            caution=_caution(attempt, process),
+            caution=_caution(attempt, process)[0],
         )
         return attempt
 
@@ -215,14 +215,14 @@ class SignalSender:
         return None
 
     def _send(self, attempt: Attempt, process: ProcessHandle) -> None:
-        caution = _caution(attempt, process)  # it may have entered a container since
+        caution, has_device = _caution(attempt, process)  # it may have entered a container since
         attempt.verdict = verdict = msgspec.structs.replace(attempt.verdict, caution=caution)
         number, name = verdict.signal, signal_name(verdict.signal)
         try:
             if process.ended:
                 raise process.not_sent_to_the_dead()
             process.send(0)
-            if attempt.device is False:
+            if has_device is False:
                 raise NotSentError("refused", _WITHOUT_DEVICE)
             if verdict.caution is not None and not attempt.target.forced and number != 0:
                 raise NotSentError("refused", f"{cautious(verdict)}: not without a confirmation")
@@ -332,14 +332,14 @@ def _is_open(verdict: Verdict) -> bool:
     return verdict.outcome == "waiting" or verdict.noting
 
 
-def _caution(attempt: Attempt, process: ProcessHandle) -> Caution | None:
-    """What has to be confirmed, and whether one that a GPU names has a GPU open: its driver may
-    name one that has ended, whose number is another's by now."""
+def _caution(attempt: Attempt, process: ProcessHandle) -> tuple[Caution | None, bool | None]:
+    """What has to be confirmed, and whether one that a GPU names has a GPU open, where that is
+    known: its driver may name one that has ended, whose number is another's by now."""
     caution = caution_of(process)
     if not attempt.listed or not has_nodes():
-        return caution
-    attempt.device = holds_gpu(process.pid, _LOOK_SECONDS)
-    return caution or ("unreadable" if attempt.device is None else None)
+        return caution, None
+    has_device = holds_gpu(process.pid, _LOOK_SECONDS)
+    return caution or ("unreadable" if has_device is None else None), has_device
 
 
 _REBOOTED = "the machine has been restarted since the process was seen; nothing was sent"
