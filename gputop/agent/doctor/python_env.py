@@ -271,10 +271,8 @@ def _build_checks(
     if cuda is not None and not runs_on(build.cuda, cuda):
         text = f"{title} is built for CUDA {build.cuda}, and the driver runs CUDA up to {cuda}"
         yield Check("problem", build.name, text, "update the driver, or take an older build")
-    wanted, built = (
-        _libraries(build, packages),
-        f"built for CUDA {build.cuda or '(not known which)'}",
-    )
+    wanted = _libraries(build, packages)
+    built = f"built for CUDA {build.cuda or '(not known which)'}"
     answer = _ask(interpreter, wanted)
     if isinstance(answer, str):
         yield Check("problem", build.name, f"{title}: loading {', '.join(wanted)}: it {answer}")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gputop.agent.doctor.installation import container
@@ -63,10 +64,8 @@ def _toolkits(root: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
 
 def _version(folder: Path) -> str | None:
     """As the toolkit's own files say, else as the directory is called."""
-    try:
+    with suppress(ValueError, LookupError, TypeError):
         return str(json.loads(read_text(folder / "version.json"))["cuda"]["version"])
-    except (OSError, ValueError, LookupError, TypeError):
-        pass
     said = _TEXT.search(read_text(folder / "version.txt"))
     called = re.search(r"cuda-([0-9.]+)\Z", folder.name)
     return said[1] if said else called[1] if called else None

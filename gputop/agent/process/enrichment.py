@@ -178,7 +178,9 @@ class Enricher:
                 continue
             waiting.pop()
             later = now + _AGAIN + key[0] % _AGAIN  # not all at once
-            self._keep(key, *facts, now if guard.careful else later)
+            process = self._processes.setdefault(key, _EnrichedProcess(*facts))
+            process.context, process.origin = facts
+            process.again = now if guard.careful else later
             if time.monotonic() - (guard.waited - stalled) >= end:
                 break
         guard.careful = False
@@ -199,10 +201,6 @@ class Enricher:
             return context, process.origin if origin.cwd is None else origin  # that of a zombie
         except MemoryError:
             return CudaContext(environ=Environ({}, "too_long")), Origin()
-
-    def _keep(self, key: PidAndStart, context: CudaContext, origin: Origin, again: float) -> None:
-        process = self._processes.setdefault(key, _EnrichedProcess(context, origin))
-        process.context, process.origin, process.again = context, origin, again
 
     def _load_frameworks(self) -> None:
         guard, step = self._guard, Step()
