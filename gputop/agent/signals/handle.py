@@ -254,7 +254,7 @@ def _elsewhere(pid: int) -> NotSentError:
 def _stat_of(pid: int) -> ProcStat | None:
     """Read a process's ProcStat; None only where /proc has no such process. OSError, ValueError."""
     try:
-        return parse_stat(read_bounded(f"/proc/{pid}/stat", 4096).data)
+        return parse_stat(read_bounded(f"/proc/{pid}/stat", 4096)[0])
     except (FileNotFoundError, ProcessLookupError):
         return None
 

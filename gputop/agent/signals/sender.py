@@ -23,11 +23,10 @@ from gputop.agent.host import read_file
 from gputop.agent.process.holding import has_nodes, holds_gpu
 from gputop.agent.process.stat import every_process
 from gputop.agent.process.users import UserNames
-from gputop.agent.signals.attempt import KEPT, Attempt
+from gputop.agent.signals.attempt import KEPT, Attempt, freed_memory, held_by
 from gputop.agent.signals.audit import TIMEOUT as AUDIT_TIMEOUT
 from gputop.agent.signals.audit import Audit
 from gputop.agent.signals.confirmations import caution_of, cautious
-from gputop.agent.signals.freed_memory import freed_memory, held_by
 from gputop.agent.signals.handle import NotSentError, ProcessHandle, target_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (
@@ -169,8 +168,7 @@ class SignalSender:
             attempt.say(reason.outcome, str(reason))
             return attempt
         uid = process.uid
-        if uid is not None:
-            self._users.prepare([uid])
+        self._users.prepare([uid])
         attempt.held = held_by(target, self._frame)
         attempt.verdict = msgspec.structs.replace(
             attempt.verdict,
