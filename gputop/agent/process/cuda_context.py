@@ -80,7 +80,7 @@ def read_whole_context(pid: int) -> CudaContext:
 def loaded_frameworks(pid: int) -> tuple[str, ...]:
     """Return ids of the frameworks whose libraries a process maps; none where it cannot be read."""
     try:
-        maps = read_bounded(f"/proc/{pid}/maps", MAPS, time.monotonic() + _MAPS_SECONDS).data
+        maps, _ = read_bounded(f"/proc/{pid}/maps", MAPS, time.monotonic() + _MAPS_SECONDS)
     except (OSError, MemoryError):
         return ()
     return tuple(dict.fromkeys(id_ for part, id_ in _LIBRARIES if part in maps))
@@ -130,7 +130,9 @@ def standpoint() -> Standpoint:
         minors = _minors(os.listdir("/dev"))
     except OSError:
         minors = None
-    job, gpus = job_of(os.environ) or _adopted(), job_gpus(os.environ)
+    job, gpus = job_of(os.environ), job_gpus(os.environ)
+    if job is None and (origin := read_cgroup("self")) and origin.slurm_job:
+        job = f"Slurm {origin.slurm_job}"  # who comes by ssh has no variables (pam_slurm_adopt)
     return Standpoint(
         minors=tuple(sorted(minors)) if minors else None,
         container=_contained(),
@@ -144,13 +146,6 @@ def _contained() -> bool:
     return (
         marked or not in_first_namespace() or bool(MountCache(CallGuard()).ask(in_container, _INIT))
     )
-
-
-def _adopted() -> str | None:
-    """The Slurm job of our control group: who comes by ssh has no variables of it
-    (pam_slurm_adopt)."""
-    origin = read_cgroup("self")
-    return f"Slurm {origin.slurm_job}" if origin and origin.slurm_job else None
 
 
 def _minors(names: Iterable[str]) -> frozenset[int] | None:

@@ -28,9 +28,6 @@ _MOST_LINES = 500
 _WIDTH = 400
 _INSTALL = "py-spy is not installed: pip install py-spy, in the environment of gputop or on PATH."
 
-StackDump = tuple[tuple[str, ...], str | None]
-"""Lines, or why there are none and what to do."""
-
 
 def read_detail(request: Detail) -> ProcessDetail:
     """Look at a process now; never raises."""
@@ -107,8 +104,8 @@ def _children(pid: int) -> tuple[tuple[ChildProcess, ...], int]:
     return tuple(shown), len(children)
 
 
-def dump_stack(pid: int, seconds: float = 10.0) -> StackDump:
-    """Ask py-spy, within that time; never raises."""
+def dump_stack(pid: int, seconds: float = 10.0) -> tuple[tuple[str, ...], str | None]:
+    """Ask py-spy, within that time: lines, or why there are none and what to do; never raises."""
     program, refused = find_program("py-spy", [os.path.dirname(sys.executable)])
     if program is None:
         return (), printable(refused, 300) if refused else _INSTALL
@@ -161,7 +158,7 @@ def read_liveness(asked: ProcessStart, users: UserNames) -> ProcessLiveness:
 
 def _user(pid: int, users: UserNames) -> str | None:
     uid = real_uid(pid)
-    users.prepare([] if uid is None else [uid])
+    users.prepare([uid])
     return users.name(uid)
 
 

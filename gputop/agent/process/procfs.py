@@ -49,14 +49,6 @@ _BETWEEN = 64
 """Entries between two looks at the clock."""
 
 
-class Bounded(NamedTuple):
-    """The beginning of a file."""
-
-    data: bytes
-    whole: bool
-    """Whether that is all of it."""
-
-
 class OpenFiles(NamedTuple):
     """Files that a process has open."""
 
@@ -66,18 +58,19 @@ class OpenFiles(NamedTuple):
     """The descriptor at which to go on; None where these were the last."""
 
 
-def read_bounded(path: str, most: int, deadline: float = math.inf) -> Bounded:
-    """Read `most` bytes, or until `deadline` (monotonic); OSError where that cannot be done."""
+def read_bounded(path: str, most: int, deadline: float = math.inf) -> tuple[bytes, bool]:
+    """Read `most` bytes, or until `deadline` (monotonic), and tell whether that is all of the file;
+    OSError."""
     pieces: list[bytes] = []
     left = most
     with open(path, "rb", buffering=0) as file:
         while left and time.monotonic() < deadline:
             piece = file.read(min(left, _PIECE))
             if not piece:
-                return Bounded(b"".join(pieces), True)
+                return b"".join(pieces), True
             pieces.append(piece)
             left -= len(piece)
-        return Bounded(b"".join(pieces), not left and not file.read(1))
+        return b"".join(pieces), not left and not file.read(1)
 
 
 def read_cgroup(pid: int | str) -> Origin | None:
