@@ -61,16 +61,10 @@ def _of_others(pid: int) -> Caution | None:
             return "unreadable"
         if namespace != read_link(f"/proc/self/ns/{kind}"):
             return "container"
-    container, own = _container(pid), _container("self")
-    if container is None and own is not None:
-        return "unreadable"
-    return "container" if container and container != own else None
-
-
-def _container(pid: int | str) -> str | None:
-    """Of a container that shares our namespaces (docker run --pid=host); empty without one, None
-    where that cannot be read."""
-    origin = read_cgroup(pid)
-    if origin is None:
-        return None
-    return "" if origin.container is None else origin.container.id
+    # A container may share our namespaces (docker run --pid=host).
+    theirs, ours = read_cgroup(pid), read_cgroup("self")
+    if theirs is None:
+        return None if ours is None else "unreadable"
+    container = theirs.container and theirs.container.id
+    own = ours and ours.container and ours.container.id
+    return "container" if container is not None and container != own else None

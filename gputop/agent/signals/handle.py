@@ -175,9 +175,11 @@ class ProcessHandle:
     def _compared(self, target: Target) -> ProcStat:
         """What /proc tells of it, if it is the one that was meant. It is held by now: who is there,
         and not in /proc, is hidden (hidepid)."""
-        stat = _stat_of(self.pid)
-        if stat is None:
-            raise NotSentError("gone", _GONE) if self.ended else _unseen("/proc does not show it")
+        try:
+            stat = parse_stat(read_bounded(f"/proc/{self.pid}/stat", 4096)[0])
+        except (FileNotFoundError, ProcessLookupError):
+            gone = NotSentError("gone", _GONE) if self.ended else _unseen("/proc does not show it")
+            raise gone from None
         if target.start_time is None:
             raise _unseen("nothing is known of it from when its GPU named it")
         if not abs(started(stat.start_ticks) - target.start_time) < 0.4 / TICKS_PER_SECOND:
@@ -249,14 +251,6 @@ def _elsewhere(pid: int) -> NotSentError:
     return NotSentError(
         "other_namespace", f"{words}: if its PID is of the host, signal it on the host"
     )
-
-
-def _stat_of(pid: int) -> ProcStat | None:
-    """Read a process's ProcStat; None only where /proc has no such process. OSError, ValueError."""
-    try:
-        return parse_stat(read_bounded(f"/proc/{pid}/stat", 4096)[0])
-    except (FileNotFoundError, ProcessLookupError):
-        return None
 
 
 def _status(pid: int, field: str) -> int:
