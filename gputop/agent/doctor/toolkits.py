@@ -64,7 +64,7 @@ def _toolkits(root: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
 
 def _version(folder: Path) -> str | None:
     """As the toolkit's own files say, else as the directory is called."""
-    with suppress(ValueError, LookupError, TypeError):
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
         return str(json.loads(read_text(folder / "version.json"))["cuda"]["version"])
     said = _TEXT.search(read_text(folder / "version.txt"))
     called = re.search(r"cuda-([0-9.]+)\Z", folder.name)
