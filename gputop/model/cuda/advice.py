@@ -118,6 +118,7 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceWords]:
     count = len(mapping.visible or ()) + len(mapping.hidden)
     for entry in (entry for entry in mapping.entries[:64] if entry.outcome != "ignored"):
         text, span, junk = entry.text, _RANGE.fullmatch(entry.text), _JUNK.fullmatch(entry.text)
+        rest = (junk[2].strip() or junk[2]) if junk else ""  # it may be a blank that C has not
         if _BARE_UUID.fullmatch(text):
             words = f"A UUID without GPU- is read as a number. Write GPU-{text.strip()}."
             yield "value-uuid-without-prefix", "error", words
@@ -133,8 +134,8 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceWords]:
         elif junk is not None and re.match(r"\s+[0-9]", junk[2], re.A):
             words = f"Spaces do not separate GPUs: {rest_of(mapping)}. Use commas."
             yield "value-spaces", "error", words
-        elif junk is not None and entry.documented and junk[2].strip()[0] not in ";，、":
-            words = f"CUDA reads {junk[1]} and ignores {shown(junk[2].strip())}."
+        elif junk is not None and entry.documented and rest[0] not in ";，、":
+            words = f"CUDA reads {junk[1]} and ignores {shown(rest)}."
             yield "value-junk", "warning", words
 
 
