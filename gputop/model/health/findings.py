@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.health.xids import REBOOT, REPLACE, RESET, meaning
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import UNREADABLE, Gpu
-from gputop.model.machine.text import duration, percent
+from gputop.model.machine.text import duration, percent, ranges
 
 FindingLevel = Literal["alarm", "notice"]
 
@@ -146,6 +146,30 @@ def blocking(frame: Frame, gpu: Gpu) -> Finding | None:
 def in_alarm(frame: Frame) -> list[Gpu]:
     """The GPUs that need attention."""
     return [gpu for gpu in frame.gpus if blocking(frame, gpu) is not None]
+
+
+class Worst(NamedTuple):
+    """The worst finding of a frame."""
+
+    level: FindingLevel | None
+    """None where all is well."""
+    remark: str
+    """The finding and where: `XID 79 GPU 6`; empty where all is well."""
+
+
+def worst_of(frame: Frame) -> Worst:
+    """Return the worst finding of all GPUs of a frame."""
+    worst = [(found[0], gpu.index) for gpu in frame.gpus if (found := findings(frame, gpu))]
+    worst.sort(key=lambda item: item[0].level != "alarm")
+    return Worst(worst[0][0].level, _remark(worst)) if worst else Worst(None, "")
+
+
+def _remark(worst: Sequence[tuple[Finding, int]]) -> str:
+    """Name the first of what was found, the GPUs that have it, and how many have something else."""
+    code = worst[0][0].code
+    same = [index for finding, index in worst if finding.code == code]
+    others = len(worst) - len(same)
+    return f"{code} GPU {ranges(sorted(same))}" + (f" +{others}" if others else "")
 
 
 def is_hung(gpu: Gpu) -> bool:

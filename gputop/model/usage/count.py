@@ -26,7 +26,6 @@ import msgspec
 
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
-from gputop.model.usage.energy import EnergyMeter
 from gputop.model.usage.grouping import OTHERS, Grouping, UsageKey
 from gputop.model.usage.parts import UnknownReason, held_parts
 
@@ -96,6 +95,26 @@ class _Member(msgspec.Struct):
 
 def _codes(process: Process) -> bool:
     return bool(process.encoder_utilization or process.decoder_utilization)
+
+
+class EnergyMeter:
+    """The counters of all GPUs as they were in the frame before."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, float] = {}
+
+    def joules(self, gpu: Gpu, seconds: float) -> float | None:
+        """Return what a GPU used in the last `seconds`; None where that is not known.
+
+        By its energy counter, or where that is missing or began anew by what it draws now.
+        """
+        before = self._counters.pop(gpu.key, None)
+        counter = gpu.power_more.energy if gpu.power_more else None
+        if counter is not None and gpu.stale_for is None:
+            self._counters[gpu.key] = counter
+            if before is not None and counter >= before:
+                return counter - before
+        return None if gpu.power is None else gpu.power * seconds
 
 
 class UsageCount:
