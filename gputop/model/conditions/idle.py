@@ -35,4 +35,4 @@ class IdleSpan:
 
 
 def _load(gpu: Gpu) -> float | None:
-    return None if gpu.stale_for is not None or gpu.error is not None else gpu.utilization
+    return gpu.utilization if gpu.answers else None

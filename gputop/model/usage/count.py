@@ -27,7 +27,7 @@ import msgspec
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.usage.grouping import OTHERS, Grouping, UsageKey
-from gputop.model.usage.parts import UnknownReason, held_parts
+from gputop.model.usage.parts import HeldPart, UnknownReason, held_parts
 
 MAX_ROWS = 20_000
 """What comes after them is in one row: names are those that somebody else chose."""
@@ -67,7 +67,7 @@ class UsageRow(msgspec.Struct):
 
 
 class _Member(msgspec.Struct):
-    """The processes of one row on one part of a GPU, in one frame."""
+    """The processes of one row, or of all, on one part of a GPU, in one frame."""
 
     count: int = 0
     work: float = 0.0
@@ -78,23 +78,14 @@ class _Member(msgspec.Struct):
     def add(self, process: Process) -> None:
         self.count += 1
         work = process.sm_utilization
+        is_coding = process.encoder_utilization or process.decoder_utilization
         if work is None and process.idle_for is None:
             self.is_known = False
-        elif work or process.memory_utilization or _codes(process):
+        elif work or process.memory_utilization or is_coding:
             self.work += work or 0.0
             self.is_busy = True
         if process.gpu_memory is not None:
             self.memory = (self.memory or 0) + process.gpu_memory
-
-    def include(self, other: _Member) -> None:
-        self.count += other.count
-        self.work += other.work
-        self.is_known = self.is_known and other.is_known
-        self.is_busy = self.is_busy or other.is_busy
-
-
-def _codes(process: Process) -> bool:
-    return bool(process.encoder_utilization or process.decoder_utilization)
 
 
 class EnergyMeter:
@@ -143,8 +134,10 @@ class UsageCount:
                 joules = self._meter.joules(gpu, seconds)
                 if seconds:
                     self._add_gpu(host, frame, gpu, seconds, joules, memory)
+            for key, size in memory.items():
+                self.rows[key].add_memory(size)
             if memory:
-                self._add_memory(memory)
+                self.total.add_memory(sum(memory.values()))
 
     def _add_gpu(
         self,
@@ -161,7 +154,7 @@ class UsageCount:
             return
         for part in parts:
             members = self._members(host, gpu, part.processes)
-            self._add_part(members, part.share * seconds, _times(joules, part.share))
+            self._add_part(part, members, seconds, joules)
             for key, member in members.items():
                 if member.memory is not None:
                     memory[key] = memory.get(key, 0) + member.memory
@@ -184,23 +177,19 @@ class UsageCount:
         return members
 
     def _add_part(
-        self, members: dict[UsageKey, _Member], time: float, joules: float | None
+        self, part: HeldPart, members: dict[UsageKey, _Member], seconds: float, joules: float | None
     ) -> None:
-        """Add a part of a GPU that was held so many GPU-seconds and used so much energy."""
+        """Add a part of a GPU that was held so long, while the GPU used so much energy."""
+        time, joules = part.share * seconds, _times(joules, part.share)
         everybody = _Member()
-        for member in members.values():
-            everybody.include(member)
+        for process in part.processes:
+            everybody.add(process)
         by_work = everybody.is_known and everybody.work > 0
         for key, member in members.items():
             portion = member.work / everybody.work if by_work else member.count / everybody.count
             row = self.rows.setdefault(key, UsageRow())
             row.add_span(time, member, _times(joules, portion))
         self.total.add_span(time, everybody, joules)
-
-    def _add_memory(self, memory: dict[UsageKey, int]) -> None:
-        for key, size in memory.items():
-            self.rows[key].add_memory(size)
-        self.total.add_memory(sum(memory.values()))
 
 
 def _times(joules: float | None, portion: float) -> float | None:

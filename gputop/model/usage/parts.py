@@ -32,7 +32,7 @@ class HeldPart(NamedTuple):
 
 def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
     """Return the parts of a GPU that somebody holds, or why that is not known."""
-    if gpu.error is not None or gpu.stale_for is not None or gpu.asleep or gpu.uuid is None:
+    if not gpu.answers or gpu.asleep or gpu.uuid is None:
         return "silent"
     processes = frame.compute_processes.get(gpu.uuid, [])
     if not processes:
