@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import time
+import zlib
 from contextlib import suppress
 
 from gputop.errors import GputopError
@@ -58,8 +59,10 @@ class DataOutput:
         """Whether the file can still be found: nobody has removed it."""
         return os.fstat(self._data).st_nlink > 0
 
-    def add(self, entry: IndexEntry, payload: bytes) -> None:
-        """Append a record, whose payload is to lie at its `offset`. What fails leaves nothing."""
+    def add(self, interval: float, stream: int, time: float, payload: bytes, position: int) -> None:
+        """Append a record; numbers as in IndexEntry. What fails leaves nothing."""
+        offset, crc = self.size + SIZE, zlib.crc32(payload)
+        entry = IndexEntry(interval, stream, time, offset, len(payload), crc, position)
         packed = entry.pack()
         _append(self._data, packed + payload)
         with suppress(OSError):  # what the index lacks is found in the data

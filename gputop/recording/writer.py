@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration, size
 from gputop.recording.chunks import ChunkWriter
 from gputop.recording.days import day_file, delete_days
-from gputop.recording.entries import MAX_TIME, SIZE, IndexEntry, stream_of
+from gputop.recording.entries import MAX_TIME, stream_of
 from gputop.recording.output import DataOutput
 
 _SET_BACK = 1.0
@@ -95,13 +94,7 @@ class RecordingWriter:
         chunk = self._chunk(host, frame.time)
         position = chunk.count
         payload = chunk.add(replace(frame, interval=self._every))
-        number, offset = stream_of(host), output.size + SIZE
-        output.add(
-            IndexEntry(
-                self._every, number, frame.time, offset, len(payload), zlib.crc32(payload), position
-            ),
-            payload,
-        )
+        output.add(self._every, stream_of(host), frame.time, payload, position)
         return None
 
     def _current_output(self) -> DataOutput:

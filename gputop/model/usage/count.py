@@ -3,6 +3,10 @@
 A row **holds** a GPU while at least one of its processes computes on it; processes that only draw
 hold nothing. A GPU that two rows share counts in full for both of them, and once in the total.
 
+A MIG device counts as the share of the GPU's memory that it has, for that is what nobody else can
+use meanwhile: 3g.71gb of an H200 is half a GPU. Compute instances of one GPU instance share it
+evenly.
+
 It **worked** the sum of its processes' SM utilization, at most 1, times that time: half an hour at
 50 % is a quarter of an hour of work. The driver's newest sample in a frame stands for the whole
 time of the frame, so this is right over hours and not over a minute. A process without a sample
@@ -20,17 +24,25 @@ of all of them and not 0, else evenly; a MIG device gets the GPU's energy by its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.usage.grouping import OTHERS, Grouping, UsageKey
-from gputop.model.usage.parts import HeldPart, UnknownReason, held_parts
 
 MAX_ROWS = 20_000
 """What comes after them is in one row: names are those that somebody else chose."""
+
+UnknownReason = Literal["silent", "unlisted", "instance"]
+"""
+silent    the GPU did not answer, or was asleep and not asked
+unlisted  the driver did not list its processes, or not all of them, and none was seen
+instance  a MIG device is in use, and it is not known which, or how large it is
+"""
 
 
 class UsageRow(msgspec.Struct):
@@ -190,6 +202,44 @@ class UsageCount:
             row = self.rows.setdefault(key, UsageRow())
             row.add_span(time, member, _times(joules, portion))
         self.total.add_span(time, everybody, joules)
+
+
+class HeldPart(NamedTuple):
+    """A part of a GPU with processes that compute on it."""
+
+    share: float
+    """Of the whole GPU."""
+    processes: Sequence[Process]
+
+
+def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
+    """Return the parts of a GPU that somebody holds, or why that is not known."""
+    if not gpu.answers or gpu.asleep or gpu.uuid is None:
+        return "silent"
+    processes = frame.compute_processes.get(gpu.uuid, [])
+    if not processes:
+        return [] if gpu.processes_known else "unlisted"
+    if not gpu.mig_mode:
+        return [HeldPart(1.0, processes)]
+    parts = list(_devices(gpu, processes))
+    return "instance" if None in parts else [part for part in parts if part is not None]
+
+
+def _devices(gpu: Gpu, processes: Sequence[Process]) -> Iterator[HeldPart | None]:
+    """Yield the MIG devices that are held; None for one of which not all is known."""
+    here: dict[tuple[int | None, int | None], list[Process]] = {}
+    for process in processes:
+        here.setdefault((process.gpu_instance, process.compute_instance), []).append(process)
+    siblings = Counter(device.gi for device in gpu.mig or ())
+    devices: dict[tuple[int | None, int | None], MigDevice]
+    devices = {device.instance_ids: device for device in gpu.mig or ()}
+    for ids, members in here.items():
+        device = devices.get(ids)
+        if device is None or not device.memory_total or not gpu.memory_total:
+            yield None
+        else:
+            share = device.memory_total / gpu.memory_total / siblings[device.gi]
+            yield HeldPart(min(1.0, share), members)
 
 
 def _times(joules: float | None, portion: float) -> float | None:
