@@ -158,19 +158,15 @@ class History:
 
     def copy(self) -> History:
         """Return the same past, which does not go on with this one."""
-        return self._copy(self._end)
+        return self.until(inf)
 
     def until(self, time: float) -> History:
         """Return the past as it was at a time: of the GPUs and processes that are known by now."""
         times = self.times
-        later = len(times) - bisect_right(times, time)
-        twin = self._copy(self._end - later)
-        if later and len(twin.times):
-            twin._begun = twin.times[-1]
-        return twin
-
-    def _copy(self, end: int) -> History:
-        twin = copy(self)
+        count = bisect_right(times, time)
+        twin, end = copy(self), self._end - len(times) + count
+        if 0 < count < len(times):
+            twin._begun = times[count - 1]
         twin._end = end
         twin._times, twin._cpu = self._times.copy(end), self._cpu.copy(end)
         twin._gpus = {key: {id_: ring.copy(end) for id_, ring in series.items()}
