@@ -22,15 +22,12 @@ _ATTEMPTS, _MOMENT = 10, 0.02
 """To lock a file, and seconds between two."""
 
 
-class RecordingBusyError(GputopError):
-    """Another recorder writes there."""
-
-
 class DataOutput:
     """Appends to one data file, which nobody else writes meanwhile. OSError, GputopError."""
 
     def __init__(self, folder: Folder, name: str) -> None:
-        """Open it, or make it. RecordingBusyError, UnsafeFileError if it is no recording."""
+        """Open it, or make it. GputopError where another recorder writes there, UnsafeFileError if
+        it is no recording."""
         self.path = f"{folder.path.rstrip('/')}/{name}"
         self._data = folder.open_file(name, _APPEND)
         try:
@@ -86,9 +83,7 @@ def _lock(descriptor: int, path: str) -> None:
             if error.errno not in _NO_LOCKS:
                 raise
             return
-    raise RecordingBusyError(
-        f"another recorder writes to {path}: end that one, or give another place"
-    )
+    raise GputopError(f"another recorder writes to {path}: end that one, or give another place")
 
 
 def _append(descriptor: int, data: bytes) -> None:

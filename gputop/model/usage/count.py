@@ -100,26 +100,6 @@ class _Member(msgspec.Struct):
             self.memory = (self.memory or 0) + process.gpu_memory
 
 
-class EnergyMeter:
-    """The counters of all GPUs as they were in the frame before."""
-
-    def __init__(self) -> None:
-        self._counters: dict[str, float] = {}
-
-    def joules(self, gpu: Gpu, seconds: float) -> float | None:
-        """Return what a GPU used in the last `seconds`; None where that is not known.
-
-        By its energy counter, or where that is missing or began anew by what it draws now.
-        """
-        before = self._counters.pop(gpu.key, None)
-        counter = gpu.power_more.energy if gpu.power_more else None
-        if counter is not None and gpu.stale_for is None:
-            self._counters[gpu.key] = counter
-            if before is not None and counter >= before:
-                return counter - before
-        return None if gpu.power is None else gpu.power * seconds
-
-
 class UsageCount:
     """Rows that grow by each frame. Frames of a host come in the order of time, those of several
     hosts one host after the other."""
@@ -136,20 +116,34 @@ class UsageCount:
         """GPU-seconds of which it is not known whether somebody held the GPU."""
         self._key = grouping.key
         self._others = (OTHERS,) * len(grouping.columns)
-        self._meter = EnergyMeter()
+        self._counters: dict[str, float] = {}
+        """The energy counters of all GPUs as they were in the frame before."""
 
     def add(self, host: str, spans: Iterable[tuple[Frame, float]]) -> None:
         """Add the frames of a host, each with the seconds that it stands for."""
         for frame, seconds in spans:
             memory: dict[UsageKey, int] = {}
             for gpu in frame.gpus:
-                joules = self._meter.joules(gpu, seconds)
+                joules = self._joules(gpu, seconds)
                 if seconds:
                     self._add_gpu(host, frame, gpu, seconds, joules, memory)
             for key, size in memory.items():
                 self.rows[key].add_memory(size)
             if memory:
                 self.total.add_memory(sum(memory.values()))
+
+    def _joules(self, gpu: Gpu, seconds: float) -> float | None:
+        """Return what a GPU used in the last `seconds`; None where that is not known.
+
+        By its energy counter, or where that is missing or began anew by what it draws now.
+        """
+        before = self._counters.pop(gpu.key, None)
+        counter = gpu.power_more.energy if gpu.power_more else None
+        if counter is not None and gpu.stale_for is None:
+            self._counters[gpu.key] = counter
+            if before is not None and counter >= before:
+                return counter - before
+        return None if gpu.power is None else gpu.power * seconds
 
     def _add_gpu(
         self,
