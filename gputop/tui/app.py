@@ -22,7 +22,9 @@ from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed, close_all
 from gputop.tui import palette, themes
-from gputop.tui.fleet_control import TICK, FleetControl
+from gputop.tui.cluster import ClusterScreen
+from gputop.tui.fleet import TICK, FleetScreen
+from gputop.tui.keys import TIME_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
@@ -31,17 +33,15 @@ from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
 from gputop.tui.past import PastControl
-from gputop.tui.saving import NOTE_SECONDS
+from gputop.tui.table_screen import NOTE_SECONDS
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 from gputop.tui.terminal.alert import alert
 from gputop.tui.terminal.key_queue import KeysInTurn
 from gputop.tui.terminal.outside import run_outside
-from gputop.tui.time_keys import TIME_BINDINGS
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch
-    from gputop.tui.cluster_control import ClusterControl
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
@@ -107,17 +107,18 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._pace = settings.interval
         """Seconds between two frames that agents were told: more of them without focus."""
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
-        self._fleet: FleetControl | ClusterControl | None = None
-        self._cluster: ClusterControl | None = None
+        self._fleet: FleetScreen | ClusterScreen | None = None
+        self._cluster: ClusterScreen | None = None
         """The fleet, where it is a cluster."""
         self.view: MachineView | None = None
         self.past = PastControl(lambda: self.view)
         if cluster is not None:
-            self._open_cluster(cluster)
+            self._fleet = self._cluster = ClusterScreen(settings, cluster, self._open_node)
+            self._interval = cluster.interval
         elif len(feeds) == 1:
             self.view = self._view(self._machines[0])
         else:
-            self._fleet = FleetControl(self._machines, settings, self._open_host, self._login)
+            self._fleet = FleetScreen(settings, self._machines, self._open_host, self._login)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.DEFAULTS
@@ -127,7 +128,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view is not None:
             return self.view.main
         assert self._fleet is not None
-        return self._fleet.screen
+        return self._fleet
 
     def on_mount(self) -> None:
         """Start to read."""
@@ -231,12 +232,6 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     # One of several machines, and back.
 
-    def _open_cluster(self, cluster: ClusterWatch) -> None:
-        from gputop.tui.cluster_control import ClusterControl  # a machine alone starts sooner
-
-        self._fleet = self._cluster = ClusterControl(cluster, self.settings, self._open_node)
-        self._interval = self._cluster.interval
-
     async def _open_node(self, host: str) -> None:
         """Open the screen of a machine of the cluster: it is read while it is open."""
         assert self._cluster is not None
@@ -270,7 +265,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self.age, self.silence = None, 0
         self._forget_past()
         view.machine.leave()
-        while self.screen is not self._fleet.screen:
+        while self.screen is not self._fleet:
             self.pop_screen()
         self._fleet.show(self._leave_node(view.machine))
 
@@ -292,7 +287,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
         described = partial(palette.described, self.settings)
-        fleet = self._fleet.bindings if self._fleet is not None else ()
+        fleet = self._fleet.BINDINGS if self._fleet is not None else ()
         keys = described(fleet, self.main_bindings(), self.BINDINGS)
         of_pages = described(*(page.BINDINGS for page in palette.PAGES))
         of_problem = described(ProblemScreen.BINDINGS)
@@ -322,12 +317,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view is not None:
             self.view.main.save({"theme": name})
         elif self._fleet is not None:
-            self._fleet.screen.save({"theme": name})
+            self._fleet.save({"theme": name})
 
     def action_next_theme(self) -> None:
-        names = [theme.name for theme in themes.THEMES]
-        index = names.index(self.theme) if self.theme in names else -1
-        self.choose_theme(names[(index + 1) % len(names)])
+        self.choose_theme(following(self.theme, (theme.name for theme in themes.THEMES)))
 
     async def action_quit(self) -> None:
         """Leave one of several machines, or gputop."""
@@ -359,7 +352,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def close_sources(self) -> None:
         """End the sources of now, which need not be those that the app began with."""
         if self._cluster is not None:
-            self._cluster.close()
+            self._cluster.end()
         close_all([machine.feed.source for machine in self._machines])
 
     def action_pause(self) -> None:
@@ -442,7 +435,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def action_refresh_now(self) -> None:
         """Ask for a frame, or start another agent where the one of now does not answer."""
         if self.view is None and self._cluster is not None:
-            self._cluster.refresh()
+            self._cluster.ask_anew()
         elif self.view is None:
             for machine in self._machines:
                 if machine.ended:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from textual.app import ComposeResult
@@ -18,10 +17,10 @@ from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
 from gputop.sources.past import Moment
-from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDialog, SortDialog
+from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDialog
 from gputop.tui.dialogs.signal_control import SignalControl
 from gputop.tui.dialogs.signal_state import TARGET_GONE, why_none
-from gputop.tui.main_keys import FIRST, MAIN_BINDINGS
+from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
@@ -31,7 +30,7 @@ from gputop.tui.pages.process import ProcessScreen
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.gpus import GpuPane
-from gputop.tui.panes.heading import Heading, KeyLine, key_words
+from gputop.tui.panes.heading import Heading, KeyLine
 from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.layout import PaneLayout
 from gputop.tui.panes.mapping import MappingPane
@@ -41,11 +40,8 @@ from gputop.tui.panes.mark_control import MarkControl
 from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
-from gputop.tui.saving import NOTE_SECONDS, save
 from gputop.tui.table_screen import ProcessTableScreen
-from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
-from gputop.tui.time_keys import FIRST_KEYS, NOT_IN_A_REPLAY
 
 _EDITING = (
     ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "accept the suggestion"),
@@ -59,6 +55,8 @@ class MainScreen(ProcessTableScreen):
     AUTO_FOCUS = "#processes"
 
     BINDINGS = MAIN_BINDINGS
+    FIRST = 7
+    NEEDED = ("signal", "help")
 
     def __init__(
         self,
@@ -71,8 +69,7 @@ class MainScreen(ProcessTableScreen):
         """`environ` has the variables of the first mapping; `request` reaches the agent of now;
         `leave` goes back to the machines that this is one of; `return_to_now` leaves the past, and
         returns whether that was shown."""
-        super().__init__()
-        self.settings = settings
+        super().__init__(settings)
         state = MappingState(environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"))
         self.mapping = MappingControl(self, state, request, self.show_mapping)
         self.signals = SignalControl(self, request)
@@ -98,8 +95,7 @@ class MainScreen(ProcessTableScreen):
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
         yield MappingPane(self.mapping.state, id="mapping")
-        yield FilterLine(self.filter, self.close_filter, id="filter-line")
-        yield KeyLine(self._key_words(), needed=("signal", "help"), id="keys")
+        yield from super().compose()
 
     def on_mount(self) -> None:
         self.panes.arrange()
@@ -124,14 +120,12 @@ class MainScreen(ProcessTableScreen):
     def gpus(self) -> GpuPane:
         return self.query_one(GpuPane)
 
-    def _key_words(self) -> list[tuple[str, str]]:
-        own = [b for b in keyed(self.settings.keys, self.BINDINGS)
-               if self.check_action(b.action, ())]  # fmt: skip
-        first, more = own[:FIRST], own[FIRST:]
-        of_app = keyed(self.settings.keys, self.app.BINDINGS)
-        if self._leave is not None:  # to which q leads then
-            of_app = [replace(b, description="Hosts") if b.action == "quit" else b for b in of_app]
-        return [*FIRST_KEYS[self._moment], *key_words([*first, *of_app, *more])]
+    def key_words(self) -> list[tuple[str, str]]:
+        """Return those that move in time first; to many machines q leads back."""
+        words = super().key_words()
+        if self._leave is not None:
+            words = [(key, "hosts" if word == "quit" else word) for key, word in words]
+        return [*FIRST_KEYS[self._moment], *words]
 
     def on_descendant_focus(self) -> None:
         """Say below what the keys do now: an editor has its own. To go to the other pane is to
@@ -145,7 +139,7 @@ class MainScreen(ProcessTableScreen):
 
     def _show_keys(self) -> None:
         is_editing = isinstance(self.focused, ValueInput)
-        self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self._key_words())
+        self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self.key_words())
 
     # What comes from the agent.
 
@@ -246,12 +240,9 @@ class MainScreen(ProcessTableScreen):
             self.set_focus(self.processes)
             self.pids.add(digits)
 
-    def action_sort(self) -> None:
-        self.app.push_screen(SortDialog(self.processes.sort_id), self.sort)
-
     def sort(self, metric_id: str | None) -> None:
+        super().sort(metric_id)
         if metric_id in COLUMNS:
-            self.processes.sort_by(metric_id)
             self.save({"processes.sort": metric_id})
 
     def action_shift_to(self, end: int) -> None:
@@ -445,7 +436,7 @@ class MainScreen(ProcessTableScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if self._moment == "replay" and action.partition("(")[0] in NOT_IN_A_REPLAY:
             return False
-        return action != "signal" or not self.settings.readonly
+        return super().check_action(action, parameters)
 
     def action_signal(self) -> None:
         """Ask about the processes that are selected now, whatever the frames do meanwhile."""
@@ -475,19 +466,10 @@ class MainScreen(ProcessTableScreen):
             reason = why_none(self.processes.current)
         return signal_targets(shown.frame, keys, shown.names), reason
 
-    # Words for a while, and what is saved.
+    # Words for a while.
 
-    def save(self, chosen: Mapping[str, Any]) -> None:
-        """Save what was chosen in the settings; say for a while where that fails."""
-        if words := save(self.settings, chosen):
-            self.say_for_a_while(words)
-
-    def say_for_a_while(self, words: str) -> None:
-        """Say something in the rule above the processes, and then no more."""
-        self._say_passing(words)
-        self.set_timer(NOTE_SECONDS, lambda: self._say_passing(""))
-
-    def _say_passing(self, words: str) -> None:
+    def say(self, words: str) -> None:
+        """Say something in the rule above the processes."""
         self._passing = words
         self._say_above()
 

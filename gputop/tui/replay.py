@@ -18,13 +18,13 @@ from gputop.sources.feed import Feed
 from gputop.sources.past import Moment
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.time import TimeDialog
+from gputop.tui.keys import NOT_IN_A_REPLAY, REPLAY_BINDINGS, TIME_BINDINGS
 from gputop.tui.machine import Picture
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import FrameArrived
 from gputop.tui.past import PastControl
 from gputop.tui.playback import SPEEDS, Playback
-from gputop.tui.time_keys import NOT_IN_A_REPLAY, REPLAY_BINDINGS, TIME_BINDINGS
 
 _TICK = 0.05
 """Seconds between two looks at what a run has come to, or parts of the history."""
