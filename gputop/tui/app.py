@@ -32,7 +32,6 @@ from gputop.tui.messages import FrameArrived, MarkReached, NotifyFailed, ReplyAr
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
-from gputop.tui.past import PastControl
 from gputop.tui.table_screen import NOTE_SECONDS
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
@@ -55,6 +54,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     """Machines in, screens out."""
 
     TITLE = "gputop"
+    view_type: ClassVar[type[MachineView]] = MachineView
     CSS_PATH = "style.tcss"
     ALLOW_SELECT = False
     age: reactive[int | None] = reactive(None, repaint=False)
@@ -111,7 +111,6 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._cluster: ClusterScreen | None = None
         """The fleet, where it is a cluster."""
         self.view: MachineView | None = None
-        self.past = PastControl(lambda: self.view)
         if cluster is not None:
             self._fleet = self._cluster = ClusterScreen(settings, cluster, self._open_node)
             self._interval = cluster.interval
@@ -158,9 +157,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             return
         self.silence = 0
         view.take(message.frame)
-        if self.paused:
-            self.age = int(view.machine.age or 0)
-        self.instant = self.past.words
+        self._show_time(view)
 
     def on_reply_arrived(self, message: ReplyArrived) -> None:
         """Show an answer to who has asked."""
@@ -249,8 +246,6 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         view = self.view = self._view(machine)
         await self.push_screen(view.main)
         view.is_ready = True
-        machine.show_note()
-        machine.show_news()
         view.show()
         if machine.ended:
             view.show_end()
@@ -262,8 +257,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         view, self.view = self.view, None
         if view is None or self._fleet is None:
             return
-        self.age, self.silence = None, 0
-        self._forget_past()
+        self._begin_now()
         view.machine.leave()
         while self.screen is not self._fleet:
             self.pop_screen()
@@ -278,9 +272,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _view(self, machine: WatchedMachine) -> MachineView:
         leave = None if self._fleet is None else self._leave_host
-        main = MainScreen(os.environ, self.settings, machine.request, leave,
-                          self._return_to_now)  # fmt: skip
-        return MachineView(machine, main, self._interval)
+        main = MainScreen(self.settings, machine, leave, self._return_to_now)
+        return self.view_type(main, self._interval)
 
     # What keys do.
 
@@ -357,42 +350,41 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_pause(self) -> None:
         """Hold the picture, or show that of now."""
-        if self._return_to_now():
-            return
-        self.age = None if self.paused else 0
-        if self.view is not None:
-            if self.paused:
-                self.view.freeze()
-            else:
-                self.view.thaw()
+        if self.view is None:
+            self.age = None if self.paused else 0
+        elif not self._return_to_now():
+            self.view.pause()
+            self._show_time(self.view)
 
     def _return_to_now(self) -> bool:
         """Leave the past; whether that was shown."""
-        if not self.past.is_back:
+        if self.view is None or not self.view.return_to_now():
             return False
-        self._forget_past()
-        if self.view is not None:
-            self.view.thaw()
+        self.note = ""
+        self._show_time(self.view)
         return True
 
-    def _forget_past(self) -> None:
-        self.past.forget()
+    def _show_time(self, view: MachineView) -> None:
+        self.age, self.instant = view.age, view.instant
+
+    def _begin_now(self) -> None:
+        """Take in that another picture is shown, which is that of now."""
+        self.age, self.silence = None, 0
         self.instant = self.note = ""
 
     def action_step(self, count: int) -> None:
         """Go back in time by a frame, or on."""
-        self._move_in_time(partial(self.past.step, count))
+        self._move_in_time(lambda view: view.step(count))
 
     def action_skip(self, seconds: int) -> None:
         """Go back in time, or on."""
-        self._move_in_time(partial(self.past.skip, seconds))
+        self._move_in_time(lambda view: view.skip(seconds))
 
-    def _move_in_time(self, move: Callable[[], str]) -> None:
+    def _move_in_time(self, move: Callable[[MachineView], str]) -> None:
         """Move, and say for a while what there is to say of it."""
-        self._say(move())
-        self.instant = self.past.words
-        if self.past.is_back:
-            self.age = None
+        if self.view is not None:
+            self._say(move(self.view))
+            self._show_time(self.view)
 
     def _say(self, note: str) -> None:
         self.note = note
@@ -460,8 +452,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         machine.request(SetInterval(self._interval))
 
     def _begin_anew(self, view: MachineView) -> None:
-        self.age, self.silence = None, 0
-        self._forget_past()
+        self._begin_now()
         self._pace = self._interval
         view.begin_anew()
 
@@ -472,7 +463,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._begin_anew(self.view)
             machine = WatchedMachine(Feed(DemoSource(self._interval)), self.post_message)
             self._machines = [machine]
-            self.view.watch(machine)
+            self.view.main.attach(machine)
             machine.listen()
 
     def action_login(self) -> None:

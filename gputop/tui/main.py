@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable
 from typing import Any
 
 from textual.app import ComposeResult
@@ -21,6 +22,7 @@ from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDial
 from gputop.tui.dialogs.signal_control import SignalControl
 from gputop.tui.dialogs.signal_state import TARGET_GONE, why_none
 from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
+from gputop.tui.machine import WatchedMachine
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
@@ -60,37 +62,43 @@ class MainScreen(ProcessTableScreen):
 
     def __init__(
         self,
-        environ: Mapping[str, str],
         settings: Session,
-        request: Callable[[Request], None],
+        machine: WatchedMachine,
         leave: Callable[[], None] | None = None,
         return_to_now: Callable[[], bool] = bool,
     ) -> None:
-        """`environ` has the variables of the first mapping; `request` reaches the agent of now;
-        `leave` goes back to the machines that this is one of; `return_to_now` leaves the past, and
-        returns whether that was shown."""
+        """`leave` goes back to the machines that this is one of; `return_to_now` leaves the past,
+        and returns whether that was shown."""
         super().__init__(settings)
-        state = MappingState(environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"))
-        self.mapping = MappingControl(self, state, request, self.show_mapping)
-        self.signals = SignalControl(self, request)
+        variables = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+        state = MappingState(*map(os.environ.get, variables))
+        self.mapping = MappingControl(self, state, self._request, self.show_mapping)
+        self.signals = SignalControl(self, self._request)
         self.marks = MarkControl(self, self.say_for_a_while)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
-        self._request, self._leave, self._return_to_now = request, leave, return_to_now
+        self._leave, self._return_to_now = leave, return_to_now
         self._shown: ShownFrame | None = None
         self._following = True
         """Whether the mapping is that of the process under the cursor."""
-        self._note = ""
-        """What the heading says first, for a while."""
-        self._limits = "read only" if settings.readonly else ""
-        """What it says as long as the screen is there."""
         self._table: Widget | None = None
         """The pane that had the focus last."""
         self._passing = ""
         """Why a choice was not saved, or a key does nothing; said for a while."""
+        self.attach(machine)
+
+    def attach(self, machine: WatchedMachine) -> None:
+        """Show a machine, in place of another."""
+        self.machine = machine
+        machine.on_said = self._on_said
+        self.marks.watch(machine.marks, machine.ask_about_marks)
+
+    def _request(self, request: Request) -> None:
+        """Ask the agent of now."""
+        self.machine.request(request)
 
     def compose(self) -> ComposeResult:
-        yield Heading(self._heading_note, self.settings.thresholds, id="heading")
+        yield Heading(self._note, self.settings.thresholds, id="heading")
         yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
@@ -182,29 +190,25 @@ class MainScreen(ProcessTableScreen):
             if isinstance(screen, ProcessScreen):
                 screen.reset()
 
-    def show_note(self, note: str) -> None:
-        """Say something in the heading, or have it said once there is one."""
-        self._note = note
-        self._say_in_heading()
-
-    def show_link(self, waiting: str, limit: str) -> None:
-        """Say in the heading what is waited for before there is a frame, and what a machine that
-        is reached in this way has not."""
-        own = "read only" if self.settings.readonly else ""
-        self._limits = ", ".join(filter(None, (own, limit)))
+    def show_notes(self) -> None:
+        """Say in the heading what has become of signals and marks, what is waited for before there
+        is a frame, and what a machine that is reached in this way has not."""
+        said = self._note, self.machine.news, self.machine.waiting
         for heading in self.query(Heading):
-            heading.waiting = waiting
-        self._say_in_heading()
+            if said != (heading.note, heading.news, heading.waiting):
+                heading.note, heading.news, heading.waiting = said
+                heading.sync()
 
     @property
-    def _heading_note(self) -> str:
-        return "  ".join(filter(None, (self._note, self._limits)))
+    def _note(self) -> str:
+        own = "read only" if self.settings.readonly else ""
+        limits = ", ".join(filter(None, (own, self.machine.limit)))
+        return "  ".join(filter(None, (self.machine.note, limits)))
 
-    def _say_in_heading(self) -> None:
-        for heading in self.query(Heading):
-            if self._heading_note != heading.note or not self._shown:
-                heading.note = self._heading_note
-                heading.sync()
+    def _on_said(self) -> None:
+        self.show_notes()
+        for table in self.query(Table):  # some marks are gone
+            table.sync()
 
     def _show_panes(self) -> None:
         if self._shown is None:
@@ -273,7 +277,12 @@ class MainScreen(ProcessTableScreen):
     def action_back(self) -> None:
         """Go one step back: tags, the editor, the mapping, the cursor, the view, the filter."""
         table = self.processes
-        if self._return_to_now() or self.pids.stop() or table.untag() or self.marks.dismiss_news():
+        if (
+            self._return_to_now()
+            or self.pids.stop()
+            or table.untag()
+            or self.machine.dismiss_news()
+        ):
             return
         if self.panes.mapping_open:
             self.panes.open_mapping(False)

@@ -378,6 +378,21 @@ async def test_the_demo_is_a_key_away_from_trouble() -> None:
         await screen.press("q")
 
 
+async def test_the_demo_answers_what_is_asked_of_it() -> None:
+    async with shown(size=(120, 120)) as screen:
+        await screen.show_problem("library_not_found")
+        await screen.press("d")
+        while "DEMO" not in screen.text:
+            await screen.pilot.pause(0.01)
+        await screen.press("enter", "enter")
+        for _ in range(100):
+            if "being read" not in screen.text:
+                break
+            await screen.pilot.pause(0.01)
+        assert "Open devices" in screen.text
+        assert "being read" not in screen.text
+
+
 async def test_an_agent_that_ended_is_told() -> None:
     async with shown(frame_of(process_of(100))) as screen:
         await screen.end("the agent ended with status -9: killed [/] \\")
