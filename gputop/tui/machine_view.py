@@ -10,6 +10,7 @@ from gputop.model.machine.text import duration
 from gputop.protocol.messages import Refresh, Reply
 from gputop.sources.feed import Feed
 from gputop.sources.past import Moment
+from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.machine import Picture, WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
@@ -64,7 +65,8 @@ class MachineView:
         """Show a frame; in a pause only in the dialogs of signals."""
         machine = self.machine
         if self.is_ready:
-            self.main.signals.show_frame(frame)
+            for dialog in self.main.above(SignalScreen):
+                dialog.show_frame(frame)
         machine.handle_frame(frame)
         if self._next_wanted or machine.age is None:
             self._next_wanted = False
@@ -156,8 +158,8 @@ class MachineView:
 
     def lose_signals(self) -> bool:
         """The agent has ended. Return whether somebody waits for what it would tell."""
-        asked = self.main.signals.lose()
-        return self.machine.lose_signals() or asked
+        asked = [dialog.lose() for dialog in self.main.above(SignalScreen)]
+        return self.machine.lose_signals() or any(asked)
 
     def show(self) -> None:
         """Show the frame, or why it has no GPUs."""
@@ -184,11 +186,10 @@ class MachineView:
     def _show_problem(self, host: str, problem: Problem, tries: bool = True) -> None:
         """Show why there is nothing to see, in place of whatever is open. `tries`: whether gputop
         tries again by itself."""
+        for screen in self.main.above(ProblemScreen):  # it may be under the help
+            screen.show_problem(host, problem, tries)
+            return
         app = self.main.app
-        for screen in app.screen_stack:  # it may be under the help
-            if isinstance(screen, ProblemScreen):
-                screen.show_problem(host, problem, tries)
-                return
         while app.screen is not self.main:
             app.pop_screen()
         # A new one each time: the one before may still be on its way out.

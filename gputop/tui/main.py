@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from textual.app import ComposeResult
 from textual.events import Paste
@@ -18,9 +18,9 @@ from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
 from gputop.sources.past import Moment
-from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDialog
-from gputop.tui.dialogs.signal_control import SignalControl
-from gputop.tui.dialogs.signal_state import TARGET_GONE, why_none
+from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesDialog
+from gputop.tui.dialogs.signal import SignalScreen
+from gputop.tui.dialogs.signal_state import DEMO, NOT_NOW, TARGET_GONE, SignalDialogState, why_none
 from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.pages.base import PageScreen, ShownFrame
@@ -45,6 +45,7 @@ from gputop.tui.panes.table import Table
 from gputop.tui.table_screen import ProcessTableScreen
 from gputop.tui.themes import show_users
 
+S = TypeVar("S")
 _EDITING = (
     ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "accept the suggestion"),
     ("up down", "earlier values"), ("PgDn", "more of the answer"),
@@ -73,7 +74,6 @@ class MainScreen(ProcessTableScreen):
         variables = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
         state = MappingState(*map(os.environ.get, variables))
         self.mapping = MappingControl(self, state, self._request, self.show_mapping)
-        self.signals = SignalControl(self, self._request)
         self.marks = MarkControl(self, self.say_for_a_while)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
@@ -165,13 +165,19 @@ class MainScreen(ProcessTableScreen):
         self.query_one(Heading).show_frame(frame, interval)
         self._show_panes()
         self.panes.fit(frame)
-        for screen in self.app.screen_stack:
-            if isinstance(screen, (PageScreen, MappingScreen)):
-                screen.show_frame(self._shown)
+        for page in self.above(PageScreen):
+            page.show_frame(self._shown)
+        for mapping in self.above(MappingScreen):
+            mapping.show_frame(self._shown)
+
+    def above(self, kind: type[S]) -> Iterator[S]:
+        """Yield the screens of a kind that are open over this one."""
+        return (screen for screen in self.app.screen_stack if isinstance(screen, kind))
 
     def reply(self, reply: Reply) -> None:
         """Show an answer of the agent, also in a pause or without GPUs."""
-        self.signals.reply(reply)
+        for dialog in self.above(SignalScreen):
+            dialog.reply(reply)
         if reply.verdicts:
             self.processes.show_verdicts(reply.verdicts)
         if self.mapping.state.handle(reply):
@@ -179,16 +185,14 @@ class MainScreen(ProcessTableScreen):
             if self._shown is not None:
                 shown = self._shown
                 self.show_frame(shown.frame, shown.history, shown.interval, shown.moment)
-        for screen in self.app.screen_stack:
-            if isinstance(screen, ProcessScreen):
-                screen.reply(reply)
+        for page in self.above(ProcessScreen):
+            page.reply(reply)
 
     def reset(self) -> None:
         """Forget what another agent was asked."""
         self.mapping.state.reset()
-        for screen in self.app.screen_stack:
-            if isinstance(screen, ProcessScreen):
-                screen.reset()
+        for page in self.above(ProcessScreen):
+            page.reset()
 
     def show_notes(self) -> None:
         """Say in the heading what has become of signals and marks, what is waited for before there
@@ -306,11 +310,12 @@ class MainScreen(ProcessTableScreen):
     def action_panes(self) -> None:
         self.app.push_screen(PanesDialog(self.panes.shown), self._choose_panes)
 
-    def _choose_panes(self, choice: PanesChoice | None) -> None:
+    def _choose_panes(self, choice: tuple[tuple[Pane, ...], bool] | None) -> None:
         if choice is not None:
-            self._show_only_panes(choice.panes)
-            if choice.keep:
-                self.save({"panes": choice.panes})
+            panes, keep = choice
+            self._show_only_panes(panes)
+            if keep:
+                self.save({"panes": panes})
 
     def _show_only_panes(self, panes: tuple[Pane, ...]) -> None:
         self.panes.show(panes)
@@ -450,16 +455,23 @@ class MainScreen(ProcessTableScreen):
     def action_signal(self) -> None:
         """Ask about the processes that are selected now, whatever the frames do meanwhile."""
         if self._shown is not None:
-            self.signals.ask(
-                self._shown.frame, *self._targets(self._shown), moment=self._shown.moment
-            )
+            self._open_signals(self._shown.frame, *self._targets(self._shown))
 
     @property
     def _moment(self) -> Moment:
         return "now" if self._shown is None else self._shown.moment
 
     def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
-        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE, self._moment)
+        self._open_signals(frame, signal_targets(frame, keys), TARGET_GONE)
+
+    def _open_signals(self, frame: Frame, targets: tuple[SignalTarget, ...], none: str) -> None:
+        """Open the dialog for processes, or say why there are `none`; never for those of the past,
+        whose PIDs may be other processes' by now."""
+        obstacle = DEMO if frame.demo else "" if targets else none
+        if self._moment != "now":
+            targets, obstacle = (), NOT_NOW[self._moment]
+        state = SignalDialogState(targets, obstacle, frame)
+        self.app.push_screen(SignalScreen(state, self._request))
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
         """Return one's own on the selected GPU, else the tagged ones, else the selected one; and
