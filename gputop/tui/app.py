@@ -230,7 +230,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     # One of several machines, and back.
 
     async def _open_node(self, host: str) -> None:
-        """Open the screen of a machine of the cluster: it is read while it is open."""
+        """Open the screen of a machine of the cluster, and begin to read it."""
         assert self._cluster is not None
         self._interval = self._pace = self.settings.interval
         machine = WatchedMachine(self._cluster.feed_of(host, self._interval), self.post_message)
@@ -252,7 +252,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         elif pid is not None:
             view.main.processes.find_pid(str(pid))
 
-    def _leave_host(self) -> None:
+    def action_leave_host(self) -> None:
         """Go back to all machines."""
         view, self.view = self.view, None
         if view is None or self._fleet is None:
@@ -261,17 +261,13 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         view.machine.leave()
         while self.screen is not self._fleet:
             self.pop_screen()
-        self._fleet.show(self._leave_node(view.machine))
-
-    def _leave_node(self, machine: WatchedMachine) -> float:
-        """Read a machine of a cluster no more. Return the interval from now on."""
-        if self._cluster is not None:
-            machine.feed.source.close()
+        if self._cluster is not None:  # of which a machine is read while it is open
+            view.machine.feed.source.close()
             self._machines, self._interval = [], self._cluster.interval
-        return self._interval
+        self._fleet.show(self._interval)
 
     def _view(self, machine: WatchedMachine) -> MachineView:
-        leave = None if self._fleet is None else self._leave_host
+        leave = None if self._fleet is None else self.action_leave_host
         main = MainScreen(self.settings, machine, leave, self._return_to_now)
         return self.view_type(main, self._interval)
 
@@ -282,9 +278,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         described = partial(palette.described, self.settings)
         fleet = self._fleet.BINDINGS if self._fleet is not None else ()
         keys = described(fleet, self.main_bindings(), self.BINDINGS)
-        of_pages = described(*(page.BINDINGS for page in palette.PAGES))
-        of_problem = described(ProblemScreen.BINDINGS)
-        self.push_screen(HelpScreen(keys, of_pages, of_problem, Lines.glyphs))
+        elsewhere = {"On pages": described(*(page.BINDINGS for page in palette.PAGES)),
+                     "Without a driver": described(ProblemScreen.BINDINGS)}  # fmt: skip
+        self.push_screen(HelpScreen(keys, elsewhere))
 
     def main_bindings(self) -> Iterable[BindingType]:
         """The bindings of the main screen that do something."""
@@ -318,13 +314,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     async def action_quit(self) -> None:
         """Leave one of several machines, or gputop."""
         if self._fleet is not None and self.view is not None:
-            self._leave_host()
+            self.action_leave_host()
         else:
             self.action_interrupt()
-
-    def action_leave_host(self) -> None:
-        """Go back to all machines."""
-        self._leave_host()
 
     def action_interrupt(self) -> None:
         """Leave gputop at once, whatever hangs."""
@@ -397,12 +389,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_interval(self, step: int) -> None:
         """The next longer or shorter interval."""
-        longer = [seconds for seconds in _INTERVALS if seconds > self._interval]
-        shorter = [seconds for seconds in _INTERVALS if seconds < self._interval]
-        if step > 0 and longer:
-            self._interval = longer[0]
-        elif step < 0 and shorter:
-            self._interval = shorter[-1]
+        longer = (seconds for seconds in _INTERVALS if seconds > self._interval)
+        shorter = (seconds for seconds in reversed(_INTERVALS) if seconds < self._interval)
+        self._interval = next(longer if step > 0 else shorter, self._interval)
         self._set_pace(self._interval)
         if self.view is not None:
             self.view.interval = self._interval

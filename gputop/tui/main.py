@@ -13,7 +13,7 @@ from textual.widget import Widget
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.metrics.history import History
-from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
+from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
@@ -182,8 +182,7 @@ class MainScreen(ProcessTableScreen):
             self.processes.show_verdicts(reply.verdicts)
         if self.mapping.state.handle(reply):
             self.show_mapping()
-            if self._shown is not None:
-                shown = self._shown
+            if (shown := self._shown) is not None:
                 self.show_frame(shown.frame, shown.history, shown.interval, shown.moment)
         for page in self.above(ProcessScreen):
             page.reply(reply)
@@ -230,8 +229,10 @@ class MainScreen(ProcessTableScreen):
     def make_room(self, count: int) -> None:
         self.panes.fit_processes(count)
 
-    def action_pid(self, digit: str) -> None:
-        self._search_pid(digit)
+    def action_pid(self, digits: str) -> None:
+        if "processes" in self.panes.shown:
+            self.set_focus(self.processes)
+            self.pids.add(digits)
 
     def action_pid_back(self) -> None:
         self.pids.remove()
@@ -241,12 +242,7 @@ class MainScreen(ProcessTableScreen):
         text = event.text.strip()
         if text.isascii() and text.isdecimal():
             self.pids.stop()
-            self._search_pid(text)
-
-    def _search_pid(self, digits: str) -> None:
-        if "processes" in self.panes.shown:
-            self.set_focus(self.processes)
-            self.pids.add(digits)
+            self.action_pid(text)
 
     def sort(self, metric_id: str | None) -> None:
         super().sort(metric_id)
@@ -326,27 +322,21 @@ class MainScreen(ProcessTableScreen):
 
     def action_process(self) -> None:
         """Open the group or the page of the selected process; of none, select the first."""
-        table = self.processes
-        if table.open():
-            return
-        if table.selected is None or self._shown is None:
-            table.action_move(0)
-            return
-        self._open_process(table.selected)
+        if not self.processes.open():
+            self._open_process()
 
     def action_environment(self) -> None:
         """Open the page of the selected process at its environment; of none, select the first."""
-        table = self.processes
-        if table.selected is None:
-            table.action_move(0)
-        else:
-            self._open_process(table.selected, at_environment=True)
+        self._open_process(at_environment=True)
 
-    def _open_process(self, row: ProcessRow, at_environment: bool = False) -> None:
-        if self._shown is not None:
-            ask = None if self.settings.readonly else self._ask_to_signal
-            key = self._shown.frame.key(row.process)
-            self._open(ProcessScreen(key, self._request, ask, at_environment))
+    def _open_process(self, at_environment: bool = False) -> None:
+        row = self.processes.selected
+        if row is None or self._shown is None:
+            self.processes.action_move(0)
+            return
+        ask = None if self.settings.readonly else self._ask_to_signal
+        key = self._shown.frame.key(row.process)
+        self._open(ProcessScreen(key, self._request, ask, at_environment))
 
     def on_process_table_opened(self) -> None:
         self.action_process()
