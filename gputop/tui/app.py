@@ -17,7 +17,7 @@ from textual.screen import ModalScreen, Screen
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
-from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Refresh, SetInterval
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Refresh, Reply, SetInterval
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed, close_all
@@ -28,7 +28,7 @@ from gputop.tui.keys import TIME_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import FrameArrived, MarkReached, NotifyFailed, ReplyArrived, SourceEnded
+from gputop.tui.messages import Arrived, MarkReached, NotifyFailed
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
@@ -150,22 +150,31 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self.view.show()
         self._tick()
 
-    def on_frame_arrived(self, message: FrameArrived) -> None:
-        """Show the frame, or why there is nothing to show."""
-        view = self.view
-        if view is None or not view.shows(message.feed):
+    def on_arrived(self, message: Arrived) -> None:
+        """Show what comes of the machine that is open; the others keep it for themselves."""
+        told, machine = message.told, self._machine_of(message.feed)
+        if machine is None:
             return
-        self.silence = 0
-        view.take(message.frame)
-        self._show_time(view)
-
-    def on_reply_arrived(self, message: ReplyArrived) -> None:
-        """Show an answer to who has asked."""
-        if self.view is not None and self.view.shows(message.feed):
+        view = self._view_of(machine)
+        if view is not None:
             self.silence = 0
-            self.view.reply(message.reply)
-        elif machine := self._machine_of(message.feed):
-            machine.handle(message.reply)
+        if isinstance(told, SourceError):
+            machine.end(told)
+            if view is not None:
+                self._show_end(view)
+        elif isinstance(told, Reply):
+            (view.reply if view else machine.handle)(told)
+        elif view is not None:
+            view.take(told)
+            self._show_time(view)
+
+    def _show_end(self, view: MachineView) -> None:
+        """Say that nothing comes any more; after signals start another agent, which is told
+        nothing of them."""
+        if view.lose_signals():
+            self.action_retry()
+        else:
+            view.show_end()
 
     def on_mark_reached(self, message: MarkReached) -> None:
         """Call whoever has marked something, in the manner of the settings."""
@@ -191,20 +200,6 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view is not None:
             self.view.main.say_for_a_while(printable(message.reason, 200))
 
-    def on_source_ended(self, message: SourceEnded) -> None:
-        """Say so; after signals start another agent, which is told nothing of them."""
-        machine = self._machine_of(message.feed)
-        if machine is None:
-            return
-        machine.end(message.reason, message.wants_login)
-        if self.view is None or machine is not self.view.machine:
-            return
-        self.silence = 0
-        if self.view.lose_signals():
-            self.action_retry()
-        else:
-            self.view.show_end()
-
     def _second(self) -> None:
         """Another one is over. A time in which this was stopped itself counts as one."""
         for machine in self._machines:
@@ -226,6 +221,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _machine_of(self, feed: Feed) -> WatchedMachine | None:
         return next((machine for machine in self._machines if machine.feed is feed), None)
+
+    def _view_of(self, machine: WatchedMachine) -> MachineView | None:
+        """Return the view of a machine, where it is open."""
+        return self.view if self.view is not None and self.view.machine is machine else None
 
     # One of several machines, and back.
 
@@ -435,8 +434,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._reconnect(self.view.machine)
 
     def _reconnect(self, machine: WatchedMachine) -> None:
-        if self.view is not None and self.view.machine is machine:
-            self._begin_anew(self.view)
+        if view := self._view_of(machine):
+            self._begin_anew(view)
         machine.reconnect()
         machine.request(SetInterval(self._interval))
 
@@ -466,7 +465,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         try:
             login = machine.login_command()
         except SourceError as error:
-            machine.end(str(error), wants_login=True)
+            machine.end(error, wants_login=True)
             return
         if login is not None:
             words = f"gputop: log in to {host} (Ctrl-C gives up)"

@@ -18,7 +18,7 @@ from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request,
 from gputop.sources.feed import Feed
 from gputop.sources.past import Moment, Past, RememberingSource
 from gputop.sources.source import LinkedSource
-from gputop.tui.messages import FrameArrived, MarkReached, ReplyArrived, SourceEnded
+from gputop.tui.messages import Arrived, MarkReached
 from gputop.tui.pending_signals import PendingSignals
 
 _MARKS = "marks"
@@ -267,11 +267,12 @@ class WatchedMachine:
             self.on_said()
         return lost
 
-    def end(self, reason: str, wants_login: bool) -> None:
+    def end(self, error: SourceError, wants_login: bool = False) -> None:
         """Take in that the source has broken; another machine is tried again after a while, unless
         that needs a person."""
-        self.ended, self._reason, self._wants_login = True, reason, wants_login
-        if self.is_remote and not wants_login:
+        self.ended, self._reason = True, str(error)
+        self._wants_login = wants_login or isinstance(error, LoginError)
+        if self.is_remote and not self._wants_login:
             from gputop.sources.ssh.source import backoff  # one machine starts sooner without
 
             self._attempts += 1
@@ -307,14 +308,10 @@ class WatchedMachine:
         """Return what makes messages of what comes, in the thread that reads."""
 
         def tell(told: Frame | Reply | SourceError) -> None:
-            if isinstance(told, Reply):
-                self._post(ReplyArrived(feed, told))
-            elif isinstance(told, SourceError):
-                self._post(SourceEnded(feed, str(told), isinstance(told, LoginError)))
-            elif isinstance(told, Preview):
+            if isinstance(told, Preview):
                 return  # the splash shows that
-            elif self._is_open:
-                self._post(FrameArrived(feed, told))
+            if self._is_open or not isinstance(told, Frame):
+                self._post(Arrived(feed, told))
             elif feed is self.feed:
                 self._arrived.append(told)
 

@@ -8,7 +8,6 @@ from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.text import duration
 from gputop.protocol.messages import Refresh, Reply
-from gputop.sources.feed import Feed
 from gputop.sources.past import Moment
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.machine import Picture, WatchedMachine
@@ -56,10 +55,6 @@ class MachineView:
         self.is_paused = self._next_wanted = False
         self._playback = None
         self.main.reset()
-
-    def shows(self, feed: Feed) -> bool:
-        """Whether a feed is the machine's of now: what one that was replaced says is late."""
-        return feed is self.machine.feed
 
     def take(self, frame: Frame) -> None:
         """Show a frame; in a pause only in the dialogs of signals."""

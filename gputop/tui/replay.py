@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Input
 
+from gputop.model.machine.frame import Frame
 from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.sources.past import Moment
@@ -20,7 +21,7 @@ from gputop.tui.dialogs.time import TimeDialog
 from gputop.tui.keys import NOT_IN_A_REPLAY, REPLAY_BINDINGS, TIME_BINDINGS
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import FrameArrived
+from gputop.tui.messages import Arrived
 from gputop.tui.playback import SPEEDS, Playback
 
 _TICK = 0.05
@@ -122,11 +123,11 @@ class ReplayApp(GputopApp, inherit_bindings=False):
     def on_mount(self) -> None:
         self._ticks = self.set_interval(_TICK, self._on_tick, pause=True)
 
-    def on_frame_arrived(self, message: FrameArrived) -> None:
-        """Begin, with the first."""
+    def on_arrived(self, message: Arrived) -> None:
+        """Begin, with the first frame."""
         message.prevent_default()  # Textual calls the other one as well
-        super().on_frame_arrived(message)
-        if self.replay.shown is None:
+        super().on_arrived(message)
+        if self.replay.shown is None and isinstance(message.told, Frame):
             self._move_in_time(lambda _: self.replay.go(self._at))
             if self._first_note:
                 self._say(self._first_note)

@@ -20,7 +20,7 @@ from gputop.settings import THEMES
 from gputop.tui.app import GputopApp
 from gputop.tui.glyphs import ASCII
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import FrameArrived
+from gputop.tui.messages import Arrived
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
 from gputop.tui.themes import ROLES
@@ -360,7 +360,7 @@ async def test_r_reconnects_the_source_whatever_it_is() -> None:
         await screen.press("r")
         assert screen.source.reconnects == 1
         assert not screen.source.closed
-        screen.app.post_message(FrameArrived(before, frame_of(process_of(200))))
+        screen.app.post_message(Arrived(before, frame_of(process_of(200))))
         await screen.drawn()
         assert "The agent ended" in screen.text  # that frame comes too late
         await screen.show(frame_of(process_of(300)))
