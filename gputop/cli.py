@@ -80,7 +80,7 @@ def _viewer(words: list[str]) -> int:
 
     options = make_parser(()).parse_args(words[: words.index("--")])
     folder, *options.hosts = words[words.index("--") + 1 :]
-    from gputop.tui.browser import view
+    from gputop.tui.start import view
 
     return view(folder, options.hosts, _session(options))
 
