@@ -171,7 +171,12 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     for name, summary in HELP.items():
         if name in words:
-            command_module(name).add_parser(commands)
+            module = command_module(name)
+            of_command = commands.add_parser(
+                name, help=summary, description=module.DESCRIPTION, epilog=module.EPILOG,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )  # fmt: skip
+            module.add_options(of_command)
         else:
             commands.add_parser(name, help=summary)
     return parser

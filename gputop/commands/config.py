@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import tomlkit
 
-from gputop.commands import HELP
 from gputop.errors import UsageError
 from gputop.model.metrics.process import COLUMNS
 from gputop.output import write
@@ -25,7 +24,8 @@ from gputop.settings import (
 )
 from gputop.sources.ssh.names import JOB, parse_hosts
 
-_EPILOG = """\
+DESCRIPTION = "Print the settings in force: flags go over environment, file and defaults."
+EPILOG = """\
 examples:
   gputop config                    the settings in force, with comments
   gputop config --path             where the file is, or would be
@@ -38,15 +38,7 @@ _NAMED_BY_USERS = "keys", "groups"
 """Sections in which the names are not ours."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "config",
-        help=HELP["config"],
-        description="Print the settings in force: flags go over environment, file and defaults.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--path", action="store_true", help="print where the file is, or would be")
     form.add_argument("--check", action="store_true", help="only say what is wrong")
@@ -54,7 +46,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     write(_text(options, settings_path(os.environ)))
     return 0
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from gputop.commands import HELP, report
+from gputop.commands import report
 from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
 from gputop.errors import DriverError, SourceError, UsageError
 from gputop.model.doctor.check import frame_checks
@@ -36,7 +36,11 @@ _CHECKS_TIMEOUT = 120.0
 _FRAMES, _INTERVAL = 6, 0.5
 """Rates are read every two seconds at the slowest, and there from the second time on."""
 _WIDEST = 100
-_EPILOG = """\
+DESCRIPTION = (
+    "Find out what is wrong with the GPUs, their driver and what is installed"
+    " for them, and what to do. It works without a driver, too."
+)
+EPILOG = """\
 examples:
   gputop doctor                        driver, libraries, device nodes, toolkits, ...
   gputop doctor -H node1,node2         other machines, and how gputop gets there
@@ -52,16 +56,7 @@ written, 1 it was not
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "doctor",
-        help=HELP["doctor"],
-        description="Find out what is wrong with the GPUs, their driver and what is installed"
-        " for them, and what to do. It works without a driver, too.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_command_hosts(parser)
     add, form = parser.add_argument, parser.add_mutually_exclusive_group()
     form.add_argument("--json", dest="doctor_json", action="store_true", help="print JSON")
@@ -76,7 +71,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     if options.with_commands and options.report is None:
         raise UsageError("--with-commands goes with --report")
     if options.report is not None:

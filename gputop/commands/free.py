@@ -6,7 +6,6 @@ import argparse
 import json
 from functools import partial
 
-from gputop.commands import HELP
 from gputop.commands.free_cluster import free_host, value_of, write_json
 from gputop.commands.free_hosts import first_that_fits, shell_line
 from gputop.commands.hosts import add_command_hosts, named
@@ -20,7 +19,8 @@ from gputop.model.machine.frame import Frame
 from gputop.output import complain, write
 from gputop.sources.ssh.names import HostName
 
-_EPILOG = """\
+DESCRIPTION = "Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them."
+EPILOG = """\
 examples:
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py     two GPUs that nobody uses
   gputop free --min-free 20GiB --shared    one with so much free, others may be on it
@@ -35,15 +35,7 @@ CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be re
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "free",
-        help=HELP["free"],
-        description="Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_command_hosts(parser)
     add_pick_options(parser)
     add = parser.add_argument
@@ -58,7 +50,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors: not enough is one."""
     if url := options.free_prometheus or options.prometheus:
         return _print_cluster(options, url)
     _check(options)

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.commands import HELP
 from gputop.commands.hosts import add_command_hosts, complain_of
 from gputop.commands.quantities import duration
 from gputop.commands.selection import NobodyFitsError, ProcessSelection, selected, selection_of
@@ -51,7 +50,8 @@ _QUIET, _KEYS_TIMEOUT = 0.3, 5.0
 _AFTER_GRACE = 10.0
 """Seconds in which the agent sends the last verdicts."""
 _ENDED = ("exited", "gone")
-_EPILOG = """\
+DESCRIPTION = "Send a signal to processes on GPUs, and say what became of each."
+EPILOG = """\
 examples:
   gputop kill 21195                        asks, sends SIGTERM, says what became of it
   gputop kill --user me --gpu 2            all of mine on GPU 2
@@ -93,15 +93,7 @@ def _signal(text: str) -> int:
 _grace = duration("a number of seconds from 0 to 3600", most=3600)
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "kill",
-        help=HELP["kill"],
-        description="Send a signal to processes on GPUs, and say what became of each.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_command_hosts(parser)
     add = parser.add_argument
     add("words", metavar="PID|WORD", nargs="*",
@@ -123,7 +115,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     _check(options)
     selection = selection_of(options.words, options.gpu, options.user, options.descendants)
     if selection.names_pids and len(options.hosts) > 1:

@@ -8,7 +8,6 @@ import re
 from contextlib import closing
 from typing import NamedTuple
 
-from gputop.commands import HELP
 from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
 from gputop.commands.reading import read_file
 from gputop.errors import UsageError
@@ -44,7 +43,8 @@ _INTERVAL = 0.25
 """Seconds between frames, of which the first may not be whole."""
 _PROBE_TIMEOUT = 25.0
 """Seconds for two answers of the CUDA driver."""
-_EXAMPLES = """\
+DESCRIPTION = "Explain what a CUDA_VISIBLE_DEVICES means, here or on another machine."
+EPILOG = """\
 examples:
   gputop map 1,2,-1                        which GPU is cuda:0, what was dropped, why
   gputop map 'CUDA_VISIBLE_DEVICES=0;1 python x.py'    what is wrong with a line
@@ -69,15 +69,7 @@ that it does not see, 2 usage, or a line of which nothing can be claimed,
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "map",
-        help=HELP["map"],
-        description="Explain what a CUDA_VISIBLE_DEVICES means, here or on another machine.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     # argparse takes `-1,0` for an option; its own exception is for `-1` alone.
     parser._negative_number_matcher = re.compile(r"-[0-9]")
     add = parser.add_argument
@@ -112,7 +104,6 @@ def _add_program(group: argparse._ArgumentGroup) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     layers = _layers(options)
     _check(options)
     # A log may take as long as the program that writes it: no agent runs meanwhile.

@@ -9,7 +9,6 @@ import signal
 from contextlib import closing
 from typing import NoReturn
 
-from gputop.commands import HELP
 from gputop.commands.following import follow_hosts
 from gputop.commands.hosts import add_command_hosts, complain_of
 from gputop.commands.quantities import duration, size
@@ -24,7 +23,11 @@ from gputop.recording.writer import Limits, RecordingWriter
 from gputop.settings import user_named
 from gputop.sources.ssh.names import HostName
 
-_EPILOG = """\
+DESCRIPTION = (
+    "Write down what happens on the GPUs. What is written can be read at once, and"
+    " stays readable however the recorder ends."
+)
+EPILOG = """\
 examples:
   gputop record                            this machine, until Ctrl-C
   gputop record night.gputop --every 2s    into one file
@@ -39,16 +42,7 @@ _every = duration("a time from 1s to 60s, as 10s", least=1, most=MAX_INTERVAL)
 _keep = duration("a time from 1d on, as 30d", least=86400)
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "record",
-        help=HELP["record"],
-        description="Write down what happens on the GPUs. What is written can be read at once, and"
-        " stays readable however the recorder ends.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("path", metavar="FILE|FOLDER", nargs="?",
         help="a folder, or a name that ends with /: a file a day there; another name: that one file"

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.commands import HELP
 from gputop.errors import UsageError
 from gputop.model.instants import FORMS, parse_instant
 from gputop.model.machine.text import printable
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from gputop.tui.app import GputopApp
 
 _MOST_HOSTS = 20
-_EPILOG = """\
+DESCRIPTION = "Show what gputop record wrote down, on the screen of then."
+EPILOG = """\
 examples:
   gputop replay                     what gputop record wrote, at its end
   gputop replay -2h                 two hours ago
@@ -37,15 +37,7 @@ exit status: 0 done, 1 the recording cannot be read, 2 usage
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "replay",
-        help=HELP["replay"],
-        description="Show what gputop record wrote down, on the screen of then.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("path", metavar="FILE|FOLDER", nargs="?",
         help="the recording (default: ~/.local/state/gputop/recordings, or below"

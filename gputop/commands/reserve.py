@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from gputop.commands import HELP
 from gputop.commands.picking import add_pick_options, pick_request
 from gputop.commands.quantities import duration
 from gputop.commands.reserving import HELD, require, reserved, user_name
@@ -27,7 +26,8 @@ from gputop.sources.child import end_all
 from gputop.sources.opening import open_source
 from gputop.trust import callers_environment
 
-_EPILOG = """\
+DESCRIPTION = "Reserve GPUs for a shell: print the line that has it see these alone."
+EPILOG = """\
 examples:
   eval "$(gputop reserve --for 30m)"    a GPU for this shell, half an hour long
   gputop reserve --list                 who has reserved what, and who waits
@@ -45,15 +45,7 @@ is nothing to release, 2 usage, 3 the NVIDIA driver cannot be read
 _duration = duration("a time, as 90, 30m or 2h", least=1, most=366 * 86400)
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "reserve",
-        help=HELP["reserve"],
-        description="Reserve GPUs for a shell: print the line that has it see these alone.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_pick_options(parser)
     parser.add_argument(
         "--for", dest="seconds", metavar="TIME", type=_duration, default=3600.0,
@@ -67,7 +59,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. GputopErrors."""
     if options.demo:
         raise UsageError("--demo is an invented machine: its GPUs cannot be reserved")
     if options.list:

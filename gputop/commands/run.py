@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NoReturn
 
-from gputop.commands import HELP
 from gputop.commands.picking import add_pick_options, pick_request, plain_value
 from gputop.commands.reserving import HELD, require, reserved
 from gputop.commands.watching import say_waiting, watch_gpus
@@ -24,7 +23,8 @@ from gputop.model.machine.text import printable
 from gputop.sources.child import end_all
 from gputop.trust import callers_environment
 
-_EPILOG = """\
+DESCRIPTION = "Pick free GPUs, reserve them, and run a program that sees these alone."
+EPILOG = """\
 examples:
   gputop run -- python train.py                  on a GPU that nobody uses
   gputop run -n 2 --min-free 40G -- torchrun --nproc-per-node 2 train.py
@@ -42,16 +42,8 @@ executed, 127 there is no such program
 _IGNORED_BY_PYTHON = signal.SIGPIPE, signal.SIGXFSZ
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "run",
-        help=HELP["run"],
-        description="Pick free GPUs, reserve them, and run a program that sees these alone.",
-        usage="gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]"
     add_pick_options(parser)
     parser.add_argument(
         "--no-reserve", action="store_true", help="reserve nothing: others may be given the same"
@@ -59,6 +51,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
+    """Become the program: it returns nothing, where all goes well."""
     """Run the sub-command: it does not return, where all goes well. GputopErrors."""
     program: Sequence[str] = options.program
     if not program:

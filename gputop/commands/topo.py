@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from gputop.commands import HELP
 from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
@@ -18,7 +17,10 @@ from gputop.sources.ssh.names import HostName
 
 _INTERVAL = 0.2
 """Seconds between frames, of which the first are not whole."""
-_EPILOG = """\
+DESCRIPTION = (
+    "Show how the GPUs are connected, which can use each other's memory, and which CPUs are near."
+)
+EPILOG = """\
 examples:
   gputop topo                     links, peer-to-peer, CPUs and NUMA nodes
   gputop topo -H node1,node2      those of other machines, over ssh
@@ -32,22 +34,12 @@ exit status: 0 done, 1 a host gives nothing, 2 usage, 3 the NVIDIA driver cannot
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "topo",
-        help=HELP["topo"],
-        description="Show how the GPUs are connected, which can use each other's memory, and"
-        " which CPUs are near.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_command_hosts(parser)
     parser.add_argument("--json", dest="topo_json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
 
     def ask(host: HostName | None) -> Frame:
         with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:

@@ -11,7 +11,6 @@ from functools import partial
 from threading import Event
 
 from gputop import notify
-from gputop.commands import HELP
 from gputop.commands.awaited import (
     Condition,
     GpusFree,
@@ -39,7 +38,8 @@ from gputop.sources.ssh.names import HostName
 
 TIMED_OUT, UNTOLD = 124, 5
 """Exit statuses; the first is that of timeout(1)."""
-_EPILOG = """\
+DESCRIPTION = "Wait until something has happened on the GPUs, say so, and notify somebody."
+EPILOG = """\
 examples:
   gputop wait 21195                        until that process ends, be it on a GPU or not
   gputop wait train.py --gpu 0,1 --notify  until those that fit now have ended; tells the terminal
@@ -60,15 +60,7 @@ _LONGEST = 500
 _time = duration("a time, as 90, 10m or 2h")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "wait",
-        help=HELP["wait"],
-        description="Wait until something has happened on the GPUs, say so, and notify somebody.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_command_hosts(parser)
     add = parser.add_argument
     add("words", metavar="PID|WORD", nargs="*",
@@ -99,7 +91,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     make = _condition(options)
     notifier = _Notifier(options)
     over = Event()
