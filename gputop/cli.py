@@ -57,9 +57,13 @@ def _run(words: list[str]) -> int:
     if options.prometheus is not None:
         return _cluster(options)
     if options.line:
-        return _line(options)
+        from gputop.commands import line
+
+        return line.run(options)
     if options.once or options.json or _is_unfit(options):
-        return _without_screen(options)
+        from gputop.commands import snapshot
+
+        return snapshot.run(options)
     return _screen(options)
 
 
@@ -83,22 +87,6 @@ def _viewer(words: list[str]) -> int:
     from gputop.tui.browser import view
 
     return view(folder, options.hosts, _session(options))
-
-
-def _without_screen(options: Namespace) -> int:
-    from gputop.commands import snapshot
-
-    if options.watch:
-        return snapshot.watch_json(options, _session(options).interval)
-    return snapshot.print_json(options) if options.json else snapshot.print_once(options)
-
-
-def _line(options: Namespace) -> int:
-    from gputop.commands import line
-
-    if options.watch:
-        return line.watch_line(options, _session(options).interval)
-    return line.print_line(options)
 
 
 def _parse(words: list[str]) -> Namespace:

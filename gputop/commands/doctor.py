@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gputop.commands import report
-from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
+from gputop.commands.hosts import add_command_hosts, print_answers
 from gputop.errors import DriverError, SourceError, UsageError
 from gputop.model.doctor.check import frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
@@ -79,21 +79,15 @@ def run(options: argparse.Namespace) -> int:
         examined = _examine(partial(open_source, None, demo=options.demo), options.python)
         return _report(options.report, examined, options.with_commands)
 
-    def ask(host: HostName | None) -> list[Check]:
+    def ask(host: HostName | None) -> tuple[str, int]:
         opened = partial(open_source, host, demo=options.demo)
         examined = _examine(opened, options.python)
         ways_first = sorted(examined.checks, key=lambda check: check.subject != CONNECTION)
-        return [check.harmless() for check in ways_first]
+        checks = [check.harmless() for check in ways_first]
+        text = _json(checks) if options.doctor_json else _text(checks)
+        return text, int(_problems(checks) > 0)
 
-    def show(host: HostName | None, checks: list[Check]) -> int:
-        if options.doctor_json:
-            write(named(_json(checks), host), "utf-8")
-        else:
-            texts.write(host, _text(checks))
-        return 1 if _problems(checks) else 0
-
-    texts = HostTexts()
-    return for_each(options.hosts, ask, show)
+    return print_answers(options.hosts, ask, options.doctor_json)
 
 
 class _Examined(NamedTuple):

@@ -8,7 +8,7 @@ from functools import partial
 
 from gputop.commands.free_cluster import free_host, value_of, write_json
 from gputop.commands.free_hosts import first_that_fits, shell_line
-from gputop.commands.hosts import add_command_hosts, named
+from gputop.commands.hosts import add_command_hosts, named, of_host
 from gputop.commands.picking import add_pick_options, pick_request, plain_value
 from gputop.commands.watching import Picked, not_enough, say_waiting, watch_gpus
 from gputop.errors import UsageError
@@ -91,7 +91,7 @@ def _print(
     value = value_for(frame, pick.gpus, request.order, form) if pick.gpus else None
     notes = [note for note in (pick.note, value.note if value else None) if note]
     for note in notes:
-        complain(note if host is None else f"{host.asked}: {note}")
+        complain(of_host(host, note))
     error = not_enough(frame, pick, request) if value is None else None
     if options.free_json:
         write(named(_json(frame, pick, value, notes), host) + "\n", "utf-8", required=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.hosts import add_command_hosts, answers_of, of_host
 from gputop.commands.quantities import duration
 from gputop.commands.selection import NobodyFitsError, ProcessSelection, selected, selection_of
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
@@ -40,7 +40,6 @@ from gputop.settings import (
     settings_path,
 )
 from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
-from gputop.sources.many import ask_hosts, in_order
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
@@ -167,29 +166,25 @@ def _plans(
     `sources` closes what is opened for it. GputopError where there is nobody to signal.
     """
 
-    def prepare(host: HostName | None) -> _Plan:
+    nobody: list[NobodyFitsError] = []
+
+    def prepare(host: HostName | None) -> _Plan | None:
         source = open_source(host, 1.0)
         sources.callback(source.close)
         frame = _first_frame(source, host)
         reply = ask(source, Candidates(selection.descendants, users=selection.users), TIMEOUT)
-        targets = selected(frame, selection, reply.candidates, reply.uids)
+        try:
+            targets = selected(frame, selection, reply.candidates, reply.uids)
+        except NobodyFitsError as error:  # somebody on another host may
+            nobody.append(error)
+            return None
         return _Plan(source, frame, _planned(source, frame, targets, options))
 
-    if not options.hosts:
-        return {None: prepare(None)}, True
-    plans: _Plans = {}
-    nobody, complete = None, True
-    for host, answer in in_order(options.hosts, ask_hosts(options.hosts, prepare)):
-        if isinstance(answer, _Plan):
-            plans[host] = answer
-        elif isinstance(answer, NobodyFitsError):
-            nobody = answer
-        else:
-            complain_of(host, answer)
-            complete = False
+    answers = dict(answers_of(options.hosts, prepare))
+    plans = {host: plan for host, plan in answers.items() if plan is not None}
     if not plans:
-        raise nobody or GputopError("nothing was sent")
-    return plans, complete
+        raise nobody[0] if nobody else GputopError("nothing was sent")
+    return plans, len(answers) == max(1, len(options.hosts))
 
 
 def _first_frame(source: Source, host: HostName | None) -> Frame:
@@ -197,7 +192,7 @@ def _first_frame(source: Source, host: HostName | None) -> Frame:
     for gpu in frame.gpus:
         if gpu.stale_for is not None:
             words = f"GPU {gpu.index} does not answer: who is on it is not known for sure"
-            complain(_of(host, words))
+            complain(of_host(host, words))
     return frame
 
 
@@ -228,16 +223,7 @@ def _signalled(
         return _sent(source, order, host)
 
     try:
-        if None in plans:
-            return {None: send(None)}
-        hosts = [host for host in plans if host is not None]
-        told: _Verdicts = {}
-        for host, answer in in_order(hosts, ask_hosts(hosts, send)):
-            if isinstance(answer, GputopError):
-                complain_of(host, answer)
-            else:
-                told[host] = answer
-        return told
+        return dict(answers_of([host for host in plans if host is not None], send))
     except KeyboardInterrupt:
         name = signal_name(options.signal)
         complain(f"{name} was sent; gputop does not wait for what comes of it")
@@ -274,7 +260,7 @@ def _confirmed(
         forced = cautions
         for host, plan in plans.items():
             for verdict in plan.verdicts:
-                write_error(_of(host, f"{_would(verdict, options.signal, plan.frame)}\n"))
+                write_error(of_host(host, f"{_would(verdict, options.signal, plan.frame)}\n"))
         if not alive:
             raise GputopError("none of them can be signalled")
         hosts = sum(any(v.outcome == "alive" for v in plan.verdicts) for plan in plans.values())
@@ -335,14 +321,9 @@ def _report(options: argparse.Namespace, verdicts: _Verdicts, plans: _Plans | No
         for verdict in told:
             line = _would(verdict, options.signal, plans[host].frame) if plans else _line(verdict)
             if not options.kill_json:
-                write(_of(host, f"{line}\n"), "utf-8", required=True)
+                write(of_host(host, f"{line}\n"), "utf-8", required=True)
             elif verdict.outcome not in _ENDED and plans is None:
-                complain(_of(host, line))
-
-
-def _of(host: HostName | None, words: str) -> str:
-    """Return words with the host that they are of."""
-    return words if host is None else f"{host.asked}: {words}"
+                complain(of_host(host, line))
 
 
 def _json(verdict: Verdict, number: int, host: HostName | None) -> dict[str, object]:

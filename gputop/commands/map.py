@@ -8,7 +8,7 @@ import re
 from contextlib import closing
 from typing import NamedTuple
 
-from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
+from gputop.commands.hosts import add_command_hosts, print_answers
 from gputop.commands.reading import read_file
 from gputop.errors import UsageError
 from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
@@ -119,16 +119,7 @@ def run(options: argparse.Namespace) -> int:
             inventory = frame_inventory(frame)
             return _answer(options, layers, log, inventory, _LiveMachine(source, frame))
 
-    def show(host: HostName | None, answer: tuple[str, int]) -> int:
-        text, status = answer
-        if options.map_json:
-            write(named(text, host))
-        else:
-            texts.write(host, text)
-        return status
-
-    texts = HostTexts()
-    return for_each(options.hosts, ask_host, show)
+    return print_answers(options.hosts, ask_host, options.map_json)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import NoReturn
 
 from gputop.commands.following import follow_hosts
-from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.hosts import add_command_hosts, complain_of, of_host
 from gputop.commands.quantities import duration, size
 from gputop.errors import DriverError, GputopError
 from gputop.model.machine.frame import Frame
@@ -107,7 +107,7 @@ def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
         if problem is not None and told[host] != before:
             complain_of(host, problem)
         elif problem is None and before:
-            complain(f"{'' if host is None else f'{host.asked}: '}the GPUs can be read again")
+            complain(of_host(host, "the GPUs can be read again"))
     raise GputopError("no host is left that can be recorded")
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
+from gputop.commands.hosts import add_command_hosts, print_answers
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
 from gputop.model.machine.frame import Frame
-from gputop.output import write
 from gputop.sources.ask import readable_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import REFUSED, is_poor
@@ -41,22 +40,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
 
-    def ask(host: HostName | None) -> Frame:
+    def ask(host: HostName | None) -> tuple[str, int]:
         with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
             frame = readable_frame(source, lambda frame: is_poor(source) or _is_whole(frame))
             if is_poor(source):
                 raise SourceError(REFUSED)
-            return frame
+            text = f"{topology_json(frame)}\n" if options.topo_json else topology_text(frame)
+            return text, 0
 
-    def show(host: HostName | None, frame: Frame) -> int:
-        if options.topo_json:
-            write(named(topology_json(frame), host) + "\n", "utf-8")
-        else:
-            texts.write(host, topology_text(frame))
-        return 0
-
-    texts = HostTexts()
-    return for_each(options.hosts, ask, show)
+    return print_answers(options.hosts, ask, options.topo_json)
 
 
 def _is_whole(frame: Frame) -> bool:

@@ -18,7 +18,7 @@ from gputop.commands.awaited import (
     ProcessesEnd,
     UserLeaves,
 )
-from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.hosts import add_command_hosts, complain_of, of_host
 from gputop.commands.picking import add_likeness, pick_request
 from gputop.commands.quantities import duration, percentage
 from gputop.commands.selection import selection_of
@@ -132,12 +132,8 @@ def _outcome(
 
 
 def _timed_out(seconds: float, conditions: Mapping[HostName | None, Condition]) -> str:
-    pending = (_of(host, condition.pending) for host, condition in conditions.items())
+    pending = (of_host(host, condition.pending) for host, condition in conditions.items())
     return f"timed out after {coarse_duration(seconds)}: waiting for {'; '.join(pending)}"
-
-
-def _of(host: HostName | None, words: str) -> str:
-    return words if host is None else f"{host.asked}: {words}"
 
 
 # What is waited for
@@ -208,10 +204,11 @@ def _watch(
             raise DriverError(str(frame.problem))
         for gpu in frame.gpus:
             if gpu.stale_for is not None:
-                complain(_of(host, f"GPU {gpu.index} does not answer: what it does is not known"))
+                words = f"GPU {gpu.index} does not answer: what it does is not known"
+                complain(of_host(host, words))
         if sentence := condition.begin(source, frame):
             return sentence
-        complain(_of(host, f"waiting for {condition.pending}"))
+        complain(of_host(host, f"waiting for {condition.pending}"))
         return _Wait(source, condition, host, over).sentence()
 
 
@@ -257,7 +254,7 @@ class _Wait:
         """Say what is wrong when it begins, and that it is over."""
         if bool(trouble) != bool(self._trouble):
             words = f"{trouble}; waiting goes on" if trouble else "the wait goes on as before"
-            complain(_of(self._host, printable(words, _LONGEST)))
+            complain(of_host(self._host, printable(words, _LONGEST)))
         self._trouble = trouble
 
 
