@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from gputop.commands.picking import add_pick_options, pick_request
+from gputop.commands.picking import add_pick_options, pick_request, visible_variables
 from gputop.commands.quantities import duration
-from gputop.commands.reserving import HELD, require, reserved, user_name
-from gputop.commands.run import visible_variables
+from gputop.commands.reserving import HELD, reserved, user_name, with_our_hold
 from gputop.errors import GputopError, UsageError
 from gputop.export.table import aligned
 from gputop.model.machine import text
@@ -97,10 +96,8 @@ def _reserve(options: argparse.Namespace, session: int, told: int) -> NoReturn:
     leader of the session is there (0: nobody is)."""
     request = pick_request(options)
     words = f"gputop reserve --for {text.duration(options.seconds)}"
-    with reserved(options, request, words, options.seconds) as (picked, holds):
-        gpus = require(picked, request)
-        held = ",".join(filter(None, (callers_environment().get(HELD), str(os.getpid()))))
-        values = {**visible_variables(gpus), HELD: held}
+    with reserved(options, request, words, options.seconds) as (gpus, holds):
+        values = {**visible_variables(gpus), HELD: with_our_hold(callers_environment())}
         line = "export " + " ".join(f"{name}={value}" for name, value in values.items())
         _say_which(gpus, options.seconds)
         os.write(told, f"{line}\n".encode())

@@ -8,15 +8,12 @@ import os
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NoReturn
 
-from gputop.commands.picking import add_pick_options, pick_request, plain_value
-from gputop.commands.reserving import HELD, require, reserved
-from gputop.commands.watching import say_waiting, watch_gpus
+from gputop.commands.picking import add_pick_options, pick_request, visible_variables
+from gputop.commands.reserving import HELD, require, reserved, with_our_hold
+from gputop.commands.watching import Watch
 from gputop.errors import ProgramError, UsageError
-from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.secrets import masked
 from gputop.model.machine.text import printable
@@ -62,24 +59,18 @@ def run(options: argparse.Namespace) -> int:
     path = find_executable(program[0], environ.get("PATH", os.defpath))
     request = pick_request(options)
     if options.no_reserve:
-        say = partial(say_waiting, request)
-        picked = watch_gpus(None, options, request, options.wait or 0, say)
+        picked = Watch(None, options, request, options.wait or 0).watch()
         become(path, program, environ, require(picked, request))
-    with reserved(options, request, command_text(program)) as (picked, holds):
+    with reserved(options, request, command_text(program)) as (gpus, holds):
         for hold in holds:
             hold.inherit()
-        environ[HELD] = ",".join(filter(None, (environ.get(HELD), str(os.getpid()))))
-        become(path, program, environ, require(picked, request))
+        environ[HELD] = with_our_hold(environ)
+        become(path, program, environ, gpus)
 
 
 def command_text(program: Sequence[str]) -> str:
     """Return a command line for others to read, without what looks like a secret."""
     return printable(masked(shlex.join(program)), 400)
-
-
-def visible_variables(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Return the variables that let a program see these GPUs alone. SourceError."""
-    return {ORDER: PCI_BUS_ID, NAME: plain_value(",".join(gpu.uuid or "" for gpu in gpus))}
 
 
 def become(
