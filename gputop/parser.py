@@ -157,12 +157,13 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         help="start with the processes of one user; 'me' for your own (u shows the others)",
     )  # fmt: skip
     parser.add_argument(
-        "--readonly", action="store_true",
+        "--readonly", action="store_true", default=None,
         help="signal no process (GPUTOP_READONLY=1 does the same, for gputop kill too)",
     )  # fmt: skip
     parser.add_argument(
-        "--print-last", action="store_true", help="print the last snapshot as text on exit"
-    )
+        "--print-last", action="store_true", default=None,
+        help="print the last snapshot as text on exit",
+    )  # fmt: skip
     parser.add_argument(
         "--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),
         help="print the completion script for a shell and exit",

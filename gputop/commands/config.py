@@ -11,7 +11,6 @@ import msgspec
 import tomlkit
 
 from gputop.errors import UsageError
-from gputop.model.metrics.process import COLUMNS
 from gputop.output import write
 from gputop.settings import (
     VARIABLES,
@@ -55,7 +54,7 @@ def _text(options: argparse.Namespace, path: Path) -> str:
         return f"{path}\n"
     if options.default:
         return document(Settings(), {}, f"{path}: the defaults")
-    in_file, text = from_file(path, COLUMNS), file_text(path)
+    in_file, text = from_file(path), file_text(path)
     settings = from_environment(in_file, os.environ)
     if options.check:
         _check_keys(path, settings)

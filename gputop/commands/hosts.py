@@ -72,11 +72,10 @@ def _words_of(path: str) -> list[str]:
 
 
 def _groups() -> dict[str, tuple[str, ...]]:
-    from gputop.model.metrics.process import COLUMNS
     from gputop.settings import read
 
     try:
-        return read(os.environ, COLUMNS).groups
+        return read(os.environ).groups
     except UsageError as error:
         complain(f"{error}; its groups are not known")
         return {}

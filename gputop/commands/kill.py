@@ -29,16 +29,9 @@ from gputop.model.machine.signals import (
     signal_number,
 )
 from gputop.model.machine.text import printable, short_command, size
-from gputop.model.metrics.process import COLUMNS
 from gputop.output import complain, write, write_error
 from gputop.protocol.messages import Candidates, Signal
-from gputop.settings import (
-    Settings,
-    UnsafeSettingsError,
-    from_environment,
-    read,
-    settings_path,
-)
+from gputop.settings import read_believed, settings_path
 from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source
@@ -139,7 +132,7 @@ def _check(options: argparse.Namespace) -> None:
     """Check what need not be asked of an agent. UsageError, GputopError."""
     if options.demo:
         raise UsageError("the demo has no processes; without --demo this machine's are meant")
-    if _readonly():
+    if read_believed(os.environ).readonly:
         path = settings_path(os.environ)
         raise GputopError(f"GPUTOP_READONLY is set, or readonly in {path}: nothing is signalled")
     asks = not (options.yes or options.dry_run)
@@ -147,15 +140,6 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("not a terminal, so nobody can be asked: give --yes, or --dry-run")
     if options.foreign and not options.yes:
         raise UsageError("--foreign goes with --yes; on a terminal you are asked")
-
-
-def _readonly() -> bool:
-    """Return the setting; a file that is not to be believed is left out, and said to be."""
-    try:
-        return read(os.environ, COLUMNS).readonly
-    except UnsafeSettingsError as error:
-        complain(f"{error}; the defaults are used")
-        return from_environment(Settings(), os.environ).readonly
 
 
 def _plans(

@@ -25,10 +25,9 @@ from gputop.commands.selection import selection_of
 from gputop.errors import DriverError, GputopError, LoginError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import coarse_duration, printable
-from gputop.model.metrics.process import COLUMNS
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
-from gputop.settings import NotifySetting, Settings, UnsafeSettingsError, read
+from gputop.settings import NotifySetting, read_believed
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.follow import follow
 from gputop.sources.many import ask_hosts
@@ -266,7 +265,7 @@ class _Notifier:
 
     def __init__(self, options: argparse.Namespace) -> None:
         """UsageError for a command or a web hook that is none."""
-        settings = _settings()
+        settings = read_believed(os.environ)
         self._manner: NotifySetting = settings.notify if options.notify else "none"
         own = [settings.notify_command] if options.notify and settings.notify_command else []
         self._commands = own if options.notify_command is None else [*own, options.notify_command]
@@ -293,12 +292,3 @@ def _error_of(way: Callable[[], None]) -> GputopError | None:
     except GputopError as error:
         return error
     return None
-
-
-def _settings() -> Settings:
-    """Return the settings; a file that is not to be believed is left out, and said to be."""
-    try:
-        return read(os.environ, COLUMNS)
-    except UnsafeSettingsError as error:
-        complain(f"{error}; the defaults are used")
-        return Settings()
