@@ -9,7 +9,7 @@ import select
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (
     FOREIGN,
     MOST_TARGETS,
+    Caution,
     Target,
     Verdict,
     signal_name,
@@ -116,8 +117,7 @@ def run(options: argparse.Namespace) -> int:
         if options.dry_run:
             _report(options, {host: plan.verdicts for host, plan in plans.items()}, plans)
             return 0 if complete else 1
-        confirmed = _confirmed(plans, options)
-        verdicts = _signalled(plans, confirmed, options)
+        verdicts = _signalled(plans, _confirmed(plans, options), options)
     _report(options, verdicts)
     every = [verdict for told in verdicts.values() for verdict in told]
     for reason in dict.fromkeys(verdict.unnoted for verdict in every if verdict.unnoted):
@@ -149,7 +149,6 @@ def _plans(
 
     `sources` closes what is opened for it. GputopError where there is nobody to signal.
     """
-
     nobody: list[NobodyFitsError] = []
 
     def prepare(host: HostName | None) -> _Plan | None:
@@ -193,37 +192,28 @@ def _planned(
     return plan
 
 
-def _signalled(
-    plans: _Plans,
-    targets: Mapping[HostName | None, tuple[Target, ...]],
-    options: argparse.Namespace,
-) -> _Verdicts:
+def _signalled(plans: _Plans, forced: Set[Caution], options: argparse.Namespace) -> _Verdicts:
     """Send the signal everywhere at once and return what became of it; what is not awaited is
     said, and so are hosts of which nothing came back."""
+    name = signal_name(options.signal)
 
     def send(host: HostName | None) -> tuple[Verdict, ...]:
-        source, frame, _ = plans[host]
-        order = Signal("", targets[host], options.signal, options.grace, False, frame.host.boot_id)
-        return _sent(source, order, host)
+        source, frame, plan = plans[host]
+        targets = tuple(Target(v.pid, v.start_time, v.caution in forced) for v in plan)
+        order = Signal("", targets, options.signal, options.grace, False, frame.host.boot_id)
+        try:
+            return ask(source, order, options.grace + _AFTER_GRACE).verdicts
+        except (DriverError, SourceError) as error:
+            if host is None and isinstance(error, SourceError):
+                raise
+            words = f"{name} may have been sent: gputop --once shows who is there"
+            raise type(error)(f"{error}. {words}") from None
 
     try:
         return dict(answers_of([host for host in plans if host is not None], send))
     except KeyboardInterrupt:
-        name = signal_name(options.signal)
         complain(f"{name} was sent; gputop does not wait for what comes of it")
         raise
-
-
-def _sent(source: Source, order: Signal, host: HostName | None) -> tuple[Verdict, ...]:
-    """Send a signal and return what became of it. DriverError, SourceError: nobody knows."""
-    try:
-        return ask(source, order, order.grace + _AFTER_GRACE).verdicts
-    except (DriverError, SourceError) as error:
-        if host is None and isinstance(error, SourceError):
-            raise
-        name = signal_name(order.number)
-        raise type(error)(f"{error}. {name} may have been sent: gputop --once shows who is there"
-                          ) from None  # fmt: skip
 
 
 def _within_reason(processes: Sequence[object]) -> None:
@@ -231,32 +221,23 @@ def _within_reason(processes: Sequence[object]) -> None:
         raise UsageError(f"these are {MOST_TARGETS} processes or more: choose fewer at a time")
 
 
-def _confirmed(
-    plans: _Plans, options: argparse.Namespace
-) -> dict[HostName | None, tuple[Target, ...]]:
-    """Return the targets in the order that was shown; GputopError if the answer is no."""
+def _confirmed(plans: _Plans, options: argparse.Namespace) -> Set[Caution]:
+    """Return the cautions that do not keep a process from its signal; GputopError if the answer is
+    no."""
     every = [verdict for plan in plans.values() for verdict in plan.verdicts]
     alive = [verdict for verdict in every if verdict.outcome == "alive"]
-    cautions = {verdict.caution for verdict in alive} - {None}
+    cautions = {verdict.caution for verdict in alive if verdict.caution is not None}
     if options.yes:
-        forced = cautions & (FOREIGN if options.foreign else set())
-    else:
-        forced = cautions
-        for host, plan in plans.items():
-            for verdict in plan.verdicts:
-                write_error(of_host(host, f"{_would(verdict, options.signal, plan.frame)}\n"))
-        if not alive:
-            raise GputopError("none of them can be signalled")
-        hosts = sum(any(v.outcome == "alive" for v in plan.verdicts) for plan in plans.values())
-        question = _question(options.signal, len(alive), hosts, bool(cautions))
-        _ask(question, "kill" if cautions else "y")
-    return {
-        host: tuple(
-            Target(verdict.pid, verdict.start_time, verdict.caution in forced)
-            for verdict in plan.verdicts
-        )
-        for host, plan in plans.items()
-    }
+        return cautions & FOREIGN if options.foreign else set()
+    for host, plan in plans.items():
+        for verdict in plan.verdicts:
+            write_error(of_host(host, f"{_would(verdict, options.signal, plan.frame)}\n"))
+    if not alive:
+        raise GputopError("none of them can be signalled")
+    hosts = sum(any(v.outcome == "alive" for v in plan.verdicts) for plan in plans.values())
+    question = _question(options.signal, len(alive), hosts, bool(cautions))
+    _ask(question, "kill" if cautions else "y")
+    return cautions
 
 
 def _question(number: int, count: int, hosts: int, cautious: bool) -> str:
