@@ -141,8 +141,6 @@ def test_nothing_is_said_to_have_ended_that_has_not(here: Machine) -> None:
     assert sentence(f"train.py (PID {train}) of {ME}", out)
 
 
-@pytest.mark.system
-@needs_everybody
 class UnseenAtFirst:
     """A source whose process cannot be looked at when it is asked about first."""
 
@@ -180,6 +178,8 @@ def test_who_cannot_be_looked_at_has_not_ended() -> None:
     assert condition.check(source, gone) is not None
 
 
+@pytest.mark.system
+@needs_everybody
 def test_a_user_leaves(here: Machine) -> None:
     """What comes later counts, and what only draws the screen does not."""
     waiting = Waiting(here, "--user", "me")

@@ -113,7 +113,7 @@ def _report(path: str, examined: _Examined, whole: bool) -> int:
     if not whole:
         checks = list(map(report.harmless_check, checks))
     texts = {"doctor.txt": _text(checks), "doctor.json": _json(checks)}
-    texts.update(report.cuda_contexts(frames, whole))
+    texts.update(report.attachments(frames, whole))
     report.write_archive(path, texts)
     write(report.contents(texts, path, whole))
     return 0

@@ -112,14 +112,13 @@ def _check(options: argparse.Namespace) -> None:
 
 def _exposition(options: argparse.Namespace) -> Exposition:
     try:
-        from gputop.export.prometheus.exposition import Exposition, ExpositionChoice
+        from gputop.export.prometheus.exposition import Exposition
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
         advice = "pip install 'gputop-tui[prometheus]', in a clone '.[prometheus]'"
         raise GputopError(f"gputop export needs prometheus_client: {advice}") from None
-    choice = ExpositionChoice(options.compat == "dcgm", options.processes)
-    return Exposition(choice, time.time)
+    return Exposition(time.time, options.compat == "dcgm", options.processes)
 
 
 def _interval(options: argparse.Namespace) -> float:

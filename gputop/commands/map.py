@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 from contextlib import closing
+from functools import partial
 from typing import NamedTuple
 
 from gputop.commands.hosts import add_command_hosts, print_answers
@@ -231,15 +232,8 @@ def _mapping(
     devices, driver_order = inventory.devices, inventory.cuda_order
     if driver is not None:  # what integers count is exact where the driver itself gives the order
         driver_order = cuda_order(driver.probe(None, order), devices)
-    if line is not None:
-        mapping = meaning(
-            line, devices, order=order, cuda_order=driver_order, driver_version=version
-        )
-    else:
-        mapping = resolve(
-            value, devices, order=order, cuda_order=driver_order, driver_version=version
-        )
-    return mapping, advice
+    read = partial(resolve, value) if line is None else partial(meaning, line)
+    return read(devices, order=order, cuda_order=driver_order, driver_version=version), advice
 
 
 def _line(options: argparse.Namespace) -> Pasted | None:

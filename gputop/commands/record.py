@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import signal
+import sys
 from contextlib import closing
 from typing import NoReturn
 
@@ -36,6 +37,28 @@ examples:
 
 exit status: 0 ended by Ctrl-C or SIGTERM, 1 it cannot record, 2 usage
 """
+_UNIT = """\
+# What gputop record --unit printed. To have it done from now on:
+#   gputop record --unit > ~/.config/systemd/user/gputop-record.service
+#   systemctl --user enable --now gputop-record
+#   loginctl enable-linger    (also while nobody is logged in)
+
+[Unit]
+Description=Record what happens on the GPUs (gputop)
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+RestartSec=30
+KillMode=mixed
+UMask=0077
+Nice=10
+
+[Install]
+WantedBy=default.target
+"""
+_PLAIN_WORD = re.compile(r"[\w/.,:=@+-]+", re.ASCII)
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "$": "$$"}
 _DIGITS = re.compile(r"[0-9]+")
 """What is wrong is the same while only its numbers change, as `no answer for 12 s`."""
 _every = duration("a time from 1s to 60s, as 10s", least=1, most=MAX_INTERVAL)
@@ -67,9 +90,7 @@ def run(options: argparse.Namespace) -> int:
     """Record until a signal ends it; the exit status."""
     path = options.path or os.path.join(default_folder(), "")
     if options.unit:
-        from gputop.commands.unit import unit
-
-        write(unit(path, options))
+        write(_unit(path, options))
         return 0
     signal.signal(signal.SIGTERM, _interrupt)
     limits = Limits(options.keep, options.max_size)
@@ -116,3 +137,47 @@ def _problem_of(news: Frame | GputopError) -> GputopError | None:
     if isinstance(news, GputopError):
         return news
     return None if news.problem is None else DriverError(str(news.problem))
+
+
+# A unit for systemd that records
+
+
+def _unit(path: str, options: argparse.Namespace) -> str:
+    """Return a unit that runs the gputop that runs now, with the same options."""
+    words = [*_program(), "record", *_options(path, options)]
+    return _UNIT.format(command=" ".join(map(quoted, words)))
+
+
+def quoted(word: str) -> str:
+    """Return a word of a command line as a unit has it: see systemd.service(5) and
+    systemd.syntax(7)."""
+    if _PLAIN_WORD.fullmatch(word):
+        return word
+    return '"' + "".join(_ESCAPES.get(letter) or _visible(letter) for letter in word) + '"'
+
+
+def _visible(letter: str) -> str:
+    """Return a letter, a control character as its bytes: a line of a unit ends with its line."""
+    if letter.isprintable():
+        return letter
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
+
+
+def _program() -> list[str]:
+    """Return what runs this gputop, by absolute paths."""
+    program = os.path.abspath(sys.argv[0])
+    return [program] if os.access(program, os.X_OK) else [sys.executable, program]
+
+
+def _options(path: str, options: argparse.Namespace) -> list[str]:
+    """Return words that say the same wherever systemd starts it: groups of hosts are spelt out."""
+    folder = path.endswith("/")
+    words = [
+        os.path.abspath(path) + "/" * folder,
+        f"--every={options.every:g}s",
+        f"--keep={options.keep / 86400:g}d",
+        f"--max-size={options.max_size:.0f}",
+        f"--commands={options.commands}",
+    ]
+    words += [f"--host={host.asked}" for host in options.hosts]
+    return [*words, "--demo"] if options.demo else words

@@ -56,7 +56,7 @@ def _archive(texts: dict[str, str]) -> bytes:
     return whole.getvalue()
 
 
-def cuda_contexts(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
+def attachments(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
     """Return what the report has beside the checks; `whole`: with the settings' names and paths."""
     frame = frames[-1]
     driver = f"driver {frame.driver_version}, CUDA {frame.cuda_version}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from threading import Event
@@ -27,7 +27,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import coarse_duration, printable
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
-from gputop.settings import NotifySetting, read_believed
+from gputop.settings import read_believed
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.follow import follow
 from gputop.sources.many import ask_hosts
@@ -91,7 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     make = _condition(options)
-    notifier = _Notifier(options)
+    ways = _ways(options)
     over = Event()
     try:
         status, message = _outcome(
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         )
     finally:
         over.set()  # agents that end with us are no trouble
-    return notifier.tell(message, status) if message else status
+    return _tell(ways, message, status) if message else status
 
 
 def _outcome(
@@ -260,35 +260,31 @@ class _Wait:
 # Notifying
 
 
-class _Notifier:
-    """Tells whoever is to be told. What cannot be told by is known before the wait."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        """UsageError for a command or a web hook that is none."""
-        settings = read_believed(os.environ)
-        self._manner: NotifySetting = settings.notify if options.notify else "none"
-        own = [settings.notify_command] if options.notify and settings.notify_command else []
-        self._commands = own if options.notify_command is None else [*own, options.notify_command]
-        for command in self._commands:
-            notify.split_command(command)
-        self._webhook = None if options.webhook is None else notify.webhook_of(options.webhook)
-
-    def tell(self, message: str, status: int) -> int:
-        """Notify in every way that was asked for. Return the exit status: that of what has
-        happened, or that somebody could not be notified."""
-        notify.notify_terminal(message, self._manner)
-        ways = [partial(notify.notify_command, message, command) for command in self._commands]
-        if self._webhook is not None:
-            ways.append(partial(notify.notify_webhook, message, *self._webhook))
-        failed = [str(error) for way in ways if (error := _error_of(way)) is not None]
-        for words in failed:
-            complain(words)
-        return UNTOLD if failed and status == 0 else status
+def _ways(options: argparse.Namespace) -> list[Callable[[str], None]]:
+    """Return what tells whoever is to be told. UsageError for a command or a web hook that is
+    none: that is known before the wait."""
+    settings, commands = read_believed(os.environ), []
+    ways: list[Callable[[str], None]] = []
+    if options.notify:
+        ways.append(partial(notify.notify_terminal, manner=settings.notify))
+        commands += [settings.notify_command] if settings.notify_command else []
+    commands += [] if options.notify_command is None else [options.notify_command]
+    for command in commands:
+        notify.split_command(command)
+        ways.append(partial(notify.notify_command, command=command))
+    if options.webhook is not None:
+        url, headers = notify.webhook_of(options.webhook)
+        ways.append(partial(notify.notify_webhook, url=url, headers=headers))
+    return ways
 
 
-def _error_of(way: Callable[[], None]) -> GputopError | None:
-    try:
-        way()
-    except GputopError as error:
-        return error
-    return None
+def _tell(ways: Iterable[Callable[[str], None]], message: str, status: int) -> int:
+    """Notify in every way. Return the exit status: that of what has happened, or that somebody
+    could not be notified."""
+    for way in ways:
+        try:
+            way(message)
+        except GputopError as error:
+            complain(str(error))
+            status = status or UNTOLD
+    return status
