@@ -14,6 +14,7 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -267,19 +268,13 @@ def user_named(name: str | None, anywhere: bool = False, origin: str = "-u") -> 
         if name == "me":
             return str(os.getuid())
         if name.isascii() and name.isdecimal():
-            return _name_of(int(name))
+            with suppress(KeyError, OverflowError):
+                return pwd.getpwuid(int(name)).pw_name
+            return str(int(name))
         shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in name[:80])
         raise UsageError(
             f"{origin} {shown}: no such user here; give a name of `getent passwd`, or me"
         ) from None
-
-
-def _name_of(uid: int) -> str:
-    """As processes have it: the number where there is no name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)
 
 
 def keep_settings(path: Path, chosen: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gputop.commands.selection import ProcessSelection, gpus_of, selected
+from gputop.commands.selection import ProcessSelection, ProcessSelector, gpus_of
 from gputop.commands.watching import tally
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of, names_of
@@ -121,7 +121,7 @@ def _by_filter(
 ) -> tuple[list[AwaitedProcess], Sequence[ProcessLiveness]]:
     """Return who fits now, and what the agent has said of them since. GputopError."""
     reply = ask(source, Candidates(users=selection.users), TIMEOUT)
-    targets = selected(frame, selection, reply.candidates, reply.uids)
+    targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
     rows = {process.pid: process for process in reversed(frame.processes)}
     processes = [_awaited(rows[target.pid]) for target in targets]
     starts = [ProcessStart(p.pid) for p in processes if p.start_time is not None]

@@ -61,7 +61,8 @@ def _text(options: argparse.Namespace, path: Path) -> str:
         _check_groups(path, settings)
         there = "no such file; the defaults" if text is None else "all is well"
         return f"{path}: {there}\n"
-    origins = {**_set_in(text or ""), **_set_by(os.environ)}
+    variables = {name: word for name, word in VARIABLES.items() if os.environ.get(word)}
+    origins = {**_set_in(text or ""), **variables}
     state = "" if text is not None else " (there is no such file)"
     return document(settings, origins, f"{path}{state}")
 
@@ -98,10 +99,6 @@ def _set_in(text: str) -> dict[str, str]:
         for inner in (value if isinstance(value, dict) and name not in _NAMED_BY_USERS else [""])
     ]
     return dict.fromkeys(names, "file")
-
-
-def _set_by(environ: os._Environ[str]) -> dict[str, str]:
-    return {name: variable for name, variable in VARIABLES.items() if environ.get(variable)}
 
 
 def document(settings: Settings, origins: dict[str, str], title: str) -> str:

@@ -17,7 +17,12 @@ import msgspec
 
 from gputop.commands.hosts import add_command_hosts, answers_of, of_host
 from gputop.commands.quantities import duration
-from gputop.commands.selection import NobodyFitsError, ProcessSelection, selected, selection_of
+from gputop.commands.selection import (
+    NobodyFitsError,
+    ProcessSelection,
+    ProcessSelector,
+    selection_of,
+)
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (
@@ -157,7 +162,7 @@ def _plans(
         frame = _first_frame(source, host)
         reply = ask(source, Candidates(selection.descendants, users=selection.users), TIMEOUT)
         try:
-            targets = selected(frame, selection, reply.candidates, reply.uids)
+            targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
         except NobodyFitsError as error:  # somebody on another host may
             nobody.append(error)
             return None

@@ -110,7 +110,8 @@ def run(options: argparse.Namespace) -> int:
     # A log may take as long as the program that writes it: no agent runs meanwhile.
     log = None if options.tf_log is None else read_file(options.tf_log)
     if options.inventory is not None:
-        text, status = _answer(options, layers, log, _inventory(options), None)
+        inventory = read_inventory(read_file(options.inventory), options.inventory)
+        text, status = _answer(options, layers, log, inventory, None)
         write(text)
         return status
 
@@ -129,6 +130,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--verify asks this machine's driver: leave --inventory out")
     if options.inventory is not None and options.hosts:
         raise UsageError("-H asks the machine itself: leave --inventory out")
+    if options.inventory is not None and not re.match("[0-9]", options.driver or "0"):
+        raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
     own = options.value is None and not options.unset and not options.order
     if options.pid is not None and (not own or options.inventory is not None):
         raise UsageError("--pid asks about that process's own variables: give no VALUE, --unset, "
@@ -288,12 +291,6 @@ def _variables(
     if line is None:
         return options.value, order, ()
     return line.value, line.order if options.order is None else order, line.advice
-
-
-def _inventory(options: argparse.Namespace) -> Inventory:
-    if options.driver is not None and not re.match("[0-9]", options.driver):
-        raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
-    return read_inventory(read_file(options.inventory), options.inventory)
 
 
 def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -> tuple[str, int]:

@@ -92,7 +92,8 @@ def run(options: argparse.Namespace) -> int:
     if options.unit:
         write(_unit(path, options))
         return 0
-    signal.signal(signal.SIGTERM, _interrupt)
+    # It ends where it is: a recording may be cut at any byte.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(options.keep, options.max_size)
     try:
         with closing(RecordingWriter(path, options.every, limits, complain)) as writer:
@@ -100,11 +101,6 @@ def run(options: argparse.Namespace) -> int:
             _record(writer, options)
     except KeyboardInterrupt:
         return 0
-
-
-def _interrupt(*_: object) -> NoReturn:
-    """End where it is: a recording may be cut at any byte."""
-    raise KeyboardInterrupt
 
 
 def _whom(options: argparse.Namespace) -> str:
@@ -144,7 +140,9 @@ def _problem_of(news: Frame | GputopError) -> GputopError | None:
 
 def _unit(path: str, options: argparse.Namespace) -> str:
     """Return a unit that runs the gputop that runs now, with the same options."""
-    words = [*_program(), "record", *_options(path, options)]
+    program = os.path.abspath(sys.argv[0])
+    runs = [program] if os.access(program, os.X_OK) else [sys.executable, program]
+    words = [*runs, "record", *_options(path, options)]
     return _UNIT.format(command=" ".join(map(quoted, words)))
 
 
@@ -161,12 +159,6 @@ def _visible(letter: str) -> str:
     if letter.isprintable():
         return letter
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
-
-
-def _program() -> list[str]:
-    """Return what runs this gputop, by absolute paths."""
-    program = os.path.abspath(sys.argv[0])
-    return [program] if os.access(program, os.X_OK) else [sys.executable, program]
 
 
 def _options(path: str, options: argparse.Namespace) -> list[str]:

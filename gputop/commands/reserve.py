@@ -129,15 +129,11 @@ def _hold(holds: list[Hold], seconds: float, leader: int) -> NoReturn:
 
 def _list() -> int:
     locks, gpus = read_locks(), _gpus()
-    names = {gpu.uuid: str(gpu.index) for gpu in gpus}
-    rows = [[names.get(lock.uuid, _place(lock)), *_cells(lock)] for lock in locks]
+    names = {QUEUE: "waits"} | {gpu.uuid: str(gpu.index) for gpu in gpus}
+    rows = [[names.get(lock.uuid, lock.uuid), *_cells(lock)] for lock in locks]
     heads = ("GPU<", "USER<", "PID", "SINCE", "UNTIL<", "COMMAND<")
     write(aligned(heads, rows) + "\n" if rows else "nothing is reserved\n")
     return 0
-
-
-def _place(lock: LockFile) -> str:
-    return "waits" if lock.uuid == QUEUE else lock.uuid
 
 
 def _cells(lock: LockFile) -> list[str]:

@@ -8,7 +8,6 @@ from contextlib import closing
 from gputop.commands.hosts import add_command_hosts, print_answers
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
-from gputop.model.machine.frame import Frame
 from gputop.sources.ask import readable_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import REFUSED, is_poor
@@ -39,17 +38,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-
     def ask(host: HostName | None) -> tuple[str, int]:
         with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
-            frame = readable_frame(source, lambda frame: is_poor(source) or _is_whole(frame))
+            frame = readable_frame(
+                source,
+                lambda frame: is_poor(source) or None not in (frame.links, frame.topology),
+            )
             if is_poor(source):
                 raise SourceError(REFUSED)
             text = f"{topology_json(frame)}\n" if options.topo_json else topology_text(frame)
             return text, 0
 
     return print_answers(options.hosts, ask, options.topo_json)
-
-
-def _is_whole(frame: Frame) -> bool:
-    return frame.links is not None and frame.topology is not None

@@ -167,10 +167,6 @@ def _who(view: LineView) -> str | None:
     return " ".join(names) or ("nobody" if _sees_all(view) else None)
 
 
-def _alarms(view: LineView) -> str | None:
-    return _count(view, lambda frame: len(in_alarm(frame)))
-
-
 def _problems(view: LineView) -> Iterator[str]:
     for frame in view.frames:
         name = f"{frame.host.asked or frame.host.name}: " if view.asked > 1 else ""
@@ -204,7 +200,10 @@ FIELDS: dict[str, LineField] = {
     ),
     "users": LineField("users with processes on GPUs; `3+` where not all are seen", _users),
     "who": LineField("their names, those with most memory first", _who),
-    "alarms": LineField("GPUs that need attention", _alarms),
+    "alarms": LineField(
+        "GPUs that need attention",
+        lambda view: _count(view, lambda frame: len(in_alarm(frame))),
+    ),
     "problem": LineField(
         "what is wrong first of all, as `XID 79 GPU 6`; empty where all is well",
         lambda view: next(_problems(view), ""),
