@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gputop.commands import report
-from gputop.commands.hosts import add_command_hosts, print_answers
+from gputop.commands.hosts import add_hosts, print_answers
 from gputop.errors import DriverError, SourceError, UsageError
 from gputop.model.doctor.check import frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
@@ -57,7 +57,7 @@ written, 1 it was not
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_command_hosts(parser)
+    add_hosts(parser)
     add, form = parser.add_argument, parser.add_mutually_exclusive_group()
     form.add_argument("--json", dest="doctor_json", action="store_true", help="print JSON")
     form.add_argument(

@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.hosts import add_command_hosts, answers_of, complain_of, named, of_host
+from gputop.commands.hosts import add_hosts, answers_of, complain_of, named, of_host
 from gputop.commands.picking import add_pick_options, pick_request, plain_value
 from gputop.commands.watching import Picked, Watch, not_enough, tally
 from gputop.errors import GputopError, UsageError
@@ -46,7 +46,7 @@ CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be re
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_command_hosts(parser)
+    add_hosts(parser)
     add_pick_options(parser)
     add = parser.add_argument
     add("--prometheus", dest="free_prometheus", metavar="URL",

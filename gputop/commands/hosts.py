@@ -24,7 +24,7 @@ _LONGEST = 2000
 """Characters of what is said of a host."""
 
 
-def add_hosts(parser: argparse._ActionsContainer, prefix: str = "") -> None:
+def add_hosts(parser: argparse._ActionsContainer, prefix: str = "command_") -> None:
     """Add -H and --hosts. A command's own have a `prefix`, or they would replace those that stand
     before the command."""
     parser.add_argument(
@@ -35,10 +35,6 @@ def add_hosts(parser: argparse._ActionsContainer, prefix: str = "") -> None:
     parser.add_argument(
         "--hosts", metavar="FILE", dest=f"{prefix}hosts_file", help="and those that a file names"
     )
-
-
-def add_command_hosts(parser: argparse._ActionsContainer) -> None:
-    add_hosts(parser, "command_")
 
 
 def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.commands.hosts import add_command_hosts, answers_of, of_host
+from gputop.commands.hosts import add_hosts, answers_of, of_host
 from gputop.commands.quantities import duration
 from gputop.commands.selection import (
     NobodyFitsError,
@@ -92,7 +92,7 @@ _grace = duration("a number of seconds from 0 to 3600", most=3600)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_command_hosts(parser)
+    add_hosts(parser)
     add = parser.add_argument
     add("words", metavar="PID|WORD", nargs="*",
         help="PIDs, or words of the filter; in a filter a PID is pid:21195")  # fmt: skip

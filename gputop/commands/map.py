@@ -9,7 +9,7 @@ from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
-from gputop.commands.hosts import add_command_hosts, print_answers
+from gputop.commands.hosts import add_hosts, print_answers
 from gputop.commands.reading import read_file
 from gputop.errors import UsageError
 from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
@@ -83,7 +83,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--json", dest="map_json", action="store_true", help="print a line of JSON")
     add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
     other = parser.add_argument_group("another machine")
-    add_command_hosts(other)
+    add_hosts(other)
     add = other.add_argument
     add("--inventory", metavar="FILE", help="its `gputop --json`, or a description")
     add("--driver", metavar="VERSION", help="its driver version")

@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import NoReturn
 
 from gputop.commands.following import follow_hosts
-from gputop.commands.hosts import add_command_hosts, complain_of, of_host
+from gputop.commands.hosts import add_hosts, complain_of, of_host
 from gputop.commands.quantities import duration, size
 from gputop.errors import DriverError, GputopError
 from gputop.model.machine.frame import Frame
@@ -70,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("path", metavar="FILE|FOLDER", nargs="?",
         help="a folder, or a name that ends with /: a file a day there; another name: that one file"
         " (default: ~/.local/state/gputop/recordings, or below $XDG_STATE_HOME)")  # fmt: skip
-    add_command_hosts(parser)
+    add_hosts(parser)
     add("--every", metavar="TIME", type=_every, default=10.0,
         help="time between two samples, 1s to 60s (default: 10s)")  # fmt: skip
     add("--keep", metavar="TIME", type=_keep, default=_keep("30d"),

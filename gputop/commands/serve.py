@@ -12,7 +12,7 @@ import tempfile
 from contextlib import ExitStack
 from functools import partial
 
-from gputop.commands.hosts import add_command_hosts
+from gputop.commands.hosts import add_hosts
 from gputop.commands.listening import Address, address
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.text import printable
@@ -34,7 +34,7 @@ exit status: 0 ended by Ctrl-C or SIGTERM, 1 other errors, 2 usage
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_command_hosts(parser)
+    add_hosts(parser)
     add = parser.add_argument
     add("--listen", metavar="HOST:PORT", type=address, default=Address("127.0.0.1", 8787),
         help="where browsers connect; 0 takes a free port (default: 127.0.0.1:8787)")  # fmt: skip

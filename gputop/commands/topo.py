@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from gputop.commands.hosts import add_command_hosts, print_answers
+from gputop.commands.hosts import add_hosts, print_answers
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
 from gputop.sources.ask import readable_frame
@@ -33,7 +33,7 @@ exit status: 0 done, 1 a host gives nothing, 2 usage, 3 the NVIDIA driver cannot
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_command_hosts(parser)
+    add_hosts(parser)
     parser.add_argument("--json", dest="topo_json", action="store_true", help="print JSON")
 
 

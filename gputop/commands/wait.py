@@ -18,7 +18,7 @@ from gputop.commands.awaited import (
     ProcessesEnd,
     UserLeaves,
 )
-from gputop.commands.hosts import add_command_hosts, complain_of, of_host
+from gputop.commands.hosts import add_hosts, complain_of, of_host
 from gputop.commands.picking import add_likeness, pick_request
 from gputop.commands.quantities import duration, percentage
 from gputop.commands.selection import selection_of
@@ -60,7 +60,7 @@ _time = duration("a time, as 90, 10m or 2h")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_command_hosts(parser)
+    add_hosts(parser)
     add = parser.add_argument
     add("words", metavar="PID|WORD", nargs="*",
         help="until these processes have ended: PIDs, or words of the filter")  # fmt: skip
