@@ -84,7 +84,10 @@ def _sorted_rows(report: UsageReport) -> list[tuple[UsageKey, UsageRow]]:
 
 def usage_table(report: UsageReport) -> str:
     """Return the table with what is not known below it, with a line end."""
-    since, until = (_clock(seconds) for seconds in (report.since, report.until))
+    since, until = (
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+        for seconds in (report.since, report.until)
+    )
     rows = [_cells(key, row) for key, row in _shown_rows(report)]
     names = _shown_columns(report)
     heads = [f"{name.upper()}<" for name in names]
@@ -109,11 +112,12 @@ def _shown_rows(report: UsageReport) -> Iterator[tuple[UsageKey, UsageRow]]:
 
 def _cells(key: UsageKey, row: UsageRow) -> list[str]:
     hours = (_figure(FIGURES[name](row)) for name in list(FIGURES)[:4])
+    energy = _figure(FIGURES["energy_kwh"](row))
     return [
         *(printable(cell or "", _WIDEST) for cell in key),
         *hours,
         size(row.peak_memory),
-        _energy(row),
+        energy if energy == MISSING else f"{energy} kWh",
     ]
 
 
@@ -122,15 +126,6 @@ def _figure(value: float | None) -> str:
     if value is None:
         return MISSING
     return ("<0.01" if value < 0.005 else three_digits(value)) if value else "0"
-
-
-def _energy(row: UsageRow) -> str:
-    energy = FIGURES["energy_kwh"](row)
-    return MISSING if energy is None else f"{_figure(energy)} kWh"
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def notes(report: UsageReport) -> list[str]:
