@@ -16,8 +16,7 @@ from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
-from gputop.sources.past import Moment, Past, RememberingSource
-from gputop.sources.source import LinkedSource
+from gputop.sources.past import Moment, Past
 from gputop.tui.messages import FrameArrived, MarkReached, ReplyArrived, SourceEnded
 from gputop.tui.pending_signals import PendingSignals
 
@@ -42,7 +41,6 @@ class WatchedMachine:
     def __init__(self, feed: Feed, post: Callable[[Message], object]) -> None:
         """`post` takes messages to the app, from any thread."""
         self.feed = feed
-        self._linked = feed.source if isinstance(feed.source, LinkedSource) else None
         self.note: Callable[[str], None] = lambda words: None
         """Says in the heading what there is to say of signals."""
         self.marks = Marks()
@@ -78,13 +76,13 @@ class WatchedMachine:
     @property
     def is_remote(self) -> bool:
         """Whether it is reached by ssh: then it is tried again by itself."""
-        return self._linked is not None
+        return self.feed.source.link is not None
 
     @property
     def link(self) -> Link:
         """How it is reached."""
-        if self._linked is not None:
-            return self._linked.link
+        if (link := self.feed.source.link) is not None:
+            return link
         if self.ended:
             return Link("login" if self._wants_login else "ended", words=self._reason)
         return Link("connected", age=float(self.seconds))
@@ -158,7 +156,8 @@ class WatchedMachine:
         """Return command and environment with which a person logs in; None where there is nobody
         to log in to. SourceError."""
         from gputop.sources.ssh.client import ssh_environment  # as above
-        from gputop.sources.ssh.source import SshSource, login_command
+        from gputop.sources.ssh.login import login_command
+        from gputop.sources.ssh.source import SshSource
 
         source = self.feed.source
         if not isinstance(source, SshSource):
@@ -223,8 +222,7 @@ class WatchedMachine:
     @property
     def past(self) -> Past | None:
         """What can be looked at again; None where its source remembers nothing."""
-        source = self.feed.source
-        return source.past if isinstance(source, RememberingSource) else None
+        return self.feed.source.past
 
     @property
     def history(self) -> History:
@@ -275,7 +273,7 @@ class WatchedMachine:
         that needs a person."""
         self.ended, self._reason, self._wants_login = True, reason, wants_login
         if self.is_remote and not wants_login:
-            from gputop.sources.ssh.source import backoff  # one machine starts sooner without
+            from gputop.sources.follow import backoff  # one machine starts sooner without
 
             self._attempts += 1
             self.retry_in = backoff(self._attempts)
@@ -302,9 +300,7 @@ class WatchedMachine:
 
     def _remember(self) -> None:
         """Remember the frames of a machine that is open."""
-        source = self.feed.source
-        if isinstance(source, RememberingSource):
-            source.remember(self._is_open)
+        self.feed.source.remember(self._is_open)
 
     def _listener(self, feed: Feed) -> Callable[[Frame | Reply | SourceError], None]:
         """Return what makes messages of what comes, in the thread that reads."""

@@ -10,6 +10,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Reply, Request
 from gputop.sources.prometheus.host import PrometheusSource
+from gputop.sources.source import Source
 from gputop.sources.ssh.names import plain_host
 from gputop.sources.ssh.source import SshSource
 
@@ -17,7 +18,7 @@ _LONGEST = 120
 """Characters of why ssh fails."""
 
 
-class FallbackSource:
+class FallbackSource(Source):
     """The one or the other; which of them is told by `link`."""
 
     def __init__(self, host: str, interval: float, known: Callable[[], PrometheusSource]) -> None:
@@ -36,7 +37,7 @@ class FallbackSource:
         """That of the source whose frames come."""
         if self._known is not None:
             return self._known.link._replace(words=self._why)
-        return Link("connecting") if self._ssh is None else self._ssh.link
+        return (self._ssh and self._ssh.link) or Link("connecting")
 
     def frames(self) -> Iterator[Frame | Reply]:
         """See `Source`. SourceError where neither knows anything; it says both reasons."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,8 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import MAX_GPUS
 from gputop.protocol.harmless import harmless
-from gputop.protocol.messages import AnsweredRequest, Refresh, Reply, Request
+from gputop.protocol.messages import AnsweredRequest, Reply
+from gputop.sources.agentless import AgentlessSource
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.queries import ClusterQueries, number_of, selector_of
 
@@ -28,16 +28,14 @@ _REFUSED = "only Prometheus is asked about this host, and it answers no question
 _WHOLE = ("memory_used", "memory_total")
 
 
-class PrometheusSource:
+class PrometheusSource(AgentlessSource):
     """A machine by the values that its exporter gave; also how the server is reached."""
 
     def __init__(self, queries: ClusterQueries, host: str) -> None:
         """host: as the label says that names machines."""
-        self.host = host
+        super().__init__(host)
         self._queries, self._exporter = queries, queries.exporter
         self._selector = selector_of(queries.exporter.host, host)
-        self._woken, self._is_closed = threading.Event(), False
-        self._replies: list[Reply] = []
         self._came: float | None = None
 
     @property
@@ -49,30 +47,15 @@ class PrometheusSource:
     def frames(self) -> Iterator[Frame | Reply]:
         """Yield those of the last quarter of an hour, then one after another until `close`.
         SourceError where the server knows nothing of its GPUs, or does not answer."""
+        events, goes_on = self._events, True
         yield from self._past(self.now())
-        while not self._is_closed:
+        while goes_on:
             yield self.now()
             self._came = time.monotonic()
-            if self._woken.wait(_INTERVAL):
-                self._woken.clear()
-            while self._replies:
-                yield self._replies.pop(0)
+            goes_on = yield from self._pause(events, _INTERVAL)
 
-    def request(self, request: Request) -> None:
-        """Ask for a frame now; nobody there can do anything else."""
-        if isinstance(request, AnsweredRequest):
-            self._replies.append(Reply(request=request.id, error=_REFUSED))
-        if isinstance(request, AnsweredRequest | Refresh):
-            self._woken.set()
-
-    def reconnect(self) -> None:
-        """Ask now."""
-        self._woken.set()
-
-    def close(self) -> None:
-        """End; a query that the server does not answer is left to itself."""
-        self._is_closed = True
-        self._woken.set()
+    def _answer(self, request: AnsweredRequest) -> Reply:
+        return Reply(request=request.id, error=_REFUSED)
 
     def now(self) -> Frame:
         """Return what the server knows now. SourceError where that is nothing, or it fails."""
