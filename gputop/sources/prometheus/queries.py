@@ -11,7 +11,8 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from queue import Empty, SimpleQueue
+from functools import partial
+from threading import BoundedSemaphore
 from typing import Literal
 
 from gputop.deadline import Call
@@ -56,7 +57,8 @@ class ClusterQueries:
         """records: of the recording rules, those that have results now."""
         self.client, self.exporter = client, exporter
         self._records = records if exporter is GPUTOP else frozenset()
-        self._hanging: list[Call[None]] = []
+        self._turns = BoundedSemaphore(_AT_ONCE)
+        self._hanging: list[Call[list[Series]]] = []
 
     def sums(self) -> Cluster:
         """Return all of it in sums, without a node. SourceError."""
@@ -104,27 +106,17 @@ class ClusterQueries:
         self._hanging = [call for call in self._hanging if call.is_running]
         if len(self._hanging) >= _MOST_HANGING:
             raise self._no_answer(f"{len(self._hanging)} queries were not answered yet")
-        left: SimpleQueue[tuple[str, str]] = SimpleQueue()
-        for item in wanted.items():
-            left.put(item)
-        answers: dict[str, list[Series]] = {}
-
-        def work() -> None:
-            while True:
-                try:
-                    name, expression = left.get_nowait()
-                except Empty:
-                    return
-                answers[name] = self.client.query(expression)
-
-        calls = [Call(work) for _ in range(min(_AT_ONCE, len(wanted)))]
-        self._hanging += calls
+        calls = {name: Call(partial(self._query, text)) for name, text in wanted.items()}
+        self._hanging += calls.values()
         end = time.monotonic() + _TIMEOUT
-        for call in calls:
+        for call in calls.values():
             if not call.wait(max(0.0, end - time.monotonic())):
                 raise self._no_answer(f"no answer in {_TIMEOUT:g} s")
-            call.result()
-        return answers
+        return {name: call.result() for name, call in calls.items()}
+
+    def _query(self, expression: str) -> list[Series]:
+        with self._turns:
+            return self.client.query(expression)
 
     def _no_answer(self, why: str) -> SourceError:
         return SourceError(f"{printable(self.client.url, 100)}: {why}")
