@@ -180,9 +180,10 @@ def test_who_quits_waits_for_no_place() -> None:
 
 def test_an_allowance() -> None:
     allowance = Allowance(100, 1e-6)
-    assert allowance.take(60)
-    assert allowance.take(40)
-    assert not allowance.take(1)
+    allowance.take(60)
+    allowance.take(40)
+    with pytest.raises(SourceError, match="more than an agent has to say"):
+        allowance.take(1)
 
 
 def test_why_a_machine_is_read_in_one_of_three_ways() -> None:

@@ -7,13 +7,11 @@ import time
 from gputop.errors import SourceError
 from gputop.sources.agent_process import MAX_LINE
 
-_BYTES_A_SECOND = 4 << 20
-"""Forty times what 8 GPUs with 1,000 processes send."""
-_BYTES_AT_ONCE = 2 * MAX_LINE
-_LINES_A_SECOND = 100
-"""Frames come ten times a second at the most, replies when something was asked."""
-_LINES_AT_ONCE = 3000
-"""The verdicts of a signal to a thousand processes come at once."""
+BYTES = (2 * MAX_LINE, 4 << 20)
+"""At once, and a second: forty times what 8 GPUs with 1,000 processes send."""
+LINES = (3000, 100)
+"""The verdicts of a signal to a thousand processes come at once; frames ten times a second at the
+most, replies when something was asked."""
 
 
 class Allowance:
@@ -24,30 +22,10 @@ class Allowance:
         self._left = at_once
         self._time = time.monotonic()
 
-    def take(self, amount: float) -> bool:
-        """Whether that much may come now."""
+    def take(self, amount: float) -> None:
+        """Count what has come. SourceError for more than a machine has to say."""
         now = time.monotonic()
         self._left = min(self._most, self._left + (now - self._time) * self._a_second) - amount
         self._time = now
-        return self._left >= 0
-
-
-class Bounds:
-    """The allowances of a connection; SourceError for more than a machine has to say."""
-
-    def __init__(self) -> None:
-        self._bytes = Allowance(_BYTES_AT_ONCE, _BYTES_A_SECOND)
-        self._lines = Allowance(_LINES_AT_ONCE, _LINES_A_SECOND)
-
-    def take_bytes(self, count: int) -> None:
-        """Count what was read."""
-        if not self._bytes.take(count):
-            raise _flood()
-
-    def take_line(self) -> None:
-        if not self._lines.take(1):
-            raise _flood()
-
-
-def _flood() -> SourceError:
-    return SourceError("the host sends more than an agent has to say: it is left alone")
+        if self._left < 0:
+            raise SourceError("the host sends more than an agent has to say: it is left alone")

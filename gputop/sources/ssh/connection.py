@@ -118,7 +118,7 @@ class Connection(AgentConnection):
             self._is_over = True
             self._queued = None
             process = self._process
-        HEART.forget(self)
+        HEART.forget(self.ping)
         WAVE.wake()
         if process is not None:
             process.stop()
@@ -142,7 +142,7 @@ class Connection(AgentConnection):
                 self._write(data)
             self._queued = None
         if self._options.interval is not None:
-            HEART.beat_for(self)
+            HEART.beat_for(self.ping)
         return process
 
     def _spawn(self) -> SshProcess:

@@ -13,12 +13,11 @@ from gputop.errors import LoginError, SourceError
 from gputop.model.machine.text import printable
 from gputop.sources.agent_process import MAX_LINE
 from gputop.sources.child import PipedProcess
-from gputop.sources.ssh.bounds import Bounds
+from gputop.sources.ssh.bounds import BYTES, LINES, Allowance
 
 _READ = 1 << 16
 _TAIL = 4096
 """Bytes of standard error that are kept, its last."""
-_PARTS = 8
 _ENDS = 0.3
 """Seconds for ssh to end when it is told to."""
 _LAST_WORDS = 0.5
@@ -42,7 +41,7 @@ class SshProcess(PipedProcess):
         """SourceError."""
         self._ahead = bytearray()
         self._tail = b""
-        self._bounds = Bounds()
+        self._bytes, self._lines = Allowance(*BYTES), Allowance(*LINES)
         self._is_open = True
         self._errors: int | None
         with ExitStack() as ours, ExitStack() as theirs:
@@ -62,15 +61,15 @@ class SshProcess(PipedProcess):
         TimeoutError if it has not come whole after `seconds`; SourceError for one that is longer
         than `most` bytes, and for more than there can be.
         """
-        searched, timeout = 0, _Countdown(seconds)
+        searched, end = 0, time.monotonic() + seconds
         while not (size := self._ahead.find(b"\n", searched) + 1):
             searched = len(self._ahead)
             if searched > most:
                 raise SourceError("the host sent a line that is too long: it is left alone")
-            if not self._fill(timeout):
+            if not self._fill(end):
                 size = searched
                 break
-        self._bounds.take_line()
+        self._lines.take(1)
         line = bytes(self._ahead[:size])
         del self._ahead[:size]
         return line
@@ -78,9 +77,9 @@ class SshProcess(PipedProcess):
     def send(self, data: bytes, seconds: float) -> None:
         """Write all of it, if ssh takes it. TimeoutError if it has not after `seconds`,
         SourceError once it is stopped."""
-        rest, timeout = memoryview(data), _Countdown(seconds)
+        rest, end = memoryview(data), time.monotonic() + seconds
         while rest:
-            self._wait(timeout, self._open_input(), POLLOUT)
+            self._wait(end, self._open_input(), POLLOUT)
             with self._writing:
                 try:
                     rest = rest[os.write(self._open_input(), rest[:_READ]) :]
@@ -91,9 +90,10 @@ class SshProcess(PipedProcess):
 
     def words(self) -> str:
         """Return the last that it, or who runs there, has written to standard error."""
+        end = time.monotonic() + _LAST_WORDS
         with suppress(TimeoutError, SourceError):
             while self._errors is not None:
-                self._wait(_Countdown(_LAST_WORDS), self._errors, POLLIN)
+                self._wait(end, self._errors, POLLIN)
         return self._tail.decode("utf-8", "replace")
 
     def failure(self) -> SourceError:
@@ -129,57 +129,42 @@ class SshProcess(PipedProcess):
             raise _closed()
         return self._input
 
-    def _fill(self, timeout: _Countdown) -> bool:
+    def _fill(self, end: float) -> bool:
         """Read what has come; False at its end."""
-        self._wait(timeout, self._output, POLLIN)
+        self._wait(end, self._output, POLLIN)
         more = os.read(self._output, _READ)
-        self._bounds.take_bytes(len(more))
+        self._bytes.take(len(more))
         self._ahead += more
         return bool(more)
 
-    def _wait(self, timeout: _Countdown, descriptor: int, event: int) -> None:
-        """Wait until a descriptor is ready, taking meanwhile what comes on standard error."""
+    def _wait(self, end: float, descriptor: int, event: int) -> None:
+        """Wait until a descriptor is ready, taking meanwhile what comes on standard error.
+        TimeoutError where it is not by `end`, in monotonic seconds."""
         ready = poll()
         ready.register(self._wake, POLLIN)
         if self._errors is not None:
             ready.register(self._errors, POLLIN)
         ready.register(descriptor, event)
-        while True:
-            found = {descriptor for descriptor, _ in timeout.poll(ready)}
+        while (left := end - time.monotonic()) > 0:
+            found = dict(ready.poll(1000 * left))
             if self._wake in found:
                 raise _closed()
             if self._errors in found:
                 self._listen(ready)
             if descriptor in found:
                 return
+        raise TimeoutError
 
     def _listen(self, ready: poll) -> None:
         """Take what was written to standard error; at its end there is no more of that to poll."""
         assert self._errors is not None
         said = os.read(self._errors, _READ)
-        self._bounds.take_bytes(len(said))
+        self._bytes.take(len(said))
         self._tail = (self._tail + said)[-_TAIL:]
         if not said:
             ready.unregister(self._errors)
             os.close(self._errors)
             self._errors = None
-
-
-class _Countdown:
-    """Seconds, of which those in which gputop itself is frozen count little."""
-
-    def __init__(self, seconds: float) -> None:
-        self._left = seconds
-        self._part = seconds / _PARTS
-
-    def poll(self, ready: poll) -> list[tuple[int, int]]:
-        """Return what is ready after a part of the time at the latest; TimeoutError after it."""
-        if self._left <= 0:
-            raise TimeoutError
-        begun = time.monotonic()
-        found = ready.poll(1000 * self._part)
-        self._left -= min(self._part, time.monotonic() - begun)
-        return found
 
 
 def failure(written: str, status: int | None) -> SourceError:
