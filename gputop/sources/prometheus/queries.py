@@ -170,15 +170,12 @@ class ClusterQueries:
             "utilization": f"avg by ({host}) ({exporter.of_gpus(exporter.utilization, page)})",
             "used": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_used, page)})",
             "total": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_total, page)})",
-            "age": f"max by ({host}) (time() - timestamp({exporter.present}{{{page}}}))",
+            **{name: f"max by ({host}) ({age})" for name, age in exporter.ages(page).items()},
         }
         if exporter.findings is not None:
             wanted["level"] = self._findings(page)
         if exporter.users is not None:
             wanted["who"] = f"count by ({host}, user) ({exporter.users.replace('%s', page)})"
-        if exporter.reading_age is not None:
-            age = exporter.reading_age.replace("%s", page)
-            wanted["reading"] = f"max by ({host}) ({age})"
         return wanted
 
     def _ordered(self, order: NodeOrder, count: int, hosts: str) -> str:
@@ -262,7 +259,6 @@ class ClusterQueries:
         who = sorted(mine.get("who", ()), key=lambda series: -series.value)
         users = [printable(series.labels.get("user", ""), LONGEST) for series in who]
         level: dict[float | None, Literal["alarm", "notice"]] = {2: "alarm", 1: "notice"}
-        age = numbers["age"]
         return ClusterNode(
             host=printable(host, LONGEST),
             up=True,
@@ -273,7 +269,7 @@ class ClusterQueries:
             memory_total=numbers["total"],
             users=tuple(filter(None, users[:_MOST_USERS])),
             level=level.get(numbers.get("level")),
-            age=None if age is None else age + (numbers.get("reading") or 0),
+            age=age_of(numbers),
         )
 
     def _by_host(self, answer: Sequence[Series]) -> dict[str, list[Series]]:
@@ -329,6 +325,12 @@ def number_of(series: Sequence[Series]) -> float | None:
     """Return the one value of an answer; None where there is none that can be."""
     value = series[0].value if series else math.nan
     return value if -_NUMBER < value < _NUMBER else None
+
+
+def age_of(numbers: Mapping[str, float | None]) -> float | None:
+    """Return the seconds since what is told was so, of the answers to `Exporter.ages`."""
+    age = numbers["age"]
+    return None if age is None else age + (numbers.get("reading") or 0)
 
 
 def _whole(value: float | None) -> int | None:
