@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
@@ -131,12 +132,10 @@ class PrometheusSource(AgentlessSource):
         if self._exporter.number_metric is not None:
             for series in found["number"]:
                 told[self._uuid_of(series)] = int(number_of([series]) or 0)
-        taken = set(told.values())
-        for series in found["there"]:
-            if self._uuid_of(series) not in told:
-                last = max(taken, default=-1) + 1
-                told[self._uuid_of(series)] = last
-                taken.add(last)
+        free = count(max(told.values(), default=-1) + 1)
+        for uuid in map(self._uuid_of, found["there"]):
+            if uuid not in told:
+                told[uuid] = next(free)
         return told
 
     def _uuid_of(self, series: Series) -> str:
