@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
@@ -35,7 +36,6 @@ from gputop.sources.agent_process import SILENCE
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.demo.fleet import check_reach, demo_machine, is_silent
 from gputop.sources.demo.jobs import JOBS, DemoJob, demo_detail, environ_of
-from gputop.sources.demo.past import DemoPast
 from gputop.sources.demo.sections import links, sections, topology
 from gputop.sources.past import Past
 
@@ -43,6 +43,31 @@ _TOTAL = 143771 * MIB
 _RESERVED = 614 * MIB
 _BUSES = (0x19, 0x2D, 0x3F, 0x66, 0x9B, 0xAE, 0xBF, 0xE4)
 _NAMESPACE = uuid.UUID("8a5f61b2-5f3d-4f0e-9d33-6d0c3b1f7a55")
+_REMEMBERED = 900.0
+"""Seconds."""
+
+
+class DemoPast:
+    """The frames of the last quarter of an hour, which can be made again."""
+
+    def __init__(self, make: Callable[[float], Frame]) -> None:
+        """`make` returns the frame of a time."""
+        self._make = make
+        self.times: list[float] = []
+
+    def add(self, when: float) -> None:
+        """Remember that there was a frame."""
+        self.times = [*self.times[bisect_left(self.times, when - _REMEMBERED) :], when]
+
+    def at(self, when: float) -> Frame | None:
+        """See `Past`."""
+        index = bisect_right(self.times, when)
+        return self._make(self.times[index - 1]) if index else None
+
+    def frames(self, since: float, until: float) -> Iterator[Frame]:
+        """See `Past`."""
+        times = self.times
+        yield from map(self._make, times[bisect_left(times, since) : bisect_right(times, until)])
 
 
 class DemoSource(AgentlessSource):

@@ -1,10 +1,11 @@
-"""Frames of one machine as a Prometheus server knows it: its GPUs, and nothing of processes."""
+"""Frames of one machine as a Prometheus server knows it: its GPUs, and nothing of processes; or of
+the machine itself, over ssh, where that goes."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -17,15 +18,20 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import MAX_GPUS
 from gputop.protocol.harmless import harmless
-from gputop.protocol.messages import AnsweredRequest, Reply
+from gputop.protocol.messages import AnsweredRequest, Reply, Request
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.queries import ClusterQueries, number_of, selector_of
+from gputop.sources.source import Source
+from gputop.sources.ssh.names import plain_host
+from gputop.sources.ssh.source import SshSource
 
 _INTERVAL = 10.0
 _PAST, _STEP = 900.0, 15.0
 """Seconds that are looked back at first, and between two frames of them."""
 _REFUSED = "only Prometheus is asked about this host, and it answers no questions"
+_LONGEST = 120
+"""Characters of why ssh fails."""
 _WHOLE = ("memory_used", "memory_total")
 
 
@@ -152,3 +158,66 @@ class PrometheusSource(AgentlessSource):
 def _rounded(name: str, value: float | None) -> float | None:
     """Return a value as its field has it: bytes are whole."""
     return round(value) if value is not None and name in _WHOLE else value
+
+
+class FallbackSource(Source):
+    """The one or the other; which of them is told by `link`."""
+
+    def __init__(self, host: str, interval: float, known: Callable[[], PrometheusSource]) -> None:
+        """host: the label that names the machine, which is ssh's only if it is a plain name;
+        `known` makes the source that Prometheus is."""
+        self.host = host
+        name = plain_host(host)
+        self._ssh = None if name is None else SshSource(name, interval, waits=True)
+        self._make = known
+        self._known: PrometheusSource | None = None
+        self._why = "its name is none for ssh"
+        self._is_closed = False
+
+    @property
+    def link(self) -> Link:
+        """That of the source whose frames come."""
+        if self._known is not None:
+            return self._known.link._replace(words=self._why)
+        return (self._ssh and self._ssh.link) or Link("connecting")
+
+    def frames(self) -> Iterator[Frame | Reply]:
+        """See `Source`. SourceError where neither knows anything; it says both reasons."""
+        if self._ssh is not None and self._known is None:
+            is_seen = False
+            try:
+                for message in self._ssh.frames():
+                    is_seen = is_seen or isinstance(message, Frame)
+                    yield message
+                return
+            except SourceError as error:
+                if is_seen or self._is_closed:
+                    raise
+                self._why = printable(str(error), _LONGEST)
+        known = self._known = self._make()
+        try:
+            yield from known.frames()
+        except SourceError as error:
+            raise SourceError(f"{error}; and over ssh: {self._why}") from None
+
+    def request(self, request: Request) -> None:
+        """Send a request to the one that answers."""
+        source = self._known or self._ssh
+        if source is not None:
+            source.request(request)
+
+    def reconnect(self) -> None:
+        """Begin anew, with ssh."""
+        known, self._known = self._known, None
+        if known is not None:
+            known.close()
+        if self._ssh is not None:
+            self._ssh.reconnect()
+
+    def close(self) -> None:
+        """End both; waits for nothing."""
+        self._is_closed = True
+        if self._known is not None:
+            self._known.close()
+        if self._ssh is not None:
+            self._ssh.close()

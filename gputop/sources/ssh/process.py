@@ -13,7 +13,6 @@ from gputop.errors import LoginError, SourceError
 from gputop.model.machine.text import printable
 from gputop.sources.agent_process import MAX_LINE
 from gputop.sources.child import PipedProcess
-from gputop.sources.ssh.bounds import BYTES, LINES, Allowance
 
 _READ = 1 << 16
 _TAIL = 4096
@@ -31,6 +30,31 @@ _PREFIX = re.compile(r"^(?:ssh: |kex_exchange_identification: |client_loop: |mux
 _DENIED = re.compile(r"Permission denied \(([\w,@.-]*)\)")
 
 
+_BYTES = (2 * MAX_LINE, 4 << 20)
+"""At once, and a second: forty times what 8 GPUs with 1,000 processes send."""
+_LINES = (3000, 100)
+"""The verdicts of a signal to a thousand processes come at once; frames ten times a second at the
+most, replies when something was asked."""
+
+
+class Allowance:
+    """What may still come, so much at once and after that so much a second: nobody elsewhere can
+    keep gputop busy, or fill its memory."""
+
+    def __init__(self, at_once: float, a_second: float) -> None:
+        self._most, self._a_second = at_once, a_second
+        self._left = at_once
+        self._time = time.monotonic()
+
+    def take(self, amount: float) -> None:
+        """Count what has come. SourceError for more than a machine has to say."""
+        now = time.monotonic()
+        self._left = min(self._most, self._left + (now - self._time) * self._a_second) - amount
+        self._time = now
+        if self._left < 0:
+            raise SourceError("the host sends more than an agent has to say: it is left alone")
+
+
 class SshProcess(PipedProcess):
     """ssh with its output, read by one thread; any other may write to it and stop it.
 
@@ -41,7 +65,7 @@ class SshProcess(PipedProcess):
         """SourceError."""
         self._ahead = bytearray()
         self._tail = b""
-        self._bytes, self._lines = Allowance(*BYTES), Allowance(*LINES)
+        self._bytes, self._lines = Allowance(*_BYTES), Allowance(*_LINES)
         self._is_open = True
         self._errors: int | None
         with ExitStack() as ours, ExitStack() as theirs:
