@@ -61,10 +61,6 @@ def _share(answer: Sequence[int] | None) -> float | None:
     return validate.ratio(answer[0]) if answer else None
 
 
-def _limit(milliwatts: int | None) -> float | None:
-    return validate.positive(validate.watts(milliwatts))
-
-
 def _positive_celsius(degrees: float | None) -> float | None:
     return validate.positive(validate.celsius(degrees))
 
@@ -145,9 +141,9 @@ class PowerSection(Section):
     def slow_values(self, ask: Ask) -> dict[str, Any]:
         lowest, highest = ask(pynvml.nvmlDeviceGetPowerManagementLimitConstraints) or (None, None)
         return {
-            "limit_default": _limit(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-            "limit_min": _limit(lowest),
-            "limit_max": _limit(highest),
+            "limit_default": validate.limit(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+            "limit_min": validate.limit(lowest),
+            "limit_max": validate.limit(highest),
         }
 
 

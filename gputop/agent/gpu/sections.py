@@ -35,12 +35,16 @@ class Ask(Protocol):
 
 
 Calls = Mapping[str, tuple[Any, ...]]
-"""By the names of values: how an answer is converted (None, too), the call, and its arguments."""
+"""By the names of values: how an answer is converted (None, too), the call, and its arguments. Of
+several calls the first counts that has an answer."""
 
 
 def values_of(ask: Ask, calls: Calls) -> dict[str, Any]:
     """The converted answers of some calls."""
-    return {name: call[0](ask(*call[1:])) for name, call in calls.items()}
+    return {
+        name: convert(first_of(ask, call, *rest) if isinstance(call, tuple) else ask(call, *rest))
+        for name, (convert, call, *rest) in calls.items()
+    }
 
 
 def first_of(ask: Ask, calls: Iterable[Callable[..., T]], *arguments: int | None) -> T | None:
