@@ -144,8 +144,9 @@ class Collector:
         busy = any(gpu.worker.busy for gpu in self.gpus)
         codes = {gpu.latest.code for gpu in self.gpus if not gpu.worker.busy}
         if codes and codes <= DRIVER_GONE:
-            for gpu in self.gpus:
-                gpu.worker.end()
+            for worker in (*(gpu.worker for gpu in self.gpus), self._links, self._topology):
+                if worker is not None:
+                    worker.end()
             self._driver, self.gpus = _NO_DRIVER, ()
             self._links = self._topology = None
             self._opener.reset()
