@@ -116,9 +116,10 @@ class CounterTotal:
 
 
 class CounterRate:
-    """How fast a counter rises."""
+    """How fast a counter rises, each count being `unit`."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: int = 1) -> None:
+        self._unit = unit
         self._last: tuple[int, float] | None = None
 
     def per_second(self, count: int | None, now: float) -> float | None:
@@ -126,7 +127,7 @@ class CounterRate:
         last, self._last = self._last, None if count is None else (count, now)
         if count is None or last is None or count < last[0] or now <= last[1]:
             return None
-        return (count - last[0]) / (now - last[1])
+        return (count - last[0]) / (now - last[1]) * self._unit
 
 
 def scoped(field: int, scope: int) -> int:
