@@ -62,13 +62,13 @@ def run_program(
     return Done(output, None, _kill(child))
 
 
-def answer_of(command: Sequence[str], seconds: float) -> str | None:
-    """What it writes in time; None if it fails."""
+def answer_of(command: Sequence[str], seconds: float) -> str:
+    """What it writes in time, its errors apart; empty if it fails."""
     try:
         done = run_program(command, seconds, errors=subprocess.DEVNULL)
     except OSError:
-        return None
-    return done.output.decode("utf-8", "replace") if done.status == 0 else None
+        return ""
+    return done.output.decode("utf-8", "replace") if done.status == 0 else ""
 
 
 def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:

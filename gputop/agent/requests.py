@@ -16,10 +16,9 @@ from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.idle import with_idle_times
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
-from gputop.agent.process.detail import read_detail, read_stack
-from gputop.agent.process.liveness import LivenessReader
+from gputop.agent.process.detail import read_detail, read_liveness, read_stack
 from gputop.agent.process.stat import ProcStat, every_process, started
-from gputop.agent.process.users import real_uid, uid_of
+from gputop.agent.process.users import UserNames, real_uid, uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
 from gputop.model.cuda.inventory import Inventory, frame_devices
@@ -109,7 +108,7 @@ class RequestDesk:
             Candidates: _candidates,
             Context: _context,
             Checks: _checks,
-            Liveness: partial(_liveness, LivenessReader()),
+            Liveness: partial(_liveness, UserNames()),
         }
         self._responders = {
             kind: Responder(kind.__name__.lower(), answer, send) for kind, answer in answers.items()
@@ -178,8 +177,9 @@ def _context(request: Context, _: Frame) -> Reply:
     return Reply(request=request.id, context=None if gone else context)
 
 
-def _liveness(reader: LivenessReader, request: Liveness, _: Frame) -> Reply:
-    return Reply(request=request.id, liveness=reader.read(request.processes))
+def _liveness(users: UserNames, request: Liveness, _: Frame) -> Reply:
+    liveness = tuple(read_liveness(process, users) for process in request.processes)
+    return Reply(request=request.id, liveness=liveness)
 
 
 def _checks(request: Checks, frame: Frame) -> Reply:
