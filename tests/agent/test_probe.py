@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -265,16 +266,16 @@ def test_a_child_that_cannot_be_killed_is_left_alone(
     machine = here(log=True)
     machine.hang("cuInit")
     prober = Prober(seconds=0.5)
-    stopped: list[subprocess.Popen[bytes]] = []
+    stopped: list[int] = []
 
-    def stop(child: subprocess.Popen[bytes]) -> None:
+    def stop(pid: int, _: int) -> None:
         """It does not even notice that its asker left it."""
         until(machine.calls)
-        child.send_signal(signal.SIGSTOP)
-        stopped.append(child)
+        os.kill(pid, signal.SIGSTOP)
+        stopped.append(pid)
 
     with monkeypatch.context() as patch:
-        patch.setattr(subprocess.Popen, "kill", stop)
+        patch.setattr(os, "killpg", stop)
         assert prober.ask(None, None, NOTHING).problem == (
             "the CUDA driver did not answer within 0.5 s"
         )
@@ -283,7 +284,7 @@ def test_a_child_that_cannot_be_killed_is_left_alone(
         )
     assert machine.calls() == [("cuInit", None)]
     machine.heal()
-    stopped[0].kill()
+    os.kill(stopped[0], signal.SIGKILL)
     until(lambda: prober.ask(None, None, NOTHING).devices is not None)
 
 

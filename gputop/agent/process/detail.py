@@ -111,7 +111,7 @@ def dump_stack(pid: int, seconds: float = 10.0) -> tuple[tuple[str, ...], str | 
         return (), printable(refused, 300) if refused else _INSTALL
     command = [program, "dump", "--pid", str(pid), "--nonblocking"]
     try:
-        output, status = run_program(command, seconds, {"RUST_BACKTRACE": "0"})
+        output, status, _ = run_program(command, seconds, {"RUST_BACKTRACE": "0"})
     except OSError as error:
         return (), printable(f"py-spy cannot be started: {error.strerror} ({program})", 300)
     lines = output.decode("utf-8", "replace").expandtabs().splitlines()
