@@ -68,9 +68,7 @@ class EnrichmentRequest(NamedTuple):
 
     processes: frozenset[PidAndStart] = frozenset()
     minors: frozenset[int] = frozenset()
-    """The N of the /dev/nvidiaN whose holders are to be found."""
-    listed: frozenset[int] = frozenset()
-    """Pids that the driver names, which are no such holders."""
+    """The N of the /dev/nvidiaN whose holders are to be found, other than `processes`."""
 
 
 class _EnrichedProcess(msgspec.Struct):
@@ -251,7 +249,8 @@ class Enricher:
         if self._guard.is_stuck(_RELATING):
             return
         begun = time.monotonic()
-        minors, listed = self._request.minors, self._request.listed
+        minors = self._request.minors
+        listed = frozenset(pid for pid, _ in self._request.processes)
         oldest = sorted(self._processes.items(), key=lambda item: item[1].related)
         environs = {pid: process.context.environ for (pid, _), process in oldest}
         seconds = _FIRST_SECONDS if self._holders == _NOBODY else _SECONDS
