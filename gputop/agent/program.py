@@ -52,7 +52,8 @@ def run_program(
     deadline = time.monotonic() + seconds
     output, ended = _read(child, deadline)
     if ended:
-        return Done(output, _status(child, deadline))
+        with suppress(subprocess.TimeoutExpired):
+            return Done(output, child.wait(max(0.0, deadline - time.monotonic())))
     _kill(child)  # whatever else it may have ended of, now that nobody reads it
     return Done(output, None)
 
@@ -80,13 +81,6 @@ def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]
                 return output, True
             output += piece
     return output, False
-
-
-def _status(child: subprocess.Popen[bytes], deadline: float) -> int | None:
-    with suppress(subprocess.TimeoutExpired):
-        return child.wait(max(0.0, deadline - time.monotonic()))
-    _kill(child)
-    return None
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
