@@ -217,7 +217,6 @@ class Collector:
         wanted = EnrichmentRequest(
             frozenset((pid, fact.start_time) for pid, fact in facts.items()),
             frozenset(minor for minor in dubious if minor is not None),
-            frozenset(facts),
         )
         return self._enricher.read(wanted, timeout)
 
