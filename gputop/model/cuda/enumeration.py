@@ -148,11 +148,6 @@ class Enumeration(msgspec.Struct, frozen=True):
         """Whether the i-th of `devices` is CUDA's device i."""
         return self.certainty != "unknown"
 
-    @property
-    def has_mig(self) -> bool:
-        """Whether CUDA counts MIG instances beside or in place of the GPUs."""
-        return self.mig != "none"
-
     def targets(self, mig: bool) -> tuple[CudaDevice, ...]:
         """Return what a list of MIG UUIDs, or of anything else, can name; a rank counts in it."""
         return self.instances if mig else self.devices

@@ -34,7 +34,10 @@ def why_no_line(mapping: Mapping) -> str | None:
         return None
     for name, text in (("VISIBLE_DEVICES", mapping.value), ("DEVICE_ORDER", mapping.order)):
         if text is not None and quoted(text) is None:
-            return f"no line for a shell: CUDA_{name} {why_not_quoted(text)}"
+            why = "has characters that no line for a shell may carry"
+            if len(text) > _LONGEST:
+                why = f"is longer than {_LONGEST} characters"
+            return f"no line for a shell: CUDA_{name} {why}"
     return None
 
 
@@ -76,10 +79,3 @@ def quoted(text: str) -> str | None:
     if _PLAIN.fullmatch(text):
         return text
     return "'" + text.replace("'", "'\\''") + "'"
-
-
-def why_not_quoted(text: str) -> str:
-    """Say why `quoted` gives nothing for a text."""
-    if len(text) > _LONGEST:
-        return f"is longer than {_LONGEST} characters"
-    return "has characters that no line for a shell may carry"

@@ -275,17 +275,11 @@ def _both(inside: DeviceSet, job: DeviceSet, ids: str | None) -> DeviceSet:
     return DeviceSet(left, smaller.because, certainty=weaker(inside.certainty, job.certainty))
 
 
-def slurm_set(
-    devices: Sequence[CudaDevice],
-    job_gpus: str | None,
-    value: str | None,
-    *,
-    constrained: bool | None = None,
-) -> DeviceSet:
+def slurm_set(devices: Sequence[CudaDevice], job_gpus: str | None, value: str | None) -> DeviceSet:
     """Read SLURM_JOB_GPUS (or SLURM_STEP_GPUS), which keeps the machine's numbers.
 
-    `value` is CUDA_VISIBLE_DEVICES and `constrained` Slurm's ConstrainDevices, None if not known:
-    then a value equal to the job's numbers was not counted anew, and one from 0 on was.
+    `value` is CUDA_VISIBLE_DEVICES: one equal to the job's numbers was not counted anew by Slurm
+    (ConstrainDevices), and one from 0 on was.
     """
     ids, by_index = slurm_ids(job_gpus), {device.index: device for device in devices}
     if not ids or not by_index.keys() >= set(ids):
@@ -293,8 +287,7 @@ def slurm_set(
     if len(ids) == len(by_index):
         return DeviceSet(tuple(devices), "")  # the whole machine, hidden from the others or not
     because = f"SLURM_JOB_GPUS={shown(job_gpus or '')}"
-    if constrained is None:
-        constrained = _constrained(ids, value)
+    constrained = _constrained(ids, value)
     if constrained is None:
         return DeviceSet(None, f"{because}, and whether Slurm hides the other GPUs is not known")
     # Slurm's numbers are the order of its gres.conf: NVML's with AutoDetect=nvml.

@@ -66,7 +66,7 @@ def resolve(
 
 def _mapping(value: str | None, order: str | None, cuda: Enumeration) -> Mapping:
     if value is None:
-        return _unset_mig(order, cuda) if cuda.has_mig else _unset(order, cuda)
+        return _unset(order, cuda) if cuda.mig == "none" else _unset_mig(order, cuda)
     if value:
         return _listed(value, order, cuda)
     # No GPU: stated by the guide for CUDA 13; CUDA_ERROR_NO_DEVICE before that, too.
@@ -139,7 +139,7 @@ def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
     counted = kind == "integer" and count > 0
     ordered = cuda.ordered or not counted
     documented = (
-        not (cuda.has_mig and _mixes_kinds(value))
+        not (cuda.mig != "none" and _mixes_kinds(value))
         and all(e.documented for e in entries)
         and not repeats_after_end(entries, kind, cuda)
         and (cuda.documented or not counted)
