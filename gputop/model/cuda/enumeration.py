@@ -269,7 +269,7 @@ def with_mig(gpus: Enumeration, rule: MigRule, *, mixed: bool = False) -> Enumer
 
 
 def unset_devices(cuda: Enumeration) -> tuple[tuple[CudaDevice, ...] | None, int | None, bool]:
-    """Return what CUDA shows on a MIG machine when the variable is unset.
+    """Return what CUDA shows when the variable is unset.
 
     That is the devices (None where they cannot be told), their number, and whether the k-th of
     them is cuda:k.
