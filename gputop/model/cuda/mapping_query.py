@@ -13,7 +13,7 @@ import msgspec
 from gputop.model.cuda.advice import Advice, advise
 from gputop.model.cuda.entries import ENDS, kind_of
 from gputop.model.cuda.enumeration import CudaDevice
-from gputop.model.cuda.framework_selection import Layers
+from gputop.model.cuda.frameworks import Layers
 from gputop.model.cuda.inventory import Inventory, Usage
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.pasted.meaning import in_this_shell, meaning, requests_advice
