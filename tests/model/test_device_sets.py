@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gputop.model.cuda.reach import DeviceSet, container_set, mps_set, node_set, slurm_set
+from gputop.model.cuda.reach import DeviceSet, Machine, container_set, mps_set, node_set, slurm_set
 from gputop.model.cuda.resolve import resolve
 from tests.model.inventories import h100, indices
 from tests.model.test_mig import TWO
@@ -78,7 +78,7 @@ def test_slurm(job: str | None, value: str | None, inside: list[int] | None) -> 
 
 
 def test_an_mps_client_counts_the_daemons_list() -> None:
-    inside = mps_set(h100(4), "2,0").devices
+    inside = mps_set(Machine(tuple(h100(4))), "2,0", None).devices
     assert inside is not None
     order = [device.index for device in inside]
     assert indices(resolve("1,0", inside, cuda_order=order).visible) == [0, 2]

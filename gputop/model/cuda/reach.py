@@ -118,7 +118,6 @@ class SeenProcess(NamedTuple):
 
 
 def reachable(process: SeenProcess) -> DeviceSet:
-    """Return the GPUs that a process can reach."""
     inside = _in_job(_in_view(process), process)
     if inside.devices == () or not is_mps_client(process):
         return inside
@@ -346,32 +345,20 @@ def _mps_client(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
         return DeviceSet(None, because)
     if inside.because:
         return DeviceSet(None, "an MPS server and its container or job both number its GPUs")
-    machine, (value, order) = process.machine, kinds.pop()
-    served = mps_set(
-        machine.devices,
-        value,
-        order=order,
-        cuda_order=probed_order(machine.probed, order, machine.devices),
-        driver_version=machine.driver_version,
-    )
+    served = mps_set(process.machine, *kinds.pop())
     # One that the driver does not list may still start without the server.
     return served if process.mps else served.weakened("expected")
 
 
-def mps_set(
-    devices: Sequence[CudaDevice],
-    daemon_value: str | None,
-    *,
-    order: str | None = None,
-    cuda_order: Sequence[int] | None = None,
-    driver_version: str | None = None,
-) -> DeviceSet:
-    """Return the GPUs of an MPS daemon, in the order in which a client's integers count them.
-
-    Ask `resolve` about a client with `cuda_order` = its `order`.
-    """
+def mps_set(machine: Machine, value: str | None, order: str | None) -> DeviceSet:
+    """Return the GPUs of an MPS server with these variables, in the order in which a client's
+    integers count them: ask `resolve` about a client with `cuda_order` = its `order`."""
     mapping = resolve(
-        daemon_value, devices, order=order, cuda_order=cuda_order, driver_version=driver_version
+        value,
+        machine.devices,
+        order=order,
+        cuda_order=probed_order(machine.probed, order, machine.devices),
+        driver_version=machine.driver_version,
     )
     because = "the GPUs of the MPS server's CUDA_VISIBLE_DEVICES"
     if mapping.visible is None:

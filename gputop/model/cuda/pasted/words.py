@@ -73,8 +73,6 @@ def within(node: Node) -> Iterator[Node]:
 
 
 class WordPart(NamedTuple):
-    """A part of a word."""
-
     text: str | Unknown
     quoted: bool
     expanded: bool = False
@@ -103,7 +101,6 @@ class Argument(NamedTuple):
 
     @property
     def base(self) -> str:
-        """The last part of a path."""
         return self.word.rpartition("/")[2]
 
 
@@ -136,7 +133,6 @@ class Command(NamedTuple):
 
     @property
     def arguments(self) -> list[Argument]:
-        """The words behind its name."""
         return self.words[1:]
 
 
@@ -172,7 +168,6 @@ class Words:
         return Argument(text, node.start_byte, node.end_byte, literal)
 
     def raw(self, part: Node | Argument) -> str:
-        """Return the text as it stands."""
         if isinstance(part, Argument):
             return self._between(part.start, part.end)
         return self._between(part.start_byte, part.end_byte)
