@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.commands import HELP
-from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
+from gputop.commands.hosts import add_hosts, print_answers
 from gputop.commands.reading import read_file
 from gputop.errors import UsageError
 from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
@@ -43,7 +42,8 @@ _INTERVAL = 0.25
 """Seconds between frames, of which the first may not be whole."""
 _PROBE_TIMEOUT = 25.0
 """Seconds for two answers of the CUDA driver."""
-_EXAMPLES = """\
+DESCRIPTION = "Explain what a CUDA_VISIBLE_DEVICES means, here or on another machine."
+EPILOG = """\
 examples:
   gputop map 1,2,-1                        which GPU is cuda:0, what was dropped, why
   gputop map 'CUDA_VISIBLE_DEVICES=0;1 python x.py'    what is wrong with a line
@@ -68,15 +68,7 @@ that it does not see, 2 usage, or a line of which nothing can be claimed,
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "map",
-        help=HELP["map"],
-        description="Explain what a CUDA_VISIBLE_DEVICES means, here or on another machine.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     # argparse takes `-1,0` for an option; its own exception is for `-1` alone.
     parser._negative_number_matcher = re.compile(r"-[0-9]")
     add = parser.add_argument
@@ -89,7 +81,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--json", dest="map_json", action="store_true", help="print a line of JSON")
     add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
     other = parser.add_argument_group("another machine")
-    add_command_hosts(other)
+    add_hosts(other)
     add = other.add_argument
     add("--inventory", metavar="FILE", help="its `gputop --json`, or a description")
     add("--driver", metavar="VERSION", help="its driver version")
@@ -111,13 +103,13 @@ def _add_program(group: argparse._ArgumentGroup) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     layers = _layers(options)
     _check(options)
     # A log may take as long as the program that writes it: no agent runs meanwhile.
     log = None if options.tf_log is None else read_file(options.tf_log)
     if options.inventory is not None:
-        text, status = _answer(options, layers, log, _inventory(options), None)
+        inventory = read_inventory(read_file(options.inventory), options.inventory)
+        text, status = _answer(options, layers, log, inventory, None)
         write(text)
         return status
 
@@ -127,16 +119,7 @@ def run(options: argparse.Namespace) -> int:
             inventory = frame_inventory(frame)
             return _answer(options, layers, log, inventory, _LiveMachine(source, frame))
 
-    def show(host: HostName | None, answer: tuple[str, int]) -> int:
-        text, status = answer
-        if options.map_json:
-            write(named(text, host))
-        else:
-            texts.write(host, text)
-        return status
-
-    texts = HostTexts()
-    return for_each(options.hosts, ask_host, show)
+    return print_answers(options.hosts, ask_host, options.map_json)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -145,6 +128,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--verify asks this machine's driver: leave --inventory out")
     if options.inventory is not None and options.hosts:
         raise UsageError("-H asks the machine itself: leave --inventory out")
+    if options.inventory is not None and not re.match("[0-9]", options.driver or "0"):
+        raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
     own = options.value is None and not options.unset and not options.order
     if options.pid is not None and (not own or options.inventory is not None):
         raise UsageError("--pid asks about that process's own variables: give no VALUE, --unset, "
@@ -272,12 +257,6 @@ def _variables(
     if line is None:
         return options.value, order, ()
     return line, line.order if options.order is None else order, ()
-
-
-def _inventory(options: argparse.Namespace) -> Inventory:
-    if options.driver is not None and not re.match("[0-9]", options.driver):
-        raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
-    return read_inventory(read_file(options.inventory), options.inventory)
 
 
 def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -> tuple[str, int]:
