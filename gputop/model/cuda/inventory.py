@@ -9,7 +9,6 @@ A file is the output of `gputop --json`, or an object with `gpus` (`index`, `nam
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -97,12 +96,12 @@ def usage_of(frame: Frame) -> dict[int, Usage]:
 
 def without(frame: Frame, pid: int) -> Frame:
     """Return the frame as it would be without a process: neither its rows nor its memory."""
-    held = Counter[str | None]()
+    held: dict[str | None, int] = {}
     for row in frame.processes:
         if row.pid == pid:
-            held[row.gpu_uuid] += row.gpu_memory or 0
+            held[row.gpu_uuid] = held.get(row.gpu_uuid, 0) + (row.gpu_memory or 0)
     gpus = tuple(
-        msgspec.structs.replace(gpu, memory_free=gpu.memory_free + held[gpu.uuid])
+        msgspec.structs.replace(gpu, memory_free=gpu.memory_free + held.get(gpu.uuid, 0))
         if gpu.memory_free is not None
         else gpu
         for gpu in frame.gpus
