@@ -44,12 +44,11 @@ def why_no_line(mapping: Mapping) -> str | None:
 def shell_lines(mapping: Mapping) -> tuple[str, ...]:
     """Return the lines that set the value again: as it is, and where its order is not sure, by
     UUIDs."""
-    same = None if mapping.certainty == "exact" else uuid_export_line(mapping)
     line = export_line(mapping)
+    same = None if mapping.certainty == "exact" else uuid_export_line(mapping)
     if same == line:
-        return (line,) if line else ()
-    lines = (line, same and f"{same}  # the same in every order")
-    return tuple(line for line in lines if line)
+        same = None
+    return tuple(filter(None, (line, same and f"{same}  # the same in every order")))
 
 
 def uuid_export_line(mapping: Mapping) -> str | None:
