@@ -97,7 +97,6 @@ def _letters(
 
 
 def set_variable(shell: Shell, name: str, value: PastedValue) -> None:
-    """Give the program a variable."""
     shell.variables.set(name, value, export=True)
     if value is not None:
         shell.local = {*shell.local, name}
