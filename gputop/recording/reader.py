@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from math import inf
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,14 +24,6 @@ from gputop.recording.datafile import Chunk, DataFile, Track
 from gputop.recording.days import SUFFIX
 
 _LEAST_READERS = 4
-
-
-class _Recorded(NamedTuple):
-    """Where a sample is."""
-
-    time: float
-    track: Track
-    number: int
 
 
 class _Damage(NamedTuple):
@@ -113,18 +105,17 @@ class Recording:
         for track in self._tracks(host):
             numbers = range(bisect_left(track.times, since), bisect_right(track.times, until))
             samples.append(_samples(track, numbers[::-1] if newest_first else numbers))
-        for sample in heapq.merge(*samples, key=attrgetter("time"), reverse=newest_first):
-            frame = self._frame(host, sample)
+        for _, track, number in heapq.merge(*samples, key=itemgetter(0), reverse=newest_first):
+            frame = self._frame(host, track, number)
             if frame is not None:
                 yield frame
 
     def _tracks(self, host: str) -> list[Track]:
         return [file.tracks[host] for file in self._files if host in file.tracks]
 
-    def _frame(self, host: str, sample: _Recorded) -> Frame | None:
+    def _frame(self, host: str, track: Track, number: int) -> Frame | None:
         """Return the frame of a sample; None where it is damaged."""
-        track = sample.track
-        chunk = track.chunk(sample.number)
+        chunk = track.chunk(number)
         key = track.file.path, host, chunk.first
         damage = self._damage.get(key)
         if damage is not None and chunk.wanted.position >= damage.position:
@@ -186,5 +177,6 @@ def _data_files(path: Path) -> list[Path]:
         raise GputopError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
-def _samples(track: Track, numbers: range) -> Iterator[_Recorded]:
-    return (_Recorded(track.times[number], track, number) for number in numbers)
+def _samples(track: Track, numbers: range) -> Iterator[tuple[float, Track, int]]:
+    """Yield samples with their times."""
+    return ((track.times[number], track, number) for number in numbers)
