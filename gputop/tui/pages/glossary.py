@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gputop.model.fleet import lamps
+from gputop.model.fleet.host_summary import LAMPS
 from gputop.model.health import activity, free
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.metrics.gpu import GPU
@@ -129,5 +129,5 @@ def _signs(glyphs: GlyphSet) -> Definitions:
 
 
 def _lamps(glyphs: GlyphSet) -> Definitions:
-    for kind, meaning in lamps.WORDS.items():
+    for kind, meaning in LAMPS.items():
         yield lamp_sign(kind, glyphs), f"a GPU: {meaning}"
