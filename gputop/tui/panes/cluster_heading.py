@@ -11,7 +11,7 @@ from gputop.model.machine.text import duration, percent, short_name
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import cut, sized
 from gputop.tui.panes.gpu_cells import bar, levels, load_role
-from gputop.tui.panes.heading import fill, state, watch_state
+from gputop.tui.panes.heading import HeadingLine
 from gputop.tui.panes.lines import Lines, Piece, spread
 
 _SHARES = ("10% of GPUs below", "half of GPUs below", "90% of GPUs below")
@@ -26,20 +26,15 @@ MODELS = 3
 _BAR = 12
 
 
-class ClusterHeading(Lines):
+class ClusterHeading(HeadingLine):
     """How many GPUs, hosts and users there are, and how old that is."""
 
     def __init__(self, server: str, *, id: str | None = None) -> None:  # noqa: A002
         """`server`: its address."""
         super().__init__(id=id)
-        self.note = ""
-        """What is said first."""
         self._server = server
         self._state = ClusterState()
         self._order, self._interval = "", 1.0
-
-    def on_mount(self) -> None:
-        watch_state(self)
 
     def show_state(self, state_: ClusterState, order: str, interval: float) -> None:
         """`order` says how nodes are sorted."""
@@ -48,10 +43,7 @@ class ClusterHeading(Lines):
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """Return what fits: facts go from the right as the line gets short."""
-        pieces: list[Piece] = [(" gputop  ", "heading"), *state(self)]
-        if self.note:
-            pieces.append((f"{self.note}  ", "notice"))
-        age = self._state.age
+        pieces, age = self.start(), self._state.age
         old = "" if age is None else f"  {duration(age)} old"
         right: list[Piece] = [(f"{old}  every {self._interval:g}s ", "quiet")]
         server = cut(self._server, max(12, self.size.width // 4), self.glyphs.ellipsis)
@@ -61,7 +53,7 @@ class ClusterHeading(Lines):
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         facts = enumerate(self._facts(cluster, server))
         parted = ([between, *fact] if number else fact for number, fact in facts)
-        return fill(pieces, parted, self._order, right, self.size.width)
+        return self.filled(pieces, parted, f"  {self._order}", right)
 
     def _facts(self, cluster: Cluster, server: str) -> Iterable[list[Piece]]:
         """Return what is known, in the order of its weight."""
@@ -82,9 +74,7 @@ class ClusterHeading(Lines):
 class ClusterNote(Lines):
     """Why nothing newer comes; hidden where something does."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._words = ""
+    _words = ""
 
     def show_state(self, state_: ClusterState) -> None:
         old = "" if state_.age is None else f" (what is shown is {duration(state_.age)} old)"

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputop.model.fleet.fleet import FleetTotals
-from gputop.tui.panes.heading import fill, state, watch_state
+from gputop.tui.panes.heading import HeadingLine
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 
 
-class FleetHeading(Lines):
+class FleetHeading(HeadingLine):
     """How many hosts, GPUs and users there are, and what needs attention."""
 
     def __init__(self, note: str = "", *, id: str | None = None) -> None:  # noqa: A002
-        """`note` is shown first."""
         super().__init__(id=id)
         self.note = note
         self._totals: FleetTotals | None = None
-        self._order = ""
-        self._interval = 1.0
-        self._demo = False
-
-    def on_mount(self) -> None:
-        watch_state(self)
+        self._order, self._interval, self._demo = "", 1.0, False
 
     def show_totals(self, totals: FleetTotals, order: str, interval: float, demo: bool) -> None:
         """Show other sums. `order` says how hosts are sorted."""
@@ -31,16 +25,13 @@ class FleetHeading(Lines):
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """Return what fits: facts go from the right as the line gets short."""
-        pieces: list[Piece] = [(" gputop  ", "heading"), *state(self)]
-        if self.note:
-            pieces.append((f"{self.note}  ", "notice"))
+        pieces = self.start()
         if self._demo:
             pieces.append(("DEMO  ", "notice"))
         right: list[Piece] = [(f"  {self._interval:g}s ", "quiet")]
         if self._totals is None:
             return spread(pieces, right, self.size.width)
-        facts = self._facts(self._totals)
-        return fill(pieces, facts, self._order, right, self.size.width)
+        return self.filled(pieces, self._facts(self._totals), f"  {self._order}", right)
 
     def _facts(self, totals: FleetTotals) -> Iterable[list[Piece]]:
         """Return what is known, in the order of its weight."""
@@ -63,10 +54,8 @@ class FleetHeading(Lines):
 class FreeLine(Lines):
     """The free GPUs as `host:index`, as many as there is room for."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._free: Sequence[tuple[str, str]] = ()
-        self._is_known = False
+    _free: Sequence[tuple[str, str]] = ()
+    _is_known = False
 
     def show_free(self, free: Sequence[tuple[str, str]], is_known: bool) -> None:
         """Show the hosts with free GPUs, each with their indices; where there are none, whether
