@@ -100,7 +100,7 @@ class ClusterScreen(Screen[None]):
             table.nothing = f"no host has {self._page.matching!r} in its name; Esc drops the filter"
         else:
             table.nothing = "no host"
-        table.show_nodes(cluster.nodes if cluster is not None else ())
+        table.show_machines(cluster.nodes if cluster is not None else ())
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
@@ -145,7 +145,7 @@ class ClusterScreen(Screen[None]):
     def action_open(self) -> None:
         self.nodes.action_choose()
 
-    async def on_node_table_node_chosen(self, message: NodeTable.NodeChosen) -> None:
+    async def on_machine_table_machine_chosen(self, message: NodeTable.MachineChosen) -> None:
         await self._open_host(message.host)
 
     def action_sort(self) -> None:

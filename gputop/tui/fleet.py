@@ -144,7 +144,7 @@ class FleetScreen(ProcessTableScreen):
         else:
             await self._open_host(table.selected.host, table.selected.process.pid)
 
-    async def on_host_table_host_chosen(self, message: HostTable.HostChosen) -> None:
+    async def on_machine_table_machine_chosen(self, message: HostTable.MachineChosen) -> None:
         await self._open_host(message.host, None)
 
     async def on_process_table_opened(self) -> None:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
-
-from textual.binding import Binding
-from textual.message import Message
 
 from gputop.model.fleet.host_row import HostRow
 from gputop.model.fleet.lamps import LampKind
 from gputop.model.machine.text import GIB, MISSING, duration, percent
 from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
-from gputop.tui.panes.columns import Column, Fitted, cut, fit, heading, row, sized
+from gputop.tui.panes.columns import Column
 from gputop.tui.panes.gpu_cells import load_role, value
-from gputop.tui.panes.lines import Piece, width_of
-from gputop.tui.panes.table import Table
-from gputop.tui.themes import user_role
+from gputop.tui.panes.gpu_who import names
+from gputop.tui.panes.lines import Piece
+from gputop.tui.panes.machine_table import MachineTable
 
-_LEAST_HOST, _MOST_HOST = 8, 32
-"""Cells of a name."""
 _LEAST_LAMPS, _MOST_LAMPS = 4, 16
 _ROLES: dict[LampKind, str] = {
     "free": "good", "used": "load", "idle": "notice", "hung": "alarm", "sick": "alarm",
@@ -42,72 +36,32 @@ def lamp_sign(kind: LampKind, glyphs: GlyphSet) -> str:
     return signs[kind]
 
 
-class HostTable(Table[HostRow]):
+class HostTable(MachineTable[HostRow]):
     """A row a host: lamps of its GPUs, who is there, what needs attention; or why there is nothing
     to see."""
 
-    BINDINGS = [Binding("enter", "choose", "Open", id="hosts.choose", show=False)]
-
-    @dataclass
-    class HostChosen(Message):
-        """The screen of a host is wanted."""
-
-        host: str
+    most_name = 32
 
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._thresholds = settings.thresholds
-        self._fitted: Fitted[HostRow] = []
-        self._longest, self._most_gpus, self._are_remote = 0, 0, False
+        super().__init__(settings, id=id)
+        self._most_gpus, self._are_remote = 0, False
 
     def show_hosts(self, rows: Sequence[HostRow]) -> None:
         """Show how the hosts are now, in this order."""
-        before = self._longest, self._most_gpus, self._are_remote
-        self._longest = max((len(row_.host) for row_ in rows), default=0)
         self._most_gpus = max((len(row_.summary.lamps) for row_ in rows if row_.summary), default=0)
         self._are_remote = any(row_.link.round_trip is not None for row_ in rows)
-        if before != (self._longest, self._most_gpus, self._are_remote):
-            self._fit()
-        self.show(rows, [row_.host for row_ in rows])
+        self.show_machines(rows, self._most_gpus, self._are_remote)
 
-    def on_resize(self) -> None:
-        self._fit()
-        super().on_resize()
-
-    def open_row(self, row_: HostRow) -> None:
-        self.post_message(self.HostChosen(row_.host))
-
-    def head(self, y: int) -> Iterable[Piece]:
-        return [(" ", "quiet"), *heading(self._fitted, self.gap)]
-
-    def row_pieces(self, row_: HostRow, selected: bool) -> Iterable[Piece]:
-        lead, cursor = self.cursor_of(selected)
+    def sentence(self, row_: HostRow) -> Piece | None:
         if row_.summary is not None:
-            pieces = row(self._fitted, row_, self.gap, self.glyphs.ellipsis, cursor or None)
-        else:
-            pieces = self._across(row_, cursor)
-        return [(lead, cursor or "text"), *pieces]
-
-    def empty(self) -> Iterable[Piece]:
-        return [("  no host", "quiet")]
-
-    def _across(self, row_: HostRow, cursor: str) -> list[Piece]:
-        """Return the name, and a sentence where the values of others are."""
-        width = self._fitted[0][1] if self._fitted else 0
+            return None
         mark = f"{self.glyphs.warning} " if row_.level == "alarm" else ""
-        words = [(f"{mark}{self.glyphs.text(row_.remark)}", cursor or row_.level or "quiet")]
-        name = sized([self._host(row_, width)[0]], width, self.glyphs.ellipsis, left=True)
-        if cursor:
-            name = [(text, cursor) for text, _ in name]
-        room = max(1, self.size.width - 1 - width - self.gap)
-        gap: Piece = (" " * self.gap, cursor or "text")
-        return [*name, gap, *sized(words, room, self.glyphs.ellipsis, left=True)]
+        return f"{mark}{self.glyphs.text(row_.remark)}", row_.level or "quiet"
 
-    def _fit(self) -> None:
-        name = min(max(_LEAST_HOST, self._longest), _MOST_HOST)
+    def columns(self) -> list[Column[HostRow]]:
         lamps = min(max(_LEAST_LAMPS, self._most_gpus), _MOST_LAMPS)
-        columns: list[Column[HostRow]] = [
-            Column("host", "HOST", min(name, 16), name, 0, self._host, left=True),
+        columns = [
+            self.host_column(),
             Column("gpus", "GPUS", lamps, max(lamps, self._most_gpus), 0, self._lamps, left=True),
             Column("free", "FREE", 5, 5, 1, self._free),
             Column("who", "WHO", 10, 28, 2, self._who, left=True),
@@ -117,12 +71,7 @@ class HostTable(Table[HostRow]):
             Column("round_trip", "RTT", 6, 6, 6, self._round_trip),
             Column("remark", "ATTENTION", 12, 24, 1, self._remark, left=True),
         ]
-        if not self._are_remote:
-            columns = [column for column in columns if column.id != "round_trip"]
-        self._fitted = fit(columns, max(1, self.size.width - 1), self.gap)
-
-    def _host(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        return [(self.glyphs.text(row_.host), "text" if row_.summary is not None else "quiet")]
+        return [column for column in columns if self._are_remote or column.id != "round_trip"]
 
     def _lamps(self, row_: HostRow, width: int) -> Sequence[Piece]:
         lamps = row_.summary.lamps if row_.summary else ()
@@ -138,20 +87,7 @@ class HostTable(Table[HostRow]):
         return [(f"{row_.free}", role), (f"/{len(row_.summary.lamps)}", "quiet")]
 
     def _who(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        """Return as many users as there is room for, and how many there are besides."""
-        users = row_.summary.users if row_.summary else ()
-        pieces: list[Piece] = []
-        for number, user in enumerate(users):
-            others = len(users) - number - 1
-            more = f" +{others}" if others else ""
-            text = (" " if pieces else "") + self.glyphs.text(user)
-            room = width - width_of(pieces)
-            if width_of([(text, "")]) + len(more) > room:
-                if pieces:
-                    return [*pieces, (f" +{others + 1}", "quiet")]
-                text = cut(text, max(1, room - len(more)), self.glyphs.ellipsis)
-            pieces.append((text, user_role(user)))
-        return pieces
+        return names(row_.summary.users if row_.summary else (), 0, width, self.glyphs)
 
     def _cpu(self, row_: HostRow, width: int) -> Sequence[Piece]:
         share = row_.summary.frame.host.cpu if row_.summary else None

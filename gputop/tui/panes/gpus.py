@@ -15,10 +15,10 @@ from gputop.settings import Session
 from gputop.tui.panes.gpu_cells import GpuLine, lines_of
 from gputop.tui.panes.gpu_columns import HISTORIES, GpuColumns
 from gputop.tui.panes.lines import Piece
-from gputop.tui.panes.table import Table
+from gputop.tui.panes.table import ColumnTable
 
 
-class GpuPane(Table[GpuLine]):
+class GpuPane(ColumnTable[GpuLine]):
     """All GPUs with their MIG devices; `head_lines` is 0 where lines are scarce."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -42,13 +42,9 @@ class GpuPane(Table[GpuLine]):
     def show_frame(self, frame: Frame, history: History) -> None:
         self._frame, self._history = frame, history
         self._cells.show(frame, history, self.glyphs)
-        self._fit()
+        self.fit()
         lines = lines_of(frame)
         self.show(lines, [line.key for line in lines])
-
-    def on_resize(self) -> None:
-        self._fit()
-        super().on_resize()
 
     def open_row(self, line: GpuLine) -> None:
         self.post_message(self.Chosen(line.gpu.key))
@@ -67,7 +63,7 @@ class GpuPane(Table[GpuLine]):
             self._cells.history_wanted = True
             at = ids.index(self.history_id) if self.history_id in ids else -1
             self._cells.history_id = ids[(at + 1) % len(ids)]
-        self._fit()
+        self.fit()
         self.sync()
 
     @property
@@ -98,6 +94,6 @@ class GpuPane(Table[GpuLine]):
         pieces = [(lead, "text"), *self._cells.row(line)]
         return [(text, cursor) for text, _ in pieces] if cursor else pieces
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
         if self._frame is not None:
             self._cells.fit(self.size.width, self.gap)

@@ -8,6 +8,7 @@ from typing import ClassVar, Generic, TypeVar
 from textual.binding import Binding, BindingType
 from textual.events import Click, MouseScrollDown, MouseScrollUp
 
+from gputop.tui.panes.columns import Column, Fitted, fit, heading, row
 from gputop.tui.panes.lines import Lines, Piece
 
 R = TypeVar("R")
@@ -221,3 +222,34 @@ class Table(Lines, Generic[R], can_focus=True):
         self._top = min(max(0, top), max(0, len(self._rows) - self.room))
         if self._top != before:
             self.on_scrolled()
+
+
+class ColumnTable(Table[R]):
+    """Rows in columns, as many as fit, under a line of their labels.
+
+    A subclass gives `columns`, and calls `fit` when there are others.
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._columns: Fitted[R] = []
+
+    def columns(self) -> Sequence[Column[R]]:
+        """Return every column there may be."""
+        raise NotImplementedError
+
+    def fit(self) -> None:
+        """Choose the columns that fit the width."""
+        self._columns = fit(self.columns(), max(1, self.size.width - 1), self.gap)
+
+    def on_resize(self) -> None:
+        self.fit()
+        super().on_resize()
+
+    def head(self, y: int) -> Iterable[Piece]:
+        return [(" ", "quiet"), *heading(self._columns, self.gap)]
+
+    def row_pieces(self, row_: R, selected: bool) -> Iterable[Piece]:
+        lead, cursor = self.cursor_of(selected)
+        pieces = row(self._columns, row_, self.gap, self.glyphs.ellipsis, cursor or None)
+        return [(lead, cursor or "text"), *pieces]
