@@ -323,3 +323,13 @@ async def test_a_long_name_does_not_hide_how_many_users_there_are_besides() -> N
         table.show_machines([node])
         await screen.drawn()
         assert re.search(r" barth\w*… \+2 ", screen.line_with("node1"))
+
+
+async def test_the_cursor_is_as_wide_on_a_host_that_is_down() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.tell("node3", SourceError("no route to host"))
+        for host in ("node3", "node1"):
+            await fleet.press("down")
+            line = next(line for line in fleet.segments if host in "".join(s.text for s in line))
+            assert all(segment.style and segment.style.reverse for segment in line), host

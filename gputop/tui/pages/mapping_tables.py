@@ -69,7 +69,7 @@ class DeviceTable(ColumnTable[NamedDevice]):
         span = f"{first}-{last} of {count}" if last - first + 1 < count else f"{count}"
         left = [(f"{line} ", "track"), (f"{self.title} ", "heading" if self.is_active else "quiet")]
         right = [*self.rule_words(), (f" {span} ", "quiet"), (line, "track")]
-        return spread(left, right, self.size.width, line)
+        return spread(left, right, self.size.width, (line, "quiet"))
 
     def rule_words(self) -> list[Piece]:
         """Return what the rule says besides."""

@@ -134,4 +134,4 @@ class MappingPane(Vertical):
     def _across(self, label: list[Piece], right: list[Piece]) -> list[Piece]:
         width = max(1, self.size.width - width_of(right))
         cut = sized(label, min(width, width_of(label)), Lines.glyphs.ellipsis, left=True)
-        return spread([*cut, (" ", "track")], [], width, Lines.glyphs.rule)
+        return spread([*cut, (" ", "track")], [], width, (Lines.glyphs.rule, "quiet"))

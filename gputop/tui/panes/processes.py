@@ -267,7 +267,7 @@ class ProcessTable(ColumnTable[ViewRow]):
 
     def row_pieces(self, row_: ViewRow, selected: bool) -> Iterable[Piece]:
         lead, cursor = self.cursor_of(selected)
-        role = cursor or _ROLES.get(row_.kind)
+        role = cursor or _ROLES.get(row_.kind, "")
         if row_.kind == "unaccounted":
             pieces = self._cells.across(row_, max(1, self.size.width - 1), role or "text")
         else:
@@ -306,8 +306,7 @@ class ProcessTable(ColumnTable[ViewRow]):
             (f" {count} ", "quiet"),
             (line, "track"),
         ]
-        pieces = spread(left[:-1], right, self.size.width, line)
-        return [(text, "track" if text.strip(line) == "" else role) for text, role in pieces]
+        return spread(left[:-1], right, self.size.width, (line, "track"))
 
     @property
     def _order(self) -> str:
