@@ -12,8 +12,7 @@ from gputop.model.machine.text import printable
 from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.tui.keys import CLUSTER_BINDINGS, following
-from gputop.tui.panes.cluster_heading import ClusterHeading, ClusterNote, ClusterSums
-from gputop.tui.panes.cluster_nodes import NodeTable
+from gputop.tui.panes.cluster import ClusterHeading, ClusterNote, ClusterSums, NodeTable
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.table_screen import TableScreen
 

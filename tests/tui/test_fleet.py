@@ -16,7 +16,7 @@ from gputop.settings import Session
 from gputop.tui.fleet import FleetScreen
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
-from gputop.tui.panes.cluster_nodes import NodeTable
+from gputop.tui.panes.cluster import NodeTable
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown
 from tests.tui.fleets import UP, Fleetful, frame_on, watched
 

@@ -1,26 +1,109 @@
-"""The hosts: a line each."""
+"""The parts of the screen of many hosts: the heading, what is free, hosts and processes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from gputop.model.fleet.fleet import FleetTotals
 from gputop.model.fleet.host_row import HostRow
 from gputop.model.fleet.lamps import LampKind
 from gputop.model.machine.text import GIB, MISSING, duration, percent
+from gputop.model.processes.views import ViewRow
 from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import Column
 from gputop.tui.panes.gpu_cells import load_role, value
 from gputop.tui.panes.gpu_who import names
-from gputop.tui.panes.lines import Piece
+from gputop.tui.panes.heading import HeadingLine
+from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 from gputop.tui.panes.machine_table import MachineTable
+from gputop.tui.panes.process_columns import ProcessColumns, longest
+from gputop.tui.panes.processes import ProcessTable
 
 _LEAST_LAMPS, _MOST_LAMPS = 4, 16
 _ROLES: dict[LampKind, str] = {
     "free": "good", "used": "load", "idle": "notice", "hung": "alarm", "sick": "alarm",
     "unknown": "quiet",
 }  # fmt: skip
+_COLUMNS = ("host", "gpu", "user", "gpu_memory", "sm_utilization", "idle_for", "pid")
+_WIDE_ONLY = ("cpu", "age")
+_WIDE = 100
+"""Cells from which there is room for these."""
+
+
+class FleetHeading(HeadingLine):
+    """How many hosts, GPUs and users there are, and what needs attention."""
+
+    def __init__(self, note: str = "", *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.note = note
+        self._totals: FleetTotals | None = None
+        self._order, self._interval, self._demo = "", 1.0, False
+
+    def show_totals(self, totals: FleetTotals, order: str, interval: float, demo: bool) -> None:
+        """Show other sums. `order` says how hosts are sorted."""
+        self._totals, self._order, self._interval, self._demo = totals, order, interval, demo
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        """Return what fits: facts go from the right as the line gets short."""
+        pieces = self.start()
+        if self._demo:
+            pieces.append(("DEMO  ", "notice"))
+        right: list[Piece] = [(f"  {self._interval:g}s ", "quiet")]
+        if self._totals is None:
+            return spread(pieces, right, self.size.width)
+        return self.filled(pieces, self._facts(self._totals), f"  {self._order}", right)
+
+    def _facts(self, totals: FleetTotals) -> Iterable[list[Piece]]:
+        """Return what is known, in the order of its weight."""
+        between: Piece = (f" {self.glyphs.separator} ", "quiet")
+        hosts, seen = totals.hosts, totals.seen
+        yield [(f"{_count(hosts, 'host')}" + (f", {seen} seen" if seen < hosts else ""), "text")]
+        if totals.alarms:
+            yield [between, (f"{_count(totals.alarms, 'alarm')}", "alarm")]
+        if not seen:
+            return
+        gpus, role = _count(totals.gpus, "GPU"), "good" if totals.free else "text"
+        if totals.free is None:
+            yield [between, (gpus, "text")]
+        else:
+            yield [between, (f"{gpus}, ", "text"), (f"{totals.free} free", role)]
+        users = "users unknown" if totals.users is None else _count(totals.users, "user")
+        yield [between, (users, "text")]
+
+
+class FreeLine(Lines):
+    """The free GPUs as `host:index`, as many as there is room for."""
+
+    _free: Sequence[tuple[str, str]] = ()
+    _is_known = False
+
+    def show_free(self, free: Sequence[tuple[str, str]], is_known: bool) -> None:
+        """Show the hosts with free GPUs, each with their indices; where there are none, whether
+        that is known."""
+        self._free, self._is_known = free, is_known
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        pieces: list[Piece] = [(" free  ", "quiet")]
+        if not self._free:
+            return [*pieces, ("none" if self._is_known else "unknown", "text")]
+        room = self.size.width - width_of(pieces)
+        for number, (host, indices) in enumerate(self._free):
+            left = len(self._free) - number - 1
+            more = f"+{_count(left, 'host')}" if left else ""
+            piece = f"{self.glyphs.text(host)}:{indices}  "
+            if width_of([(piece, "")]) + len(more) > room:
+                return [*pieces, (f"+{_count(left + 1, 'host')}", "quiet")]
+            pieces.append((piece, "good"))
+            room -= width_of(pieces[-1:])
+        return pieces
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def lamp_sign(kind: LampKind, glyphs: GlyphSet) -> str:
@@ -117,3 +200,30 @@ class HostTable(MachineTable[HostRow]):
     def _remark(self, row_: HostRow, width: int) -> Sequence[Piece]:
         mark = f"{self.glyphs.warning} " if row_.level else ""
         return [(f"{mark}{self.glyphs.text(row_.remark)}", row_.level or "quiet")]
+
+
+class FleetProcesses(ProcessTable):
+    """The table of processes, with a host in the first column. Nothing is done to a process here:
+    that is done on the screen of its machine."""
+
+    def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(settings, id=id)
+        self.sort_id, self.descending = "host", False
+        self._cells = ProcessColumns((*_COLUMNS, *_WIDE_ONLY))
+
+    def show_rows(self, rows: Sequence[ViewRow]) -> None:
+        """Show other processes, in the order of their hosts."""
+        self._every = list(rows)
+        self._total = len(rows)
+        self._longest = longest(view_row.row for view_row in rows)
+        self._arrange()
+
+    def on_resize(self) -> None:
+        more = _WIDE_ONLY if self.size.width >= _WIDE else ()
+        self._cells.chosen = (*_COLUMNS, *more)
+        super().on_resize()
+
+    def empty(self) -> Iterable[Piece]:
+        if self._total:
+            return super().empty()
+        return [("  no process on the GPUs that are seen", "quiet")]
