@@ -12,8 +12,7 @@ from gputop.model.machine.text import printable
 from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.tui.keys import CLUSTER_BINDINGS, following
-from gputop.tui.panes.cluster_heading import ClusterHeading, ClusterNote, ClusterSums
-from gputop.tui.panes.cluster_nodes import NodeTable
+from gputop.tui.panes.cluster import ClusterHeading, ClusterNote, ClusterSums, NodeTable
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.table_screen import TableScreen
 
@@ -120,7 +119,7 @@ class ClusterScreen(TableScreen):
             table.nothing = f"no host has {self._page.matching!r} in its name; Esc drops the filter"
         else:
             table.nothing = "no host"
-        table.show_nodes(state.cluster.nodes if state.cluster is not None else ())
+        table.show_machines(state.cluster.nodes if state.cluster is not None else ())
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
@@ -152,7 +151,7 @@ class ClusterScreen(TableScreen):
     def action_open(self) -> None:
         self.nodes.action_choose()
 
-    async def on_node_table_node_chosen(self, message: NodeTable.NodeChosen) -> None:
+    async def on_machine_table_machine_chosen(self, message: NodeTable.MachineChosen) -> None:
         await self._open_host(message.host)
 
     def action_sort(self) -> None:

@@ -12,9 +12,7 @@ from gputop.settings import Session
 from gputop.tui.keys import FLEET_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.panes.filter_line import FilterLine
-from gputop.tui.panes.fleet_heading import FleetHeading, FreeLine
-from gputop.tui.panes.fleet_hosts import HostTable
-from gputop.tui.panes.fleet_processes import FleetProcesses
+from gputop.tui.panes.fleet import FleetHeading, FleetProcesses, FreeLine, HostTable
 from gputop.tui.table_screen import ProcessTableScreen
 from gputop.tui.themes import show_users
 
@@ -148,7 +146,7 @@ class FleetScreen(ProcessTableScreen):
         else:
             await self._open_host(table.selected.host, table.selected.process.pid)
 
-    async def on_host_table_host_chosen(self, message: HostTable.HostChosen) -> None:
+    async def on_machine_table_machine_chosen(self, message: HostTable.MachineChosen) -> None:
         await self._open_host(message.host, None)
 
     async def on_process_table_opened(self) -> None:

@@ -35,8 +35,7 @@ from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.heading import Heading, KeyLine
 from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.layout import PaneLayout
-from gputop.tui.panes.mapping import MappingPane
-from gputop.tui.panes.mapping_control import MappingControl
+from gputop.tui.panes.mapping import MappingControl, MappingPane
 from gputop.tui.panes.mapping_state import FollowedProcess, MappingState
 from gputop.tui.panes.mark_control import MarkControl
 from gputop.tui.panes.pid_search import PidSearch

@@ -7,6 +7,7 @@ import re
 from msgspec.structs import replace
 
 from gputop.errors import LoginError, SourceError
+from gputop.model.fleet.cluster import ClusterNode
 from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Verdict
@@ -15,7 +16,8 @@ from gputop.settings import Session
 from gputop.tui.fleet import FleetScreen
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
-from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of
+from gputop.tui.panes.cluster import NodeTable
+from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown
 from tests.tui.fleets import UP, Fleetful, frame_on, watched
 
 HOSTS = ("node1", "node2", "node3")
@@ -309,3 +311,25 @@ async def test_the_help_begins_with_the_keys_of_hosts() -> None:
         await fleet.press("question_mark")
         assert "Log in to this host by hand" in fleet.text
         assert "held by somebody who does nothing on it" in await fleet.whole_page()
+
+
+async def test_a_long_name_does_not_hide_how_many_users_there_are_besides() -> None:
+    node = ClusterNode("node1", up=True, users=("bartholomew.longfellow", "bob", "carol"))
+    async with shown(size=(60, 12)) as screen:
+        table = NodeTable(Session())
+        await screen.main.mount(table, before="#keys")
+        table.styles.height = 2
+        await screen.drawn()
+        table.show_machines([node])
+        await screen.drawn()
+        assert re.search(r" barth\w*… \+2 ", screen.line_with("node1"))
+
+
+async def test_the_cursor_is_as_wide_on_a_host_that_is_down() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.tell("node3", SourceError("no route to host"))
+        for host in ("node3", "node1"):
+            await fleet.press("down")
+            line = next(line for line in fleet.segments if host in "".join(s.text for s in line))
+            assert all(segment.style and segment.style.reverse for segment in line), host

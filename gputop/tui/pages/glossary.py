@@ -10,7 +10,7 @@ from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS
 from gputop.tui.glyphs import GlyphSet
-from gputop.tui.panes.fleet_hosts import lamp_sign
+from gputop.tui.panes.fleet import lamp_sign
 
 Definitions = Iterable[tuple[str, str]]
 
