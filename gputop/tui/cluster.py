@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from gputop.model.fleet.cluster import MOST_COUNT, NODE_ORDERS, ClusterState, NodePage
 from gputop.model.machine.text import printable
 from gputop.settings import Session
-from gputop.sources.feed import Feed
 from gputop.tui.keys import CLUSTER_BINDINGS, following
 from gputop.tui.panes.cluster_heading import ClusterHeading, ClusterNote, ClusterSums
 from gputop.tui.panes.cluster_nodes import NodeTable
@@ -66,11 +65,6 @@ class ClusterScreen(TableScreen):
     table = nodes
 
     @property
-    def interval(self) -> float:
-        """Seconds between refreshes."""
-        return self._watch.interval
-
-    @property
     def _state_now(self) -> ClusterState:
         state = self._watch.state
         return state._replace(age=None if state.age is None else float(int(state.age)))
@@ -88,24 +82,12 @@ class ClusterScreen(TableScreen):
         before, self._state = self._state, self._state_now
         state = self._state
         order = NODE_ORDERS[self._page.order]
-        self.query_one(ClusterHeading).show_state(state, order, self.interval)
+        self.query_one(ClusterHeading).show_state(state, order, self._watch.interval)
         self.query_one(ClusterNote).show_state(state)
         if before is None or before._replace(age=state.age) != state:
             self.query_one(ClusterSums).show_state(state)
             self._arrange()
             self._show_nodes(state)
-
-    def ask_anew(self) -> None:
-        """Ask for all now."""
-        self._watch.refresh()
-
-    def feed_of(self, host: str, interval: float) -> Feed:
-        """Return the frames of a machine."""
-        return Feed(self._watch.source_of(host, interval))
-
-    def end(self) -> None:
-        """Ask no more."""
-        self._watch.close()
 
     def say(self, words: str) -> None:
         heading = self.query_one(ClusterHeading)

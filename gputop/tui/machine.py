@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from textual.message import Message
@@ -94,7 +95,8 @@ class WatchedMachine:
         """Since something has come from the source, or since it was started."""
         self._post = post
         self._frame: Frame | None = None
-        self._history = History()
+        self.history = History()
+        """What led up to the newest frame."""
         self._frozen: Picture | None = None
         """What a pause holds, or a step back, while frames go on into the history."""
         self._arrived: deque[Frame] = deque(maxlen=1)
@@ -179,7 +181,7 @@ class WatchedMachine:
 
     def listen(self) -> None:
         """Begin to read."""
-        self.feed.listen(self._listener(self.feed))
+        self.feed.listen(partial(self._take, self.feed))
 
     def open(self) -> None:
         """Have each frame told, and keep a whole history."""
@@ -221,7 +223,7 @@ class WatchedMachine:
         if before is not None and None is not before.host.boot_id != frame.host.boot_id:
             self._rebooted = frame.time
         self._frame = frame
-        self._history.append(frame)
+        self.history.append(frame)
         self._attempts = self.seconds = 0
         self._reason = ""
         self._tell(self.marks.handle_frame(frame))
@@ -250,7 +252,7 @@ class WatchedMachine:
         """What is to be shown: that of now, or the one that is frozen; None before any frame."""
         if self._frozen is not None or self._frame is None:
             return self._frozen
-        return Picture(self._frame, self._history)
+        return Picture(self._frame, self.history)
 
     @property
     def age(self) -> float | None:
@@ -266,11 +268,6 @@ class WatchedMachine:
         return source.past if isinstance(source, RememberingSource) else None
 
     @property
-    def history(self) -> History:
-        """What led up to the newest frame."""
-        return self._history
-
-    @property
     def now(self) -> float | None:
         """The time of the newest frame."""
         return None if self._frame is None else self._frame.time
@@ -282,7 +279,7 @@ class WatchedMachine:
     def freeze(self) -> None:
         """Hold the picture of now, from which the history goes on apart."""
         if self._frame is not None:
-            self._frozen = Picture(self._frame, self._history.copy())
+            self._frozen = Picture(self._frame, self.history.copy())
 
     def thaw(self) -> None:
         """Show what comes again."""
@@ -329,8 +326,8 @@ class WatchedMachine:
         """Begin anew with the same source; what its last connection still says comes too late."""
         self.feed = Feed(self.feed.source)
         self.feed.source.reconnect()
-        brief, self._history = self._history.brief, History()
-        self._history.brief = brief
+        self.history = History()
+        self.history.brief = not self._is_open
         self._frozen = self.retry_in = None
         self._arrived.clear()
         self.ended, self.seconds = False, 0
@@ -338,19 +335,15 @@ class WatchedMachine:
 
     def _set_open(self, is_open: bool) -> None:
         """The frames of a machine that is open are remembered."""
-        self._is_open, self._history.brief = is_open, not is_open
+        self._is_open, self.history.brief = is_open, not is_open
         if isinstance(self.feed.source, RememberingSource):
             self.feed.source.remember(is_open)
 
-    def _listener(self, feed: Feed) -> Callable[[Frame | Reply | SourceError], None]:
-        """Return what makes messages of what comes, in the thread that reads."""
-
-        def tell(told: Frame | Reply | SourceError) -> None:
-            if isinstance(told, Preview):
-                return  # the splash shows that
-            if self._is_open or not isinstance(told, Frame):
-                self._post(Arrived(feed, told))
-            elif feed is self.feed:
-                self._arrived.append(told)
-
-        return tell
+    def _take(self, feed: Feed, told: Frame | Reply | SourceError) -> None:
+        """Take what comes, in the thread that reads."""
+        if isinstance(told, Preview):
+            return  # the splash shows that
+        if self._is_open or not isinstance(told, Frame):
+            self._post(Arrived(feed, told))
+        elif feed is self.feed:
+            self._arrived.append(told)
