@@ -53,10 +53,6 @@ class ClusterScreen(TableScreen):
 
     def on_mount(self) -> None:
         self.nodes.on_scrolled = self._ask_for_more
-        self._arrange()
-
-    def on_resize(self) -> None:
-        self._arrange()
 
     @property
     def nodes(self) -> NodeTable:
@@ -86,7 +82,7 @@ class ClusterScreen(TableScreen):
         self.query_one(ClusterNote).show_state(state)
         if before is None or before._replace(age=state.age) != state:
             self.query_one(ClusterSums).show_state(state)
-            self._arrange()
+            self.share_lines()
             self._show_nodes(state)
 
     def say(self, words: str) -> None:
@@ -119,7 +115,7 @@ class ClusterScreen(TableScreen):
         self._page = page
         self._watch.show(page)
 
-    def _arrange(self) -> None:
+    def share_lines(self) -> None:
         """Give the sums what the table does not need, in whole."""
         sums = self.query_one(ClusterSums)
         wanted = sums.wanted(self.size.width)

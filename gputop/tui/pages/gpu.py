@@ -33,7 +33,7 @@ from gputop.tui.panes.page import Page, title
 from gputop.tui.panes.plot import Canvas, dots_across, peak
 from gputop.tui.panes.process_columns import ProcessColumns, longest
 
-GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
+_GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
 """What the page draws, of what the GPU has."""
 
 _COLUMNS = (
@@ -85,7 +85,7 @@ class GpuScreen(PageScreen["str | None"]):
             self.query_one(Page).action_end(0)
 
     def action_graphs(self) -> None:
-        page = GraphScreen(GRAPHED[0], self._key)
+        page = GraphScreen(_GRAPHED[0], self._key)
         if self.shown is not None:
             page.show_frame(self.shown)
         self.app.push_screen(page)
@@ -211,7 +211,7 @@ def _processes(page: Page, shown: ShownFrame, gpu: Gpu, idle_after: float) -> It
 
 def _graphs(page: Page, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:
     """Put two beside each other where there is room."""
-    ids = [id_ for id_ in GRAPHED if history.knows(gpu.key, id_)]
+    ids = [id_ for id_ in _GRAPHED if history.knows(gpu.key, id_)]
     if not ids:
         yield from page.quiet("no values yet")
         return
