@@ -25,6 +25,7 @@ from gputop.model.machine.gpu import Gpu
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Session, Theme
 from gputop.sources.feed import Feed
+from gputop.sources.source import Source
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.key_guard import BURST
 from gputop.tui.dialogs.signal import SignalScreen
@@ -102,7 +103,7 @@ def frame_of(*parts: Gpu | Process, **values: Any) -> Frame:
     return Frame(**{**usual, **values})
 
 
-class Silence:
+class Silence(Source):
     """A source that sends nothing and keeps what it is asked for."""
 
     host = "node"

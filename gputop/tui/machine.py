@@ -17,8 +17,7 @@ from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
-from gputop.sources.past import Moment, Past, RememberingSource
-from gputop.sources.source import LinkedSource
+from gputop.sources.past import Moment, Past
 from gputop.tui.messages import Arrived, MarkReached
 
 _MARKS = "marks"
@@ -81,7 +80,6 @@ class WatchedMachine:
     def __init__(self, feed: Feed, post: Callable[[Message], object]) -> None:
         """`post` takes messages to the app, from any thread."""
         self.feed = feed
-        self._linked = feed.source if isinstance(feed.source, LinkedSource) else None
         self.on_said: Callable[[], None] = lambda: None
         """Called when there is something else to say of signals or marks."""
         self.marks = Marks()
@@ -115,13 +113,13 @@ class WatchedMachine:
     @property
     def is_remote(self) -> bool:
         """Whether it is reached by ssh: then it is tried again by itself."""
-        return self._linked is not None
+        return self.feed.source.link is not None
 
     @property
     def link(self) -> Link:
         """How it is reached."""
-        if self._linked is not None:
-            return self._linked.link
+        if (link := self.feed.source.link) is not None:
+            return link
         if self.ended:
             return Link("login" if self._wants_login else "ended", words=self._reason)
         return Link("connected", age=float(self.seconds))
@@ -203,7 +201,8 @@ class WatchedMachine:
         """Return command and environment with which a person logs in; None where there is nobody
         to log in to. SourceError."""
         from gputop.sources.ssh.client import ssh_environment  # as above
-        from gputop.sources.ssh.source import SshSource, login_command
+        from gputop.sources.ssh.login import login_command
+        from gputop.sources.ssh.source import SshSource
 
         source = self.feed.source
         if not isinstance(source, SshSource):
@@ -264,8 +263,7 @@ class WatchedMachine:
     @property
     def past(self) -> Past | None:
         """What can be looked at again; None where its source remembers nothing."""
-        source = self.feed.source
-        return source.past if isinstance(source, RememberingSource) else None
+        return self.feed.source.past
 
     @property
     def now(self) -> float | None:
@@ -308,7 +306,7 @@ class WatchedMachine:
         self.ended, self._reason = True, str(error)
         self._wants_login = wants_login or isinstance(error, LoginError)
         if self.is_remote and not self._wants_login:
-            from gputop.sources.ssh.source import backoff  # one machine starts sooner without
+            from gputop.sources.follow import backoff  # one machine starts sooner without
 
             self._attempts += 1
             self.retry_in = backoff(self._attempts)
@@ -336,8 +334,7 @@ class WatchedMachine:
     def _set_open(self, is_open: bool) -> None:
         """The frames of a machine that is open are remembered."""
         self._is_open, self.history.brief = is_open, not is_open
-        if isinstance(self.feed.source, RememberingSource):
-            self.feed.source.remember(is_open)
+        self.feed.source.remember(is_open)
 
     def _take(self, feed: Feed, told: Frame | Reply | SourceError) -> None:
         """Take what comes, in the thread that reads."""

@@ -10,8 +10,7 @@ from gputop.errors import SourceError
 from gputop.model.fleet.cluster import HOUR, Cluster, ClusterState, NodePage, Quantiles
 from gputop.model.machine.text import printable
 from gputop.sources.prometheus.client import PrometheusClient
-from gputop.sources.prometheus.fallback import FallbackSource
-from gputop.sources.prometheus.host import PrometheusSource
+from gputop.sources.prometheus.host import FallbackSource, PrometheusSource
 from gputop.sources.prometheus.queries import ClusterQueries, find_exporter
 
 INTERVAL = 10.0
