@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
@@ -24,7 +24,7 @@ from gputop.sources.feed import Feed, close_all
 from gputop.tui import palette, themes
 from gputop.tui.cluster import ClusterScreen
 from gputop.tui.fleet import TICK, FleetScreen
-from gputop.tui.keys import TIME_BINDINGS, following
+from gputop.tui.keys import APP_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
-
-SCREEN = Binding.Group("Screen")
 
 _LATE = 3
 """Intervals, and seconds at least, after which an agent is said not to answer."""
@@ -66,29 +64,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     silence: reactive[int] = reactive(0, repaint=False)
     """Seconds since the agent has sent something, once they are more than they should be."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1,h", "help", "Help", tooltip="This page", id="app.help",
-                key_display="?", group=SCREEN),
-        Binding("q,f10", "quit", "Quit", tooltip="Quit", id="app.quit", key_display="q",
-                group=SCREEN),
-        Binding("ctrl+c", "interrupt", "Quit", tooltip="Quit",
-                id="app.interrupt", show=False, priority=True, group=SCREEN),
-        Binding("p,Z", "pause", "Pause", tooltip="Pause the display", id="app.pause",
-                key_display="p", group=SCREEN),
-        Binding("ctrl+z", "suspend_process", "Suspend", tooltip="Suspend; fg resumes",
-                id="app.suspend", show=False, priority=True, group=SCREEN),
-        Binding("plus,equals_sign", "interval(1)", "Slower", tooltip="Longer, shorter interval",
-                id="app.slower", show=False, group=SCREEN),
-        Binding("minus", "interval(-1)", "Faster", tooltip="Longer, shorter interval",
-                id="app.faster", show=False, group=SCREEN),
-        Binding("r,f5,ctrl+r", "refresh_now", "Refresh", tooltip="Refresh now", id="app.refresh",
-                show=False, group=SCREEN),
-        Binding("T", "next_theme", "Theme", tooltip="Next colour theme", id="app.theme", show=False,
-                group=SCREEN),
-        Binding("ctrl+l", "repaint", "Redraw", tooltip="Redraw the screen", id="app.redraw",
-                show=False, priority=True, group=SCREEN),
-        *TIME_BINDINGS,
-    ]  # fmt: skip
+    BINDINGS = APP_BINDINGS
 
     def __init__(
         self, feeds: Sequence[Feed], settings: Session, cluster: ClusterWatch | None = None

@@ -17,7 +17,7 @@ from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
-from gputop.sources.past import Moment, Past
+from gputop.sources.past import Moment
 from gputop.tui.messages import Arrived, MarkReached
 
 _MARKS = "marks"
@@ -259,11 +259,6 @@ class WatchedMachine:
         if self._frozen is None or self._frame is None:
             return None
         return max(0.0, self._frame.time - self._frozen.frame.time)
-
-    @property
-    def past(self) -> Past | None:
-        """What can be looked at again; None where its source remembers nothing."""
-        return self.feed.source.past
 
     @property
     def now(self) -> float | None:
