@@ -68,10 +68,6 @@ class FleetScreen(ProcessTableScreen):
 
     def on_mount(self) -> None:
         self.processes.on_arranged = self.arranged
-        self._arrange()
-
-    def on_resize(self) -> None:
-        self._arrange()
 
     @property
     def hosts(self) -> HostTable:
@@ -97,7 +93,7 @@ class FleetScreen(ProcessTableScreen):
         show_users(user for row in self._fleet.rows if row.summary for user in row.summary.users)
         if self.is_mounted:
             if is_more:
-                self._arrange()
+                self.share_lines()
             self._show_hosts()
             self.processes.show_rows(self._fleet.processes)
 
@@ -118,7 +114,7 @@ class FleetScreen(ProcessTableScreen):
         self.hosts.show_hosts(ordered(rows, self._order))
         self.query_one(FreeLine).show_free(free_gpus(rows), totals.free is not None)
 
-    def _arrange(self) -> None:
+    def share_lines(self) -> None:
         """Share the lines: hosts have what processes leave, and half of them in any case."""
         height = self.size.height
         free = self.query_one(FreeLine)
@@ -131,7 +127,7 @@ class FleetScreen(ProcessTableScreen):
     def make_room(self, count: int) -> None:
         if not self._rows - _SLACK < count <= self._rows:
             self._rows = count
-            self._arrange()
+            self.share_lines()
 
     async def action_open(self) -> None:
         """Open the group, or the host of the selected row."""

@@ -105,7 +105,6 @@ class MainScreen(ProcessTableScreen):
         yield from super().compose()
 
     def on_mount(self) -> None:
-        self.panes.arrange()
         self.gpus.on_scrolled = self._say_above
         self.marks.attach()
         self.processes.above = self._words_above
@@ -113,7 +112,7 @@ class MainScreen(ProcessTableScreen):
         for table in self.query(Table):
             table.on_moved = self._cursor_moved
 
-    def on_resize(self) -> None:
+    def share_lines(self) -> None:
         self.panes.arrange()
         if self._shown is not None:
             self.show_mapping()

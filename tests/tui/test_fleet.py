@@ -305,6 +305,14 @@ async def test_three_hundred_hosts_and_small_screens() -> None:
         assert " hosts" in fleet.line_with("free  node")
 
 
+async def test_another_size_while_gputop_ends_is_no_error() -> None:
+    """The parts of a screen go one by one then."""
+    async with watched(*HOSTS) as fleet:
+        await fleet.app.screen.query_one("#free").remove()
+        await fleet.resize(100, 30)
+        assert "node1" in fleet.text
+
+
 async def test_the_help_begins_with_the_keys_of_hosts() -> None:
     async with watched(*HOSTS, settings=Session(readonly=True)) as fleet:
         assert "read only" in fleet.lines[0]
