@@ -53,7 +53,6 @@ exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read
 
 
 def command_module(name: str) -> ModuleType:
-    """What does the work of a command."""
     return import_module(f"gputop.commands.{name}")
 
 

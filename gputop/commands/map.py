@@ -7,7 +7,6 @@ import os
 import re
 from contextlib import closing
 from functools import partial
-from typing import NamedTuple
 
 from gputop.commands.hosts import add_hosts, print_answers
 from gputop.commands.reading import read_file
@@ -111,21 +110,19 @@ def run(options: argparse.Namespace) -> int:
     log = None if options.tf_log is None else read_file(options.tf_log)
     if options.inventory is not None:
         inventory = read_inventory(read_file(options.inventory), options.inventory)
-        text, status = _answer(options, layers, log, inventory, None)
+        text, status = _answer(options, layers, log, inventory)
         write(text)
         return status
 
     def ask_host(host: HostName | None) -> tuple[str, int]:
         with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
             frame = readable_frame(source, answers if options.pid is None else _is_whole)
-            inventory = frame_inventory(frame)
-            return _answer(options, layers, log, inventory, _LiveMachine(source, frame))
+            return _answer(options, layers, log, frame_inventory(frame), source, frame)
 
     return print_answers(options.hosts, ask_host, options.map_json)
 
 
 def _check(options: argparse.Namespace) -> None:
-    """UsageError for options that exclude each other."""
     if options.inventory is not None and options.verify:
         raise UsageError("--verify asks this machine's driver: leave --inventory out")
     if options.inventory is not None and options.hosts:
@@ -142,34 +139,26 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("a PID is of one machine: give one host with --pid")
 
 
-class _LiveMachine(NamedTuple):
-    """A machine that can be asked."""
-
-    source: Source
-    frame: Frame
-
-    def probe(self, value: str | None, order: str | None) -> Probed:
-        """Ask the CUDA driver what the two variables mean (None: unset)."""
-        return ask(self.source, Probe(value, order), _PROBE_TIMEOUT).probed[0]
-
-
 def _answer(
     options: argparse.Namespace,
     layers: Layers,
     log: bytes | None,
     inventory: Inventory,
-    machine: _LiveMachine | None,
+    source: Source | None = None,
+    frame: Frame | None = None,
 ) -> tuple[str, int]:
-    """Return the text that answers, and the exit status."""
+    """Return the text that answers, and the exit status; with the source and a frame of a machine
+    that can be asked."""
     if log is not None:
-        return _explain_log(options, log.decode("utf-8", "replace"), inventory)
-    if options.pid is not None and machine is not None:
-        report = _of_pid(options.pid, machine)
+        text, status = _explain_log(options, log.decode("utf-8", "replace"), inventory)
     else:
-        report = _of_text(options, inventory, machine)
-    form = mapping_json if options.map_json else mapping_text
-    text = form(report, inventory, layers, options.framework)
-    return text.rstrip("\n") + "\n", _status(report, layers)
+        if options.pid is not None and source is not None and frame is not None:
+            report = _of_pid(options.pid, source, frame)
+        else:
+            report = _of_text(options, inventory, source if options.verify else None)
+        form = mapping_json if options.map_json else mapping_text
+        text, status = form(report, inventory, layers, options.framework), _status(report, layers)
+    return text.rstrip("\n") + "\n", status
 
 
 def _is_whole(frame: Frame) -> bool:
@@ -190,23 +179,23 @@ def _layers(options: argparse.Namespace) -> Layers:
     )
 
 
-def _of_pid(pid: int, machine: _LiveMachine) -> MappingReport:
+def _of_pid(pid: int, source: Source, frame: Frame) -> MappingReport:
     """Return what the variables mean that a process was started with."""
-    context = ask(machine.source, Context(pid), TIMEOUT).context
+    context = ask(source, Context(pid), TIMEOUT).context
     if context is None:
         raise UsageError(f"there is no process {pid} here, or it has ended")
-    process = LogicalNames(machine.frame).of(pid, context)
-    usage = usage_of(without(machine.frame, pid))
+    process = LogicalNames(frame).of(pid, context)
+    usage = usage_of(without(frame, pid))
     advice = (*process.advice, *advise(process.mapping, usage, beside=process.on))
     return MappingReport(process.mapping, advice, process)
 
 
 def _of_text(
-    options: argparse.Namespace, inventory: Inventory, machine: _LiveMachine | None
+    options: argparse.Namespace, inventory: Inventory, driver: Source | None
 ) -> MappingReport:
-    """Return what a value, a line, or the variables of this shell mean."""
+    """Return what a value, a line, or the variables of this shell mean; `driver`: whose CUDA driver
+    is asked as well."""
     line = _line(options)
-    driver = machine if options.verify else None
     mapping, variable_advice = _mapping(options, inventory, line, driver)
     missed = requests_advice(line.rest, mapping) if line else ()
     here = line is None or in_this_shell(line)
@@ -227,14 +216,14 @@ def _mapping(
     options: argparse.Namespace,
     inventory: Inventory,
     line: Pasted | None,
-    driver: _LiveMachine | None,
+    driver: Source | None,
 ) -> tuple[Mapping, tuple[Advice, ...]]:
     """Return the mapping that is asked for, and what is to be said about its variables."""
     version = options.driver or inventory.driver_version
     value, order, advice = _variables(options, line)
     devices, driver_order = inventory.devices, inventory.cuda_order
     if driver is not None:  # what integers count is exact where the driver itself gives the order
-        driver_order = cuda_order(driver.probe(None, order), devices)
+        driver_order = cuda_order(_probe(driver, None, order), devices)
     read = partial(resolve, value) if line is None else partial(meaning, line)
     return read(devices, order=order, cuda_order=driver_order, driver_version=version), advice
 
@@ -243,23 +232,24 @@ def _line(options: argparse.Namespace) -> Pasted | None:
     """Read a whole line, which would inherit the variables of this shell; None: it is a value."""
     if options.value is None or options.unset:
         return None
-    from gputop.model.cuda.pasted.reading import (
-        read_pasted,  # what it needs is needed for lines only
-    )
+    # What it needs is needed for lines only.
+    from gputop.model.cuda.pasted.reading import read_pasted
 
-    ours = (
-        {}
-        if _is_elsewhere(options)
-        else {k: os.environ[k] for k in (NAME, ORDER) if k in os.environ}
-    )
+    names = () if _is_elsewhere(options) else (NAME, ORDER)
+    ours = {name: os.environ[name] for name in names if name in os.environ}
     if options.order is not None:
         ours[ORDER] = options.order
     return read_pasted(options.value, ours)
 
 
-def _verdict(mapping: Mapping, inventory: Inventory, driver: _LiveMachine) -> ProbeVerdict:
+def _probe(source: Source, value: str | None, order: str | None) -> Probed:
+    """Ask the CUDA driver what the two variables mean (None: unset)."""
+    return ask(source, Probe(value, order), _PROBE_TIMEOUT).probed[0]
+
+
+def _verdict(mapping: Mapping, inventory: Inventory, driver: Source) -> ProbeVerdict:
     """Hold the mapping against the driver, and say where its order is not the expected one."""
-    probed, devices = driver.probe(mapping.value, mapping.order), inventory.devices
+    probed, devices = _probe(driver, mapping.value, mapping.order), inventory.devices
     verdict = compare(mapping, probed, devices)
     version = inventory.driver_version
     expected = resolve(mapping.value, devices, order=mapping.order, driver_version=version)
@@ -297,5 +287,4 @@ def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -
     log = read_tf_log(text)
     advice = explain(log, inventory.devices)
     form = log_json if options.map_json else log_text
-    shown = form(log, inventory.devices, advice).rstrip("\n") + "\n"
-    return shown, 0 if log.sees_gpu else 1
+    return form(log, inventory.devices, advice), 0 if log.sees_gpu else 1

@@ -105,7 +105,6 @@ def run(options: argparse.Namespace) -> int:
 def _outcome(
     options: argparse.Namespace, conditions: dict[HostName | None, Condition], over: Event
 ) -> tuple[int, str]:
-    """Return the exit status, and what there is to tell."""
     watch = partial(_watch, conditions=dict(conditions), interval=options.every, over=over)
     sentences, failed = [], 0
     for host, answer in ask_hosts(list(conditions), watch, options.timeout):
