@@ -85,7 +85,7 @@ def _viewer(words: list[str]) -> int:
     options = make_parser(()).parse_args(words[: words.index("--")])
     folder, *options.hosts = words[words.index("--") + 1 :]
     session = session_of(options)
-    from gputop.tui.browser import view
+    from gputop.tui.start import view
 
     return view(folder, options.hosts, session)
 

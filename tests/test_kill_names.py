@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.agent.candidates import read_candidates
 from gputop.agent.process.users import uid_of
+from gputop.agent.requests import read_candidates
 from gputop.cli import main
 from gputop.commands.selection import ProcessSelection, ProcessSelector, selection_of
 from gputop.errors import GputopError, UsageError

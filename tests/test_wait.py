@@ -20,6 +20,7 @@ from gputop.commands.selection import selection_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.liveness import LivenessState, ProcessLiveness
 from gputop.protocol.messages import Candidates, Reply
+from gputop.sources.source import Source
 from tests.agent.driving import sleeping
 from tests.builders import frame, gpu, process
 from tests.conftest import ME, MachineFactory, needs_everybody
@@ -141,7 +142,7 @@ def test_nothing_is_said_to_have_ended_that_has_not(here: Machine) -> None:
     assert sentence(f"train.py (PID {train}) of {ME}", out)
 
 
-class UnseenAtFirst:
+class UnseenAtFirst(Source):
     """A source whose process cannot be looked at when it is asked about first."""
 
     host = "here"

@@ -6,7 +6,8 @@ import argparse
 import os
 import re
 from contextlib import closing
-from functools import partial
+
+import msgspec
 
 from gputop.commands.hosts import add_hosts, print_answers
 from gputop.commands.reading import read_file
@@ -23,15 +24,12 @@ from gputop.model.cuda.inventory import (
     without,
 )
 from gputop.model.cuda.logical_names import LogicalNames
-from gputop.model.cuda.mapping import Mapping
-from gputop.model.cuda.pasted.meaning import in_this_shell, meaning, requests_advice
+from gputop.model.cuda.mapping_query import MappingQuery, MappingResult, judge, read_line, result_of
 from gputop.model.cuda.pasted.outcome import Pasted
-from gputop.model.cuda.probe import ProbeVerdict, compare, cuda_order
-from gputop.model.cuda.resolve import resolve
+from gputop.model.cuda.probe import ProbeVerdict
 from gputop.model.cuda.tf_log import explain, read_tf_log
 from gputop.model.machine.environment import NAME, ORDER, Environ
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.probed import Probed
 from gputop.output import write
 from gputop.protocol.messages import Context, Probe
 from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
@@ -195,14 +193,18 @@ def _of_text(
 ) -> MappingReport:
     """Return what a value, a line, or the variables of this shell mean; `driver`: whose CUDA driver
     is asked as well."""
-    line = _line(options)
-    mapping, variable_advice = _mapping(options, inventory, line, driver)
-    missed = requests_advice(line.rest, mapping) if line else ()
-    here = line is None or in_this_shell(line)
-    verdict = _verdict(mapping, inventory, driver) if driver and here else None
-    advice = (*variable_advice, *advise(mapping, inventory.usage), *missed)
-    unknown = line.unknown if line else None
-    return MappingReport(mapping, advice, None, unknown, bool(missed), verdict, here)
+    asked, order, advice = _variables(options)
+    if options.driver:
+        inventory = msgspec.structs.replace(inventory, driver_version=options.driver)
+    result = result_of(asked, order, inventory)
+    if driver is not None:
+        # What integers count is exact where the driver itself gives the order.
+        values = dict.fromkeys((None, result.mapping.value if result.here else None))
+        probed = [ask(driver, Probe(text, order), _PROBE_TIMEOUT).probed[0] for text in values]
+        result = result_of(asked, order, inventory, probed)
+    advice = (*advice, *judge(result, inventory.usage))
+    missed, verdict = bool(result.missed), _verdict(result)
+    return MappingReport(result.mapping, advice, None, result.unknown, missed, verdict, result.here)
 
 
 def _status(report: MappingReport, layers: Layers) -> int:
@@ -212,51 +214,12 @@ def _status(report: MappingReport, layers: Layers) -> int:
     return 1 if report.mapping.count == 0 or raises or report.missed else 0
 
 
-def _mapping(
-    options: argparse.Namespace,
-    inventory: Inventory,
-    line: Pasted | None,
-    driver: Source | None,
-) -> tuple[Mapping, tuple[Advice, ...]]:
-    """Return the mapping that is asked for, and what is to be said about its variables."""
-    version = options.driver or inventory.driver_version
-    value, order, advice = _variables(options, line)
-    devices, driver_order = inventory.devices, inventory.cuda_order
-    if driver is not None:  # what integers count is exact where the driver itself gives the order
-        driver_order = cuda_order(_probe(driver, None, order), devices)
-    read = partial(resolve, value) if line is None else partial(meaning, line)
-    return read(devices, order=order, cuda_order=driver_order, driver_version=version), advice
-
-
-def _line(options: argparse.Namespace) -> Pasted | None:
-    """Read a whole line, which would inherit the variables of this shell; None: it is a value."""
-    if options.value is None or options.unset:
-        return None
-    # What it needs is needed for lines only.
-    from gputop.model.cuda.pasted.reading import read_pasted
-
-    names = () if _is_elsewhere(options) else (NAME, ORDER)
-    ours = {name: os.environ[name] for name in names if name in os.environ}
-    if options.order is not None:
-        ours[ORDER] = options.order
-    return read_pasted(options.value, ours)
-
-
-def _probe(source: Source, value: str | None, order: str | None) -> Probed:
-    """Ask the CUDA driver what the two variables mean (None: unset)."""
-    return ask(source, Probe(value, order), _PROBE_TIMEOUT).probed[0]
-
-
-def _verdict(mapping: Mapping, inventory: Inventory, driver: Source) -> ProbeVerdict:
-    """Hold the mapping against the driver, and say where its order is not the expected one."""
-    probed, devices = _probe(driver, mapping.value, mapping.order), inventory.devices
-    verdict = compare(mapping, probed, devices)
-    version = inventory.driver_version
-    expected = resolve(mapping.value, devices, order=mapping.order, driver_version=version)
-    before = compare(expected, probed, devices)
-    if verdict.ok and before.ok is False:
-        return ProbeVerdict(True, f"{verdict.reason}, against expectation: {before.reason}")
-    return verdict
+def _verdict(result: MappingResult) -> ProbeVerdict | None:
+    """Return the driver's verdict, which says as well where its order is not the expected one."""
+    verdict, surprise = result.verdict, result.surprise
+    if verdict is None or surprise is None:
+        return verdict
+    return ProbeVerdict(True, f"{verdict.reason}, against expectation: {surprise.reason}")
 
 
 def _is_elsewhere(options: argparse.Namespace) -> bool:
@@ -264,9 +227,9 @@ def _is_elsewhere(options: argparse.Namespace) -> bool:
 
 
 def _variables(
-    options: argparse.Namespace, line: Pasted | None
-) -> tuple[str | None, str | None, tuple[Advice, ...]]:
-    """Return value, order, and what is to be said about where they come from."""
+    options: argparse.Namespace,
+) -> tuple[str | Pasted | None, str | None, tuple[Advice, ...]]:
+    """Return the value or line, the order, and what is to be said about where they come from."""
     # On another machine our own order means nothing; here a program would inherit it.
     ours = not _is_elsewhere(options) or (options.value is None and not options.unset)
     order = os.environ.get(ORDER) if ours and options.order is None else options.order
@@ -278,9 +241,11 @@ def _variables(
         environ = Environ(dict(os.environ))
         advice = environ_advice(environ, in_container=True)
         return environ.variables.get(NAME), order, advice
+    inherited = None if _is_elsewhere(options) else os.environ.get(NAME)
+    line = read_line(MappingQuery(options.value, order, inherited=inherited))
     if line is None:
         return options.value, order, ()
-    return line.value, line.order if options.order is None else order, line.advice
+    return line, line.order if options.order is None else order, ()
 
 
 def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -> tuple[str, int]:

@@ -17,9 +17,8 @@ from gputop.errors import DriverError, GputopError
 from gputop.model.machine.frame import Frame
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL
+from gputop.recording.contents import recorded
 from gputop.recording.days import default_folder
-from gputop.recording.privacy import recorded
-from gputop.recording.rounding import rounded
 from gputop.recording.writer import Limits, RecordingWriter
 from gputop.settings import user_named
 from gputop.sources.ssh.names import HostName
@@ -117,7 +116,7 @@ def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.asked
             user = (host and host.target.rpartition("@")[0]) or me
-            writer.append(name, rounded(recorded(news, options.commands, user)))
+            writer.append(name, recorded(news, options.commands, user))
         problem = _problem_of(news)
         before, told[host] = told.get(host, ""), _DIGITS.sub("", str(problem or ""))
         if problem is not None and told[host] != before:

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from gputop.errors import UsageError
-from gputop.model.health.findings import in_alarm
+from gputop.model.health.findings import in_alarm, worst_of
 from gputop.model.health.free import count_of_free, is_free
-from gputop.model.health.worst import worst_of
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu

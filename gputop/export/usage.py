@@ -5,7 +5,7 @@ JSON has `by`, `since` and `until` (seconds since the epoch), `rows` and `total`
 unheld_gpu_hours   nobody held a GPU, or a part of one
 unheld_kwh         the energy of that time, as far as known
 unknown_gpu_hours  it is not known whether somebody held the GPU, by reason: silent, unlisted,
-                   instance (`model.usage.parts`)
+                   instance (`model.usage.count`)
 hosts              of each host recorded, missing and unread seconds, and the number of gaps
 losses             what of the recording is damaged, in words
 
@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 from gputop.export.table import aligned
 from gputop.model.machine.text import MISSING, duration, printable, size, three_digits
-from gputop.model.usage.count import UsageCount, UsageRow
+from gputop.model.usage.count import UnknownReason, UsageCount, UsageRow
 from gputop.model.usage.grouping import GROUPINGS, UsageKey
-from gputop.model.usage.parts import UnknownReason
 from gputop.model.usage.spans import Coverage
 
 _HOUR = 3600.0

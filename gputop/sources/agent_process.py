@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from fcntl import F_SETPIPE_SZ, fcntl
 
+from gputop.errors import DriverError, SourceError
 from gputop.sources.child import PipedProcess
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SILENCE = 10.0
 """Seconds that a command waits for an agent, beyond its interval."""
@@ -47,7 +51,9 @@ class AgentOutput:
         while not (size := self._ahead.find(b"\n", searched) + 1):
             searched = len(self._ahead)
             if searched > MAX_LINE:
-                raise _too_long()
+                raise SourceError(
+                    f"the agent sent a line of more than {MAX_LINE >> 20} MiB: start it again"
+                )
             if not self._fill(seconds):
                 return self._take(searched)
         return self._take(size)
@@ -69,23 +75,13 @@ class AgentOutput:
             ready.register(self._descriptor, POLLIN)
             # In parts: time in which gputop itself is frozen, with the agent, ends only one.
             if not any(ready.poll(seconds * 1000 / _PARTS) for _ in range(_PARTS)):
-                raise _silent(seconds)
+                raise DriverError(
+                    f"the agent has not answered for {seconds:g} s: it is stopped, or the machine "
+                    "is overloaded; try again"
+                )
         more = os.read(self._descriptor, _READ)
         self._ahead += more
         return bool(more)
-
-
-def _too_long() -> Exception:
-    from gputop.errors import SourceError
-
-    return SourceError(f"the agent sent a line of more than {MAX_LINE >> 20} MiB: start it again")
-
-
-def _silent(seconds: float) -> Exception:
-    from gputop.errors import DriverError
-
-    return DriverError(f"the agent has not answered for {seconds:g} s: it is stopped, or the "
-                       "machine is overloaded; try again")  # fmt: skip
 
 
 class AgentProcess(PipedProcess):

@@ -9,7 +9,12 @@ import errno
 import os
 import time
 from _thread import allocate_lock
-from collections.abc import Mapping, Sequence
+
+from gputop.errors import SourceError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _SOON = 0.002
 _DIES = 0.5
@@ -115,9 +120,7 @@ def end_all() -> None:
         child.end()
 
 
-def _not_started(program: str, error: OSError) -> Exception:
-    from gputop.errors import SourceError
-
+def _not_started(program: str, error: OSError) -> SourceError:
     why = f"{program}: {error.strerror}"
     if error.errno == errno.EAGAIN:
         why = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -12,6 +13,9 @@ from gputop.sources.source import Source
 
 T = TypeVar("T")
 
+_LEAST_PAUSE = 1.0
+_MOST_PAUSE = 30.0
+
 
 def follow(
     source: Source,
@@ -21,8 +25,6 @@ def follow(
     """Hand over what `messages` takes of a source, as `frames_of`, and begin anew where it breaks,
     unless somebody has to log in: to try that again and again may lock the account. It ends where
     the source was closed."""
-    from gputop.sources.ssh.source import backoff
-
     attempt = 0
     while True:
         try:
@@ -41,3 +43,10 @@ def follow(
             put(SourceError(f"a frame could not be read: {words}"))
         attempt += 1
         time.sleep(backoff(attempt))
+
+
+def backoff(attempt: int) -> float:
+    """Return the seconds between an attempt, 1 and up, and the next: 1 to 30, never quite the
+    same, so that machines that went down together do not come back at once."""
+    whole = min(_MOST_PAUSE, _LEAST_PAUSE * 2.0 ** min(attempt, 8))
+    return whole * random.uniform(0.5, 1.0)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias
 
 from gputop.model.machine.frame import Frame
-from gputop.sources.source import Source
 
 Moment: TypeAlias = Literal["now", "past", "replay"]
 """What a picture is of: a machine that is watched, now or before; or a recording."""
@@ -26,18 +25,4 @@ class Past(Protocol):
 
     def frames(self, since: float, until: float) -> Iterator[Frame]:
         """Yield the frames from a time to another, both included."""
-        ...
-
-
-@runtime_checkable
-class RememberingSource(Source, Protocol):
-    """A source whose frames can be looked at again."""
-
-    @property
-    def past(self) -> Past | None:
-        """What can be looked at now; None where nothing is remembered."""
-        ...
-
-    def remember(self, wanted: bool) -> None:
-        """Remember frames from now on, or none any more, and forget those before."""
         ...

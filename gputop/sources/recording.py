@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Iterator, Sequence
 
 from gputop.model.machine.frame import Frame
-from gputop.protocol.messages import AnsweredRequest, Reply, Request
+from gputop.protocol.messages import AnsweredRequest, Reply
 from gputop.recording.reader import Recording
+from gputop.sources.agentless import AgentlessSource
+from gputop.sources.past import Past
 
 _NOT_RECORDED = "this is a recording: there is nobody to ask"
 
@@ -29,37 +30,26 @@ class RecordedPast:
         return self._recording.frames(self._host, since, until)
 
 
-class RecordingSource:
+class RecordingSource(AgentlessSource):
     """The frame of one instant. Who wants others finds them in `past`."""
 
     def __init__(self, recording: Recording, host: str, at: float) -> None:
         """The frame is the last that is not after `at`, or the first of all."""
-        self.host, self._at = host, at
-        self.past = RecordedPast(recording, host)
-        self._events: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
-        """Replies; None ends `frames`."""
+        super().__init__(host)
+        self._at, self._past = at, RecordedPast(recording, host)
+
+    @property
+    def past(self) -> Past:
+        return self._past
 
     def frames(self) -> Iterator[Frame | Reply]:
         """See `Source`: one frame, then replies."""
-        times = self.past.times
+        events, times = self._events, self.past.times
         frame = self.past.at(max(self._at, times[0])) if times else None
         if frame is not None:
             yield frame
-        while (reply := self._events.get()) is not None:
-            yield reply
+        while (yield from self._pause(events, None)):
+            pass
 
-    def remember(self, wanted: bool) -> None:
-        """See `RememberingSource`: it is on disk."""
-
-    def request(self, request: Request) -> None:
-        """Refuse what can only be asked of a machine; for the rest there is nothing to do."""
-        if isinstance(request, AnsweredRequest):
-            self._events.put(Reply(request=request.id, error=_NOT_RECORDED))
-
-    def reconnect(self) -> None:
-        """Begin anew."""
-        self._events.put(None)
-
-    def close(self) -> None:
-        """End."""
-        self._events.put(None)
+    def _answer(self, request: AnsweredRequest) -> Reply:
+        return Reply(request=request.id, error=_NOT_RECORDED)

@@ -7,23 +7,24 @@ would signal, look into a process or set the pace is refused here, whatever the 
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
+import socketserver
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import count
+from queue import Full, Queue
 
 from msgspec.structs import replace
 
 from gputop import __version__
 from gputop.errors import GputopError, LoginError, SourceError
 from gputop.model.machine.frame import Frame, Host, Problem
-from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import decode_request, encode, encode_line
 from gputop.protocol.messages import (
     AgentMessage,
+    AnsweredRequest,
     Context,
     Detail,
     Hello,
@@ -35,225 +36,191 @@ from gputop.protocol.messages import (
 )
 from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN
-from gputop.sources.agent_process import AgentOutput
+from gputop.sources.agent_process import INTERVAL, AgentOutput
+from gputop.sources.agent_source import AgentConnection, AgentSource
 from gputop.sources.follow import follow
 from gputop.sources.source import Source
 
 _MAX_REQUEST = 1 << 16
 """Bytes of a line that asks for something: a value to map may be long."""
-_MAX_REPLIES = 64
-"""Replies that wait for one reader."""
+_MOST_NEWS = 64
+"""That wait for one reader."""
+_LOOKS_UP = 3600.0
+"""Seconds: nobody waits for it to `shutdown`."""
+_REFUSED = "not in a browser, which only looks"
 
 
-class SharedSource:
-    """What another process reads, followed over its socket."""
+class SharedConnection(AgentConnection):
+    """A socket to what another process holds."""
 
-    def __init__(
-        self, path: str, asked: str | None, ended: Callable[[], None] = lambda: None
-    ) -> None:
-        """`path`: of the socket; `asked`: the name that its holder was given with -H; `ended` is
-        called when nobody holds it any more. SourceError where nobody does.
-        """
-        self.host = asked or "localhost"
-        self._path, self._asked, self._ended = path, asked, ended
-        self._closed = False
-        self._socket = self._connect()
-
-    def frames(self) -> Iterator[Frame | Reply]:
-        """See `Source`."""
-        connection, assembler = self._socket, Assembler(asked=self._asked)
-        lines = AgentOutput(os.dup(connection.fileno()))
+    def __init__(self, path: str, asked: str | None, ended: Callable[[], None]) -> None:
+        """SourceError where nobody holds it."""
+        super().__init__(asked)
+        self._ended, self._is_over = ended, False
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            while (line := lines.line(None)).endswith(b"\n"):
-                if (message := assembler.read(line)) is not None:
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise SourceError(f"gputop serve cannot be reached: {error.strerror}") from None
+        self._lines = AgentOutput(self._socket.fileno())
+
+    def messages(self) -> Iterator[Frame | Reply]:
+        if self._is_over:
+            return
+        with contextlib.suppress(OSError):
+            while (line := self._lines.line(None)).endswith(b"\n"):
+                if (message := self.assembler.read(line)) is not None:
                     yield message
-        except OSError:
-            pass  # it was closed
-        finally:
-            lines.close()
-        if connection is self._socket and not self._closed:
+        self._socket.close()
+        if not self._is_over:
+            self._is_over = True
             self._ended()
             raise SourceError("gputop serve has ended")
 
     def request(self, request: Request) -> None:
-        """Send a request; nothing if nobody reads it, `frames` tells that."""
         with contextlib.suppress(OSError):
             self._socket.sendall(encode(request) + b"\n")
 
-    def reconnect(self) -> None:
-        """Connect anew. SourceError."""
-        before, self._socket = self._socket, self._connect()
-        _hang_up(before)
-
-    def close(self) -> None:
-        """Let go of it."""
-        self._closed = True
-        _hang_up(self._socket)
-
-    def _connect(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.connect(self._path)
-        except OSError as error:
-            connection.close()
-            raise SourceError(f"gputop serve cannot be reached: {error.strerror}") from None
-        return connection
+    def stop(self) -> None:
+        """Wake who reads it, who closes it."""
+        self._is_over = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
 
-class Broadcast:
+class SharedSource(AgentSource[SharedConnection]):
+    """What another process reads, followed over its socket."""
+
+    def __init__(self, path: str, asked: str | None, ended: Callable[[], None]) -> None:
+        """`path`: of the socket; `asked`: the name that its holder was given with -H; `ended` is
+        called when nobody holds it any more. SourceError where nobody does.
+        """
+        self._path, self._asked, self._ended = path, asked, ended
+        super().__init__(asked or "localhost", INTERVAL)
+
+    def _connect(self) -> SharedConnection:
+        return SharedConnection(self._path, self._asked, self._ended)
+
+    def remember(self, wanted: bool) -> None:
+        """Remember nothing: many browsers look, and each has a process here."""
+
+
+class Broadcast(socketserver.ThreadingUnixStreamServer):
     """Holds a source, and passes what it says on to whoever connects."""
+
+    daemon_threads = True
+    block_on_close = False
 
     def __init__(self, source: Source, path: str) -> None:
         """`path`: of the socket, in a folder that nobody else may enter. OSError."""
-        self._source = source
-        self._lock = threading.Lock()
-        self._followers: dict[int, _Follower] = {}
-        self._last: Frame | None = None
-        self._closed = False
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listening.bind(path)
-        self._listening.listen()
+        super().__init__(path, _Follower)
+        self.source = source
+        self.lock = threading.Lock()
+        self.numbers = count()
+        self.followers: dict[str, _Follower] = {}
+        """By the number that stands before their requests."""
+        self.last: Frame | None = None
 
     def start(self) -> None:
         """Read the source and take readers, in threads of their own."""
-        for work in (self._read, self._accept):
+        for work in (self._read, partial(self.serve_forever, _LOOKS_UP)):
             threading.Thread(target=work, daemon=True).start()
 
     def close(self) -> None:
         """End the source, and let go of the readers."""
-        self._closed = True
-        self._source.close()
-        self._listening.close()
-        with self._lock:
-            for reader in self._followers.values():
-                reader.close()
+        self.source.close()
+        self.server_close()
+        with self.lock:
+            for follower in self.followers.values():
+                with contextlib.suppress(OSError):
+                    follower.connection.shutdown(socket.SHUT_RDWR)
 
     def _read(self) -> None:
-        follow(self._source, lambda source: source.frames(), self._pass_on)
+        follow(self.source, lambda source: source.frames(), self._pass_on)
 
     def _broken(self, error: GputopError) -> Frame:
         advice = "it is tried again"
         if isinstance(error, LoginError):
             advice = "log in where gputop serve runs, and start it again"
         problem = Problem(kind="agent_ended", message=str(error), advice=advice)
-        host = Host(name=self._source.host) if self._last is None else self._last.host
+        host = Host(name=self.source.host) if self.last is None else self.last.host
         return Frame(host=host, time=time.time(), problem=problem)
 
     def _pass_on(self, message: Frame | Reply | GputopError) -> None:
+        if isinstance(message, Preview):
+            return  # who is on the GPUs is not known yet
         if isinstance(message, GputopError):
             message = self._broken(message)
-        with self._lock:
-            if isinstance(message, Preview):
-                return  # who is on the GPUs is not known yet
-            if isinstance(message, Frame):
-                self._last = message
-                for reader in self._followers.values():
-                    reader.show(message)
+        with self.lock:
+            if isinstance(message, Reply):
+                number, _, request = message.request.partition("/")
+                if (asker := self.followers.get(number)) is not None:
+                    asker.tell(replace(message, request=request))
                 return
-            number, _, request = message.request.partition("/")
-            asker = self._followers.get(int(number)) if number.isdecimal() else None
-        if asker is not None:
-            asker.reply(replace(message, request=request))
-
-    def _accept(self) -> None:
-        for number in count():
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return  # closed
-            reader = _Follower(connection)
-            with self._lock:
-                self._followers[number] = reader
-                if self._last is not None:
-                    reader.show(self._last)
-            hello = _hello(self._source.host)
-            threading.Thread(target=reader.write, args=(hello,), daemon=True).start()
-            threading.Thread(target=self._serve, args=(number, reader), daemon=True).start()
-
-    def _serve(self, number: int, reader: _Follower) -> None:
-        """Answer one reader until it leaves."""
-        for request in reader.requests():
-            answer = _answer(request)
-            if answer is not None:
-                reader.reply(answer)
-            elif isinstance(request, Detail):
-                own = replace(request, id=f"{number}/{request.id}", hidden=False)
-                self._source.request(own)
-            elif isinstance(request, Probe | Context):
-                self._source.request(replace(request, id=f"{number}/{request.id}"))
-        with self._lock:
-            del self._followers[number]
-        reader.close()
+            self.last = message
+            for follower in self.followers.values():
+                follower.tell(None)
 
 
-class _Follower:
+class _Follower(socketserver.StreamRequestHandler):
     """One at the other end of a connection. A slow one gets fewer frames, and delays nobody."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._news = threading.Condition()
-        self._frame: Frame | None = None
-        self._replies: deque[Reply] = deque(maxlen=_MAX_REPLIES)
-        self._closed = False
+    server: Broadcast
 
-    def show(self, frame: Frame) -> None:
-        """Have a frame sent, in place of one that still waits."""
-        with self._news:
-            self._frame = frame
-            self._news.notify()
+    def setup(self) -> None:
+        super().setup()
+        self._news: Queue[Reply | None] = Queue(_MOST_NEWS)
+        """Replies; None where there is another frame, or it has left."""
+        self._has_left = False
+        self._number = str(next(self.server.numbers))
+        with self.server.lock:
+            self.server.followers[self._number] = self
+        self.tell(None)
+        threading.Thread(target=self._write, daemon=True).start()
 
-    def reply(self, reply: Reply) -> None:
-        """Have a reply sent."""
-        with self._news:
-            self._replies.append(reply)
-            self._news.notify()
+    def finish(self) -> None:
+        with self.server.lock:
+            del self.server.followers[self._number]
+        self._has_left = True
+        self.tell(None)
+        super().finish()
 
-    def close(self) -> None:
-        """Let go of it."""
-        with self._news:
-            self._closed = True
-            self._news.notify()
-        _hang_up(self._connection)
+    def tell(self, reply: Reply | None) -> None:
+        """Have a reply sent, or the newest frame."""
+        with contextlib.suppress(Full):
+            self._news.put_nowait(reply)
 
-    def write(self, hello: Hello) -> None:
-        """Send what there is, until it leaves."""
-        lines, splitter = count(), Splitter()
+    def handle(self) -> None:
+        """Take what it asks for, until it leaves."""
         with contextlib.suppress(OSError):
-            self._connection.sendall(encode_line(next(lines), hello))
-            while news := self._wait():
-                for message in news:
-                    parts = splitter.split(message) if isinstance(message, Frame) else (message,)
-                    for part in parts:
-                        self._connection.sendall(encode_line(next(lines), part))
-
-    def requests(self) -> Iterator[Request]:
-        """Yield what it asks for, until it leaves."""
-        with contextlib.suppress(OSError, ValueError), self._connection.makefile("rb") as lines:
-            while (line := lines.readline(_MAX_REQUEST)).endswith(b"\n"):
+            while (line := self.rfile.readline(_MAX_REQUEST)).endswith(b"\n"):
                 if (request := decode_request(line)) is not None:
-                    yield request
+                    self._take(request)
 
-    def _wait(self) -> list[Frame | AgentMessage]:
-        """Return what has come; nothing at the end."""
-        with self._news:
-            self._news.wait_for(lambda: self._closed or self._frame or self._replies)
-            if self._closed:
-                return []
-            news: list[Frame | AgentMessage] = [*self._replies]
-            if self._frame is not None:
-                news.append(self._frame)
-            self._frame = None
-            self._replies.clear()
-            return news
+    def _take(self, request: Request) -> None:
+        if isinstance(request, Detail):
+            request = replace(request, hidden=False)
+        if isinstance(request, Detail | Probe | Context):
+            self.server.source.request(replace(request, id=f"{self._number}/{request.id}"))
+        elif isinstance(request, Ping):
+            self.tell(Reply(request=request.id))
+        elif isinstance(request, AnsweredRequest):
+            self.tell(Reply(request=request.id, error=_REFUSED, invalid=True))
 
-
-def _answer(request: Request) -> Reply | None:
-    """Return what needs no agent: an answer to a ping, or a refusal."""
-    if isinstance(request, Detail | Probe | Context) or not hasattr(request, "id"):
-        return None
-    if isinstance(request, Ping):
-        return Reply(request=request.id)
-    return Reply(request=request.id, error="not in a browser, which only looks", invalid=True)
+    def _write(self) -> None:
+        """Send what there is, until it leaves."""
+        lines, splitter, sent = count(), Splitter(), None
+        parts: Iterable[AgentMessage] = (_hello(self.server.source.host),)
+        with contextlib.suppress(OSError):
+            while not self._has_left:
+                for part in parts:
+                    self.connection.sendall(encode_line(next(lines), part))
+                news, parts = self._news.get() or self.server.last, ()
+                if isinstance(news, Reply):
+                    parts = (news,)
+                elif news is not None and news is not sent:
+                    parts, sent = splitter.split(news), news
 
 
 def _hello(host: str) -> Hello:
@@ -265,10 +232,3 @@ def _hello(host: str) -> Hello:
         host=host,
         capabilities=("detail", "probe", "context"),
     )
-
-
-def _hang_up(connection: socket.socket) -> None:
-    """Wake who reads or writes it, and close it."""
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-    connection.close()

@@ -149,3 +149,13 @@ def test_the_demo_has_none() -> None:
         [answer] = ask(source, Probe("0", "PCI_BUS_ID"), 5.0).probed
     assert (answer.devices, answer.problem) == (None, "the demo has no CUDA driver")
     assert (answer.value, answer.order) == ("0", "PCI_BUS_ID")
+
+
+def test_a_demo_that_begins_anew_ends_the_frames_of_before() -> None:
+    """Two readers would share the replies."""
+    with closing(DemoSource(60.0)) as source:
+        before = source.frames()
+        next(before)
+        source.reconnect()
+        assert list(before) == []
+        ask(source, Probe("0", None), 5.0)

@@ -11,10 +11,9 @@ import pytest
 
 from gputop.errors import LoginError, SourceError
 from gputop.protocol.versions import SPOKEN, Versions
-from gputop.sources.ssh.bounds import Allowance
+from gputop.sources.follow import backoff
 from gputop.sources.ssh.connection import AgentOptions, choice
-from gputop.sources.ssh.process import failure
-from gputop.sources.ssh.source import backoff
+from gputop.sources.ssh.process import Allowance, failure
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
 from gputop.sources.ssh.wave import Wave
 from gputop.sources.ssh.ways import ways_check
@@ -180,9 +179,10 @@ def test_who_quits_waits_for_no_place() -> None:
 
 def test_an_allowance() -> None:
     allowance = Allowance(100, 1e-6)
-    assert allowance.take(60)
-    assert allowance.take(40)
-    assert not allowance.take(1)
+    allowance.take(60)
+    allowance.take(40)
+    with pytest.raises(SourceError, match="more than an agent has to say"):
+        allowance.take(1)
 
 
 def test_why_a_machine_is_read_in_one_of_three_ways() -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from gputop.errors import LoginError
+from gputop.model.fleet.link import Link
 from gputop.protocol.messages import Candidates
 from gputop.sources.ask import ask
+from gputop.sources.ssh.login import login_command
 from gputop.sources.ssh.names import HostName
-from gputop.sources.ssh.source import Link, SshSource, login_command
+from gputop.sources.ssh.source import SshSource
 from tests.agent.driving import gone, until
 from tests.conftest import MachineFactory
 from tests.driver.machine import REPOSITORY

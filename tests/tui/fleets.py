@@ -21,7 +21,7 @@ from gputop.protocol.messages import Reply
 from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.tui.app import GputopApp
-from gputop.tui.fleet_control import TICK
+from gputop.tui.fleet import TICK
 from gputop.tui.machine import WatchedMachine
 from tests.builders_tui import Screenful, Silence
 
@@ -31,10 +31,11 @@ UP = Link("connected", "installed", age=0.4, round_trip=0.012)
 class RemoteSource(Silence):
     """A source with a link, whose frames come from a queue."""
 
+    link = Link("connecting")
+
     def __init__(self, host: str) -> None:
         super().__init__()
         self.host = host
-        self.link = Link("connecting")
         self.queue: queue.Queue[Frame | Reply | SourceError | None] = queue.Queue()
 
     def frames(self) -> Iterator[Frame | Reply]:  # type: ignore[override]

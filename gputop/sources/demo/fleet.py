@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from gputop.errors import LoginError, SourceError
 from gputop.sources.demo.jobs import JOBS, DemoJob
@@ -54,18 +54,14 @@ def demo_machine(host: str | None) -> DemoMachine:
     return DEMO_MACHINES[number % len(DEMO_MACHINES)]
 
 
-def fail_to_reach(host: str) -> NoReturn:
-    """Raise what ssh says of a machine that is down or wants a login."""
+def check_reach(host: str) -> None:
+    """Raise what ssh says of a machine that is down or wants a login. SourceError, LoginError."""
     if "login" in host:
         raise LoginError(f"{host}: Permission denied (publickey,password)")
-    raise SourceError(f"ssh: connect to host {host} port 22: Connection refused")
+    if "down" in host:
+        raise SourceError(f"ssh: connect to host {host} port 22: Connection refused")
 
 
-def is_silent(host: str | None) -> bool:
-    """Whether a machine takes a connection and says nothing."""
-    return host is not None and "hang" in host
-
-
-def is_out_of_reach(host: str | None) -> bool:
-    """Whether there is no connection to be had."""
-    return host is not None and ("down" in host or "login" in host)
+def is_silent(host: str) -> bool:
+    """Return whether a machine takes a connection and says nothing."""
+    return "hang" in host

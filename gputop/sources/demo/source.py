@@ -6,11 +6,10 @@ Everything is a function of the time, so that a picture of it can be made again.
 from __future__ import annotations
 
 import math
-import queue
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import suppress
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
@@ -27,7 +26,6 @@ from gputop.protocol.messages import (
     Context,
     Detail,
     Probe,
-    Refresh,
     Reply,
     Request,
     SetInterval,
@@ -35,18 +33,44 @@ from gputop.protocol.messages import (
     clamp_interval,
 )
 from gputop.sources.agent_process import SILENCE
-from gputop.sources.demo.fleet import demo_machine, fail_to_reach, is_out_of_reach, is_silent
+from gputop.sources.agentless import AgentlessSource
+from gputop.sources.demo.fleet import check_reach, demo_machine, is_silent
 from gputop.sources.demo.jobs import JOBS, DemoJob, demo_detail, environ_of
-from gputop.sources.demo.past import DemoPast
 from gputop.sources.demo.sections import links, sections, topology
+from gputop.sources.past import Past
 
 _TOTAL = 143771 * MIB
 _RESERVED = 614 * MIB
 _BUSES = (0x19, 0x2D, 0x3F, 0x66, 0x9B, 0xAE, 0xBF, 0xE4)
 _NAMESPACE = uuid.UUID("8a5f61b2-5f3d-4f0e-9d33-6d0c3b1f7a55")
+_REMEMBERED = 900.0
+"""Seconds."""
 
 
-class DemoSource:
+class DemoPast:
+    """The frames of the last quarter of an hour, which can be made again."""
+
+    def __init__(self, make: Callable[[float], Frame]) -> None:
+        """`make` returns the frame of a time."""
+        self._make = make
+        self.times: list[float] = []
+
+    def add(self, when: float) -> None:
+        """Remember that there was a frame."""
+        self.times = [*self.times[bisect_left(self.times, when - _REMEMBERED) :], when]
+
+    def at(self, when: float) -> Frame | None:
+        """See `Past`."""
+        index = bisect_right(self.times, when)
+        return self._make(self.times[index - 1]) if index else None
+
+    def frames(self, since: float, until: float) -> Iterator[Frame]:
+        """See `Past`."""
+        times = self.times
+        yield from map(self._make, times[bisect_left(times, since) : bisect_right(times, until)])
+
+
+class DemoSource(AgentlessSource):
     """Frames of the invented machine, at the wanted interval."""
 
     def __init__(
@@ -54,89 +78,60 @@ class DemoSource:
     ) -> None:
         """`host`: the name of a machine of a fleet, which `demo.fleet` invents; with `waits` one
         that says nothing is waited for."""
-        self.host = host or "demo"
+        super().__init__(host or "demo")
         self._name = host
         self._interval = interval
         self._timeout = None if waits else SILENCE
-        self._events: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
-        """Replies; None wakes `frames`."""
-        self._closed = False
         self._started = time.time()
-        self.past = DemoPast(self._frame)
+        self._past = DemoPast(self._frame)
+
+    @property
+    def past(self) -> Past:
+        return self._past
 
     def frames(self) -> Iterator[Frame | Reply]:
-        """Frames and replies until `close`; one frame only where the interval is None."""
-        if self._name is not None and is_out_of_reach(self._name):
-            fail_to_reach(self._name)
-        if is_silent(self._name):
-            self._say_nothing()
-        while not self._closed:
+        """See `Source`; one frame only where the interval is None."""
+        events, goes_on = self._events, True
+        check_reach(self.host)
+        if is_silent(self.host):
+            if (yield from self._pause(events, self._timeout)):
+                raise DriverError(f"no answer for {self._timeout:g} s")
+            return
+        while goes_on:
             frame = self._frame(time.time())
-            self.past.add(frame.time)
+            self._past.add(frame.time)
             yield frame
             if self._interval is None:
                 return
-            yield from self._replies(time.monotonic() + self._interval)
-
-    def _say_nothing(self) -> None:
-        """Until `close`, or until nobody waits any more. DriverError."""
-        end = None if self._timeout is None else time.monotonic() + self._timeout
-        while not self._closed:
-            try:
-                self._events.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
-            except queue.Empty:
-                raise DriverError(f"no answer for {self._timeout:g} s") from None
-
-    def _replies(self, due: float) -> Iterator[Reply]:
-        """Until the next frame is due, or asked for."""
-        while (left := due - time.monotonic()) > 0:
-            with suppress(queue.Empty):
-                if (reply := self._events.get(timeout=left)) is None:
-                    return
-                yield reply
-
-    def remember(self, wanted: bool) -> None:
-        """Remember frames in any case: that takes no more than their times."""
+            goes_on = yield from self._pause(events, self._interval)
 
     def _frame(self, when: float) -> Frame:
         return demo_frame(when, when - self._started, self._interval, self._name)
 
     def request(self, request: Request) -> None:
-        """The interval and a frame now; a driver that could be asked is not invented."""
-        if isinstance(request, AnsweredRequest):
-            self._events.put(_reply(request))
-            return
+        """See `AgentlessSource`; one that says nothing answers nothing."""
         if isinstance(request, SetInterval):
             self._interval = clamp_interval(request.seconds)
-        self._events.put(None)
+        if not is_silent(self.host):
+            super().request(request)
 
-    def reconnect(self) -> None:
-        """Show another frame: there is nobody who may hang."""
-        self.request(Refresh())
-
-    def close(self) -> None:
-        """End."""
-        self._closed = True
-        self._events.put(None)
-
-
-def _reply(request: AnsweredRequest) -> Reply:
-    if isinstance(request, Probe):
-        problem = "the demo has no CUDA driver"
-        probed = Probed(None, problem, request.value, request.order)
-        return Reply(request=request.id, probed=(probed,))
-    if isinstance(request, Detail):
-        return Reply(request=request.id, detail=demo_detail(request))
-    if isinstance(request, Stack):
-        problem = "the demo has no processes to look into"
-        stack = ProcessStack(request.pid, request.start_time, problem=problem)
-        return Reply(request=request.id, stack=stack)
-    if isinstance(request, Context):
-        contexts = (CudaContext(environ_of(job)) for job in JOBS if job.pid == request.pid)
-        return Reply(request=request.id, context=next(contexts, None))
-    if isinstance(request, Checks):
-        return Reply(request=request.id)
-    return Reply(request=request.id, error="the demo has no processes to signal")
+    def _answer(self, request: AnsweredRequest) -> Reply:
+        if isinstance(request, Probe):
+            problem = "the demo has no CUDA driver"
+            probed = Probed(None, problem, request.value, request.order)
+            return Reply(request=request.id, probed=(probed,))
+        if isinstance(request, Detail):
+            return Reply(request=request.id, detail=demo_detail(request))
+        if isinstance(request, Stack):
+            problem = "the demo has no processes to look into"
+            stack = ProcessStack(request.pid, request.start_time, problem=problem)
+            return Reply(request=request.id, stack=stack)
+        if isinstance(request, Context):
+            contexts = (CudaContext(environ_of(job)) for job in JOBS if job.pid == request.pid)
+            return Reply(request=request.id, context=next(contexts, None))
+        if isinstance(request, Checks):
+            return Reply(request=request.id)
+        return Reply(request=request.id, error="the demo has no processes to signal")
 
 
 def demo_frame(

@@ -76,33 +76,29 @@ class PrometheusClient:
 
     def names(self, matching: str) -> set[str]:
         """Return the names of metrics that match a selector. SourceError."""
-        words = urllib.parse.urlencode({"match[]": matching, "limit": _MOST_SERIES})
-        return self._texts(self._get(f"label/__name__/values?{words}", None))
+        return self._texts("label/__name__/values", matching)
 
     def values(self, label: str, matching: str, since: float) -> set[str]:
         """Return the values of a label in series that were there in the last `since` seconds, by
         the index alone: some may be older. SourceError."""
-        start = time.time() - since
-        words = {"match[]": matching, "limit": _MOST_SERIES, "start": f"{start:.0f}"}
-        query = urllib.parse.urlencode(words)
-        return self._texts(self._get(f"label/{label}/values?{query}", None))
+        return self._texts(f"label/{label}/values", matching, start=f"{time.time() - since:.0f}")
 
     def label_names(self, matching: str) -> set[str]:
         """Return the labels of the series that match a selector. SourceError."""
-        return self._texts(self._get("labels", {"match[]": matching, "limit": str(_MOST_SERIES)}))
+        return self._texts("labels", matching)
 
-    def _texts(self, data: Any) -> set[str]:
+    def _texts(self, path: str, matching: str, **words: str) -> set[str]:
+        data = self._get(f"{path}?{_encoded({'match[]': matching, **words})}")
         if not isinstance(data, list):
             raise self._failed(_STRANGE)
         return {text for text in data if isinstance(text, str)}
 
     def _api(self, path: str, words: Mapping[str, object]) -> Any:
-        limits = {"timeout": f"{TIMEOUT:g}s", "limit": _MOST_SERIES}
-        return self._get(path, {key: str(value) for key, value in {**words, **limits}.items()})
+        """Return the data of an answer to an expression, which may be too long for a URL."""
+        return self._get(path, _encoded({**words, "timeout": f"{TIMEOUT:g}s"}).encode())
 
-    def _get(self, path: str, words: Mapping[str, str] | None) -> Any:
-        """Return the data of an answer; `words` are sent by POST, None for a GET."""
-        data = None if words is None else urllib.parse.urlencode(words).encode()
+    def _get(self, path: str, data: bytes | None = None) -> Any:
+        """Return the data of an answer; `data` of ours is sent by POST."""
         request = urllib.request.Request(f"{self.url}/api/v1/{path}", data, self._headers)
         try:
             with self._opener.open(request, timeout=TIMEOUT + _WAY) as answer:
@@ -126,8 +122,6 @@ class PrometheusClient:
     def _series(self, data: Any) -> list[Series]:
         """Return what is in an answer."""
         try:
-            if data["resultType"] == "scalar":
-                return [Series({}, (_point(data["result"]),))]
             return [_one_of(series) for series in data["result"][:_MOST_SERIES]]
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._failed(_STRANGE) from None
@@ -168,6 +162,10 @@ def _headers_in(path: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def _encoded(words: Mapping[str, object]) -> str:
+    return urllib.parse.urlencode({**words, "limit": _MOST_SERIES})
+
+
 def _one_of(series: Any) -> Series:
     """Return a series of an answer. ValueError where it has no values."""
     labels = {name: text for name, text in series["metric"].items() if isinstance(text, str)}
@@ -204,11 +202,8 @@ def _parts_of(url: str) -> urllib.parse.SplitResult | None:
         is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         return None
-    return parts if is_whole and not (parts.query or parts.fragment or _has_blanks(url)) else None
-
-
-def _has_blanks(url: str) -> bool:
-    return not url.isprintable() or any(letter.isspace() for letter in url)
+    is_plain = url.isprintable() and url.split() == [url] and not (parts.query or parts.fragment)
+    return parts if is_whole and is_plain else None
 
 
 def _told_by(error: urllib.error.HTTPError) -> str:

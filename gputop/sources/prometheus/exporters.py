@@ -67,6 +67,14 @@ class Exporter(NamedTuple):
         labels = ", ".join((self.key, *more))
         return f"max by ({labels}) ({expression.replace('%s', selector)})"
 
+    def ages(self, selector: str) -> dict[str, str]:
+        """Return the seconds since each series was scraped, and those before in which its exporter
+        has read it, where it tells that."""
+        ages = {"age": f"time() - timestamp({self.present}{{{selector}}})"}
+        if self.reading_age is not None:
+            ages["reading"] = self.reading_age.replace("%s", selector)
+        return ages
+
     def free_gpus(self, selector: str = "") -> str:
         """Return 1 for each GPU that is free, 0 for the others."""
         if self.free is not None:

@@ -11,7 +11,7 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import printable, short_name
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.host import PrometheusSource
-from gputop.sources.prometheus.queries import ClusterQueries, number_of, selector_of
+from gputop.sources.prometheus.queries import ClusterQueries, age_of, number_of, selector_of
 from gputop.sources.ssh.names import HostName, plain_host
 
 _MOST = 20
@@ -69,13 +69,9 @@ def _gpus_of(queries: ClusterQueries, host: str, model: str, free: str) -> tuple
 
 
 def _age_of(queries: ClusterQueries, host: str) -> float | None:
-    exporter, only = queries.exporter, selector_of(queries.exporter.host, host)
-    wanted = {"scraped": f"max(time() - timestamp({exporter.present}{{{only}}}))"}
-    if exporter.reading_age is not None:
-        wanted["reading"] = f"max({exporter.reading_age.replace('%s', only)})"
-    ages = {name: number_of(series) for name, series in queries.ask(wanted).items()}
-    scraped = ages["scraped"]
-    return None if scraped is None else scraped + (ages.get("reading") or 0)
+    ages = queries.exporter.ages(selector_of(queries.exporter.host, host))
+    found = queries.ask({name: f"max({age})" for name, age in ages.items()})
+    return age_of({name: number_of(series) for name, series in found.items()})
 
 
 def _most(queries: ClusterQueries, best: list[Series]) -> str:

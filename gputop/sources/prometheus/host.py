@@ -1,11 +1,12 @@
-"""Frames of one machine as a Prometheus server knows it: its GPUs, and nothing of processes."""
+"""Frames of one machine as a Prometheus server knows it: its GPUs, and nothing of processes; or of
+the machine itself, over ssh, where that goes."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,27 +18,31 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import MAX_GPUS
 from gputop.protocol.harmless import harmless
-from gputop.protocol.messages import AnsweredRequest, Refresh, Reply, Request
+from gputop.protocol.messages import AnsweredRequest, Reply, Request
+from gputop.sources.agentless import AgentlessSource
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.queries import ClusterQueries, number_of, selector_of
+from gputop.sources.source import Source
+from gputop.sources.ssh.names import plain_host
+from gputop.sources.ssh.source import SshSource
 
 _INTERVAL = 10.0
 _PAST, _STEP = 900.0, 15.0
 """Seconds that are looked back at first, and between two frames of them."""
 _REFUSED = "only Prometheus is asked about this host, and it answers no questions"
+_LONGEST = 120
+"""Characters of why ssh fails."""
 _WHOLE = ("memory_used", "memory_total")
 
 
-class PrometheusSource:
+class PrometheusSource(AgentlessSource):
     """A machine by the values that its exporter gave; also how the server is reached."""
 
     def __init__(self, queries: ClusterQueries, host: str) -> None:
         """host: as the label says that names machines."""
-        self.host = host
+        super().__init__(host)
         self._queries, self._exporter = queries, queries.exporter
         self._selector = selector_of(queries.exporter.host, host)
-        self._woken, self._is_closed = threading.Event(), False
-        self._replies: list[Reply] = []
         self._came: float | None = None
 
     @property
@@ -49,30 +54,15 @@ class PrometheusSource:
     def frames(self) -> Iterator[Frame | Reply]:
         """Yield those of the last quarter of an hour, then one after another until `close`.
         SourceError where the server knows nothing of its GPUs, or does not answer."""
+        events, goes_on = self._events, True
         yield from self._past(self.now())
-        while not self._is_closed:
+        while goes_on:
             yield self.now()
             self._came = time.monotonic()
-            if self._woken.wait(_INTERVAL):
-                self._woken.clear()
-            while self._replies:
-                yield self._replies.pop(0)
+            goes_on = yield from self._pause(events, _INTERVAL)
 
-    def request(self, request: Request) -> None:
-        """Ask for a frame now; nobody there can do anything else."""
-        if isinstance(request, AnsweredRequest):
-            self._replies.append(Reply(request=request.id, error=_REFUSED))
-        if isinstance(request, AnsweredRequest | Refresh):
-            self._woken.set()
-
-    def reconnect(self) -> None:
-        """Ask now."""
-        self._woken.set()
-
-    def close(self) -> None:
-        """End; a query that the server does not answer is left to itself."""
-        self._is_closed = True
-        self._woken.set()
+    def _answer(self, request: AnsweredRequest) -> Reply:
+        return Reply(request=request.id, error=_REFUSED)
 
     def now(self) -> Frame:
         """Return what the server knows now. SourceError where that is nothing, or it fails."""
@@ -148,12 +138,10 @@ class PrometheusSource:
         if self._exporter.number_metric is not None:
             for series in found["number"]:
                 told[self._uuid_of(series)] = int(number_of([series]) or 0)
-        taken = set(told.values())
-        for series in found["there"]:
-            if self._uuid_of(series) not in told:
-                last = max(taken, default=-1) + 1
-                told[self._uuid_of(series)] = last
-                taken.add(last)
+        free = count(max(told.values(), default=-1) + 1)
+        for uuid in map(self._uuid_of, found["there"]):
+            if uuid not in told:
+                told[uuid] = next(free)
         return told
 
     def _uuid_of(self, series: Series) -> str:
@@ -170,3 +158,66 @@ class PrometheusSource:
 def _rounded(name: str, value: float | None) -> float | None:
     """Return a value as its field has it: bytes are whole."""
     return round(value) if value is not None and name in _WHOLE else value
+
+
+class FallbackSource(Source):
+    """The one or the other; which of them is told by `link`."""
+
+    def __init__(self, host: str, interval: float, known: Callable[[], PrometheusSource]) -> None:
+        """host: the label that names the machine, which is ssh's only if it is a plain name;
+        `known` makes the source that Prometheus is."""
+        self.host = host
+        name = plain_host(host)
+        self._ssh = None if name is None else SshSource(name, interval, waits=True)
+        self._make = known
+        self._known: PrometheusSource | None = None
+        self._why = "its name is none for ssh"
+        self._is_closed = False
+
+    @property
+    def link(self) -> Link:
+        """That of the source whose frames come."""
+        if self._known is not None:
+            return self._known.link._replace(words=self._why)
+        return (self._ssh and self._ssh.link) or Link("connecting")
+
+    def frames(self) -> Iterator[Frame | Reply]:
+        """See `Source`. SourceError where neither knows anything; it says both reasons."""
+        if self._ssh is not None and self._known is None:
+            is_seen = False
+            try:
+                for message in self._ssh.frames():
+                    is_seen = is_seen or isinstance(message, Frame)
+                    yield message
+                return
+            except SourceError as error:
+                if is_seen or self._is_closed:
+                    raise
+                self._why = printable(str(error), _LONGEST)
+        known = self._known = self._make()
+        try:
+            yield from known.frames()
+        except SourceError as error:
+            raise SourceError(f"{error}; and over ssh: {self._why}") from None
+
+    def request(self, request: Request) -> None:
+        """Send a request to the one that answers."""
+        source = self._known or self._ssh
+        if source is not None:
+            source.request(request)
+
+    def reconnect(self) -> None:
+        """Begin anew, with ssh."""
+        known, self._known = self._known, None
+        if known is not None:
+            known.close()
+        if self._ssh is not None:
+            self._ssh.reconnect()
+
+    def close(self) -> None:
+        """End both; waits for nothing."""
+        self._is_closed = True
+        if self._known is not None:
+            self._known.close()
+        if self._ssh is not None:
+            self._ssh.close()

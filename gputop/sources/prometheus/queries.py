@@ -11,7 +11,8 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from queue import Empty, SimpleQueue
+from functools import partial
+from threading import BoundedSemaphore
 from typing import Literal
 
 from gputop.deadline import Call
@@ -56,7 +57,8 @@ class ClusterQueries:
         """records: of the recording rules, those that have results now."""
         self.client, self.exporter = client, exporter
         self._records = records if exporter is GPUTOP else frozenset()
-        self._hanging: list[Call[None]] = []
+        self._turns = BoundedSemaphore(_AT_ONCE)
+        self._hanging: list[Call[list[Series]]] = []
 
     def sums(self) -> Cluster:
         """Return all of it in sums, without a node. SourceError."""
@@ -104,27 +106,17 @@ class ClusterQueries:
         self._hanging = [call for call in self._hanging if call.is_running]
         if len(self._hanging) >= _MOST_HANGING:
             raise self._no_answer(f"{len(self._hanging)} queries were not answered yet")
-        left: SimpleQueue[tuple[str, str]] = SimpleQueue()
-        for item in wanted.items():
-            left.put(item)
-        answers: dict[str, list[Series]] = {}
-
-        def work() -> None:
-            while True:
-                try:
-                    name, expression = left.get_nowait()
-                except Empty:
-                    return
-                answers[name] = self.client.query(expression)
-
-        calls = [Call(work) for _ in range(min(_AT_ONCE, len(wanted)))]
-        self._hanging += calls
+        calls = {name: Call(partial(self._query, text)) for name, text in wanted.items()}
+        self._hanging += calls.values()
         end = time.monotonic() + _TIMEOUT
-        for call in calls:
+        for call in calls.values():
             if not call.wait(max(0.0, end - time.monotonic())):
                 raise self._no_answer(f"no answer in {_TIMEOUT:g} s")
-            call.result()
-        return answers
+        return {name: call.result() for name, call in calls.items()}
+
+    def _query(self, expression: str) -> list[Series]:
+        with self._turns:
+            return self.client.query(expression)
 
     def _no_answer(self, why: str) -> SourceError:
         return SourceError(f"{printable(self.client.url, 100)}: {why}")
@@ -178,15 +170,12 @@ class ClusterQueries:
             "utilization": f"avg by ({host}) ({exporter.of_gpus(exporter.utilization, page)})",
             "used": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_used, page)})",
             "total": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_total, page)})",
-            "age": f"max by ({host}) (time() - timestamp({exporter.present}{{{page}}}))",
+            **{name: f"max by ({host}) ({age})" for name, age in exporter.ages(page).items()},
         }
         if exporter.findings is not None:
             wanted["level"] = self._findings(page)
         if exporter.users is not None:
             wanted["who"] = f"count by ({host}, user) ({exporter.users.replace('%s', page)})"
-        if exporter.reading_age is not None:
-            age = exporter.reading_age.replace("%s", page)
-            wanted["reading"] = f"max by ({host}) ({age})"
         return wanted
 
     def _ordered(self, order: NodeOrder, count: int, hosts: str) -> str:
@@ -270,7 +259,6 @@ class ClusterQueries:
         who = sorted(mine.get("who", ()), key=lambda series: -series.value)
         users = [printable(series.labels.get("user", ""), LONGEST) for series in who]
         level: dict[float | None, Literal["alarm", "notice"]] = {2: "alarm", 1: "notice"}
-        age = numbers["age"]
         return ClusterNode(
             host=printable(host, LONGEST),
             up=True,
@@ -281,7 +269,7 @@ class ClusterQueries:
             memory_total=numbers["total"],
             users=tuple(filter(None, users[:_MOST_USERS])),
             level=level.get(numbers.get("level")),
-            age=None if age is None else age + (numbers.get("reading") or 0),
+            age=age_of(numbers),
         )
 
     def _by_host(self, answer: Sequence[Series]) -> dict[str, list[Series]]:
@@ -337,6 +325,12 @@ def number_of(series: Sequence[Series]) -> float | None:
     """Return the one value of an answer; None where there is none that can be."""
     value = series[0].value if series else math.nan
     return value if -_NUMBER < value < _NUMBER else None
+
+
+def age_of(numbers: Mapping[str, float | None]) -> float | None:
+    """Return the seconds since what is told was so, of the answers to `Exporter.ages`."""
+    age = numbers["age"]
+    return None if age is None else age + (numbers.get("reading") or 0)
 
 
 def _whole(value: float | None) -> int | None:

@@ -10,8 +10,7 @@ from gputop.errors import SourceError
 from gputop.model.fleet.cluster import HOUR, Cluster, ClusterState, NodePage, Quantiles
 from gputop.model.machine.text import printable
 from gputop.sources.prometheus.client import PrometheusClient
-from gputop.sources.prometheus.fallback import FallbackSource
-from gputop.sources.prometheus.host import PrometheusSource
+from gputop.sources.prometheus.host import FallbackSource, PrometheusSource
 from gputop.sources.prometheus.queries import ClusterQueries, find_exporter
 
 INTERVAL = 10.0
@@ -58,7 +57,9 @@ class ClusterWatch:
         self._woken.set()
 
     def set_interval(self, seconds: float) -> None:
-        """Refresh as often from now on."""
+        """Refresh as often from now on, where that is not the interval already."""
+        if self.interval == max(LEAST_INTERVAL, seconds):
+            return
         self.interval = max(LEAST_INTERVAL, seconds)
         self._due = min(self._due, time.monotonic() + self.interval)
         self._woken.set()

@@ -95,9 +95,8 @@ def _msgspec(compiled: Path | None) -> Iterator[Module]:
 
 def _source(path: Path, package: Path) -> Module:
     parts = path.relative_to(package.parent).with_suffix("").parts
-    is_package = parts[-1] == "__init__"
-    name = ".".join(parts[:-1] if is_package else parts)
-    return name, "package" if is_package else "module", path.read_bytes()
+    kind = {"__init__": "package", "__main__": "program"}.get(parts[-1], "module")
+    return ".".join(parts[:-1] if kind == "package" else parts), kind, path.read_bytes()
 
 
 def _folder(package: str) -> Path:

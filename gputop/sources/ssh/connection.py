@@ -13,9 +13,9 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
-from gputop.protocol.messages import Ping, Reply
-from gputop.protocol.recent import RecentFrames
+from gputop.protocol.messages import Ping, Reply, Request
 from gputop.protocol.versions import SPOKEN
+from gputop.sources.agent_source import AgentConnection
 from gputop.sources.ssh.carry import loader_size, payload
 from gputop.sources.ssh.client import ssh_environment, stream_command
 from gputop.sources.ssh.heart import HEART, LEASE
@@ -48,11 +48,12 @@ class AgentOptions(NamedTuple):
         return " ".join(words if files else [*words, "--no-files"])
 
 
-class Connection:
-    """An ssh, and the agent at its other end. One thread reads `messages`; any may do the rest."""
+class Connection(AgentConnection):
+    """An ssh, and the agent at its other end."""
 
     def __init__(self, host: HostName, options: AgentOptions, timeout: float) -> None:
         """`timeout`: seconds for the way there, and for each line; SourceError after them."""
+        super().__init__(host.asked)
         self._host, self._options, self._timeout = host, options, timeout
         self._link = Link()
         self._heard: float | None = None
@@ -63,30 +64,18 @@ class Connection:
         self._queued: list[bytes] | None = []
         """What was asked before there was an agent; None from then on."""
         self._is_over = False
-        self._assembler = Assembler(asked=host.asked)
-        self._reader: Assembler | SmiReader = self._assembler
+        self._reader: Assembler | SmiReader = self.assembler
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
         """The ping that was not answered yet, and when it was sent."""
 
     @property
     def link(self) -> Link:
-        """How it is just now."""
         age = None if self._heard is None else time.monotonic() - self._heard
         return self._link._replace(age=age)
 
-    @property
-    def recent(self) -> RecentFrames | None:
-        """Its last frames; None where none are remembered."""
-        return self._assembler.recent if self._reader is self._assembler else None
-
-    def remember(self, wanted: bool) -> None:
-        """Remember frames from now on, or none any more."""
-        self._assembler.recent = RecentFrames() if wanted else None
-
     def messages(self) -> Iterator[Frame | Reply]:
-        """Yield what comes, from where it was left; nothing where it has ended. SourceError,
-        LoginError."""
+        """See `AgentConnection`. LoginError where ssh wants to ask somebody."""
         if self._link.state in ("login", "ended"):
             return
         try:
@@ -104,8 +93,10 @@ class Connection:
         except SourceError as error:
             raise self._ended(error) from None
 
-    def request(self, data: bytes) -> None:
-        """Send a request, without waiting; before there is an agent it is kept for it."""
+    def request(self, request: Request) -> None:
+        """Send a request; one that is asked before there is an agent waits for it, and is lost
+        where none comes."""
+        data = encode(request) + b"\n"
         with self._lock:
             if self._queued is not None:
                 if len(self._queued) < _MOST_QUEUED:
@@ -127,7 +118,7 @@ class Connection:
             self._is_over = True
             self._queued = None
             process = self._process
-        HEART.forget(self)
+        HEART.forget(self.ping)
         WAVE.wake()
         if process is not None:
             process.stop()
@@ -151,7 +142,7 @@ class Connection:
                 self._write(data)
             self._queued = None
         if self._options.interval is not None:
-            HEART.beat_for(self)
+            HEART.beat_for(self.ping)
         return process
 
     def _spawn(self) -> SshProcess:

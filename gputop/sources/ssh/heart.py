@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
-from weakref import WeakSet
+from collections.abc import Callable
 
 BEAT = 3.0
 """Seconds between two pings."""
@@ -13,40 +12,33 @@ LEASE = 10.0
 """Seconds without one after which an agent ends: its reader is gone, or the network between."""
 
 
-class Pinged(Protocol):
-    """What wants a beat; it is asked in the thread of the heart, and does not wait."""
-
-    def ping(self) -> None:
-        """Say that somebody is there."""
-
-
 class Heart:
-    """Beats for connections as long as anybody holds them."""
+    """Beats as long as anybody holds a connection."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._connections: WeakSet[Pinged] = WeakSet()
+        self._pings: set[Callable[[], None]] = set()
         self._thread: threading.Thread | None = None
 
-    def beat_for(self, connection: Pinged) -> None:
-        """Ping it from now on."""
+    def beat_for(self, ping: Callable[[], None]) -> None:
+        """Call it from now on, in the thread of the heart: it does not wait."""
         with self._lock:
-            self._connections.add(connection)
+            self._pings.add(ping)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
                 self._thread.start()
 
-    def forget(self, connection: Pinged) -> None:
-        """Ping it no more."""
+    def forget(self, ping: Callable[[], None]) -> None:
+        """Call it no more."""
         with self._lock:
-            self._connections.discard(connection)
+            self._pings.discard(ping)
 
     def _run(self) -> None:
         while True:
             with self._lock:
-                connections = list(self._connections)
-            for connection in connections:
-                connection.ping()
+                pings = list(self._pings)
+            for ping in pings:
+                ping()
             time.sleep(BEAT)
 
 

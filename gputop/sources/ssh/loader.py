@@ -2,8 +2,9 @@
 
 This file's text is what `carry` sends first, and another machine's Python runs it as its main
 program; it imports nothing of gputop until it has it. After it come, in bytes of zlib, a line of
-JSON, `[[name, kind, size], ...]`, and the modules one after the other: "package" and "module" are
-Python's source, "compiled" is a shared library, which is loaded out of memory.
+JSON, `[[name, kind, size], ...]`, and the modules one after the other: "package", "module" and
+"program", which is run, are Python's source; "compiled" is a shared library, which is loaded out of
+memory.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Carried:
         for name, kind, size in json.loads(index):
             self._modules[name] = (kind, rest[start : start + size])
             start += size
+        [self.program] = (name for name, (kind, _) in self._modules.items() if kind == "program")
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -103,7 +105,7 @@ def run(stdin: BinaryIO) -> None:
     sys.argv = ["gputop", "agent", *sys.argv[2:]]
     sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # as lean.go_without
     _take_msgspec(carried)
-    importlib.import_module("gputop.__main__").run()
+    importlib.import_module(carried.program).run()
 
 
 if __name__ == "__main__":

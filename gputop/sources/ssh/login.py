@@ -10,7 +10,6 @@ import atexit
 import hashlib
 import os
 import shutil
-import stat
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -19,12 +18,9 @@ from gputop.errors import SourceError
 from gputop.sources.child import PipedProcess
 from gputop.sources.ssh.client import ssh_environment, ssh_words
 from gputop.sources.ssh.names import HostName
-from gputop.trust import is_elevated
 
 _PERSISTS = "60"
 """Seconds without use after which a master ends, where gputop could not end it."""
-_LONGEST = 50
-"""Characters of the folder above: a socket's path has 107, and ssh's own ending."""
 _ENDS = 0.5
 
 
@@ -53,23 +49,11 @@ def _socket(host: HostName) -> Path:
 def _folder() -> Path:
     """Make it: for its user alone, and gone when gputop ends."""
     try:
-        folder = Path(tempfile.mkdtemp(prefix="gputop-", dir=_above()))
+        folder = Path(tempfile.mkdtemp(prefix="gputop-", dir="/tmp"))  # a socket's path is short
     except OSError as error:
         raise SourceError(f"no folder for a login can be made: {error.strerror}") from None
     atexit.register(_tidy_up, folder)
     return folder
-
-
-def _above() -> str:
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if is_elevated() or not runtime.startswith("/") or len(runtime) > _LONGEST:
-        return "/tmp"
-    try:
-        about = os.stat(runtime)
-    except OSError:
-        return "/tmp"
-    is_ours = about.st_uid == os.geteuid() and stat.S_IMODE(about.st_mode) == 0o700
-    return runtime if is_ours else "/tmp"
 
 
 def _tidy_up(folder: Path) -> None:

@@ -135,18 +135,14 @@ class _Reader:
         shown = printable(name, 60)
         if name in above:
             raise UsageError(f"group @{shown} of the settings is part of itself")
-        if name == SLURM:
-            return self._each([self._job()], (*above, name))
-        if name not in self._groups:
-            known = ", ".join(f"@{group}" for group in (*self._groups, SLURM))
-            raise UsageError(f"no group @{shown} in [groups] of the settings; there is {known}")
-        return self._each(self._groups[name], (*above, name))
-
-    def _job(self) -> str:
-        nodes = self._environ.get(JOB)
-        if not nodes:
+        nodes = self._environ.get(JOB, "")
+        if name == SLURM and not nodes:
             raise UsageError(f"@slurm: this is no Slurm job ({JOB} is not set)")
-        return nodes
+        groups = {**self._groups, SLURM: [nodes]}
+        if name not in groups:
+            known = ", ".join(f"@{group}" for group in groups)
+            raise UsageError(f"no group @{shown} in [groups] of the settings; there is {known}")
+        return self._each(groups[name], (*above, name))
 
     def _standard_input(self) -> list[str]:
         if self._stdin is None:

@@ -13,12 +13,10 @@ from gputop.errors import LoginError, SourceError
 from gputop.model.machine.text import printable
 from gputop.sources.agent_process import MAX_LINE
 from gputop.sources.child import PipedProcess
-from gputop.sources.ssh.bounds import Bounds
 
 _READ = 1 << 16
 _TAIL = 4096
 """Bytes of standard error that are kept, its last."""
-_PARTS = 8
 _ENDS = 0.3
 """Seconds for ssh to end when it is told to."""
 _LAST_WORDS = 0.5
@@ -32,6 +30,31 @@ _PREFIX = re.compile(r"^(?:ssh: |kex_exchange_identification: |client_loop: |mux
 _DENIED = re.compile(r"Permission denied \(([\w,@.-]*)\)")
 
 
+_BYTES = (2 * MAX_LINE, 4 << 20)
+"""At once, and a second: forty times what 8 GPUs with 1,000 processes send."""
+_LINES = (3000, 100)
+"""The verdicts of a signal to a thousand processes come at once; frames ten times a second at the
+most, replies when something was asked."""
+
+
+class Allowance:
+    """What may still come, so much at once and after that so much a second: nobody elsewhere can
+    keep gputop busy, or fill its memory."""
+
+    def __init__(self, at_once: float, a_second: float) -> None:
+        self._most, self._a_second = at_once, a_second
+        self._left = at_once
+        self._time = time.monotonic()
+
+    def take(self, amount: float) -> None:
+        """Count what has come. SourceError for more than a machine has to say."""
+        now = time.monotonic()
+        self._left = min(self._most, self._left + (now - self._time) * self._a_second) - amount
+        self._time = now
+        if self._left < 0:
+            raise SourceError("the host sends more than an agent has to say: it is left alone")
+
+
 class SshProcess(PipedProcess):
     """ssh with its output, read by one thread; any other may write to it and stop it.
 
@@ -42,7 +65,7 @@ class SshProcess(PipedProcess):
         """SourceError."""
         self._ahead = bytearray()
         self._tail = b""
-        self._bounds = Bounds()
+        self._bytes, self._lines = Allowance(*_BYTES), Allowance(*_LINES)
         self._is_open = True
         self._errors: int | None
         with ExitStack() as ours, ExitStack() as theirs:
@@ -62,15 +85,15 @@ class SshProcess(PipedProcess):
         TimeoutError if it has not come whole after `seconds`; SourceError for one that is longer
         than `most` bytes, and for more than there can be.
         """
-        searched, timeout = 0, _Countdown(seconds)
+        searched, end = 0, time.monotonic() + seconds
         while not (size := self._ahead.find(b"\n", searched) + 1):
             searched = len(self._ahead)
             if searched > most:
                 raise SourceError("the host sent a line that is too long: it is left alone")
-            if not self._fill(timeout):
+            if not self._fill(end):
                 size = searched
                 break
-        self._bounds.take_line()
+        self._lines.take(1)
         line = bytes(self._ahead[:size])
         del self._ahead[:size]
         return line
@@ -78,9 +101,9 @@ class SshProcess(PipedProcess):
     def send(self, data: bytes, seconds: float) -> None:
         """Write all of it, if ssh takes it. TimeoutError if it has not after `seconds`,
         SourceError once it is stopped."""
-        rest, timeout = memoryview(data), _Countdown(seconds)
+        rest, end = memoryview(data), time.monotonic() + seconds
         while rest:
-            self._wait(timeout, self._open_input(), POLLOUT)
+            self._wait(end, self._open_input(), POLLOUT)
             with self._writing:
                 try:
                     rest = rest[os.write(self._open_input(), rest[:_READ]) :]
@@ -91,9 +114,10 @@ class SshProcess(PipedProcess):
 
     def words(self) -> str:
         """Return the last that it, or who runs there, has written to standard error."""
+        end = time.monotonic() + _LAST_WORDS
         with suppress(TimeoutError, SourceError):
             while self._errors is not None:
-                self._wait(_Countdown(_LAST_WORDS), self._errors, POLLIN)
+                self._wait(end, self._errors, POLLIN)
         return self._tail.decode("utf-8", "replace")
 
     def failure(self) -> SourceError:
@@ -129,57 +153,42 @@ class SshProcess(PipedProcess):
             raise _closed()
         return self._input
 
-    def _fill(self, timeout: _Countdown) -> bool:
+    def _fill(self, end: float) -> bool:
         """Read what has come; False at its end."""
-        self._wait(timeout, self._output, POLLIN)
+        self._wait(end, self._output, POLLIN)
         more = os.read(self._output, _READ)
-        self._bounds.take_bytes(len(more))
+        self._bytes.take(len(more))
         self._ahead += more
         return bool(more)
 
-    def _wait(self, timeout: _Countdown, descriptor: int, event: int) -> None:
-        """Wait until a descriptor is ready, taking meanwhile what comes on standard error."""
+    def _wait(self, end: float, descriptor: int, event: int) -> None:
+        """Wait until a descriptor is ready, taking meanwhile what comes on standard error.
+        TimeoutError where it is not by `end`, in monotonic seconds."""
         ready = poll()
         ready.register(self._wake, POLLIN)
         if self._errors is not None:
             ready.register(self._errors, POLLIN)
         ready.register(descriptor, event)
-        while True:
-            found = {descriptor for descriptor, _ in timeout.poll(ready)}
+        while (left := end - time.monotonic()) > 0:
+            found = dict(ready.poll(1000 * left))
             if self._wake in found:
                 raise _closed()
             if self._errors in found:
                 self._listen(ready)
             if descriptor in found:
                 return
+        raise TimeoutError
 
     def _listen(self, ready: poll) -> None:
         """Take what was written to standard error; at its end there is no more of that to poll."""
         assert self._errors is not None
         said = os.read(self._errors, _READ)
-        self._bounds.take_bytes(len(said))
+        self._bytes.take(len(said))
         self._tail = (self._tail + said)[-_TAIL:]
         if not said:
             ready.unregister(self._errors)
             os.close(self._errors)
             self._errors = None
-
-
-class _Countdown:
-    """Seconds, of which those in which gputop itself is frozen count little."""
-
-    def __init__(self, seconds: float) -> None:
-        self._left = seconds
-        self._part = seconds / _PARTS
-
-    def poll(self, ready: poll) -> list[tuple[int, int]]:
-        """Return what is ready after a part of the time at the latest; TimeoutError after it."""
-        if self._left <= 0:
-            raise TimeoutError
-        begun = time.monotonic()
-        found = ready.poll(1000 * self._part)
-        self._left -= min(self._part, time.monotonic() - begun)
-        return found
 
 
 def failure(written: str, status: int | None) -> SourceError:

@@ -51,12 +51,11 @@ WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and ps are rea
 _MOST_REFUSED = 1000
 _LONGEST, _MOST_KEPT = 8192, 16 << 20
 """Characters of a record that are read, and of a round: somebody hostile may own the machine."""
-_MEMORY = ("MemTotal:", "MemAvailable:")
 _SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of include/linux/proc_ns.h: in another one the PIDs are not the driver's."""
 _FACTS = {"fields", "cuda", "cpu", "host", "boot", "btime", "cpus", "ticks", "page", "space",
-          "said"}  # fmt: skip
+          "said", "MemTotal:", "MemAvailable:"}  # fmt: skip
 _HERTZ, _PAGE = 100, 4096
 """Of nearly every Linux, where getconf is missing."""
 _LEAST = 0.05
@@ -167,6 +166,8 @@ class SmiReader:
         return frame
 
     def _take(self, kind: str, text: str) -> Frame | None:
+        if kind == "mem":
+            kind, _, text = text.partition(" ")
         if kind == "uptime":
             return self._begin(text)
         if kind == "gpu":
@@ -181,8 +182,6 @@ class SmiReader:
         elif kind == "ps":
             pid, user, command = [*text.split(None, 2), "", "", ""][:3]
             self._owners[whole(pid) or 0] = (user, command)
-        elif kind == "mem":
-            self._facts.update(_memory_fact(text))
         elif kind in _FACTS:
             self._facts[kind] = text
         return None
@@ -297,8 +296,3 @@ class SmiReader:
             return None
         ticks = max(0, stat.cpu_ticks - before.cpu_ticks)
         return round(ticks / hertz / (now.uptime - self._before.uptime), 4)
-
-
-def _memory_fact(text: str) -> dict[str, str]:
-    name, _, amount = text.partition(" ")
-    return {name: amount} if name in _MEMORY else {}

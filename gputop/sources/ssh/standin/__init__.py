@@ -5,6 +5,7 @@ It is what the agent uses of msgspec and no more, so that a message has the same
 imports nothing of gputop but itself.
 """
 
+# ruff: noqa: F401 - they are used by msgspec's name
 from gputop.sources.ssh.standin import json, structs
 from gputop.sources.ssh.standin.convert import convert
 from gputop.sources.ssh.standin.structs import (
@@ -14,14 +15,3 @@ from gputop.sources.ssh.standin.structs import (
     Struct,
     ValidationError,
 )
-
-__all__ = [
-    "DecodeError",
-    "Meta",
-    "MsgspecError",
-    "Struct",
-    "ValidationError",
-    "convert",
-    "json",
-    "structs",
-]

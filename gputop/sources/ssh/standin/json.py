@@ -12,14 +12,6 @@ from gputop.sources.ssh.standin.structs import DecodeError, Struct, asdict, is_d
 T = TypeVar("T")
 
 
-class Encoder:
-    """Makes JSON of values."""
-
-    def encode(self, value: Any) -> bytes:
-        """Return a value as JSON; TypeError for what has no form in it."""
-        return encode(value)
-
-
 class Decoder(Generic[T]):
     """Makes values of one type of JSON."""
 
@@ -33,13 +25,20 @@ class Decoder(Generic[T]):
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as JSON. Numbers that are none are null."""
+    """Return a value as JSON; TypeError for what has no form in it. Numbers that are none are
+    null."""
     try:
         return _dumps(value)
     except ValueError as error:
         if isinstance(error, UnicodeError):
             raise
         return _dumps(_finite(value))
+
+
+class Encoder:
+    """Makes JSON of values."""
+
+    encode = staticmethod(encode)
 
 
 def decode(data: bytes | str, *, type: Any = Any) -> Any:  # noqa: A002 - msgspec's name
