@@ -118,7 +118,6 @@ def _parse(words: list[str]) -> Namespace:
 
 
 def _check_prometheus(options: Namespace) -> None:
-    """UsageError for what --prometheus does not go with."""
     if options.prometheus is None:
         return
     if options.command not in (None, "free"):

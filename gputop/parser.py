@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from gputop.commands import HELP
 from gputop.commands.hosts import add_hosts
-from gputop.commands.quantities import duration
+from gputop.commands.quantities import interval
 from gputop.errors import UsageError
 from gputop.model.instants import is_span
 from gputop.model.machine.text import is_blank, printable
@@ -20,9 +20,6 @@ from gputop.settings import THEMES
 
 _LONGEST = 400
 """Characters of what is wrong with a command line, which may be of megabytes."""
-_seconds = duration(
-    f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
-)
 _EXAMPLES = """\
 examples:
   gputop                       watch the GPUs of this machine
@@ -53,7 +50,6 @@ exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read
 
 
 def command_module(name: str) -> ModuleType:
-    """What does the work of a command."""
     return import_module(f"gputop.commands.{name}")
 
 
@@ -134,7 +130,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     add("--prometheus", metavar="URL",
         help="the machines that a Prometheus server knows, as http://prometheus:9090"
         " (gputop help cluster)")  # fmt: skip
-    add("-i", "--interval", type=_seconds, metavar="SEC",
+    add("-i", "--interval", type=interval, metavar="SEC",
         help=f"seconds between refreshes, {MIN_INTERVAL} to {MAX_INTERVAL:.0f}"
         " (default: 1)")  # fmt: skip
     add("--theme", choices=THEMES, help="colours")

@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -32,6 +32,8 @@ Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
 NotifySetting = Literal["bell", "osc", "both", "none"]
 THEMES: tuple[Theme, ...] = get_args(Theme)
 """The first two are drawn in the terminal's own 16 colours."""
+_Positive = Annotated[float, Meta(gt=0)]
+_Interval = Annotated[float, Meta(ge=MIN_INTERVAL, le=MAX_INTERVAL)]
 Pane = Literal["gpus", "processes", "history", "mapping"]
 _MOST_BYTES = 1 << 20
 _TIMEOUT = 2.0
@@ -39,7 +41,7 @@ _TIMEOUT = 2.0
 _SHORT_TIMEOUT = 0.5
 """Seconds for it to be written: nobody can use the screen meanwhile."""
 _writing = threading.Lock()
-PANES: tuple[Pane, ...] = ("gpus", "processes", "history", "mapping")
+PANES: tuple[Pane, ...] = get_args(Pane)
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,8 +55,7 @@ class ProcessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "gpu"
     )
     idle_after: Annotated[
-        float,
-        Meta(description="seconds without work after which who holds memory is marked", gt=0),
+        _Positive, Meta(description="seconds without work after which who holds memory is marked")
     ] = 600.0
 
 
@@ -62,13 +63,11 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From where on a value stands out."""
 
     moderate: Annotated[
-        float, Meta(description="share of use from which a bar has its second colour", gt=0)
+        _Positive, Meta(description="share of use from which a bar has its second colour")
     ] = 0.1
-    heavy: Annotated[float, Meta(description="share of use from which it has its third", gt=0)] = (
-        0.8
-    )
+    heavy: Annotated[_Positive, Meta(description="share of use from which it has its third")] = 0.8
     hot: Annotated[
-        float, Meta(description="degrees Celsius from which a temperature stands out", gt=0)
+        _Positive, Meta(description="degrees Celsius from which a temperature stands out")
     ] = 85.0
     full: Annotated[
         float, Meta(description="share of memory in use from which it stands out", gt=0, le=1)
@@ -78,16 +77,9 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """As in the file; the descriptions are what `gputop config` says."""
 
-    interval: Annotated[
-        float, Meta(description="seconds between refreshes", ge=MIN_INTERVAL, le=MAX_INTERVAL)
-    ] = 1.0
+    interval: Annotated[_Interval, Meta(description="seconds between refreshes")] = 1.0
     unfocused: Annotated[
-        float,
-        Meta(
-            description="at least so many while the terminal is not focused",
-            ge=MIN_INTERVAL,
-            le=MAX_INTERVAL,
-        ),
+        _Interval, Meta(description="at least so many while the terminal is not focused")
     ] = 2.0
     theme: Annotated[Theme, Meta(description=", ".join(THEMES))] = "ansi-dark"
     glyphs: Annotated[
@@ -180,8 +172,13 @@ def from_file(path: Path) -> Settings:
         return Settings()
     from gputop.model.metrics.process import COLUMNS  # who has no file does without
 
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
     try:
-        table = _toml()(text)
+        table = tomllib.loads(text)
     except ValueError as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     try:
@@ -247,7 +244,7 @@ def from_environment(settings: Settings, environ: Mapping[str, str]) -> Settings
 def described(settings: type[msgspec.Struct], name: str) -> str:
     """What a setting is."""
     notes = getattr(get_type_hints(settings, include_extras=True)[name], "__metadata__", ())
-    return "".join(note.description for note in notes)
+    return "".join(note.description or "" for note in notes)
 
 
 def user_named(name: str | None, anywhere: bool = False, origin: str = "-u") -> str | None:
@@ -309,14 +306,6 @@ def _keep(path: Path, chosen: Mapping[str, Any]) -> None:
             table = document.setdefault(section, tomlkit.table()) if section else document
             table[key] = list(value) if isinstance(value, tuple) else value
         folder.replace(name, tomlkit.dumps(document).encode())
-
-
-def _toml() -> Callable[[str], dict[str, Any]]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    return tomllib.loads
 
 
 def _wrong(path: Path, text: str, names: list[str], what: str) -> UsageError:

@@ -3,6 +3,14 @@
 DESCRIPTION, EPILOG  what `--help` says before and after the options
 add_options(parser)  declares the options
 run(options)         does the work, and returns the exit status or raises a GputopError
+
+What several of them share:
+
+hosts, following     machines that are asked once, or followed, all at the same time
+selection, naming    which processes are meant: who of a frame, by what was typed
+picking, watching    which GPUs a job wants, until there are enough
+reserving            ... and until they are reserved
+quantities, reading, listening   arguments that are amounts, files, addresses
 """
 
 from __future__ import annotations

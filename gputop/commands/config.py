@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import tomlkit
+from tomlkit.items import Comment
 
 from gputop.errors import UsageError
 from gputop.output import write
@@ -107,30 +108,31 @@ def document(settings: Settings, origins: dict[str, str], title: str) -> str:
     document = tomlkit.document()
     document.add(tomlkit.comment(title))
     for name in Settings.__struct_fields__:
-        value = getattr(settings, name)
+        value, table = getattr(settings, name), tomlkit.table()
         if isinstance(value, msgspec.Struct):
-            table = tomlkit.table()
             for inner in value.__struct_fields__:
-                words = _words(described(type(value), inner), origins.get(f"{name}.{inner}"))
-                _add(table, words, inner, getattr(value, inner))
+                table.add(_comment(type(value), inner, origins.get(f"{name}.{inner}")))
+                _add(table, inner, getattr(value, inner))
             document.add(name, table)
-        elif isinstance(value, dict):
-            table = tomlkit.table()
-            table.add(tomlkit.comment(_words(described(Settings, name), origins.get(name))))
+            continue
+        comment = _comment(Settings, name, origins.get(name))
+        if isinstance(value, dict):
+            table.add(comment)
             table.update({key: _plain(inner) for key, inner in value.items()})
             document.add(name, table)
         else:
-            _add(document, _words(described(Settings, name), origins.get(name)), name, value)
+            document.add(comment)
+            _add(document, name, value)
     return tomlkit.dumps(document).rstrip() + "\n"
 
 
-def _words(description: str, origin: str | None) -> str:
-    return f"{description} [{origin}]" if origin else description
+def _comment(settings: type[msgspec.Struct], name: str, origin: str | None) -> Comment:
+    description = described(settings, name)
+    return tomlkit.comment(f"{description} [{origin}]" if origin else description)
 
 
-def _add(table: Any, words: str, name: str, value: Any) -> None:
-    """Add a setting with its description; one that is not set stands there as a comment."""
-    table.add(tomlkit.comment(words))
+def _add(table: Any, name: str, value: Any) -> None:
+    """Add a setting; one that is not set stands there as a comment."""
     if value is None:
         table.add(tomlkit.comment(f'{name} = ""'))
     else:

@@ -6,7 +6,7 @@ import argparse
 import json
 import shutil
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -76,16 +76,14 @@ def run(options: argparse.Namespace) -> int:
     if options.report is not None:
         if options.hosts:
             raise UsageError("--report is of this machine: run it there, without -H")
-        examined = _examine(partial(open_source, None, demo=options.demo), options.python)
-        return _report(options.report, examined, options.with_commands)
+        return _report(options.report, _examine(None, options), options.with_commands)
 
     def ask(host: HostName | None) -> tuple[str, int]:
-        opened = partial(open_source, host, demo=options.demo)
-        examined = _examine(opened, options.python)
-        ways_first = sorted(examined.checks, key=lambda check: check.subject != CONNECTION)
-        checks = [check.harmless() for check in ways_first]
-        text = _json(checks) if options.doctor_json else _text(checks)
-        return text, int(_problems(checks) > 0)
+        checks = _examine(host, options).checks
+        ways_first = sorted(checks, key=lambda check: check.subject != CONNECTION)
+        shown = [check.harmless() for check in ways_first]
+        text = _json(shown) if options.doctor_json else _text(shown)
+        return text, int(_problems(shown) > 0)
 
     return print_answers(options.hosts, ask, options.doctor_json)
 
@@ -101,7 +99,6 @@ class _Examined(NamedTuple):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """All that there is to say."""
         return (*frame_checks(self.frames, self.is_poor), *self.installed)
 
 
@@ -119,28 +116,29 @@ def _report(path: str, examined: _Examined, whole: bool) -> int:
     return 0
 
 
-def _examine(opened: Callable[..., Source], python: str | None) -> _Examined:
-    """Return what a machine says, of which `opened` makes a source.
+def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
+    """Return what a machine says.
 
     Where an agent ends or hangs, one that leaves the driver alone says what is installed all the
     same, and the last frame has the problem.
     """
+    opened = partial(open_source, host, _INTERVAL, demo=options.demo)
     frames: list[Frame] = []
     try:
-        with closing(opened(_INTERVAL)) as source:
+        with closing(opened()) as source:
             for frame in _frames(source):
                 frames.append(frame)
-            return _Examined(frames, _installed(source, frames, python), is_poor(source))
+            return _Examined(frames, _installed(source, frames, options.python), is_poor(source))
     except (DriverError, SourceError) as error:
         problem = Problem(
             kind="not_answering",
             message=f"it and the GPUs could not be asked: {error}",
             advice="what follows is known without them",
         )
-    with closing(opened(_INTERVAL, driver=False)) as source:
+    with closing(opened(driver=False)) as source:
         last = frames[-1] if frames else wait_for_frame(source, lambda _: True, TIMEOUT)
         frames.append(replace(last, problem=problem))
-        return _Examined(frames, _installed(source, frames, python), is_poor(source))
+        return _Examined(frames, _installed(source, frames, options.python), is_poor(source))
 
 
 def _frames(source: Source) -> Iterator[Frame]:

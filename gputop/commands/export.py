@@ -14,13 +14,12 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from gputop.commands.listening import Address, address, authorization, tls_context
-from gputop.commands.quantities import duration
+from gputop.commands.quantities import interval
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.files import publish_file, reason_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
-from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.sources.ask import frames_of
 from gputop.sources.follow import follow
 from gputop.sources.opening import open_source
@@ -51,9 +50,6 @@ long jobs.
 exit status: 0 done, or ended by SIGTERM, 1 other errors, 2 usage, 3 the NVIDIA
 driver cannot be read (--once)
 """
-_seconds = duration(
-    f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
-)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="print recording rules and alerts for Prometheus, and exit")  # fmt: skip
     add("--once", dest="export_once", action="store_true",
         help="print the metrics once, or with --textfile write them once, and exit")  # fmt: skip
-    add("-i", "--interval", dest="export_interval", metavar="SEC", type=_seconds,
+    add("-i", "--interval", dest="export_interval", metavar="SEC", type=interval,
         help=f"seconds between readings of the driver (default: {_INTERVAL:g}); however many"
         " scrape, it is not read more often")  # fmt: skip
     add("--compat", choices=("dcgm",),

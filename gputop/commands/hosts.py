@@ -40,14 +40,13 @@ def add_hosts(parser: argparse._ActionsContainer, prefix: str = "command_") -> N
 def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:
     """Return the hosts that a command line names before or after its command, none for this
     machine. UsageError."""
-    words = list(options.host_words)
-    if options.hosts_file is not None:
-        words += _words_of(options.hosts_file)
     takes_hosts = hasattr(options, "command_host_words")
+    given = [(options.host_words, options.hosts_file)]
     if takes_hosts:
-        words += options.command_host_words
-        if options.command_hosts_file is not None:
-            words += _words_of(options.command_hosts_file)
+        given.append((options.command_host_words, options.command_hosts_file))
+    words: list[str] = []
+    for names, path in given:
+        words += names if path is None else [*names, *_words_of(path)]
     if not words:
         return ()
     if options.command is not None and not takes_hosts:

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 from contextlib import closing
-from typing import NamedTuple
 
 import msgspec
 
@@ -30,7 +29,6 @@ from gputop.model.cuda.probe import ProbeVerdict
 from gputop.model.cuda.tf_log import explain, read_tf_log
 from gputop.model.machine.environment import NAME, ORDER, Environ
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.probed import Probed
 from gputop.output import write
 from gputop.protocol.messages import Context, Probe
 from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
@@ -109,21 +107,19 @@ def run(options: argparse.Namespace) -> int:
     log = None if options.tf_log is None else read_file(options.tf_log)
     if options.inventory is not None:
         inventory = read_inventory(read_file(options.inventory), options.inventory)
-        text, status = _answer(options, layers, log, inventory, None)
+        text, status = _answer(options, layers, log, inventory)
         write(text)
         return status
 
     def ask_host(host: HostName | None) -> tuple[str, int]:
         with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
             frame = readable_frame(source, answers if options.pid is None else _is_whole)
-            inventory = frame_inventory(frame)
-            return _answer(options, layers, log, inventory, _LiveMachine(source, frame))
+            return _answer(options, layers, log, frame_inventory(frame), source, frame)
 
     return print_answers(options.hosts, ask_host, options.map_json)
 
 
 def _check(options: argparse.Namespace) -> None:
-    """UsageError for options that exclude each other."""
     if options.inventory is not None and options.verify:
         raise UsageError("--verify asks this machine's driver: leave --inventory out")
     if options.inventory is not None and options.hosts:
@@ -140,34 +136,26 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("a PID is of one machine: give one host with --pid")
 
 
-class _LiveMachine(NamedTuple):
-    """A machine that can be asked."""
-
-    source: Source
-    frame: Frame
-
-    def probe(self, value: str | None, order: str | None) -> Probed:
-        """Ask the CUDA driver what the two variables mean (None: unset)."""
-        return ask(self.source, Probe(value, order), _PROBE_TIMEOUT).probed[0]
-
-
 def _answer(
     options: argparse.Namespace,
     layers: Layers,
     log: bytes | None,
     inventory: Inventory,
-    machine: _LiveMachine | None,
+    source: Source | None = None,
+    frame: Frame | None = None,
 ) -> tuple[str, int]:
-    """Return the text that answers, and the exit status."""
+    """Return the text that answers, and the exit status; with the source and a frame of a machine
+    that can be asked."""
     if log is not None:
-        return _explain_log(options, log.decode("utf-8", "replace"), inventory)
-    if options.pid is not None and machine is not None:
-        report = _of_pid(options.pid, machine)
+        text, status = _explain_log(options, log.decode("utf-8", "replace"), inventory)
     else:
-        report = _of_text(options, inventory, machine)
-    form = mapping_json if options.map_json else mapping_text
-    text = form(report, inventory, layers, options.framework)
-    return text.rstrip("\n") + "\n", _status(report, layers)
+        if options.pid is not None and source is not None and frame is not None:
+            report = _of_pid(options.pid, source, frame)
+        else:
+            report = _of_text(options, inventory, source if options.verify else None)
+        form = mapping_json if options.map_json else mapping_text
+        text, status = form(report, inventory, layers, options.framework), _status(report, layers)
+    return text.rstrip("\n") + "\n", status
 
 
 def _is_whole(frame: Frame) -> bool:
@@ -188,30 +176,30 @@ def _layers(options: argparse.Namespace) -> Layers:
     )
 
 
-def _of_pid(pid: int, machine: _LiveMachine) -> MappingReport:
+def _of_pid(pid: int, source: Source, frame: Frame) -> MappingReport:
     """Return what the variables mean that a process was started with."""
-    context = ask(machine.source, Context(pid), TIMEOUT).context
+    context = ask(source, Context(pid), TIMEOUT).context
     if context is None:
         raise UsageError(f"there is no process {pid} here, or it has ended")
-    process = LogicalNames(machine.frame).of(pid, context)
-    usage = usage_of(without(machine.frame, pid))
+    process = LogicalNames(frame).of(pid, context)
+    usage = usage_of(without(frame, pid))
     advice = (*process.advice, *advise(process.mapping, usage, beside=process.on))
     return MappingReport(process.mapping, advice, process)
 
 
 def _of_text(
-    options: argparse.Namespace, inventory: Inventory, machine: _LiveMachine | None
+    options: argparse.Namespace, inventory: Inventory, driver: Source | None
 ) -> MappingReport:
-    """Return what a value, a line, or the variables of this shell mean."""
+    """Return what a value, a line, or the variables of this shell mean; `driver`: whose CUDA driver
+    is asked as well."""
     asked, order, advice = _variables(options)
     if options.driver:
         inventory = msgspec.structs.replace(inventory, driver_version=options.driver)
     result = result_of(asked, order, inventory)
-    if options.verify and machine is not None:
+    if driver is not None:
         # What integers count is exact where the driver itself gives the order.
-        probed = [machine.probe(None, order)]
-        if result.here and result.mapping.value is not None:
-            probed.append(machine.probe(result.mapping.value, order))
+        values = dict.fromkeys((None, result.mapping.value if result.here else None))
+        probed = [ask(driver, Probe(text, order), _PROBE_TIMEOUT).probed[0] for text in values]
         result = result_of(asked, order, inventory, probed)
     advice = (*advice, *judge(result, inventory.usage))
     missed, verdict = bool(result.missed), _verdict(result)
@@ -263,5 +251,4 @@ def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -
     log = read_tf_log(text)
     advice = explain(log, inventory.devices)
     form = log_json if options.map_json else log_text
-    shown = form(log, inventory.devices, advice).rstrip("\n") + "\n"
-    return shown, 0 if log.sees_gpu else 1
+    return form(log, inventory.devices, advice), 0 if log.sees_gpu else 1

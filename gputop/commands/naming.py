@@ -7,7 +7,8 @@ what was to be in it, as an unset variable of the shell does, is an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from gputop.errors import UsageError
@@ -115,15 +116,8 @@ def _is_numeric(word: str) -> bool:
     """Return whether a word is a number in any manner of writing, or has no letter at all."""
     if not any(character.isalpha() for character in word):
         return True
-    return any(character.isdigit() for character in word) and any(_reads(word))
-
-
-def _reads(word: str) -> Iterator[bool]:
-    readers: tuple[Callable[[str], object], ...] = (float, lambda text: int(text, 0))
-    for read in readers:
-        try:
+    for read in (float, lambda text: int(text, 0)):
+        with suppress(ValueError):
             read(word)
-        except ValueError:
-            yield False
-        else:
-            yield True
+            return any(character.isdigit() for character in word)
+    return False

@@ -34,7 +34,6 @@ def add_pick_options(parser: argparse._ActionsContainer) -> None:
 
 
 def add_likeness(parser: argparse._ActionsContainer) -> None:
-    """Add what the GPUs have to be like."""
     add = parser.add_argument
     add("--min-free", metavar="SIZE", type=size,
         help="so much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip

@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
+
 _SIZES = {unit + end: 1024**k for k, unit in enumerate(("", *"kmgt")) for end in ("", "b", "ib")}
 _DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -36,3 +38,7 @@ def duration(example: str, least: float = 0, most: float = math.inf) -> Callable
 size = quantity(_SIZES, "a size, as 20GiB, 500M or a number of bytes", 2**60)
 """Bytes."""
 percentage = quantity({"": 1, "%": 1}, "a percentage from 0 to 100", 100)
+interval = duration(
+    f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
+)
+"""Seconds between frames."""

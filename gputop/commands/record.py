@@ -86,7 +86,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Record until a signal ends it; the exit status."""
     path = options.path or os.path.join(default_folder(), "")
     if options.unit:
         write(_unit(path, options))

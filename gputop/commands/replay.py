@@ -52,7 +52,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show a recording until the user has seen enough; the exit status."""
     at = _instant(options.at)
     recording = Recording(Path(options.path or default_folder()))
     host = _host(recording.hosts, options.recorded_host)
@@ -76,7 +75,6 @@ def _show(recording: Recording, host: str, at: float, options: argparse.Namespac
 
 
 def _instant(text: str | None) -> float:
-    """Return the time that is asked for. UsageError."""
     now = time.time()
     try:
         return now if text is None else parse_instant(text, now)

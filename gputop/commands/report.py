@@ -70,7 +70,6 @@ def attachments(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
 
 
 def contents(texts: dict[str, str], path: str, whole: bool) -> str:
-    """Return what to say of the archive."""
     sizes = "\n".join(f"  {name:12}  {len(text):>7} characters" for name, text in texts.items())
     out = (
         "left out: what may be a secret in command lines and variables, and no more: read it before"

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import NoReturn
 
 from gputop.commands.picking import add_pick_options, pick_request, visible_variables
@@ -64,22 +63,22 @@ def run(options: argparse.Namespace) -> int:
         return _list()
     if options.release is not None:
         return _release(options.release)
-    leader = os.getsid(0)
-    session = 0 if leader == os.getpid() else leader  # which is of no use when we have ended
-    return _in_child(lambda told: _reserve(options, session, told))
+    return _reserve_in_child(options)
 
 
 # Reserving
 
 
-def _in_child(work: Callable[[int], NoReturn]) -> int:
+def _reserve_in_child(options: argparse.Namespace) -> int:
     """Have a child do it, which goes on when we end: a shell waits for us, and reads what we write.
     The child's complaints and exit status are ours, unless it has written that it is done."""
+    leader = os.getsid(0)
+    session = 0 if leader == os.getpid() else leader  # which is of no use when we have ended
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        work(writing)
+        _reserve(options, session, writing)
     os.close(writing)
     with open(reading, encoding="utf-8") as pipe:
         line = pipe.read()

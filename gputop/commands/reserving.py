@@ -129,7 +129,6 @@ class ReservingWatch(Watch):
     # Taking it
 
     def _keep(self, gpus: Sequence[Gpu]) -> None:
-        """Hold these and no others."""
         wanted = [gpu.uuid for gpu in gpus if gpu.uuid]
         for uuid in self.holds.keys() - set(wanted):
             self.holds.pop(uuid).release()

@@ -85,14 +85,17 @@ def become(
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execve(path, [*program], environ)
+        try:
+            os.execve(path, [*program], environ)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            # A script without #!, as execvp(3) has it.
+            os.execve("/bin/sh", ["/bin/sh", path, *program[1:]], environ)
     except OSError as error:
-        if error.errno != errno.ENOEXEC:
-            raise _not_executed(program[0], error) from None
-    try:  # a script without #!, as execvp(3) has it
-        os.execve("/bin/sh", ["/bin/sh", path, *program[1:]], environ)
-    except OSError as error:
-        raise _not_executed(program[0], error) from None
+        code = 127 if error.errno == errno.ENOENT else 126
+        words = f"{printable(program[0], 200)} cannot be executed: {error.strerror}"
+        raise ProgramError(words, code) from None
 
 
 def find_executable(name: str, search: str) -> str:
@@ -109,8 +112,3 @@ def find_executable(name: str, search: str) -> str:
     if there or ("/" in name and os.path.exists(name)):
         raise ProgramError(f"{shown} cannot be executed: is it a program, and may you?", 126)
     raise ProgramError(f"{shown}: there is no such program", 127)
-
-
-def _not_executed(name: str, error: OSError) -> ProgramError:
-    code = 127 if error.errno == errno.ENOENT else 126
-    return ProgramError(f"{printable(name, 200)} cannot be executed: {error.strerror}", code)

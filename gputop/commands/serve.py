@@ -85,7 +85,6 @@ def _hold_sources(options: argparse.Namespace, folder: str, stack: ExitStack) ->
 
 
 def _viewer(options: argparse.Namespace, folder: str) -> list[str]:
-    """Return the command line of a viewer."""
     theme = ("--theme", options.theme) if options.theme else ()
     hosts = [host.asked for host in options.hosts]
     return [sys.executable, _MAIN, "viewer", *theme, "--", folder, *hosts]

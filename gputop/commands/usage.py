@@ -55,7 +55,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the usage; the exit status. GputopErrors: that nothing is recorded is one."""
     recording = _recording(options.path)
     since, until = _window(options, recording)
     report = _report(recording, options.by, since, until)

@@ -105,7 +105,6 @@ def run(options: argparse.Namespace) -> int:
 def _outcome(
     options: argparse.Namespace, conditions: dict[HostName | None, Condition], over: Event
 ) -> tuple[int, str]:
-    """Return the exit status, and what there is to tell."""
     watch = partial(_watch, conditions=dict(conditions), interval=options.every, over=over)
     sentences, failed = [], 0
     for host, answer in ask_hosts(list(conditions), watch, options.timeout):
@@ -122,17 +121,14 @@ def _outcome(
             break
     else:
         if conditions:
-            words = _timed_out(options.timeout, conditions)
+            pending = "; ".join(of_host(host, each.pending) for host, each in conditions.items())
+            spent = coarse_duration(options.timeout)
+            words = f"timed out after {spent}: waiting for {pending}"
             complain(words)
             return TIMED_OUT, words
         if failed:
             return 1, "; ".join(sentences)
     return 0, "; ".join(sentences)
-
-
-def _timed_out(seconds: float, conditions: Mapping[HostName | None, Condition]) -> str:
-    pending = (of_host(host, condition.pending) for host, condition in conditions.items())
-    return f"timed out after {coarse_duration(seconds)}: waiting for {'; '.join(pending)}"
 
 
 # What is waited for
@@ -159,7 +155,12 @@ def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
         return lambda: GpusIdle(options.idle, limit, options.gpu, options.every)
     if not options.words:
         return lambda: UserLeaves(options.user, options.gpu)
-    return _processes(options)
+    selection = selection_of(options.words, options.gpu, options.user, descendants=False)
+    if selection.names_pids and len(options.hosts) > 1:
+        raise UsageError("a PID is of one machine: give one host with it")
+    if selection.pids and (options.gpu or options.user is not None):
+        raise UsageError("PIDs go without --gpu and --user")
+    return lambda: ProcessesEnd(selection)
 
 
 def _check_companions(options: argparse.Namespace) -> None:
@@ -175,15 +176,6 @@ def _check_companions(options: argparse.Namespace) -> None:
         raise UsageError("--below goes with --idle")
     if options.idle is not None and not options.below and options.below is not None:
         raise UsageError("--below 0: nothing is below that")
-
-
-def _processes(options: argparse.Namespace) -> Callable[[], Condition]:
-    selection = selection_of(options.words, options.gpu, options.user, descendants=False)
-    if selection.names_pids and len(options.hosts) > 1:
-        raise UsageError("a PID is of one machine: give one host with it")
-    if selection.pids and (options.gpu or options.user is not None):
-        raise UsageError("PIDs go without --gpu and --user")
-    return lambda: ProcessesEnd(selection)
 
 
 # Watching a machine

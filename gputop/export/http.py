@@ -135,7 +135,8 @@ class WebServer:
         page = self._pages.get(target.partition("?")[0])
         if not line.rpartition(" ")[2].startswith("HTTP/1."):
             return _response(400)
-        if not self._is_allowed(headers.get("authorization", "")):
+        given, wanted = headers.get("authorization", ""), self._authorization
+        if wanted is not None and not hmac.compare_digest(given.encode(), wanted.encode()):
             return _response(401, 'WWW-Authenticate: Basic realm="gputop", charset="UTF-8"')
         if method not in ("GET", "HEAD"):
             return _response(405, "Allow: GET, HEAD")
@@ -145,10 +146,6 @@ class WebServer:
         if "gzip" in headers.get("accept-encoding", ""):
             body, encoding = self._zip(body), f"{encoding}\r\nContent-Encoding: gzip"
         return _response(200, encoding, page.type, body, method == "GET")
-
-    def _is_allowed(self, given: str) -> bool:
-        wanted = self._authorization
-        return wanted is None or hmac.compare_digest(given.encode(), wanted.encode())
 
     def _zip(self, body: bytes) -> bytes:
         if self._zipped[0] is not body:

@@ -122,7 +122,6 @@ class _Viewer(AppService):
     """A viewer process, which is gone when this has stopped."""
 
     async def stop(self) -> None:
-        """End it, and wait for that."""
         process = self._process
         ended = asyncio.ensure_future(super().stop())
         await asyncio.wait([ended], timeout=_SHUTDOWN)
