@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from gputop.errors import SourceError
-from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.messages import Reply, Request, SetInterval
@@ -23,11 +22,6 @@ class AgentConnection(ABC):
     def __init__(self, asked: str | None = None) -> None:
         """`asked`: the name by which the machine was asked for."""
         self.assembler = Assembler(asked=asked)
-
-    @property
-    def link(self) -> Link | None:
-        """How it is just now; None where it is no way that could break."""
-        return None
 
     @abstractmethod
     def messages(self) -> Iterator[Frame | Reply]:
@@ -60,10 +54,6 @@ class AgentSource(Source, Generic[C]):
     @abstractmethod
     def _connect(self) -> C:
         """Return the way to another agent. SourceError."""
-
-    @property
-    def link(self) -> Link | None:
-        return self._connection.link
 
     @property
     def past(self) -> Past | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from gputop.deadline import Call
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
@@ -26,12 +27,10 @@ def close_all(sources: Sequence[Source]) -> None:
     if len(sources) == 1:
         sources[0].close()
         return
-    threads = [threading.Thread(target=source.close, daemon=True) for source in sources]
-    for thread in threads:
-        thread.start()
+    calls = [Call(source.close) for source in sources]
     end = time.monotonic() + _CLOSING
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
+    for call in calls:
+        call.wait(max(0.0, end - time.monotonic()))
 
 
 class Feed:

@@ -71,6 +71,7 @@ class Connection(AgentConnection):
 
     @property
     def link(self) -> Link:
+        """How it is just now."""
         age = None if self._heard is None else time.monotonic() - self._heard
         return self._link._replace(age=age)
 
