@@ -35,7 +35,7 @@ from gputop.protocol.messages import (
 from gputop.sources.agent_process import SILENCE
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.demo.fleet import check_reach, demo_machine, is_silent
-from gputop.sources.demo.jobs import JOBS, DemoJob, demo_detail, environ_of
+from gputop.sources.demo.jobs import DemoJob, demo_detail, environ_of, job_of
 from gputop.sources.demo.sections import links, sections, topology
 from gputop.sources.past import Past
 
@@ -60,12 +60,10 @@ class DemoPast:
         self.times = [*self.times[bisect_left(self.times, when - _REMEMBERED) :], when]
 
     def at(self, when: float) -> Frame | None:
-        """See `Past`."""
         index = bisect_right(self.times, when)
         return self._make(self.times[index - 1]) if index else None
 
     def frames(self, since: float, until: float) -> Iterator[Frame]:
-        """See `Past`."""
         times = self.times
         yield from map(self._make, times[bisect_left(times, since) : bisect_right(times, until)])
 
@@ -127,8 +125,8 @@ class DemoSource(AgentlessSource):
             stack = ProcessStack(request.pid, request.start_time, problem=problem)
             return Reply(request=request.id, stack=stack)
         if isinstance(request, Context):
-            contexts = (CudaContext(environ_of(job)) for job in JOBS if job.pid == request.pid)
-            return Reply(request=request.id, context=next(contexts, None))
+            job = job_of(request.pid)
+            return Reply(request=request.id, context=job and CudaContext(environ_of(job)))
         if isinstance(request, Checks):
             return Reply(request=request.id)
         return Reply(request=request.id, error="the demo has no processes to signal")
