@@ -268,6 +268,22 @@ def test_a_source_that_reconnects_has_another_agent(source: LocalSource) -> None
     until(lambda: gone(before.pid))
 
 
+def test_that_no_other_agent_can_be_started_is_told_by_frames(
+    source: LocalSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where this user has as many processes as he may: r on the screen is not its end."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", "/nonexistent")
+        source.reconnect()
+        source.reconnect()
+        source.request(Refresh())
+        for _ in range(2):
+            with pytest.raises(SourceError, match="cannot be started: /nonexistent: "):
+                next(source.frames())
+    source.reconnect()
+    assert next(frames_of(source)).gpus
+
+
 def test_a_closed_source_ends_without_a_word(source: LocalSource) -> None:
     frames = source.frames()
     next(frames)
