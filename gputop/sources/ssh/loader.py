@@ -29,7 +29,7 @@ _STANDIN = "gputop.sources.ssh.standin"
 
 
 class Carried:
-    """Finds and loads the modules that came along."""
+    """Finds and loads the modules that came along, as importlib.abc says of both."""
 
     def __init__(self, data: bytes) -> None:
         self._modules: dict[str, tuple[str, bytes]] = marshal.loads(data)
@@ -38,7 +38,6 @@ class Carried:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """See importlib.abc.MetaPathFinder."""
         kind, data = self._modules.get(name, ("", b""))
         if kind == "compiled":
             place = f"/proc/self/fd/{_in_memory(name, data)}"
@@ -49,10 +48,9 @@ class Carried:
         return None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        """See importlib.abc.Loader."""
+        """Leave that to importlib."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """See importlib.abc.Loader."""
         name = module.__name__
         module.__file__ = f"{_NOWHERE}{name.replace('.', '/')}.py"
         exec(compile(self._modules[name][1], module.__file__, "exec"), module.__dict__)
