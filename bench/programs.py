@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import importlib.metadata
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import gputop
 from bench.machines import Shape
@@ -46,7 +48,11 @@ class Program:
 
 
 def installed() -> list[Program]:
-    """gputop, and the peers that are here."""
+    """gputop, and the peers that are here.
+
+    gputop is compiled first, as pip leaves what it installs: where Python may not write its byte
+    code, every start would compile it again."""
+    compileall.compile_dir(Path(gputop.__file__).parent, quiet=1)
     python = [sys.executable, "-m"]
     found = [_gputop([*python, "gputop"])]
     if (version := _version("nvitop")) is not None:

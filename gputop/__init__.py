@@ -74,8 +74,8 @@ the rest is gputop's own, with its module.)
     free            nobody on it, nothing unaccounted for, healthy, not reserved, and not at work
                     (model/health/free.py)
     GPU instance    a slice of a GPU's memory and engines in MIG mode (NVML)
-    gap             a span of a recording without samples: nothing is known of it (Gap,
-                    recording/reader.py)
+    gap             a span of a recording without samples: nothing is known of it (Coverage,
+                    model/usage/spans.py)
     handle          a process held by its pidfd, whatever becomes of its number
                     (ProcessHandle, agent/signals/handle.py)
     index           the number of a GPU in NVML's order, that of its PCI bus (NVML)

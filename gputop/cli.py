@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.errors import GputopError, UsageError
@@ -19,11 +18,7 @@ _LONGEST = 2000
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
-
-    from gputop.settings import Session
-    from gputop.sources.feed import Feed
-    from gputop.tui.app import GputopApp
+    from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,12 +50,20 @@ def _run(words: list[str]) -> int:
         status: int = command_module(options.command).run(options)
         return status
     if options.prometheus is not None:
-        return _cluster(options)
+        from gputop.commands import screen
+
+        return screen.run_cluster(options)
     if options.line:
-        return _line(options)
+        from gputop.commands import line
+
+        return line.run(options)
     if options.once or options.json or _is_unfit(options):
-        return _without_screen(options)
-    return _screen(options)
+        from gputop.commands import snapshot
+
+        return snapshot.run(options)
+    from gputop.commands import screen
+
+    return screen.run(options)
 
 
 def _agent(words: list[str]) -> int:
@@ -77,28 +80,14 @@ def _agent(words: list[str]) -> int:
 def _viewer(words: list[str]) -> int:
     """Show a browser what `gputop serve` holds: `[OPTION ...] -- FOLDER [HOST ...]`."""
     from gputop.parser import make_parser
+    from gputop.settings import session_of
 
     options = make_parser(()).parse_args(words[: words.index("--")])
     folder, *options.hosts = words[words.index("--") + 1 :]
-    from gputop.tui.browser import view
+    session = session_of(options)
+    from gputop.tui.start import view
 
-    return view(folder, options.hosts, _session(options))
-
-
-def _without_screen(options: Namespace) -> int:
-    from gputop.commands import snapshot
-
-    if options.watch:
-        return snapshot.watch_json(options, _session(options).interval)
-    return snapshot.print_json(options) if options.json else snapshot.print_once(options)
-
-
-def _line(options: Namespace) -> int:
-    from gputop.commands import line
-
-    if options.watch:
-        return line.watch_line(options, _session(options).interval)
-    return line.print_line(options)
+    return view(folder, options.hosts, session)
 
 
 def _parse(words: list[str]) -> Namespace:
@@ -163,46 +152,3 @@ def _type_on_terminal() -> None:
         os.dup2(os.open("/dev/tty", os.O_RDWR), 0)
     except OSError:
         return  # there is none
-
-
-def _screen(options: Namespace) -> int:
-    from gputop.commands.screen import show
-    from gputop.sources.feed import Feed
-    from gputop.sources.opening import open_source
-
-    session = _session(options)
-    # The agent starts before Textual is imported.
-    feeds = [
-        Feed(open_source(host, session.interval, waits=True, demo=options.demo))
-        for host in options.hosts or (None,)
-    ]
-    return show(feeds, session)
-
-
-def _cluster(options: Namespace) -> int:
-    """Show the machines that a Prometheus server knows."""
-    from gputop.commands.screen import show
-    from gputop.sources.prometheus.client import headers_of
-    from gputop.sources.prometheus.watch import INTERVAL, ClusterWatch
-    from gputop.tui.terminal.capabilities import unfit_reason
-
-    interval = INTERVAL if options.interval is None else options.interval
-    watch = ClusterWatch(options.prometheus, headers_of(os.environ), interval)
-    if (reason := unfit_reason(os.environ)) is not None:
-        raise UsageError(f"{reason}; --prometheus is for the screen")
-
-    def make() -> Callable[[Sequence[Feed], Session], GputopApp]:
-        from gputop.tui.app import GputopApp
-
-        return partial(GputopApp, cluster=watch)
-
-    try:
-        return show((), _session(options), make)
-    finally:
-        watch.close()
-
-
-def _session(options: Namespace) -> Session:
-    from gputop.settings import session_of
-
-    return session_of(options)

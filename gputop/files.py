@@ -19,8 +19,9 @@ import os
 import re
 import stat
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from gputop.trust import is_unmapped, open_regular, why_open
 
@@ -136,12 +137,8 @@ class Folder:
         if flags & os.O_CREAT and self.find(name) is None:
             new = os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(name, flags | new, 0o600, dir_fd=self.descriptor)
-
-        def check(about: os.stat_result) -> None:
-            self._check_file(name, about)
-
         flags = flags & ~os.O_CREAT | os.O_NOFOLLOW
-        return open_regular(name, flags, self.descriptor, check)
+        return open_regular(name, flags, self.descriptor, partial(self._check_file, name))
 
     def read(self, name: str, most: int) -> bytes:
         """A file of `most` bytes at the most."""
@@ -157,22 +154,34 @@ class Folder:
         old = self.find(name)
         if old is not None:
             self._check_writable(name, old)
-        self._tidy()
-        aside = _name_aside()
-        descriptor = os.open(aside, _NEW, 0o600, dir_fd=self.descriptor)
-        try:
-            _fill(descriptor, data, None if old is None else old.st_mode, durable)
-            self.rename(aside, name)
-        except BaseException:
-            with suppress(OSError):
-                self.remove(aside)
-            raise
+        self.publish(name, data, None if old is None else old.st_mode, durable)
 
-    def create(self, name: str, data: bytes, mode: int | None = None) -> None:
+    def publish(self, name: str, data: bytes, mode: int | None, durable: bool = False) -> None:
+        """Write a file as a whole, in the place of what is called so, be it a link."""
+        self._tidy()
+        aside = f".gputop.{os.urandom(8).hex()}"
+        self.create(aside, data, mode, durable)
+        with self._removing(aside):
+            self.rename(aside, name)
+
+    def create(
+        self, name: str, data: bytes, mode: int | None = None, durable: bool = False
+    ) -> None:
         """Write a file that was not there before; FileExistsError. What fails leaves nothing."""
         descriptor = os.open(name, _NEW, 0o600, dir_fd=self.descriptor)
+        with self._removing(name), open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if mode is not None:
+                os.fchmod(descriptor, stat.S_IMODE(mode) & 0o777)
+            if durable:
+                os.fsync(descriptor)
+
+    @contextmanager
+    def _removing(self, name: str) -> Iterator[None]:
+        """Remove a file if what is done with it fails."""
         try:
-            _fill(descriptor, data, mode, durable=False)
+            yield
         except BaseException:
             with suppress(OSError):
                 self.remove(name)
@@ -230,29 +239,16 @@ def create_file(path: str, data: bytes) -> None:
 
 
 def publish_file(path: str, data: bytes, mode: int) -> None:
-    """Write a file for others where somebody wants one, who knows the folder: as a whole, in the
-    place of what is called so, be it a link. OSError."""
+    """Write a file for others where somebody wants one, who knows the folder. OSError."""
     folder, name = _named(path)
     with folder:
-        folder._tidy()
-        aside = _name_aside()
-        folder.create(aside, data, mode)
-        try:
-            folder.rename(aside, name)
-        except BaseException:
-            with suppress(OSError):
-                folder.remove(aside)
-            raise
+        folder.publish(name, data, mode)
 
 
 def _named(path: str) -> tuple[Folder, str]:
     parent, name = os.path.split(os.path.abspath(path))
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
     return Folder(os.open(parent, flags), parent), name
-
-
-def _name_aside() -> str:
-    return f".gputop.{os.urandom(8).hex()}"
 
 
 def _walk(path: str, make: bool, to_file: bool) -> tuple[Folder, str]:
@@ -316,17 +312,6 @@ def _link(folder: Folder, name: str) -> str | None:
 
 def _join(path: str, name: str) -> str:
     return os.path.normpath(f"{path.rstrip('/')}/{name}")
-
-
-def _fill(descriptor: int, data: bytes, mode: int | None, durable: bool) -> None:
-    """Write it all, and close."""
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        if mode is not None:
-            os.fchmod(descriptor, stat.S_IMODE(mode) & 0o777)
-        if durable:
-            os.fsync(descriptor)
 
 
 def _foreign(about: os.stat_result) -> str:

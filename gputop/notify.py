@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from gputop.deadline import within
@@ -86,17 +87,10 @@ def notify_terminal(message: str, manner: NotifySetting) -> None:
     if not any(map(os.isatty, (1, 2))):
         return
     sequence = terminal_sequence(message, manner, os.environ)
-    try:
-        # It may be stopped (Ctrl-S), and is not waited for.
-        terminal = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return
-    try:
-        os.write(terminal, sequence.encode("utf-8", "replace"))
-    except OSError:
-        return
-    finally:
-        os.close(terminal)
+    # It may be stopped (Ctrl-S), and is not waited for.
+    flags = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK
+    with suppress(OSError), open(os.open("/dev/tty", flags), "wb", buffering=0) as terminal:
+        terminal.write(sequence.encode("utf-8", "replace"))
 
 
 # A command

@@ -119,59 +119,49 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_hosts(parser)
+    add_hosts(parser, "")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--once", action="store_true", help="print one snapshot as text and exit")
     form.add_argument("--json", action="store_true", help="print one snapshot as JSON and exit")
-    form.add_argument(
-        "--line", action="store_true", help="print one line for a status bar and exit"
-    )
-    parser.add_argument(
-        "--format", metavar="TEXT",
-        help="with --line: text with fields, as '{free}/{gpus} free' (gputop help line)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--watch", action="store_true", help="with --json or --line: print a line every interval"
-    )
-    parser.add_argument("--demo", action="store_true", help="show an invented machine")
-    parser.add_argument(
-        "--prometheus", metavar="URL",
+    form.add_argument("--line", action="store_true",
+        help="print one line for a status bar and exit")  # fmt: skip
+    add = parser.add_argument
+    add("--format", metavar="TEXT",
+        help="with --line: text with fields, as '{free}/{gpus} free'"
+        " (gputop help line)")  # fmt: skip
+    add("--watch", action="store_true", help="with --json or --line: print a line every interval")
+    add("--demo", action="store_true", help="show an invented machine")
+    add("--prometheus", metavar="URL",
         help="the machines that a Prometheus server knows, as http://prometheus:9090"
-        " (gputop help cluster)",
-    )  # fmt: skip
-    parser.add_argument(
-        "-i", "--interval", type=_seconds, metavar="SEC",
-        help=f"seconds between refreshes, {MIN_INTERVAL} to {MAX_INTERVAL:.0f} (default: 1)",
-    )  # fmt: skip
-    parser.add_argument("--theme", choices=THEMES, help="colours")
-    parser.add_argument(
-        "--glyphs", choices=("auto", "unicode", "ascii"),
-        help="what bars are drawn with (default: what the locale can show)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-mouse", dest="mouse", action="store_false", default=None,
-        help="leave clicks and the wheel to the terminal",
-    )  # fmt: skip
-    parser.add_argument(
-        "-u", "--user", metavar="NAME",
-        help="start with the processes of one user; 'me' for your own (u shows the others)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--readonly", action="store_true",
-        help="signal no process (GPUTOP_READONLY=1 does the same, for gputop kill too)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--print-last", action="store_true", help="print the last snapshot as text on exit"
-    )
-    parser.add_argument(
-        "--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),
-        help="print the completion script for a shell and exit",
-    )  # fmt: skip
-    parser.add_argument("--version", action=_Version, help="print the versions and exit")
+        " (gputop help cluster)")  # fmt: skip
+    add("-i", "--interval", type=_seconds, metavar="SEC",
+        help=f"seconds between refreshes, {MIN_INTERVAL} to {MAX_INTERVAL:.0f}"
+        " (default: 1)")  # fmt: skip
+    add("--theme", choices=THEMES, help="colours")
+    add("--glyphs", choices=("auto", "unicode", "ascii"),
+        help="what bars are drawn with (default: what the locale can show)")  # fmt: skip
+    add("--no-mouse", dest="mouse", action="store_false", default=None,
+        help="leave clicks and the wheel to the terminal")  # fmt: skip
+    add("-u", "--user", metavar="NAME",
+        help="start with the processes of one user; 'me' for your own"
+        " (u shows the others)")  # fmt: skip
+    add("--readonly", action="store_true", default=None,
+        help="signal no process"
+        " (GPUTOP_READONLY=1 does the same, for gputop kill too)")  # fmt: skip
+    add("--print-last", action="store_true", default=None,
+        help="print the last snapshot as text on exit")  # fmt: skip
+    add("--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),
+        help="print the completion script for a shell and exit")  # fmt: skip
+    add("--version", action=_Version, help="print the versions and exit")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     for name, summary in HELP.items():
         if name in words:
-            command_module(name).add_parser(commands)
+            module = command_module(name)
+            of_command = commands.add_parser(
+                name, help=summary, description=module.DESCRIPTION, epilog=module.EPILOG,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )  # fmt: skip
+            module.add_options(of_command)
         else:
             commands.add_parser(name, help=summary)
     return parser

@@ -13,7 +13,8 @@ import re
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -145,6 +146,8 @@ VARIABLES = {
     "readonly": "GPUTOP_READONLY",
 }
 """The variables of the environment that set something."""
+_FLAGS = ("interval", "theme", "glyphs", "mouse", "user", "readonly", "print_last")
+"""The options of a command line that do, None where they are not given."""
 
 
 class UnsafeSettingsError(UsageError):
@@ -156,19 +159,27 @@ def settings_path(environ: Mapping[str, str]) -> Path:
     return Path(xdg_folder("XDG_CONFIG_HOME", "~/.config", environ), "gputop", "config.toml")
 
 
-def read(environ: Mapping[str, str], columns: Collection[str]) -> Settings:
+def read(environ: Mapping[str, str]) -> Settings:
     """File and environment. UsageError for what is broken in either."""
-    return from_environment(from_file(settings_path(environ), columns), environ)
+    return from_environment(from_file(settings_path(environ)), environ)
 
 
-def from_file(path: Path, columns: Collection[str]) -> Settings:
-    """What the file sets; UsageError with the location and what is wrong there.
+def read_believed(environ: Mapping[str, str]) -> Settings:
+    """As `read`; a file that is not to be believed is left out, and said to be."""
+    try:
+        return read(environ)
+    except UnsafeSettingsError as error:
+        complain(f"{error}; the defaults are used")
+        return from_environment(Settings(), environ)
 
-    `columns` are the ids that there are.
-    """
+
+def from_file(path: Path) -> Settings:
+    """What the file sets; UsageError with the location and what is wrong there."""
     text = file_text(path)
     if text is None:
         return Settings()
+    from gputop.model.metrics.process import COLUMNS  # who has no file does without
+
     try:
         table = _toml()(text)
     except ValueError as error:
@@ -185,7 +196,7 @@ def from_file(path: Path, columns: Collection[str]) -> Settings:
     chosen = settings.processes
     for name, values in (("columns", chosen.columns), ("sort", (chosen.sort,))):
         for value in values:
-            if value not in columns:
+            if value not in COLUMNS:
                 what = f"there is no column {value!r}: C on the screen lists them"
                 raise _wrong(path, text, ["processes", name], what)
     once = msgspec.structs.replace(chosen, columns=tuple(dict.fromkeys(chosen.columns)))
@@ -257,19 +268,13 @@ def user_named(name: str | None, anywhere: bool = False, origin: str = "-u") -> 
         if name == "me":
             return str(os.getuid())
         if name.isascii() and name.isdecimal():
-            return _name_of(int(name))
+            with suppress(KeyError, OverflowError):
+                return pwd.getpwuid(int(name)).pw_name
+            return str(int(name))
         shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in name[:80])
         raise UsageError(
             f"{origin} {shown}: no such user here; give a name of `getent passwd`, or me"
         ) from None
-
-
-def _name_of(uid: int) -> str:
-    """As processes have it: the number where there is no name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)
 
 
 def keep_settings(path: Path, chosen: Mapping[str, Any]) -> None:
@@ -341,22 +346,17 @@ def session_of(options: Namespace) -> Session:
 
     A file that is broken is said to be, and neither used nor written.
     """
-    from gputop.model.metrics.process import COLUMNS  # who asks for no settings does without
-
     path = settings_path(os.environ)
     try:
-        settings, broken = from_file(path, COLUMNS), False
+        settings, broken = from_file(path), False
     except UsageError as error:
         complain(f"{error}; the defaults are used")
         settings, broken = Settings(), True
     settings = from_environment(settings, os.environ)
-    flags = {
-        name: getattr(options, name) for name in ("interval", "theme", "glyphs", "mouse", "user")
-    }
-    flags.update({name: getattr(options, name) or None for name in ("readonly", "print_last")})
-    flags = {name: value for name, value in flags.items() if value is not None}
+    flags = {name: getattr(options, name) for name in _FLAGS}
+    given = {name: value for name, value in flags.items() if value is not None}
+    fields = msgspec.structs.asdict(settings) | given
     anywhere = bool(options.demo or options.hosts)
-    fields = {**{name: getattr(settings, name) for name in Settings.__struct_fields__}, **flags}
     try:
         fields["user"] = user_named(fields["user"], anywhere, "user of the settings:")
     except UsageError as error:  # that of -u was looked at before

@@ -115,10 +115,7 @@ def why_not(path: str) -> str | None:
 
 def is_roots(path: str) -> bool:
     """Return whether a path is there and nobody but root can change what is at it."""
-    try:
-        return why_not(path) is None
-    except (OSError, ValueError):
-        return False
+    return _why_not_roots(path) is None
 
 
 def find_program(
@@ -132,9 +129,10 @@ def find_program(
         path = f"{folder}/{name}"
         if not folder.startswith("/") or not _is_program(path):
             continue
-        if not is_elevated() or is_roots(path):
+        refused = _why_not_roots(path) if is_elevated() else None
+        if refused is None:
             return path, None
-        reason = reason or f"{path} is not run as root: {_reason(path)}"
+        reason = reason or f"{path} is not run as root: {refused}"
     return None, reason
 
 
@@ -165,12 +163,11 @@ def probe_environment() -> dict[str, str]:
 def may_connect(path: str) -> bool:
     """Return whether a program of ours may be pointed at a socket."""
     try:
-        about = os.stat(path)
-        if not stat.S_ISSOCK(about.st_mode) or not os.access(path, os.R_OK | os.W_OK):
-            return False
-        return not is_elevated() or why_not(path) is None
+        mode = os.stat(path).st_mode
     except (OSError, ValueError):
         return False
+    usable = stat.S_ISSOCK(mode) and os.access(path, os.R_OK | os.W_OK)
+    return usable and (not is_elevated() or is_roots(path))
 
 
 def why_not_tree(folder: str) -> str | None:
@@ -191,13 +188,13 @@ def why_not_tree(folder: str) -> str | None:
     return reason
 
 
-def read_regular(path: str | os.PathLike[str], most: int = _MOST) -> bytes | None:
-    """Return the beginning of a regular file; None where there is none."""
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return the beginning of a regular file; empty where there is none."""
     try:
         with open(open_regular(path, os.O_RDONLY), "rb", buffering=0) as file:
-            return file.read(most)
+            return file.read(_MOST).decode("utf-8", "replace")
     except (OSError, ValueError):
-        return None
+        return ""
 
 
 def open_regular(
@@ -266,11 +263,11 @@ def _is_program(path: str) -> bool:
         return False
 
 
-def _reason(path: str) -> str:
+def _why_not_roots(path: str) -> str | None:
     try:
-        return why_not(path) or "it is"
-    except OSError as error:
-        return f"it cannot be looked at: {error.strerror}"
+        return why_not(path)
+    except (OSError, ValueError) as error:
+        return f"it cannot be looked at: {getattr(error, 'strerror', None) or error}"
 
 
 def _why_not_this(
@@ -335,7 +332,12 @@ def _mounted_by(device: int) -> int:
 
 def _capabilities() -> bool:
     """Return whether this process has any, by proc_pid_status(5)."""
-    return int(_field("/proc/self/status", "CapEff:") or "0", 16) != 0
+    try:
+        with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
+            masks = [line.split()[1] for line in file if line.startswith("CapEff:")]
+    except OSError:
+        return False
+    return any(int(mask, 16) for mask in masks)
 
 
 def _several_users() -> bool:
@@ -346,12 +348,3 @@ def _several_users() -> bool:
     except (OSError, ValueError):
         return True
     return count != 1 or outside == 0
-
-
-def _field(path: str, name: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = [line.partition(name)[2] for line in file if line.startswith(name)]
-    except OSError:
-        return None
-    return lines[0].strip() if lines else None

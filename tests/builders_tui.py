@@ -19,6 +19,7 @@ from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_fro
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame, Host, Problem, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.protocol.messages import Reply, Request
@@ -29,7 +30,7 @@ from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.key_guard import BURST
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.machine import WatchedMachine
-from gputop.tui.messages import FrameArrived, ReplyArrived, SourceEnded
+from gputop.tui.messages import Arrived
 from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.mapping import MappingPane
 from gputop.tui.panes.mapping_result import MappingResultView
@@ -153,10 +154,10 @@ class Screenful:
         """Let frames arrive, and then a reply with these fields."""
         feed = self.machine.feed
         for frame in frames:
-            self.app.post_message(FrameArrived(feed, frame))
+            self.app.post_message(Arrived(feed, frame))
             await self.drawn()
         if reply:
-            self.app.post_message(ReplyArrived(feed, Reply(**{"request": "", **reply})))
+            self.app.post_message(Arrived(feed, Reply(**{"request": "", **reply})))
             await self.drawn()
 
     async def show_problem(self, kind: Any, **values: Any) -> None:
@@ -166,7 +167,7 @@ class Screenful:
 
     async def end(self, reason: str) -> None:
         """Let the source break."""
-        self.app.post_message(SourceEnded(self.machine.feed, reason))
+        self.app.post_message(Arrived(self.machine.feed, SourceError(reason)))
         await self.pilot.pause()
 
     async def press(self, *keys: str) -> None:
@@ -227,7 +228,7 @@ class Screenful:
     def _answer(self) -> None:
         """As the agent would, where a busy machine takes so long that its silence is shown."""
         reply = Reply(request="")
-        self.app.on_reply_arrived(ReplyArrived(self.machine.feed, reply))
+        self.app.on_arrived(Arrived(self.machine.feed, reply))
 
     async def read(self) -> None:
         """Let a dialog be on the screen for as long as it wants to be, before it takes keys."""

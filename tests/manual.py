@@ -39,6 +39,7 @@ from gputop.tui.app import GputopApp
 from gputop.tui.cluster import ClusterScreen
 from gputop.tui.fleet import FleetScreen
 from gputop.tui.glyphs import UNICODE
+from gputop.tui.keys import REPLAY_BINDINGS
 from gputop.tui.main import MainScreen
 from gputop.tui.manual import ManualApp
 from gputop.tui.pages.glossary import sections
@@ -48,7 +49,6 @@ from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.pages.process import ProcessScreen
-from gputop.tui.time_keys import REPLAY_BINDINGS
 
 README = Path(__file__).parent.parent / "README.md"
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.S)

@@ -26,7 +26,7 @@ from gputop.sources.feed import Feed
 from gputop.sources.local import LocalSource
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.signal import SignalScreen
-from gputop.tui.messages import FrameArrived, ReplyArrived
+from gputop.tui.messages import Arrived
 from tests.builders_tui import Silence
 from tests.driver import Machine
 from tests.tui.fleets import watched
@@ -68,11 +68,11 @@ async def picture(
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for frame in frames:
-            app.on_frame_arrived(FrameArrived(feed, frame))
+            app.on_arrived(Arrived(feed, frame))
         await pilot.press(*keys)
         await pilot.pause()
         if answer is not None:
-            app.on_reply_arrived(ReplyArrived(feed, answer))
+            app.on_arrived(Arrived(feed, answer))
             await pilot.pause()
         svg = await _export(app, pilot)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
@@ -94,7 +94,7 @@ async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
         for frame in real:
-            app.on_frame_arrived(FrameArrived(feed, frame))
+            app.on_arrived(Arrived(feed, frame))
         await pilot.press("j", "j", "space", *["j"] * 2, "space", "f9")
         await pilot.pause()
         [order] = [request for request in source.requests if isinstance(request, Signal)]
@@ -106,7 +106,7 @@ async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
                     caution=None if users[target.pid] == "carol" else "foreign")
             for target in order.targets
         )  # fmt: skip
-        app.on_reply_arrived(ReplyArrived(feed, Reply(request=order.id, verdicts=said)))
+        app.on_arrived(Arrived(feed, Reply(request=order.id, verdicts=said)))
         await pilot.pause()
         while not (isinstance(app.screen, SignalScreen) and app.screen.takes_keys):
             await pilot.pause(0.01)

@@ -397,12 +397,14 @@ def test_toolkits(root: Path) -> None:
     (local / "cuda").symlink_to(local / "cuda-12.4")
     write(local / "cuda-10.1/version.txt", "CUDA Version 10.1.243\n")
     write(local / "cuda-13.0/version.json", "{")
+    write(local / "cuda-12.0/version.json", "[" * 200_000)
     found = sorted(said(tools(root), "toolkit"), key=lambda check: check[1])
     assert found[0] == ("ok", f"CUDA 10.1.243 ({local}/cuda-10.1)")
-    assert found[1] == ("ok", f"CUDA 12.4.131 ({local}/cuda-12.4)")
-    assert found[2][0] == "notice"
-    assert found[2][1].startswith(f"CUDA 13.0 ({local}/cuda-13.0): what it compiles does not run")
-    assert len(found) == 3
+    assert found[1] == ("ok", f"CUDA 12.0 ({local}/cuda-12.0)")
+    assert found[2] == ("ok", f"CUDA 12.4.131 ({local}/cuda-12.4)")
+    assert found[3][0] == "notice"
+    assert found[3][1].startswith(f"CUDA 13.0 ({local}/cuda-13.0): what it compiles does not run")
+    assert len(found) == 4
 
 
 @pytest.mark.system

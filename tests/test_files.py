@@ -20,7 +20,6 @@ import pytest
 
 from gputop.errors import GputopError, UsageError
 from gputop.files import UnsafeFileError, open_folder, open_parent
-from gputop.model.metrics.process import COLUMNS
 from gputop.settings import Settings, from_file, keep_settings
 from tests.conftest import MachineFactory, in_child, needed
 from tests.fuse import Fuse, small_disk
@@ -254,7 +253,7 @@ def test_a_link_is_written_through(manner: str, folder: Path, tmp_path: Path) ->
     keep_settings(path, CHOSEN)
     assert link.is_symlink()
     assert not target.is_symlink()
-    assert from_file(target, COLUMNS).theme == from_file(path, COLUMNS).theme == "dark"
+    assert from_file(target).theme == from_file(path).theme == "dark"
     if manner != "dangling":
         assert "# mine" in target.read_text()
         assert stat.S_IMODE(target.stat().st_mode) == 0o640
@@ -284,7 +283,7 @@ def test_a_link_to_what_is_no_file(target: str, folder: Path) -> None:
     with pytest.raises(OSError, match=r"is not a regular file|denied|belongs|Input/output error"):
         keep_settings(path, CHOSEN)
     with pytest.raises(UsageError, match=r"config\.toml (is not|cannot be) read: "):
-        from_file(path, COLUMNS)
+        from_file(path)
     assert time.monotonic() - begun < 2
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert os.stat("/dev/null").st_ino == before.st_ino
@@ -376,7 +375,7 @@ def test_a_writer_that_is_killed(folder: Path) -> None:
             time.sleep(0.003 * n)  # whenever that is
             writer.send_signal(signal.SIGKILL)
             writer.wait()
-        assert len(from_file(path, COLUMNS).keys["x"]) % 4000 == 0
+        assert len(from_file(path).keys["x"]) % 4000 == 0
     aside = folder / ".gputop.0123456789abcdef"
     aside.touch()
     for file in folder.glob(".gputop.*"):
@@ -397,7 +396,7 @@ def test_two_writers_leave_a_whole_file(folder: Path) -> None:
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, path]) for _ in range(2)]
     while any(writer.poll() is None for writer in writers):
-        assert from_file(path, COLUMNS).theme == "light"
+        assert from_file(path).theme == "light"
     assert [writer.wait() for writer in writers] == [0, 0]
     assert [path.name for path in folder.iterdir()] == ["config.toml"]
 
@@ -482,7 +481,7 @@ def test_paths_that_are_none(tmp_path: Path) -> None:
     for path in ("~/.config/gputop/config.toml", "relative/config.toml", ""):
         with pytest.raises(UnsafeFileError, match="does not begin with /"):
             open_parent(path)
-    assert from_file(tmp_path / "none" / "config.toml", COLUMNS) == Settings()
+    assert from_file(tmp_path / "none" / "config.toml") == Settings()
 
 
 # What else is written

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gputop.cli import main
-from gputop.commands.free import add_parser
+from gputop.commands.free import add_options
 from tests.conftest import MachineFactory, needs_everybody
 from tests.driver import Machine
 
@@ -276,8 +276,8 @@ def test_an_exclusion_that_names_nothing(h200x8: Machine) -> None:
 )
 def test_quantities(option: str, text: str, value: float) -> None:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    options = parser.parse_args(["free", option, text])
+    add_options(parser)
+    options = parser.parse_args([option, text])
     assert getattr(options, option[2:].replace("-", "_")) == value
 
 

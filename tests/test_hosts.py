@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from gputop.cli import main
-from gputop.commands.free import _line
-from gputop.commands.free_hosts import shell_line
+from gputop.commands.free import line_for, shell_line
 from gputop.errors import SourceError, UsageError
 from gputop.model.doctor.check import frame_checks
 from gputop.sources.ssh.names import HostName, parse_hosts
@@ -129,7 +128,7 @@ def test_a_line_for_a_shell_has_nothing_in_it_that_a_remote_chose() -> None:
     assert remote == f"exec env {order} CUDA_VISIBLE_DEVICES=GPU-1,GPU-2 $SHELL -l"
     for value in ("$(reboot)", "GPU-1;reboot", "GPU-1 x", "", "GPU-\n1", "`x`", "a,,b"):
         with pytest.raises(SourceError, match="which is no UUID"):
-            _line("uuid", HostName("n1", "n1", None), value)
+            line_for("uuid", HostName("n1", "n1", None), value)
 
 
 # The commands, on an invented fleet

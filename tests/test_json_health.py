@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.gpu.nvlink import NvlinkSection
 from gputop.agent.gpu.sections import ALL_LINKS, scoped
+from gputop.agent.gpu.traffic import NvlinkSection
 from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
 from tests.test_json import SECOND, at, look, number

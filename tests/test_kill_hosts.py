@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from gputop.cli import main
-from gputop.commands.selection import selected, selection_of
+from gputop.commands.selection import ProcessSelector, selection_of
 from gputop.errors import SourceError
 from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.protocol.messages import Signal
@@ -148,7 +148,7 @@ def test_a_user_is_the_one_of_that_machine() -> None:
     for words, user in (([], "bob"), (["user:bob"], None)):
         selection = selection_of(words, [], user, False)
         assert selection.users == ("bob",)
-        [target] = selected(here, selection, candidates, {"bob": 4242})
+        [target] = ProcessSelector(here, candidates, {"bob": 4242}).targets(selection)
         assert target.pid == 1
         with pytest.raises(SourceError, match="too old"):  # an agent that ignores who is asked for
-            selected(here, selection, candidates, {})
+            ProcessSelector(here, candidates, {}).targets(selection)

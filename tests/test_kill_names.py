@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.agent.candidates import read_candidates
 from gputop.agent.process.users import uid_of
+from gputop.agent.requests import read_candidates
 from gputop.cli import main
-from gputop.commands.selection import ProcessSelection, selected, selection_of
+from gputop.commands.selection import ProcessSelection, ProcessSelector, selection_of
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Target
@@ -118,7 +118,9 @@ def targets(frame: Frame, *words: str) -> tuple[Target, ...]:
 def meant_by(selection: ProcessSelection, frame: Frame) -> tuple[Target, ...]:
     """What the agent's answer makes of a selection."""
     candidates = read_candidates(frame, ancestors=False)
-    return selected(frame, selection, candidates, {name: uid_of(name) for name in selection.users})
+    return ProcessSelector(
+        frame, candidates, {name: uid_of(name) for name in selection.users}
+    ).targets(selection)
 
 
 def chosen_of(seen: tuple[Machine, Frame], *words: str) -> tuple[int, set[str]]:

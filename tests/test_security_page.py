@@ -28,8 +28,7 @@ CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rgl
         (r"AF_UNIX|\.connect\(|urlopen|build_opener|http\.client",
          {"notify.py", "sources/shared.py", "sources/prometheus/client.py"}),
         (r"create_server\(|\.bind\(\(|TCPSite\(", {"export/http.py", "export/browser/server.py"}),
-        (r"/proc/\{[\w.]*pid\}/root", {"agent/process/paths.py", "agent/process/mount_cache.py",
-                                      "agent/process/nodes.py"}),
+        (r"/proc/\{[\w.]*pid\}/root", {"agent/process/paths.py", "agent/process/cuda_context.py"}),
     ],
 )  # fmt: skip
 def test_where_things_are_run_loaded_and_followed(words: str, places: set[str]) -> None:

@@ -10,7 +10,6 @@ import pytest
 from textual import events
 
 from gputop.errors import UsageError
-from gputop.model.metrics.process import COLUMNS
 from gputop.protocol.messages import Refresh, SetInterval
 from gputop.settings import (
     ProcessSettings,
@@ -30,7 +29,7 @@ from tests.terminal import Terminal
 def read(tmp_path: Path, text: str) -> Settings:
     path = tmp_path / "config.toml"
     path.write_text(text, encoding="utf-8")
-    return from_file(path, COLUMNS)
+    return from_file(path)
 
 
 def test_where_it_is() -> None:
@@ -54,7 +53,7 @@ def test_what_it_sets(tmp_path: Path) -> None:
     assert settings.processes == ProcessSettings(("pid", "idle_for"), "age", 60.0)
     assert (settings.interval, settings.panes) == (2.0, ("gpus",))
     assert settings.keys == {"main.filter": "/,ctrl+f"}
-    assert read(tmp_path, "") == from_file(tmp_path / "none", COLUMNS) == Settings()
+    assert read(tmp_path, "") == from_file(tmp_path / "none") == Settings()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(UsageError, match=words) as raised:
-        from_file(path, COLUMNS)
+        from_file(path)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -100,13 +99,13 @@ def test_the_environment_goes_over_the_file(tmp_path: Path) -> None:
 def test_what_is_kept_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "new" / "config.toml"
     keep_settings(path, {"processes.sort": "age"})
-    assert from_file(path, COLUMNS).processes == ProcessSettings(sort="age")
+    assert from_file(path).processes == ProcessSettings(sort="age")
     path.write_text("# mine\n[processes]\nidle_after = 60 # a minute\n", encoding="utf-8")
     keep_settings(path, {"processes.columns": ("pid", "command"), "theme": "dark"})
     text = path.read_text(encoding="utf-8")
     assert "# mine" in text
     assert "idle_after = 60 # a minute" in text
-    kept = from_file(path, COLUMNS)
+    kept = from_file(path)
     assert (kept.processes.columns, kept.theme) == (("pid", "command"), "dark")
     assert [file.name for file in path.parent.iterdir()] == ["config.toml"]
 
@@ -124,7 +123,7 @@ def test_the_command_prints_a_file_that_says_the_same(
     assert gputop(here, "config", "--path").stdout == f"{path}\n"
     printed = gputop(here, "config").stdout
     assert "# seconds between refreshes [file]\ninterval = 2.5\n" in printed
-    assert read(tmp_path, printed) == from_file(path, COLUMNS)
+    assert read(tmp_path, printed) == from_file(path)
     assert read(tmp_path, gputop(here, "config", "--default").stdout) == Settings()
     assert gputop(here, "config", "--check").stdout == f"{path}: all is well\n"
 
@@ -206,7 +205,7 @@ async def test_panes_are_hidden_and_come_back(tmp_path: Path) -> None:
         assert "COMMAND" in screen.text
         assert not path.exists()
         await screen.press("S", "w")
-        assert from_file(path, COLUMNS).panes == ("processes",)
+        assert from_file(path).panes == ("processes",)
         await screen.press("f2", "space", "down", "space", "enter")
         assert "COMMAND" not in screen.text
         assert screen.app.focused is screen.gpus
@@ -215,7 +214,7 @@ async def test_panes_are_hidden_and_come_back(tmp_path: Path) -> None:
         assert "402" not in screen.text
         await screen.press("f2", "down", "space", "enter")
         assert "402" in screen.text
-        assert from_file(path, COLUMNS).panes == ("processes",)
+        assert from_file(path).panes == ("processes",)
     kept = Session(panes=("gpus",), path=path)
     async with shown(frame, size=(120, 40), settings=kept) as screen:
         assert "POWER" in screen.text
@@ -278,4 +277,4 @@ async def test_a_theme_that_was_chosen_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     async with shown(frame_of(gpu_of(0)), settings=Session(path=path)) as screen:
         await screen.press("T")
-    assert from_file(path, COLUMNS).theme == "ansi-light"
+    assert from_file(path).theme == "ansi-light"

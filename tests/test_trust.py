@@ -539,10 +539,11 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mknod(tmp_path / "device", 0o20600, os.makedev(1, 9))
     with closing(socket.socket(socket.AF_UNIX)) as server:
         server.bind(str(tmp_path / "socket"))
-    assert trust.read_regular(tmp_path / "plain") == b"text"
-    assert trust.read_regular(tmp_path / "link", 2) == b"te"
+    assert trust.read_text(tmp_path / "plain") == "text"
+    (tmp_path / "plain").write_text("text" * (1 << 20))
+    assert trust.read_text(tmp_path / "link") == "text" * (1 << 18)
     for name in ("loop", "fifo", "device", "socket", ".", "absent", "a\0b"):
-        assert trust.read_regular(tmp_path / name) is None
+        assert trust.read_text(tmp_path / name) == ""
 
 
 ELEVATED = "from gputop import trust; print(trust.is_elevated())"

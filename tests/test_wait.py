@@ -10,11 +10,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gputop.cli import main
+from gputop.commands.awaited import ProcessesEnd
+from gputop.commands.selection import selection_of
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.liveness import LivenessState, ProcessLiveness
+from gputop.protocol.messages import Candidates, Reply
+from gputop.sources.source import Source
 from tests.agent.driving import sleeping
+from tests.builders import frame, gpu, process
 from tests.conftest import ME, MachineFactory, needs_everybody
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
@@ -132,6 +140,43 @@ def test_nothing_is_said_to_have_ended_that_has_not(here: Machine) -> None:
     status, out, _ = waiting.ends()
     assert status == 0
     assert sentence(f"train.py (PID {train}) of {ME}", out)
+
+
+class UnseenAtFirst(Source):
+    """A source whose process cannot be looked at when it is asked about first."""
+
+    host = "here"
+
+    def __init__(self) -> None:
+        self._asked: list[Any] = []
+
+    def request(self, request: Any) -> None:
+        self._asked.append(request)
+
+    def frames(self) -> Iterator[Frame | Reply]:
+        request = self._asked[-1]
+        if isinstance(request, Candidates):
+            yield Reply(request=request.id)
+            return
+        [start] = request.processes
+        state: LivenessState = "running" if start.start_ticks in (None, 7) else "ended"
+        if len(self._asked) == 2:
+            state = "unknown"
+        yield Reply(request=request.id, liveness=(ProcessLiveness(pid=42, state=state),))
+
+    def reconnect(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_who_cannot_be_looked_at_has_not_ended() -> None:
+    """A process that was in the frame is hidden for a moment: that is no other process."""
+    source, now = UnseenAtFirst(), frame([gpu(0)], [process(42, 0, command="train.py")])
+    condition = ProcessesEnd(selection_of(["train.py"], [], None, False))
+    assert condition.begin(source, now) is None
+    assert condition.check(source, now) is None
+    gone = frame([gpu(0)], [])
+    assert condition.check(source, gone) is not None
 
 
 @pytest.mark.system

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
 
-from gputop.agent.gpu.lists import GpuProcess, Utilization
+from gputop.agent.gpu.lists import GpuProcess
 from gputop.agent.gpu.reader import GpuSample
 from gputop.agent.idle import IdleTimes
 from gputop.agent.process.enrichment import Enrichment
@@ -19,80 +19,71 @@ from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.sections import Health, Xid
 
 
-class FrameBuilder(msgspec.Struct, frozen=True):
-    """One GPU in one cycle."""
+class GpuReading(NamedTuple):
+    """What is known of a GPU at the end of a cycle."""
 
-    index: int
-    reading: GpuSample | None
+    sample: GpuSample
+    """What it answered last."""
     answered: float | None
-    """When the reading came (monotonic)."""
+    """When that was (monotonic); None: it has not answered yet."""
+    stale_for: float | None
+    """The age of that, where the GPU was late in this cycle."""
+    xids: tuple[Xid, ...] | None
+    """As `Health.xids`."""
+
+
+class FrameBuilder(msgspec.Struct, frozen=True):
+    """One cycle."""
+
     facts: dict[int, ProcessFacts]
     enrichment: Enrichment
     idle: IdleTimes | None
     """None where there is no time before this."""
     nested: bool
     """As `Host.nested`."""
-    xids: tuple[Xid, ...] | None
-    """As `Health.xids`."""
     reservations: dict[str, Reservation]
     """By the UUID of the GPU."""
 
-    def gpu(self, stale_for: float | None) -> Gpu:
+    def gpu(self, reading: GpuReading) -> Gpu:
         """The last values, with their age."""
-        reading = self.reading
-        if reading is None:
-            return Gpu(index=self.index, stale_for=stale_for)
-        minor, idle_for = reading.values.get("minor"), None
-        holders = self.enrichment.holders
-        if self.idle is not None and self.answered is not None:
-            used = reading.values.get("utilization")
-            idle_for = self.idle.of_gpu(self.index, used, self.answered)
+        sample, holders = reading.sample, self.enrichment.holders
+        values, idle_for = sample.values, None
+        minor = values.get("minor")
+        if self.idle is not None and reading.answered is not None:
+            used = values.get("utilization")
+            idle_for = self.idle.of_gpu(values["index"], used, reading.answered)
         return Gpu(
-            **{**reading.values, "health": self._health(reading.values.get("health"))},
-            memory_unaccounted=unaccounted_of(reading),
+            **{**values, "health": _with_xids(values.get("health"), reading.xids)},
+            memory_unaccounted=unaccounted_of(sample),
             idle_for=idle_for,
             holders=() if minor is None else holders.by_minor.get(minor, ()),
             holders_known=holders.complete if minor in holders.by_minor else None,
-            reservation=self.reservations.get(reading.values.get("uuid", "")),
-            stale_for=stale_for,
-            error=reading.error,
+            reservation=self.reservations.get(values.get("uuid", "")),
+            stale_for=reading.stale_for,
+            error=sample.error,
         )
 
-    def _health(self, health: Health | None) -> Health | None:
-        """With the XIDs, which a lost GPU has, too."""
-        return health if self.xids is None else replace(health or Health(), xids=self.xids)
-
-    def processes(self) -> list[Process]:
+    def processes(self, reading: GpuReading) -> list[Process]:
         """Those of the driver's lists."""
-        if self.reading is None:
-            return []
-        values, samples = self.reading.values, self.reading.utilization
-        uuid, used = values.get("uuid"), values.get("utilization")
-        rest = latest_start(self.reading.listed), self.reading.unassigned
-        return [self._process(run, uuid, samples, used, *rest) for run in self.reading.running]
+        newest = latest_start(reading.sample.listed)
+        return [self._process(run, reading, newest) for run in reading.sample.running]
 
-    def _process(
-        self,
-        run: GpuProcess,
-        uuid: str | None,
-        samples: dict[int, Utilization] | None,
-        used: float | None,
-        newest: float,
-        unassigned: bool,
-    ) -> Process:
+    def _process(self, run: GpuProcess, reading: GpuReading, newest: float) -> Process:
         """Written out: on a busy machine this is a good part of a tick."""
+        of_gpu, answered = reading.sample, reading.answered
+        values, samples = of_gpu.values, of_gpu.utilization
         fact, sample = self.facts.get(run.pid), samples.get(run.pid) if samples else None
         elsewhere = fact is None and self.nested
         if fact is not None and fact.start_time > newest:
             fact = None  # the one that the driver named has ended, and its number is another's
         idle_for = None
-        if self.idle is not None and self.answered is not None:
-            key = (self.index, run.pid, None if fact is None else fact.start_time)
-            measured = None if unassigned and not (sample and sample.is_busy) else samples
-            idle_for = self.idle.of_process(key, measured, used, self.answered)
+        if self.idle is not None and answered is not None:
+            key = (values["index"], run.pid, None if fact is None else fact.start_time)
+            measured = None if of_gpu.unassigned and not (sample and sample.is_busy) else samples
+            idle_for = self.idle.of_process(key, measured, values.get("utilization"), answered)
         return Process(
             pid=run.pid,
-            gpu_uuid=uuid,
+            gpu_uuid=values.get("uuid"),
             gpu_instance=run.gpu_instance,
             compute_instance=run.compute_instance,
             type=run.type,
@@ -115,17 +106,22 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         return fields
 
 
-def is_dubious(reading: GpuSample) -> bool:
+def _with_xids(health: Health | None, xids: tuple[Xid, ...] | None) -> Health | None:
+    """A lost GPU has XIDs, too."""
+    return health if xids is None else replace(health or Health(), xids=xids)
+
+
+def is_dubious(sample: GpuSample) -> bool:
     """Whether others than those listed may have the GPU open."""
-    unlisted = reading.values.get("processes_known") is False
-    ours = reading.values.get("own_namespace_only", False)
-    return (unlisted and not ours) or is_notable(unaccounted_of(reading))
+    unlisted = sample.values.get("processes_known") is False
+    ours = sample.values.get("own_namespace_only", False)
+    return (unlisted and not ours) or is_notable(unaccounted_of(sample))
 
 
-def unaccounted_of(reading: GpuSample) -> int | None:
+def unaccounted_of(sample: GpuSample) -> int | None:
     """Bytes of the GPU's memory that no listed process holds; None where the system manages it."""
-    values = reading.values
+    values = sample.values
     if values.get("numa_node") is not None:
         return None
     listed = values.get("own_namespace_only") or values.get("processes_known")
-    return unaccounted(values.get("memory_used"), (reading.held,), listed)
+    return unaccounted(values.get("memory_used"), (sample.held,), listed)

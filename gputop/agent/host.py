@@ -11,8 +11,8 @@ from functools import cache
 import psutil
 from msgspec.structs import replace
 
+from gputop.agent.process.cuda_context import standpoint
 from gputop.agent.process.namespaces import in_first_namespace
-from gputop.agent.process.standpoint import standpoint
 from gputop.model.machine.frame import Host, PciCard
 from gputop.model.machine.text import printable
 

@@ -1,13 +1,48 @@
-"""For how long no work was seen; samples miss what is between them."""
+"""For how long no work was seen; samples miss what is between them.
+
+Agents that go on write down what they have seen, for those that look once: a file for each agent,
+in a folder that is its user's alone, $XDG_RUNTIME_DIR/gputop, else /tmp/gputop-UID, or /run/gputop
+for root. Where that cannot be had, nothing is written and nothing known; where it does not answer,
+nobody waits for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import os
+import time
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
 
 from gputop.agent.gpu.lists import Utilization
+from gputop.agent.process.stat import read_stat, start_ticks
+from gputop.agent.worker import Worker
+from gputop.deadline import within
+from gputop.files import Folder, UnsafeFileError, open_folder, xdg_folder
+from gputop.model.machine.frame import Frame, Process
 
 IdleKey = tuple[int, int, float | None]
 """Index of the GPU, pid and start time."""
+_EVERY = 10.0
+"""Seconds between two records."""
+_FRESH = 30.0
+"""Seconds, and the agent's interval, that a record is good for."""
+_LEAST = 1.0
+"""Seconds without a sample of work that are worth a record."""
+_MOST_BYTES = 1 << 22
+_FORGOTTEN = 3600.0
+"""Seconds after which a file goes that is no record."""
+
+_TIMEOUT = 0.5
+"""Seconds for the records of others."""
+_LAST_TIMEOUT = 0.1
+"""Seconds for one's own to go."""
+
+_RecordKey = tuple[str, int, int | None]
+"""UUID of the GPU, pid and start in clock ticks; pid 0 is the GPU itself."""
+_Idle = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class IdleTimes:
@@ -55,3 +90,184 @@ class IdleTimes:
         since = at if busy else self._since.get(key, at)
         self._latest[key] = since
         return round(at - since, 1)
+
+
+class _Record(msgspec.Struct, array_like=True):
+    boot_id: str | None
+    namespace: str
+    """Of the writer's PIDs."""
+    start_ticks: int
+    """Of the writer, by which it is told from a later process of its number."""
+    written: float
+    """Monotonic: the same for all processes of a boot, however the clock is set."""
+    interval: float
+    idle: list[tuple[str, int, int | None, _Idle]]
+
+
+class IdleRecord:
+    """What one agent writes down, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+        self._record: _Record | None = None
+        self._writer: Worker[None] | None = None
+
+    def keep(self, frame: Frame) -> None:
+        """Write the idle times of a frame, now and then."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        idle = [(*key, seconds) for key, seconds in _idle_times(frame) if seconds >= _LEAST]
+        if not idle and self._record is None:
+            return
+        self._due = now + _EVERY
+        self._writer = self._writer or Worker("idle record", self._write)
+        if not self._writer.busy:
+            self._record = _record(frame, now, idle)
+            self._writer.ask()
+
+    def _write(self) -> None:
+        record = self._record
+        if record is not None:
+            with suppress(OSError), _folder(make=True) as folder:
+                folder.replace(_name(os.getpid()), msgspec.json.encode(record), durable=False)
+                _read_all(folder, record.boot_id)  # those of the dead go
+
+
+def remove_record() -> None:
+    """At the end of an agent."""
+    with suppress(OSError):
+        within(_LAST_TIMEOUT, _remove)
+
+
+def _remove() -> None:
+    with _folder() as folder:
+        folder.remove(_name(os.getpid()))
+
+
+def with_idle_times(frame: Frame) -> Frame:
+    """A single look with the idle times that running agents know; who works now is not idle."""
+    recorded: dict[_RecordKey, float] = {}
+    with suppress(OSError):
+        recorded = within(_TIMEOUT, lambda: _recorded(frame.host.boot_id))
+    if not recorded:
+        return frame
+    gpus = (
+        msgspec.structs.replace(gpu, idle_for=0.0 if gpu.utilization else seconds)
+        if gpu.uuid and (seconds := recorded.get((gpu.uuid, 0, None))) is not None
+        else gpu
+        for gpu in frame.gpus
+    )
+    processes = (
+        msgspec.structs.replace(process, idle_for=0.0 if _works(process) else seconds)
+        if (seconds := recorded.get(_key(process))) is not None
+        else process
+        for process in frame.processes
+    )
+    return msgspec.structs.replace(frame, gpus=tuple(gpus), processes=tuple(processes))
+
+
+def _idle_times(frame: Frame) -> Iterator[tuple[_RecordKey, float]]:
+    for gpu in frame.gpus:
+        if gpu.uuid and gpu.idle_for is not None:
+            yield (gpu.uuid, 0, None), gpu.idle_for
+    for process in frame.processes:
+        if process.idle_for is not None:
+            yield _key(process), process.idle_for
+
+
+def _key(process: Process) -> _RecordKey:
+    start = process.start_time
+    return process.gpu_uuid or "", process.pid, None if start is None else start_ticks(start)
+
+
+def _works(process: Process) -> bool:
+    shares = (process.sm_utilization, process.memory_utilization)
+    return any((*shares, process.encoder_utilization, process.decoder_utilization))
+
+
+def _record(frame: Frame, now: float, idle: list[tuple[str, int, int | None, float]]) -> _Record:
+    me = read_stat(os.getpid())
+    interval = frame.interval or 0.0
+    return _Record(
+        frame.host.boot_id, _namespace(), me.start_ticks if me else 0, now, interval, idle
+    )
+
+
+def _recorded(boot_id: str | None) -> dict[_RecordKey, float]:
+    with _folder() as folder:
+        return _read_all(folder, boot_id)
+
+
+def _read_all(folder: Folder, boot_id: str | None) -> dict[_RecordKey, float]:
+    longest: dict[_RecordKey, float] = {}
+    for name in folder.names():
+        with suppress(OSError):
+            record = _read(folder, name)
+            if record is None:
+                continue
+            if record.boot_id != boot_id or not _lives(name, record):
+                folder.remove(name)
+            elif time.monotonic() - record.written <= _FRESH + record.interval:
+                for uuid, pid, start, seconds in record.idle:
+                    key = (uuid, pid, start)
+                    longest[key] = max(seconds, longest.get(key, 0.0))
+    return longest
+
+
+def _read(folder: Folder, name: str) -> _Record | None:
+    """A record of a sane size; None if the file is none, and soon gone."""
+    about = folder.find(name)
+    with suppress(msgspec.MsgspecError, UnsafeFileError):
+        return msgspec.json.decode(folder.read(name, _MOST_BYTES), type=_Record)
+    if about is not None and time.time() - about.st_mtime > _FORGOTTEN:
+        folder.remove(name)
+    return None
+
+
+def _lives(name: str, record: _Record) -> bool:
+    """Whether its writer does; in another PID namespace it is taken to."""
+    if record.namespace != _namespace():
+        return True
+    pid = name.partition(".")[0]
+    stat = read_stat(int(pid)) if pid.isdecimal() else None
+    return stat is not None and stat.start_ticks == record.start_ticks and stat.state != "Z"
+
+
+def _namespace() -> str:
+    return os.readlink("/proc/self/ns/pid")
+
+
+def _name(pid: int) -> str:
+    return f"{pid}.idle"
+
+
+def _folder(make: bool = False) -> Folder:
+    """Of the records; OSError unless it is no link, ours, and open to nobody else."""
+    base, me = xdg_folder("XDG_RUNTIME_DIR", ""), os.geteuid()
+    if _is_ours(base):
+        name = "gputop"
+    else:
+        base, name = ("/tmp", f"gputop-{me}") if me else ("/run", "gputop")
+    with open_folder(base) as above:
+        folder = above.below(name, make)
+    try:
+        folder.check_ours()
+        if os.fstat(folder.descriptor).st_mode & 0o077:
+            raise UnsafeFileError(folder.path, "is open to others")
+    except BaseException:
+        folder.close()
+        raise
+    return folder
+
+
+def _is_ours(path: str) -> bool:
+    """False where it is not set, or another user's: sudo -E. OSError where it is not there."""
+    if not path:
+        return False
+    try:
+        with open_folder(path) as folder:
+            folder.check_ours()
+    except UnsafeFileError:
+        return False
+    return True

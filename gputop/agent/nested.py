@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gputop.agent.gpu.lists import GpuProcess, Utilization
 from gputop.agent.gpu.reader import GpuSample
-from gputop.agent.process.namespaces import Numbering
+from gputop.agent.process.namespaces import NUMBERING
 
 _Listed = tuple[tuple[GpuProcess, ...], frozenset[int], frozenset[int]]
 """The lists that the driver told last, the pids in them, and those before."""
@@ -22,8 +22,7 @@ _Listed = tuple[tuple[GpuProcess, ...], frozenset[int], frozenset[int]]
 class NestedNamespace:
     """Makes of readings what they mean here; remembers who was listed."""
 
-    def __init__(self, numbering: Numbering) -> None:
-        self._numbering = numbering
+    def __init__(self) -> None:
         self._listed: dict[int, _Listed] = {}
 
     def meaning(self, reading: GpuSample) -> GpuSample:
@@ -31,7 +30,7 @@ class NestedNamespace:
         values = reading.values
         # The first, quick look at a GPU has no lists yet, and all the same no GPU is free by it.
         listed = values.get("processes_known", "utilization" in values)
-        if listed and not self._numbering.everybodys:
+        if listed and not NUMBERING.everybodys:
             values = {**values, "processes_known": False, "own_namespace_only": True}
         running = reading.running
         if values.get("memory_used") != 0 and any(process.memory == 0 for process in running):
@@ -50,14 +49,14 @@ class NestedNamespace:
 
     def _samples(self, reading: GpuSample) -> tuple[dict[int, Utilization] | None, bool]:
         """Those that are known to be of a listed process, and whether others show work."""
-        samples, numbering = reading.utilization, self._numbering
-        if not samples or numbering.everybodys:
+        samples = reading.utilization
+        if not samples or NUMBERING.everybodys:
             return samples, False
-        if numbering.samples_differ:
+        if NUMBERING.samples_differ:
             return {}, _work(samples)
         listed = self._pids(reading)
         unlisted = {pid: sample for pid, sample in samples.items() if pid not in listed}
-        trusted = numbering.samples_ours or not unlisted
+        trusted = NUMBERING.samples_ours or not unlisted
         return samples if trusted else {}, _work(unlisted)
 
     def _pids(self, reading: GpuSample) -> frozenset[int]:

@@ -9,8 +9,6 @@ from gputop.model.machine.frame import Problem
 
 NO_GPU = -1
 """Not a code of NVML's: it opened, and counts no GPU."""
-OURS = -2
-"""Neither is this: the fault is gputop's."""
 
 NOT_ASKED = Problem(
     kind="not_answering", message="the NVIDIA driver was not asked", advice="ask it"
@@ -49,14 +47,17 @@ _PROBLEMS: dict[int, Problem] = {
 }
 
 
-def problem_of(code: int, text: str) -> Problem:
+def unreadable(text: str) -> Problem:
+    """Of an error that is gputop's own."""
+    return Problem(
+        kind="error",
+        message=f"gputop cannot read the NVIDIA driver: {text}",
+        advice="please report it (gputop doctor --report FILE); gputop keeps trying",
+    )
+
+
+def problem_of(code: int, text: str = "") -> Problem:
     """Of an NVML return code at nvmlInit."""
-    if code == OURS:
-        return Problem(
-            kind="error",
-            message=f"gputop cannot read the NVIDIA driver: {text}",
-            advice="please report it (gputop doctor --report FILE); gputop keeps trying",
-        )
     problem = _PROBLEMS.get(code)
     if problem is None:
         return _with_cards(

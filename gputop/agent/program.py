@@ -52,18 +52,19 @@ def run_program(
     deadline = time.monotonic() + seconds
     output, ended = _read(child, deadline)
     if ended:
-        return Done(output, _status(child, deadline))
+        with suppress(subprocess.TimeoutExpired):
+            return Done(output, child.wait(max(0.0, deadline - time.monotonic())))
     _kill(child)  # whatever else it may have ended of, now that nobody reads it
     return Done(output, None)
 
 
-def answer_of(command: Sequence[str], seconds: float) -> str | None:
-    """What it writes in time; None if it fails."""
+def answer_of(command: Sequence[str], seconds: float) -> str:
+    """What it writes in time, its errors apart; empty if it fails."""
     try:
         output, status = run_program(command, seconds, errors=subprocess.DEVNULL)
     except OSError:
-        return None
-    return output.decode("utf-8", "replace") if status == 0 else None
+        return ""
+    return output.decode("utf-8", "replace") if status == 0 else ""
 
 
 def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
@@ -80,13 +81,6 @@ def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]
                 return output, True
             output += piece
     return output, False
-
-
-def _status(child: subprocess.Popen[bytes], deadline: float) -> int | None:
-    with suppress(subprocess.TimeoutExpired):
-        return child.wait(max(0.0, deadline - time.monotonic()))
-    _kill(child)
-    return None
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:

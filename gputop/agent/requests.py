@@ -5,24 +5,25 @@ system that hangs holds up the answers of its kind alone, and never a frame.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
-from gputop.agent.candidates import read_candidates
 from gputop.agent.errors import log_once
 from gputop.agent.gpu.memory_watch import MemoryWatch
+from gputop.agent.idle import with_idle_times
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
-from gputop.agent.process.detail import read_detail, read_stack
-from gputop.agent.process.liveness import LivenessReader
-from gputop.agent.process.users import uid_of
+from gputop.agent.process.detail import read_detail, read_liveness, read_stack
+from gputop.agent.process.stat import ProcStat, every_process, started
+from gputop.agent.process.users import UserNames, real_uid, uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
 from gputop.model.cuda.inventory import Inventory, frame_devices
-from gputop.model.machine.frame import Frame
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.signals import Candidate, Target
 from gputop.protocol.messages import (
     AnsweredRequest,
     Candidates,
@@ -36,27 +37,25 @@ from gputop.protocol.messages import (
     Stack,
 )
 
-R = TypeVar("R", bound=Any)
-
 _MAX_WAITING = 64
 """Requests of a kind; of more the oldest are refused."""
 
 
-class Responder(Generic[R]):
+class Responder:
     """Answers requests of one kind, in order, in a thread that the first one starts.
 
     A request that comes again while the same one waits is answered with it.
     """
 
     def __init__(
-        self, name: str, answer: Callable[[R, Frame], Reply], send: Callable[[Reply], None]
+        self, name: str, answer: Callable[[Any, Frame], Reply], send: Callable[[Reply], None]
     ) -> None:
         self._name, self._answer, self._send = name, answer, send
-        self._waiting: list[tuple[R, Frame]] = []
+        self._waiting: list[tuple[AnsweredRequest, Frame]] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def ask(self, request: R, frame: Frame) -> None:
+    def ask(self, request: AnsweredRequest, frame: Frame) -> None:
         """Have a request answered, without waiting; `frame` is the last one. By one thread."""
         with self._changed:
             self._waiting.append((request, frame))
@@ -83,38 +82,36 @@ class Responder(Generic[R]):
             for id_ in self._alike(request):
                 self._send(replace(reply, request=id_))
 
-    def _alike(self, request: R) -> list[str]:
-        def is_alike(entry: tuple[R, Frame]) -> bool:
-            return bool(replace(entry[0], id=request.id) == request)
-
+    def _alike(self, request: AnsweredRequest) -> list[str]:
+        """Take those out that ask the same, and return their ids."""
+        question = replace(request, id="")
         with self._changed:
-            waiting = self._waiting
-            self._waiting = [entry for entry in waiting if not is_alike(entry)]
-        return [entry[0].id for entry in waiting if is_alike(entry)]
+            alike = [entry for entry in self._waiting if replace(entry[0], id="") == question]
+            self._waiting = [entry for entry in self._waiting if entry not in alike]
+        return [asked.id for asked, _ in alike]
 
 
 class RequestDesk:
     """Hands each request to who answers it."""
 
     def __init__(
-        self,
-        send: Callable[[Reply], None],
-        memory: MemoryWatch,
-        frame: Frame,
-        files: bool = True,
+        self, send: Callable[[Reply], None], memory: MemoryWatch, frame: Frame, files: bool
     ) -> None:
         """`send` is called from several threads. `frame` is the first one. Without `files` there
         is no audit log."""
         self._signals = SignalSender(send, memory, files)
         self.show(frame)
-        self._responders: dict[type[AnsweredRequest], Responder[Any]] = {
-            Probe: Responder("probe", partial(_probe, Prober()), send),
-            Detail: Responder("detail", _detail, send),
-            Stack: Responder("stack", _stack, send),
-            Candidates: Responder("candidates", _candidates, send),
-            Context: Responder("context", _context, send),
-            Checks: Responder("checks", _checks, send),
-            Liveness: Responder("liveness", partial(_liveness, LivenessReader()), send),
+        answers: dict[type[AnsweredRequest], Callable[[Any, Frame], Reply]] = {
+            Probe: partial(_probe, Prober()),
+            Detail: lambda detail, _: Reply(request=detail.id, detail=read_detail(detail)),
+            Stack: lambda stack, _: Reply(request=stack.id, stack=read_stack(stack)),
+            Candidates: _candidates,
+            Context: _context,
+            Checks: _checks,
+            Liveness: partial(_liveness, UserNames()),
+        }
+        self._responders = {
+            kind: Responder(kind.__name__.lower(), answer, send) for kind, answer in answers.items()
         }
 
     def show(self, frame: Frame) -> None:
@@ -136,18 +133,9 @@ class RequestDesk:
 
 def _probe(prober: Prober, probe: Probe, frame: Frame) -> Reply:
     inventory = Inventory(frame_devices(frame), frame.driver_version)
-    answers = (
-        prober.ask(value, probe.order, inventory) for value in dict.fromkeys((probe.value, None))
-    )
-    return Reply(request=probe.id, probed=tuple(answers))
-
-
-def _detail(detail: Detail, _: Frame) -> Reply:
-    return Reply(request=detail.id, detail=read_detail(detail))
-
-
-def _stack(stack: Stack, _: Frame) -> Reply:
-    return Reply(request=stack.id, stack=read_stack(stack))
+    values = dict.fromkeys((probe.value, None))
+    answers = tuple(prober.ask(value, probe.order, inventory) for value in values)
+    return Reply(request=probe.id, probed=answers)
 
 
 def _candidates(request: Candidates, frame: Frame) -> Reply:
@@ -157,14 +145,41 @@ def _candidates(request: Candidates, frame: Frame) -> Reply:
     return Reply(request=request.id, candidates=candidates, uids=uids)
 
 
+def read_candidates(frame: Frame, ancestors: bool) -> tuple[Candidate, ...]:
+    """Return a candidate for each row of a frame, with its ancestors where they are asked for."""
+    processes = every_process() if ancestors else {}
+    return tuple(
+        Candidate(
+            row.pid,
+            row.start_time,
+            row.gpu_uuid,
+            None if row.start_time is None else real_uid(row.pid),
+            row.idle_for,
+            tuple(_ancestors(row, processes)),
+        )
+        for row in with_idle_times(frame).processes
+    )
+
+
+def _ancestors(process: Process, processes: Mapping[int, ProcStat]) -> Iterator[Target]:
+    """Yield what has started a process; each once, whatever changes while they are read."""
+    if process.start_time is None:
+        return
+    pid, visited = process.pid, {process.pid}
+    while pid in processes and (pid := processes[pid].parent) in processes and pid not in visited:
+        visited.add(pid)
+        yield Target(pid, started(processes[pid].start_ticks))
+
+
 def _context(request: Context, _: Frame) -> Reply:
     context = read_whole_context(request.pid)
     gone = context.environ.missing == "gone"
     return Reply(request=request.id, context=None if gone else context)
 
 
-def _liveness(reader: LivenessReader, request: Liveness, _: Frame) -> Reply:
-    return Reply(request=request.id, liveness=reader.read(request.processes))
+def _liveness(users: UserNames, request: Liveness, _: Frame) -> Reply:
+    liveness = tuple(read_liveness(process, users) for process in request.processes)
+    return Reply(request=request.id, liveness=liveness)
 
 
 def _checks(request: Checks, frame: Frame) -> Reply:

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, get_args
 
 from msgspec.structs import asdict
@@ -25,7 +26,7 @@ from gputop.agent.collector import Collector
 from gputop.agent.errors import end_on_errors
 from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.host import read_file
-from gputop.agent.idle_record import IdleRecord, remove_record, with_idle_times
+from gputop.agent.idle import IdleRecord, remove_record, with_idle_times
 from gputop.deadline import within
 from gputop.errors import UsageError
 from gputop.model.machine.frame import Frame
@@ -87,10 +88,8 @@ class Outlet:
 
     def reply(self, reply: Reply) -> None:
         """Send a reply. If its reader is gone, those who send frames and read requests notice."""
-        try:
+        with suppress(BrokenPipeError):
             self._write(reply)
-        except BrokenPipeError:
-            return
 
     def _write(self, message: AgentMessage) -> None:
         with self._lock:
@@ -110,20 +109,16 @@ def serve(
 ) -> None:
     """Send frames until told to stop; does not return. With `preview` a Preview comes first.
 
-    `reader`: the versions of the protocol that the reader speaks. Without `driver` that is left
-    alone, and requests are answered. Without `files` nothing is written to disk. With a `lease` it
-    ends where its reader has said nothing for so many seconds: a network that is cut says nothing
-    either.
+    `reader`: the versions of the protocol that the reader speaks. `lease`: seconds; a network that
+    is cut says nothing either. The rest is as for `main`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to answer
     end_on_errors()
     outlet = Outlet()
     outlet.send(_hello(reader))
     collector = Collector(preview, driver)
-    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-    desks: queue.SimpleQueue[RequestDesk] = queue.SimpleQueue()
-    schedule = _Schedule(requests, interval)
-    inlet = _Inlet(requests, desks, outlet.reply)
+    schedule = _Schedule(interval)
+    inlet = _Inlet(schedule.requests, outlet)
     threading.Thread(target=inlet.listen, name="requests", daemon=True).start()
     if lease is not None:
         threading.Thread(target=inlet.watch, args=(lease,), name="lease", daemon=True).start()
@@ -136,9 +131,9 @@ def serve(
     from gputop.agent.requests import RequestDesk
 
     record = IdleRecord() if files else None
-    desk = RequestDesk(outlet.reply, MemoryWatch(collector.gpus), frame, files)
+    desk = RequestDesk(outlet.reply, MemoryWatch(lambda: collector.gpus), frame, files)
     _endings.append(desk.finish)
-    desks.put(desk)
+    inlet.desks.put(desk)
     gc.enable()
     gc.freeze()  # what is there now stays: to look it through again and again costs a tick
     while True:
@@ -181,9 +176,10 @@ def _hello(reader: Versions) -> Hello:
 class _Schedule:
     """When the next frame is due. Cycles keep their beat; one that took too long skips beats."""
 
-    def __init__(self, requests: queue.SimpleQueue[Request], interval: float) -> None:
+    def __init__(self, interval: float) -> None:
         self.interval = interval
-        self._requests = requests
+        self.requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        """Those that are about it."""
         self._due = time.monotonic()
         self._paused = False
 
@@ -196,7 +192,7 @@ class _Schedule:
         while True:
             left = None if self._paused else max(0.0, self._due - time.monotonic())
             try:
-                request = self._requests.get(timeout=left)
+                request = self.requests.get(timeout=left)
             except queue.Empty:
                 return
             if self._answer(request):
@@ -221,13 +217,11 @@ class _Inlet:
     do for the first one.
     """
 
-    def __init__(
-        self,
-        requests: queue.SimpleQueue[Request],
-        desks: queue.SimpleQueue[RequestDesk],
-        reply: Callable[[Reply], None],
-    ) -> None:
-        self._requests, self._desks, self._reply = requests, desks, reply
+    def __init__(self, requests: queue.SimpleQueue[Request], outlet: Outlet) -> None:
+        """`requests`: where those go that are about frames."""
+        self._requests, self._outlet = requests, outlet
+        self.desks: queue.SimpleQueue[RequestDesk] = queue.SimpleQueue()
+        """Where the one comes from that answers."""
         self._desk: RequestDesk | None = None
         self._heard = time.monotonic()
 
@@ -249,9 +243,9 @@ class _Inlet:
 
     def _take(self, request: Request | None) -> None:
         if isinstance(request, Ping):
-            self._reply(Reply(request=request.id))
+            self._outlet.reply(Reply(request=request.id))
         elif isinstance(request, AnsweredRequest):
-            self._desk = self._desk or self._desks.get()
+            self._desk = self._desk or self.desks.get()
             self._desk.ask(request)
         elif request is not None:
             self._requests.put(request)

@@ -1,6 +1,8 @@
-"""The sub-commands, a module each: `add_parser` declares the options, `run` does the work.
+"""The sub-commands, a module each, which is imported only when its command is given.
 
-A module is imported only when its command is given: the others need not wait for it.
+DESCRIPTION, EPILOG  what `--help` says before and after the options
+add_options(parser)  declares the options
+run(options)         does the work, and returns the exit status or raises a GputopError
 """
 
 from __future__ import annotations

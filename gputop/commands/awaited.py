@@ -9,22 +9,16 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gputop.commands.selection import ProcessSelection, gpus_of, selected
+from gputop.commands.selection import ProcessSelection, ProcessSelector, gpus_of
 from gputop.commands.watching import tally
 from gputop.errors import GputopError, SourceError, UsageError
-from gputop.model.conditions.ended import (
-    NOBODYS,
-    AwaitedProcess,
-    EndOfProcesses,
-    end_of,
-    names_of,
-)
+from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of, names_of
 from gputop.model.conditions.idle import IdleSpan
 from gputop.model.cuda.pick import PickRequest, choose
-from gputop.model.machine.frame import Frame
+from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
-from gputop.model.machine.signals import MOST_TARGETS, Target
+from gputop.model.machine.signals import MOST_TARGETS
 from gputop.model.machine.text import coarse_duration, percent, printable
 from gputop.output import complain
 from gputop.protocol.messages import Candidates, Liveness
@@ -72,8 +66,9 @@ class ProcessesEnd:
     def begin(self, source: Source, frame: Frame) -> str | None:
         """GputopError where nobody fits a filter; of a PID that nobody has it says so."""
         find = _by_pid if self._selection.pids else _by_filter
-        processes = find(source, frame, self._selection)
-        missing = [pid for pid in self._selection.pids if pid not in processes]
+        processes, answers = find(source, frame, self._selection)
+        pids = {process.pid for process in processes}
+        missing = [pid for pid in self._selection.pids if pid not in pids]
         gone = (
             f"no process on {host_of(frame)} has PID {', '.join(map(str, missing))}: it has ended"
         )
@@ -81,14 +76,15 @@ class ProcessesEnd:
             return gone
         if missing:
             complain(gone)
-        self._end = EndOfProcesses(processes.values(), frame.host.boot_id)
+        self._end = EndOfProcesses(processes, frame.host.boot_id)
+        for answer in answers:
+            self._end.learn(answer)
         self._say_pending()
         return None
 
     def check(self, source: Source, frame: Frame) -> str | None:
         ended = self._end.handle_frame(frame)
-        if starts := self._end.starts:
-            ended += self._end.handle_liveness(_liveness(source, starts))
+        ended += self._end.handle_liveness(_liveness(source, self._end.starts))
         sentences = [end_of(process, host_of(frame), frame.time) for process in ended]
         self._ended += sentences
         if self._end.running:
@@ -105,68 +101,47 @@ class ProcessesEnd:
         self.pending = f"{names_of(running)} to end"
 
 
-def _by_pid(source: Source, frame: Frame, selection: ProcessSelection) -> dict[int, AwaitedProcess]:
-    """Return who has the PIDs now, be it on a GPU or not. SourceError where that cannot be seen."""
+def _by_pid(
+    source: Source, frame: Frame, selection: ProcessSelection
+) -> tuple[list[AwaitedProcess], Sequence[ProcessLiveness]]:
+    """Return who has the PIDs now, be it on a GPU or not, and what the agent says of them.
+    SourceError where that cannot be seen."""
     strangers = {process.pid: process for process in frame.processes if process.elsewhere}
-    found = {
-        pid: AwaitedProcess(pid=pid, user=strangers[pid].user, command=strangers[pid].command)
-        for pid in selection.pids
-        if pid in strangers
-    }
-    starts = [ProcessStart(pid) for pid in selection.pids if pid not in found]
-    for answer in _liveness(source, starts) if starts else ():
+    starts = [ProcessStart(pid) for pid in selection.pids if pid not in strangers]
+    answers = _liveness(source, starts)
+    for answer in answers:
         if answer.state == "unknown":
             raise SourceError(f"process {answer.pid} cannot be looked at: try again, as its user")
-        if answer.state == "running":
-            found[answer.pid] = _awaited(answer)
-    return found
+    processes = [_awaited(strangers[pid]) for pid in selection.pids if pid in strangers]
+    return processes + [_awaited(each) for each in answers if each.state == "running"], answers
 
 
 def _by_filter(
     source: Source, frame: Frame, selection: ProcessSelection
-) -> dict[int, AwaitedProcess]:
-    """Return who fits now. GputopError."""
+) -> tuple[list[AwaitedProcess], Sequence[ProcessLiveness]]:
+    """Return who fits now, and what the agent has said of them since. GputopError."""
     reply = ask(source, Candidates(users=selection.users), TIMEOUT)
-    targets = selected(frame, selection, reply.candidates, reply.uids)
-    starts = {target.pid: target.start_time for target in targets}
-    strangers = {process.pid for process in frame.processes if process.elsewhere}
-    wanted = tuple(ProcessStart(pid) for pid in starts if pid not in strangers)
-    told = {answer.pid: answer for answer in _liveness(source, wanted)} if wanted else {}
-    return {target.pid: _described(frame, target, told.get(target.pid)) for target in targets}
+    targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
+    rows = {process.pid: process for process in reversed(frame.processes)}
+    processes = [_awaited(rows[target.pid]) for target in targets]
+    starts = [ProcessStart(p.pid) for p in processes if p.start_time is not None]
+    return processes, _liveness(source, starts)
 
 
-def _described(frame: Frame, target: Target, answer: ProcessLiveness | None) -> AwaitedProcess:
-    """Return a process of a frame with what the agent has told of its PID since: another process
-    may have it by now, and then this one has ended, which the next look tells."""
-    row = next(process for process in frame.processes if process.pid == target.pid)
-    is_same = answer is not None and answer.start_time == target.start_time
-    ticks = answer.start_ticks if answer is not None and is_same else None
-    if ticks is None and target.start_time is not None and not row.elsewhere:
-        ticks = NOBODYS
+def _awaited(process: Process | ProcessLiveness) -> AwaitedProcess:
     return AwaitedProcess(
-        pid=target.pid,
-        start_ticks=ticks,
-        start_time=target.start_time,
-        user=row.user,
-        command=row.command,
+        pid=process.pid,
+        start_time=process.start_time,
+        user=process.user,
+        command=process.command,
     )
 
 
-def _awaited(answer: ProcessLiveness) -> AwaitedProcess:
-    return AwaitedProcess(
-        pid=answer.pid,
-        start_ticks=answer.start_ticks,
-        start_time=answer.start_time,
-        user=answer.user,
-        command=answer.command,
-    )
-
-
-def _liveness(source: Source, starts: Sequence[ProcessStart]) -> tuple[ProcessLiveness, ...]:
+def _liveness(source: Source, starts: Sequence[ProcessStart]) -> Sequence[ProcessLiveness]:
     """Ask whether processes run. SourceError."""
     if len(starts) >= MOST_TARGETS:
         raise UsageError(f"these are {MOST_TARGETS} processes or more: choose fewer at a time")
-    return ask(source, Liveness(tuple(starts)), TIMEOUT).liveness
+    return ask(source, Liveness(tuple(starts)), TIMEOUT).liveness if starts else ()
 
 
 class UserLeaves:

@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 import tomlkit
 
-from gputop.commands import HELP
 from gputop.errors import UsageError
-from gputop.model.metrics.process import COLUMNS
 from gputop.output import write
 from gputop.settings import (
     VARIABLES,
@@ -25,7 +23,8 @@ from gputop.settings import (
 )
 from gputop.sources.ssh.names import JOB, parse_hosts
 
-_EPILOG = """\
+DESCRIPTION = "Print the settings in force: flags go over environment, file and defaults."
+EPILOG = """\
 examples:
   gputop config                    the settings in force, with comments
   gputop config --path             where the file is, or would be
@@ -38,15 +37,7 @@ _NAMED_BY_USERS = "keys", "groups"
 """Sections in which the names are not ours."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "config",
-        help=HELP["config"],
-        description="Print the settings in force: flags go over environment, file and defaults.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--path", action="store_true", help="print where the file is, or would be")
     form.add_argument("--check", action="store_true", help="only say what is wrong")
@@ -54,7 +45,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     write(_text(options, settings_path(os.environ)))
     return 0
 
@@ -64,14 +54,15 @@ def _text(options: argparse.Namespace, path: Path) -> str:
         return f"{path}\n"
     if options.default:
         return document(Settings(), {}, f"{path}: the defaults")
-    in_file, text = from_file(path, COLUMNS), file_text(path)
+    in_file, text = from_file(path), file_text(path)
     settings = from_environment(in_file, os.environ)
     if options.check:
         _check_keys(path, settings)
         _check_groups(path, settings)
         there = "no such file; the defaults" if text is None else "all is well"
         return f"{path}: {there}\n"
-    origins = {**_set_in(text or ""), **_set_by(os.environ)}
+    variables = {name: word for name, word in VARIABLES.items() if os.environ.get(word)}
+    origins = {**_set_in(text or ""), **variables}
     state = "" if text is not None else " (there is no such file)"
     return document(settings, origins, f"{path}{state}")
 
@@ -108,10 +99,6 @@ def _set_in(text: str) -> dict[str, str]:
         for inner in (value if isinstance(value, dict) and name not in _NAMED_BY_USERS else [""])
     ]
     return dict.fromkeys(names, "file")
-
-
-def _set_by(environ: os._Environ[str]) -> dict[str, str]:
-    return {name: variable for name, variable in VARIABLES.items() if environ.get(variable)}
 
 
 def document(settings: Settings, origins: dict[str, str], title: str) -> str:

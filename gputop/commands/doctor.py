@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from gputop.commands import HELP, report
-from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
+from gputop.commands import report
+from gputop.commands.hosts import add_hosts, print_answers
 from gputop.errors import DriverError, SourceError, UsageError
 from gputop.model.doctor.check import frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
@@ -36,7 +36,11 @@ _CHECKS_TIMEOUT = 120.0
 _FRAMES, _INTERVAL = 6, 0.5
 """Rates are read every two seconds at the slowest, and there from the second time on."""
 _WIDEST = 100
-_EPILOG = """\
+DESCRIPTION = (
+    "Find out what is wrong with the GPUs, their driver and what is installed"
+    " for them, and what to do. It works without a driver, too."
+)
+EPILOG = """\
 examples:
   gputop doctor                        driver, libraries, device nodes, toolkits, ...
   gputop doctor -H node1,node2         other machines, and how gputop gets there
@@ -52,17 +56,8 @@ written, 1 it was not
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "doctor",
-        help=HELP["doctor"],
-        description="Find out what is wrong with the GPUs, their driver and what is installed"
-        " for them, and what to do. It works without a driver, too.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_command_hosts(parser)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_hosts(parser)
     add, form = parser.add_argument, parser.add_mutually_exclusive_group()
     form.add_argument("--json", dest="doctor_json", action="store_true", help="print JSON")
     form.add_argument(
@@ -76,7 +71,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     if options.with_commands and options.report is None:
         raise UsageError("--with-commands goes with --report")
     if options.report is not None:
@@ -85,21 +79,15 @@ def run(options: argparse.Namespace) -> int:
         examined = _examine(partial(open_source, None, demo=options.demo), options.python)
         return _report(options.report, examined, options.with_commands)
 
-    def ask(host: HostName | None) -> list[Check]:
+    def ask(host: HostName | None) -> tuple[str, int]:
         opened = partial(open_source, host, demo=options.demo)
         examined = _examine(opened, options.python)
         ways_first = sorted(examined.checks, key=lambda check: check.subject != CONNECTION)
-        return [check.harmless() for check in ways_first]
+        checks = [check.harmless() for check in ways_first]
+        text = _json(checks) if options.doctor_json else _text(checks)
+        return text, int(_problems(checks) > 0)
 
-    def show(host: HostName | None, checks: list[Check]) -> int:
-        if options.doctor_json:
-            write(named(_json(checks), host), "utf-8")
-        else:
-            texts.write(host, _text(checks))
-        return 1 if _problems(checks) else 0
-
-    texts = HostTexts()
-    return for_each(options.hosts, ask, show)
+    return print_answers(options.hosts, ask, options.doctor_json)
 
 
 class _Examined(NamedTuple):
@@ -125,7 +113,7 @@ def _report(path: str, examined: _Examined, whole: bool) -> int:
     if not whole:
         checks = list(map(report.harmless_check, checks))
     texts = {"doctor.txt": _text(checks), "doctor.json": _json(checks)}
-    texts.update(report.cuda_contexts(frames, whole))
+    texts.update(report.attachments(frames, whole))
     report.write_archive(path, texts)
     write(report.contents(texts, path, whole))
     return 0

@@ -13,7 +13,6 @@ from contextlib import closing
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from gputop.commands import HELP
 from gputop.commands.listening import Address, address, authorization, tls_context
 from gputop.commands.quantities import duration
 from gputop.errors import DriverError, GputopError, UsageError
@@ -34,7 +33,8 @@ _INTERVAL = 5.0
 _FILE = "gputop.prom"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _INDEX = b'<!doctype html><title>gputop</title><a href="/metrics">metrics of the GPUs here</a>\n'
-_EPILOG = """\
+DESCRIPTION = "Serve the GPUs of this machine, and who is on them, to Prometheus."
+EPILOG = """\
 examples:
   gputop export                            serve http://127.0.0.1:19400/metrics
   gputop export --listen 0.0.0.0:19400 --tls-cert cert.pem --tls-key key.pem
@@ -56,15 +56,7 @@ _seconds = duration(
 )
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "export",
-        help=HELP["export"],
-        description="Serve the GPUs of this machine, and who is on them, to Prometheus.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--listen", metavar="HOST:PORT", type=address,
@@ -90,7 +82,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     if options.rules:
         write(rules(), "utf-8")
         return 0
@@ -121,14 +112,13 @@ def _check(options: argparse.Namespace) -> None:
 
 def _exposition(options: argparse.Namespace) -> Exposition:
     try:
-        from gputop.export.prometheus.exposition import Exposition, ExpositionChoice
+        from gputop.export.prometheus.exposition import Exposition
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
         advice = "pip install 'gputop-tui[prometheus]', in a clone '.[prometheus]'"
         raise GputopError(f"gputop export needs prometheus_client: {advice}") from None
-    choice = ExpositionChoice(options.compat == "dcgm", options.processes)
-    return Exposition(choice, time.time)
+    return Exposition(time.time, options.compat == "dcgm", options.processes)
 
 
 def _interval(options: argparse.Namespace) -> float:

@@ -1,14 +1,18 @@
-"""Frames of several machines as they come, for commands that go on."""
+"""Frames of machines as they come, for commands that go on."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from queue import Queue
 from typing import TypeAlias
 
+from gputop.commands.hosts import complain_of
 from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame
+from gputop.settings import session_of
 from gputop.sources.ask import frames_of
 from gputop.sources.feed import close_all
 from gputop.sources.follow import follow
@@ -18,6 +22,27 @@ from gputop.sources.ssh.names import HostName
 
 HostNews: TypeAlias = tuple[HostName | None, Frame | GputopError]
 """What comes of a host, None for this machine."""
+
+
+def watch(options: Namespace, put: Callable[[HostName | None, Frame | GputopError], None]) -> int:
+    """Hand over what comes of all hosts every interval, until none is left that can be tried again,
+    and return the exit status of that end. Why nothing comes is written to standard error as well,
+    once. Without hosts it is this machine's frames, and GputopErrors are the caller's."""
+    interval = session_of(options).interval
+    if not options.hosts:
+        with closing(open_source(None, interval, demo=options.demo)) as source:
+            for frame in frames_of(source):
+                put(None, frame)
+        return 0
+    said: dict[HostName | None, str] = {}
+    for host, message in follow_hosts(options.hosts, interval, options.demo):
+        if not isinstance(message, GputopError):
+            said.pop(host, None)
+        elif said.get(host) != str(message):  # and not again whenever it is tried
+            said[host] = str(message)
+            complain_of(host, message)
+        put(host, message)
+    return 1
 
 
 def follow_hosts(

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shlex
+import time
 from functools import partial
+from typing import TYPE_CHECKING
 
-from gputop.commands import HELP
-from gputop.commands.free_cluster import free_host, value_of, write_json
-from gputop.commands.free_hosts import first_that_fits, shell_line
-from gputop.commands.hosts import add_command_hosts, named
+from gputop.commands.hosts import add_hosts, answers_of, complain_of, named, of_host
 from gputop.commands.picking import add_pick_options, pick_request, plain_value
-from gputop.commands.watching import Picked, not_enough, say_waiting, watch_gpus
-from gputop.errors import UsageError
+from gputop.commands.watching import Picked, Watch, not_enough, tally
+from gputop.errors import GputopError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
 from gputop.model.cuda.pick import Form, GpuPick, PickedValue, PickRequest, value_for
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import duration
 from gputop.output import complain, write
+from gputop.sources.many import ask_hosts
+from gputop.sources.ssh.client import CONFIG
 from gputop.sources.ssh.names import HostName
 
-_EPILOG = """\
+if TYPE_CHECKING:
+    from gputop.sources.prometheus.free import FreeHost
+
+_WATCHED = ("wait", "min_free", "max_util", "exclude", "shared")
+"""Options for which GPUs have to be watched, which a Prometheus server does not do."""
+DESCRIPTION = "Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them."
+EPILOG = """\
 examples:
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py     two GPUs that nobody uses
   gputop free --min-free 20GiB --shared    one with so much free, others may be on it
@@ -35,16 +45,8 @@ CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be re
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "free",
-        help=HELP["free"],
-        description="Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_command_hosts(parser)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_hosts(parser)
     add_pick_options(parser)
     add = parser.add_argument
     add("--prometheus", dest="free_prometheus", metavar="URL",
@@ -58,37 +60,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors: not enough is one."""
     if url := options.free_prometheus or options.prometheus:
-        return _print_cluster(options, url)
-    _check(options)
-    request = pick_request(options, elsewhere=bool(options.hosts))
-    if not options.hosts:
-        wait, begin = options.wait or 0, partial(say_waiting, request)
-        return _print(options, request, None, watch_gpus(None, options, request, wait, begin))
-    host, picked = first_that_fits(options, request)
-    return _print(options, request, host, picked)
-
-
-def _print_cluster(options: argparse.Namespace, url: str) -> int:
-    """Print what a Prometheus server knows to be free. GputopError where there is not enough."""
-    found = free_host(options, url)
-    value = value_of(found, options.form)
-    line = _line(options.form, found.host, value)
-    if options.free_json:
-        write_json(found, value)
-    else:
-        write(line, "utf-8", required=True)
-    return 0
-
-
-def _check(options: argparse.Namespace) -> None:
+        return _run_cluster(options, url)
     if options.form == "ssh" and not options.hosts:
         raise UsageError("--format ssh goes with -H: it prints what starts a shell there")
     if options.form == "export" and options.hosts:
         raise UsageError("--format export is for this shell: with -H give --format ssh")
     if options.model is not None:
         raise UsageError("--model goes with --prometheus URL")
+    request = pick_request(options, elsewhere=bool(options.hosts))
+    if options.hosts:
+        host, picked = _first_that_fits(options, request)
+    else:
+        host, picked = None, Watch(None, options, request, options.wait or 0).watch()
+    return _print(options, request, host, picked)
 
 
 def _print(
@@ -100,25 +85,34 @@ def _print(
     value = value_for(frame, pick.gpus, request.order, form) if pick.gpus else None
     notes = [note for note in (pick.note, value.note if value else None) if note]
     for note in notes:
-        complain(note if host is None else f"{host.asked}: {note}")
+        complain(of_host(host, note))
     error = not_enough(frame, pick, request) if value is None else None
     if options.free_json:
-        write(named(_json(frame, pick, value, notes), host) + "\n", "utf-8", required=True)
+        _write(named(_json(frame, pick, value, notes), host))
     elif value:
-        write(_line(options.form, host, value.text), "utf-8", required=True)
+        _write(line_for(options.form, host, value.text))
     if error is not None:
         raise error
     return 0
 
 
-def _line(form: str, host: HostName | None, value: str) -> str:
+def line_for(form: str, host: HostName | None, value: str) -> str:
     """Return the line for a person or a shell. SourceError for a value that a shell would read
     more into: the driver there, or what says that it is one, made it."""
     plain_value(value)
     if form == "ssh" and host is not None:
-        return f"{shell_line(host, value)}\n"
+        return shell_line(host, value)
     exported = f"export {ORDER}={PCI_BUS_ID} {NAME}=" if form == "export" else ""
-    return f"{exported}{value}\n" if host is None else f"{host.asked} {value}\n"
+    return f"{exported}{value}" if host is None else f"{host.asked} {value}"
+
+
+def shell_line(host: HostName, value: str) -> str:
+    """Return the line that starts a login shell of the user there that sees these GPUs. It is read
+    by a shell here and then by theirs, be that sh, csh or fish."""
+    config, port = os.environ.get(CONFIG), host.port
+    options = [*(("-F", config) if config else ()), *(("-p", str(port)) if port else ())]
+    remote = f"exec env {ORDER}={PCI_BUS_ID} {NAME}={value} $SHELL -l"
+    return shlex.join(["ssh", "-t", *options, "--", host.target, remote])
 
 
 def _json(frame: Frame, pick: GpuPick, value: PickedValue | None, notes: list[str]) -> str:
@@ -130,3 +124,100 @@ def _json(frame: Frame, pick: GpuPick, value: PickedValue | None, notes: list[st
     refused = [{**gpus[index], "reason": reason} for index, reason in pick.reasons.items()]
     text = value and value.text
     return json.dumps({"value": text, "gpus": picked, "refused": refused, "notes": notes})
+
+
+def _write(line: str) -> None:
+    write(f"{line}\n", "utf-8", required=True)
+
+
+# Several hosts
+
+
+def _first_that_fits(
+    options: argparse.Namespace, request: PickRequest
+) -> tuple[HostName | None, Picked]:
+    """Return the first host in the order of -H that has enough, or after that the first one that
+    gets them. GputopError where none has, or does in time."""
+    begun = time.monotonic()
+    refused: dict[HostName | None, Picked] = {}
+    for host, picked in answers_of(options.hosts, partial(_picked, options, request, 0)):
+        if picked.pick.gpus:
+            return host, picked
+        refused[host] = picked
+    for host, picked in refused.items():
+        complain(of_host(host, tally(picked.pick, request)))
+    left = (options.wait or 0) - (time.monotonic() - begun)
+    hopeful = [host for host, picked in refused.items() if picked.pick.possible]
+    if left > 0 and hopeful:
+        complain(f"waiting for {request.count} on any of {len(hopeful)} hosts")
+        for host, answer in ask_hosts(hopeful, partial(_picked, options, request, left)):
+            if isinstance(answer, GputopError):
+                complain_of(host, answer)
+            elif answer.pick.gpus:
+                return host, answer
+    if options.free_json:
+        _write(_refusals(refused))
+    raise GputopError(f"no host has enough GPUs: {request.count} requested")
+
+
+def _picked(
+    options: argparse.Namespace, request: PickRequest, wait: float, host: HostName | None
+) -> Picked:
+    return Watch(host, options, request, wait).watch()
+
+
+def _refusals(refused: dict[HostName | None, Picked]) -> str:
+    """Return JSON as that of a host which is picked, without one."""
+    gpus = [
+        {"host": host and host.asked, "gpu": index, "reason": reason}
+        for host, (_, pick) in refused.items()
+        for index, reason in pick.reasons.items()
+    ]
+    return json.dumps({"host": None, "value": None, "gpus": [], "refused": gpus, "notes": []})
+
+
+# A cluster
+
+
+def _run_cluster(options: argparse.Namespace, url: str) -> int:
+    """Print GPUs of one model that a Prometheus server knows to be free, of a host that has enough,
+    and how old that is. GputopError where none has."""
+    _check_cluster(options)
+    found = _free_host(options, url)
+    value = ",".join(str(gpu.index) if options.form == "index" else gpu.uuid or ""
+                     for gpu in found.gpus)  # fmt: skip
+    line = line_for(options.form, found.host, value)
+    if options.free_json:
+        gpus = [{"gpu": gpu.index, "uuid": gpu.uuid} for gpu in found.gpus]
+        age = None if found.age is None else round(found.age, 1)
+        facts = {"host": found.host.asked, "value": value, "gpus": gpus, "age": age}
+        line = json.dumps(facts)
+    _write(line)
+    return 0
+
+
+def _check_cluster(options: argparse.Namespace) -> None:
+    """UsageError for options that ask for more than Prometheus knows."""
+    if options.hosts or options.demo:
+        raise UsageError("--prometheus does not go with -H or --demo")
+    if options.form == "export":
+        raise UsageError("--format export is for this shell: with --prometheus give --format ssh")
+    for name in _WATCHED:
+        if getattr(options, name):
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"{option} does not go with --prometheus: give the host with -H")
+    if options.count < 1:
+        raise UsageError(f"-n {options.count} is not a number of GPUs")
+
+
+def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
+    from gputop.sources.prometheus.client import PrometheusClient, headers_of
+    from gputop.sources.prometheus.free import find_free
+    from gputop.sources.prometheus.queries import find_exporter
+
+    queries = find_exporter(PrometheusClient(url, headers_of(os.environ)))
+    found = find_free(queries, options.model or "", options.count)
+    age = "" if found.age is None else f", {duration(found.age)} old"
+    guess = "" if queries.exporter.free else "; who is on a GPU it does not tell"
+    complain(f"{found.host.asked}: by {queries.exporter.name}{age}{guess}")
+    return found

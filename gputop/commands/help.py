@@ -7,7 +7,6 @@ import os
 import sys
 import textwrap
 
-from gputop.commands import HELP
 from gputop.errors import GputopError, UsageError
 from gputop.manual import COMMANDS, TOPICS, page, plain, search
 from gputop.output import write
@@ -19,9 +18,11 @@ IN_ASCII = str.maketrans(
     {"↑": "up", "↓": "down", "←": "left", "→": "right", "–": "-", "·": ".", "»": ">>", "▸": ">",
      "×": "x", "≈": "~", "°": "", "�": "?"}
 )  # fmt: skip
-_EPILOG = """\
+DESCRIPTION = "Show a page of the manual: on a terminal to leaf through, else as text."
+_TOPICS = "\n".join(f"  {topic:<10} {about}" for topic, about in TOPICS.items())
+EPILOG = f"""\
 topics:
-{topics}
+{_TOPICS}
 
 examples:
   gputop help                  how to begin
@@ -33,16 +34,7 @@ exit status: 0 done, 1 the manual has no such word, 2 there is no such topic
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    topics = "\n".join(f"  {topic:<10} {about}" for topic, about in TOPICS.items())
-    parser = commands.add_parser(
-        "help",
-        help=HELP["help"],
-        description="Show a page of the manual: on a terminal to leaf through, else as text.",
-        epilog=_EPILOG.format(topics=topics),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "topic", nargs="?", metavar="TOPIC", choices=(*TOPICS, *COMMANDS),
         help="a page (default: start), or a command: the page that is about it",
@@ -51,7 +43,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     if options.search is not None:
         if options.topic is not None:
             raise UsageError("-s searches all pages: give no topic with it")

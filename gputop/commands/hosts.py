@@ -13,7 +13,7 @@ from gputop.model.machine.text import printable
 from gputop.output import complain, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gputop.sources.ssh.names import HostName
 
@@ -24,7 +24,7 @@ _LONGEST = 2000
 """Characters of what is said of a host."""
 
 
-def add_hosts(parser: argparse._ActionsContainer, prefix: str = "") -> None:
+def add_hosts(parser: argparse._ActionsContainer, prefix: str = "command_") -> None:
     """Add -H and --hosts. A command's own have a `prefix`, or they would replace those that stand
     before the command."""
     parser.add_argument(
@@ -35,10 +35,6 @@ def add_hosts(parser: argparse._ActionsContainer, prefix: str = "") -> None:
     parser.add_argument(
         "--hosts", metavar="FILE", dest=f"{prefix}hosts_file", help="and those that a file names"
     )
-
-
-def add_command_hosts(parser: argparse._ActionsContainer) -> None:
-    add_hosts(parser, "command_")
 
 
 def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:
@@ -72,60 +68,62 @@ def _words_of(path: str) -> list[str]:
 
 
 def _groups() -> dict[str, tuple[str, ...]]:
-    from gputop.model.metrics.process import COLUMNS
     from gputop.settings import read
 
     try:
-        return read(os.environ, COLUMNS).groups
+        return read(os.environ).groups
     except UsageError as error:
         complain(f"{error}; its groups are not known")
         return {}
 
 
-def for_each(
-    hosts: Sequence[HostName],
-    ask: Callable[[HostName | None], T],
-    show: Callable[[HostName | None, T], int],
-) -> int:
-    """Ask every host, show the answers in their order, and return the worst exit status.
+def answers_of(
+    hosts: Sequence[HostName], ask: Callable[[HostName | None], T]
+) -> Iterator[tuple[HostName | None, T]]:
+    """Ask all hosts at the same time, and yield their answers in their order.
 
     Without hosts this machine is asked, and GputopErrors are the caller's. A host that gives
-    nothing is named on standard error, and the status is 1 at least.
+    nothing is named on standard error, and left out.
     """
     if not hosts:
-        return show(None, ask(None))
+        yield None, ask(None)
+        return
     from gputop.sources.many import ask_hosts, in_order
 
-    status = 0
     for host, answer in in_order(hosts, ask_hosts(hosts, ask)):
         if isinstance(answer, GputopError):
             complain_of(host, answer)
-            status = max(status, 1)
         else:
-            status = max(status, show(host, answer))
-    return status
+            yield host, answer
+
+
+def print_answers(
+    hosts: Sequence[HostName], ask: Callable[[HostName | None], tuple[str, int]], as_json: bool
+) -> int:
+    """Print the text or the JSON of each host, and return the worst exit status: `ask` returns its
+    own with it, and that of a host that gives nothing is 1."""
+    statuses: list[int] = []
+    for host, (text, status) in answers_of(hosts, ask):
+        if as_json:
+            write(named(text, host), "utf-8")
+        else:
+            heading = "" if host is None else f"{host.asked}:\n"
+            write(f"\n{heading}{text}" if statuses else f"{heading}{text}")
+        statuses.append(status)
+    return max([*statuses, int(len(statuses) < len(hosts))])
 
 
 def complain_of(host: HostName | None, error: GputopError) -> None:
     """Write to standard error why a host, or this machine, gives nothing."""
-    name = "" if host is None else f"{host.asked}: "
     advice = _LOGIN if isinstance(error, LoginError) else ""
-    complain(f"{name}{printable(str(error), _LONGEST)}{advice}")
+    complain(of_host(host, f"{printable(str(error), _LONGEST)}{advice}"))
+
+
+def of_host(host: HostName | None, words: str) -> str:
+    """Return words with the host that they are of; this machine is not named."""
+    return words if host is None else f"{host.asked}: {words}"
 
 
 def named(line: str, host: HostName | None) -> str:
     """Return a JSON object with the host that it is of as its first field."""
     return line if host is None else f'{{"host": {json.dumps(host.asked)}, {line[1:]}'
-
-
-class HostTexts:
-    """Text of several hosts, each under its name, with a blank line between."""
-
-    def __init__(self) -> None:
-        self._begun = False
-
-    def write(self, host: HostName | None, text: str) -> None:
-        """Write what one host, or this machine, has to say."""
-        heading = "" if host is None else f"{host.asked}:\n"
-        write(f"\n{heading}{text}" if self._begun else f"{heading}{text}")
-        self._begun = True

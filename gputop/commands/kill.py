@@ -9,39 +9,36 @@ import select
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack
 from typing import NamedTuple
 
 import msgspec
 
-from gputop.commands import HELP
-from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.hosts import add_hosts, answers_of, of_host
 from gputop.commands.quantities import duration
-from gputop.commands.selection import NobodyFitsError, ProcessSelection, selected, selection_of
+from gputop.commands.selection import (
+    NobodyFitsError,
+    ProcessSelection,
+    ProcessSelector,
+    selection_of,
+)
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (
     FOREIGN,
     MOST_TARGETS,
+    Caution,
     Target,
     Verdict,
     signal_name,
     signal_number,
 )
 from gputop.model.machine.text import printable, short_command, size
-from gputop.model.metrics.process import COLUMNS
 from gputop.output import complain, write, write_error
 from gputop.protocol.messages import Candidates, Signal
-from gputop.settings import (
-    Settings,
-    UnsafeSettingsError,
-    from_environment,
-    read,
-    settings_path,
-)
+from gputop.settings import read_believed, settings_path
 from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
-from gputop.sources.many import ask_hosts, in_order
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
@@ -51,7 +48,8 @@ _QUIET, _KEYS_TIMEOUT = 0.3, 5.0
 _AFTER_GRACE = 10.0
 """Seconds in which the agent sends the last verdicts."""
 _ENDED = ("exited", "gone")
-_EPILOG = """\
+DESCRIPTION = "Send a signal to processes on GPUs, and say what became of each."
+EPILOG = """\
 examples:
   gputop kill 21195                        asks, sends SIGTERM, says what became of it
   gputop kill --user me --gpu 2            all of mine on GPU 2
@@ -93,16 +91,8 @@ def _signal(text: str) -> int:
 _grace = duration("a number of seconds from 0 to 3600", most=3600)
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "kill",
-        help=HELP["kill"],
-        description="Send a signal to processes on GPUs, and say what became of each.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_command_hosts(parser)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_hosts(parser)
     add = parser.add_argument
     add("words", metavar="PID|WORD", nargs="*",
         help="PIDs, or words of the filter; in a filter a PID is pid:21195")  # fmt: skip
@@ -123,7 +113,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     _check(options)
     selection = selection_of(options.words, options.gpu, options.user, options.descendants)
     if selection.names_pids and len(options.hosts) > 1:
@@ -133,8 +122,7 @@ def run(options: argparse.Namespace) -> int:
         if options.dry_run:
             _report(options, {host: plan.verdicts for host, plan in plans.items()}, plans)
             return 0 if complete else 1
-        confirmed = _confirmed(plans, options)
-        verdicts = _signalled(plans, confirmed, options)
+        verdicts = _signalled(plans, _confirmed(plans, options), options)
     _report(options, verdicts)
     every = [verdict for told in verdicts.values() for verdict in told]
     for reason in dict.fromkeys(verdict.unnoted for verdict in every if verdict.unnoted):
@@ -149,7 +137,7 @@ def _check(options: argparse.Namespace) -> None:
     """Check what need not be asked of an agent. UsageError, GputopError."""
     if options.demo:
         raise UsageError("the demo has no processes; without --demo this machine's are meant")
-    if _readonly():
+    if read_believed(os.environ).readonly:
         path = settings_path(os.environ)
         raise GputopError(f"GPUTOP_READONLY is set, or readonly in {path}: nothing is signalled")
     asks = not (options.yes or options.dry_run)
@@ -159,15 +147,6 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--foreign goes with --yes; on a terminal you are asked")
 
 
-def _readonly() -> bool:
-    """Return the setting; a file that is not to be believed is left out, and said to be."""
-    try:
-        return read(os.environ, COLUMNS).readonly
-    except UnsafeSettingsError as error:
-        complain(f"{error}; the defaults are used")
-        return from_environment(Settings(), os.environ).readonly
-
-
 def _plans(
     options: argparse.Namespace, selection: ProcessSelection, sources: ExitStack
 ) -> tuple[_Plans, bool]:
@@ -175,30 +154,25 @@ def _plans(
 
     `sources` closes what is opened for it. GputopError where there is nobody to signal.
     """
+    nobody: list[NobodyFitsError] = []
 
-    def prepare(host: HostName | None) -> _Plan:
+    def prepare(host: HostName | None) -> _Plan | None:
         source = open_source(host, 1.0)
         sources.callback(source.close)
         frame = _first_frame(source, host)
         reply = ask(source, Candidates(selection.descendants, users=selection.users), TIMEOUT)
-        targets = selected(frame, selection, reply.candidates, reply.uids)
+        try:
+            targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
+        except NobodyFitsError as error:  # somebody on another host may
+            nobody.append(error)
+            return None
         return _Plan(source, frame, _planned(source, frame, targets, options))
 
-    if not options.hosts:
-        return {None: prepare(None)}, True
-    plans: _Plans = {}
-    nobody, complete = None, True
-    for host, answer in in_order(options.hosts, ask_hosts(options.hosts, prepare)):
-        if isinstance(answer, _Plan):
-            plans[host] = answer
-        elif isinstance(answer, NobodyFitsError):
-            nobody = answer
-        else:
-            complain_of(host, answer)
-            complete = False
+    answers = dict(answers_of(options.hosts, prepare))
+    plans = {host: plan for host, plan in answers.items() if plan is not None}
     if not plans:
-        raise nobody or GputopError("nothing was sent")
-    return plans, complete
+        raise nobody[0] if nobody else GputopError("nothing was sent")
+    return plans, len(answers) == max(1, len(options.hosts))
 
 
 def _first_frame(source: Source, host: HostName | None) -> Frame:
@@ -206,7 +180,7 @@ def _first_frame(source: Source, host: HostName | None) -> Frame:
     for gpu in frame.gpus:
         if gpu.stale_for is not None:
             words = f"GPU {gpu.index} does not answer: who is on it is not known for sure"
-            complain(_of(host, words))
+            complain(of_host(host, words))
     return frame
 
 
@@ -223,46 +197,28 @@ def _planned(
     return plan
 
 
-def _signalled(
-    plans: _Plans,
-    targets: Mapping[HostName | None, tuple[Target, ...]],
-    options: argparse.Namespace,
-) -> _Verdicts:
+def _signalled(plans: _Plans, forced: Set[Caution], options: argparse.Namespace) -> _Verdicts:
     """Send the signal everywhere at once and return what became of it; what is not awaited is
     said, and so are hosts of which nothing came back."""
+    name = signal_name(options.signal)
 
     def send(host: HostName | None) -> tuple[Verdict, ...]:
-        source, frame, _ = plans[host]
-        order = Signal("", targets[host], options.signal, options.grace, False, frame.host.boot_id)
-        return _sent(source, order, host)
+        source, frame, plan = plans[host]
+        targets = tuple(Target(v.pid, v.start_time, v.caution in forced) for v in plan)
+        order = Signal("", targets, options.signal, options.grace, False, frame.host.boot_id)
+        try:
+            return ask(source, order, options.grace + _AFTER_GRACE).verdicts
+        except (DriverError, SourceError) as error:
+            if host is None and isinstance(error, SourceError):
+                raise
+            words = f"{name} may have been sent: gputop --once shows who is there"
+            raise type(error)(f"{error}. {words}") from None
 
     try:
-        if None in plans:
-            return {None: send(None)}
-        hosts = [host for host in plans if host is not None]
-        told: _Verdicts = {}
-        for host, answer in in_order(hosts, ask_hosts(hosts, send)):
-            if isinstance(answer, GputopError):
-                complain_of(host, answer)
-            else:
-                told[host] = answer
-        return told
+        return dict(answers_of([host for host in plans if host is not None], send))
     except KeyboardInterrupt:
-        name = signal_name(options.signal)
         complain(f"{name} was sent; gputop does not wait for what comes of it")
         raise
-
-
-def _sent(source: Source, order: Signal, host: HostName | None) -> tuple[Verdict, ...]:
-    """Send a signal and return what became of it. DriverError, SourceError: nobody knows."""
-    try:
-        return ask(source, order, order.grace + _AFTER_GRACE).verdicts
-    except (DriverError, SourceError) as error:
-        if host is None and isinstance(error, SourceError):
-            raise
-        name = signal_name(order.number)
-        raise type(error)(f"{error}. {name} may have been sent: gputop --once shows who is there"
-                          ) from None  # fmt: skip
 
 
 def _within_reason(processes: Sequence[object]) -> None:
@@ -270,32 +226,23 @@ def _within_reason(processes: Sequence[object]) -> None:
         raise UsageError(f"these are {MOST_TARGETS} processes or more: choose fewer at a time")
 
 
-def _confirmed(
-    plans: _Plans, options: argparse.Namespace
-) -> dict[HostName | None, tuple[Target, ...]]:
-    """Return the targets in the order that was shown; GputopError if the answer is no."""
+def _confirmed(plans: _Plans, options: argparse.Namespace) -> Set[Caution]:
+    """Return the cautions that do not keep a process from its signal; GputopError if the answer is
+    no."""
     every = [verdict for plan in plans.values() for verdict in plan.verdicts]
     alive = [verdict for verdict in every if verdict.outcome == "alive"]
-    cautions = {verdict.caution for verdict in alive} - {None}
+    cautions = {verdict.caution for verdict in alive if verdict.caution is not None}
     if options.yes:
-        forced = cautions & (FOREIGN if options.foreign else set())
-    else:
-        forced = cautions
-        for host, plan in plans.items():
-            for verdict in plan.verdicts:
-                write_error(_of(host, f"{_would(verdict, options.signal, plan.frame)}\n"))
-        if not alive:
-            raise GputopError("none of them can be signalled")
-        hosts = sum(any(v.outcome == "alive" for v in plan.verdicts) for plan in plans.values())
-        question = _question(options.signal, len(alive), hosts, bool(cautions))
-        _ask(question, "kill" if cautions else "y")
-    return {
-        host: tuple(
-            Target(verdict.pid, verdict.start_time, verdict.caution in forced)
-            for verdict in plan.verdicts
-        )
-        for host, plan in plans.items()
-    }
+        return cautions & FOREIGN if options.foreign else set()
+    for host, plan in plans.items():
+        for verdict in plan.verdicts:
+            write_error(of_host(host, f"{_would(verdict, options.signal, plan.frame)}\n"))
+    if not alive:
+        raise GputopError("none of them can be signalled")
+    hosts = sum(any(v.outcome == "alive" for v in plan.verdicts) for plan in plans.values())
+    question = _question(options.signal, len(alive), hosts, bool(cautions))
+    _ask(question, "kill" if cautions else "y")
+    return cautions
 
 
 def _question(number: int, count: int, hosts: int, cautious: bool) -> str:
@@ -344,14 +291,9 @@ def _report(options: argparse.Namespace, verdicts: _Verdicts, plans: _Plans | No
         for verdict in told:
             line = _would(verdict, options.signal, plans[host].frame) if plans else _line(verdict)
             if not options.kill_json:
-                write(_of(host, f"{line}\n"), "utf-8", required=True)
+                write(of_host(host, f"{line}\n"), "utf-8", required=True)
             elif verdict.outcome not in _ENDED and plans is None:
-                complain(_of(host, line))
-
-
-def _of(host: HostName | None, words: str) -> str:
-    """Return words with the host that they are of."""
-    return words if host is None else f"{host.asked}: {words}"
+                complain(of_host(host, line))
 
 
 def _json(verdict: Verdict, number: int, host: HostName | None) -> dict[str, object]:

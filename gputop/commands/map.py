@@ -8,8 +8,9 @@ import re
 from contextlib import closing
 from typing import NamedTuple
 
-from gputop.commands import HELP
-from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
+import msgspec
+
+from gputop.commands.hosts import add_hosts, print_answers
 from gputop.commands.reading import read_file
 from gputop.errors import UsageError
 from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
@@ -24,11 +25,9 @@ from gputop.model.cuda.inventory import (
     without,
 )
 from gputop.model.cuda.logical_names import LogicalNames
-from gputop.model.cuda.mapping import Mapping
-from gputop.model.cuda.pasted.meaning import in_this_shell, meaning, requests_advice
+from gputop.model.cuda.mapping_query import MappingQuery, MappingResult, judge, read_line, result_of
 from gputop.model.cuda.pasted.outcome import Pasted
-from gputop.model.cuda.probe import ProbeVerdict, compare, cuda_order
-from gputop.model.cuda.resolve import resolve
+from gputop.model.cuda.probe import ProbeVerdict
 from gputop.model.cuda.tf_log import explain, read_tf_log
 from gputop.model.machine.environment import NAME, ORDER, Environ
 from gputop.model.machine.frame import Frame
@@ -44,7 +43,8 @@ _INTERVAL = 0.25
 """Seconds between frames, of which the first may not be whole."""
 _PROBE_TIMEOUT = 25.0
 """Seconds for two answers of the CUDA driver."""
-_EXAMPLES = """\
+DESCRIPTION = "Explain what a CUDA_VISIBLE_DEVICES means, here or on another machine."
+EPILOG = """\
 examples:
   gputop map 1,2,-1                        which GPU is cuda:0, what was dropped, why
   gputop map 'CUDA_VISIBLE_DEVICES=0;1 python x.py'    what is wrong with a line
@@ -69,15 +69,7 @@ that it does not see, 2 usage, or a line of which nothing can be claimed,
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "map",
-        help=HELP["map"],
-        description="Explain what a CUDA_VISIBLE_DEVICES means, here or on another machine.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     # argparse takes `-1,0` for an option; its own exception is for `-1` alone.
     parser._negative_number_matcher = re.compile(r"-[0-9]")
     add = parser.add_argument
@@ -90,7 +82,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--json", dest="map_json", action="store_true", help="print a line of JSON")
     add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
     other = parser.add_argument_group("another machine")
-    add_command_hosts(other)
+    add_hosts(other)
     add = other.add_argument
     add("--inventory", metavar="FILE", help="its `gputop --json`, or a description")
     add("--driver", metavar="VERSION", help="its driver version")
@@ -112,13 +104,13 @@ def _add_program(group: argparse._ArgumentGroup) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     layers = _layers(options)
     _check(options)
     # A log may take as long as the program that writes it: no agent runs meanwhile.
     log = None if options.tf_log is None else read_file(options.tf_log)
     if options.inventory is not None:
-        text, status = _answer(options, layers, log, _inventory(options), None)
+        inventory = read_inventory(read_file(options.inventory), options.inventory)
+        text, status = _answer(options, layers, log, inventory, None)
         write(text)
         return status
 
@@ -128,16 +120,7 @@ def run(options: argparse.Namespace) -> int:
             inventory = frame_inventory(frame)
             return _answer(options, layers, log, inventory, _LiveMachine(source, frame))
 
-    def show(host: HostName | None, answer: tuple[str, int]) -> int:
-        text, status = answer
-        if options.map_json:
-            write(named(text, host))
-        else:
-            texts.write(host, text)
-        return status
-
-    texts = HostTexts()
-    return for_each(options.hosts, ask_host, show)
+    return print_answers(options.hosts, ask_host, options.map_json)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -146,6 +129,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--verify asks this machine's driver: leave --inventory out")
     if options.inventory is not None and options.hosts:
         raise UsageError("-H asks the machine itself: leave --inventory out")
+    if options.inventory is not None and not re.match("[0-9]", options.driver or "0"):
+        raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
     own = options.value is None and not options.unset and not options.order
     if options.pid is not None and (not own or options.inventory is not None):
         raise UsageError("--pid asks about that process's own variables: give no VALUE, --unset, "
@@ -219,15 +204,19 @@ def _of_text(
     options: argparse.Namespace, inventory: Inventory, machine: _LiveMachine | None
 ) -> MappingReport:
     """Return what a value, a line, or the variables of this shell mean."""
-    line = _line(options)
-    driver = machine if options.verify else None
-    mapping, variable_advice = _mapping(options, inventory, line, driver)
-    missed = requests_advice(line.rest, mapping) if line else ()
-    here = line is None or in_this_shell(line)
-    verdict = _verdict(mapping, inventory, driver) if driver and here else None
-    advice = (*variable_advice, *advise(mapping, inventory.usage), *missed)
-    unknown = line.unknown if line else None
-    return MappingReport(mapping, advice, None, unknown, bool(missed), verdict, here)
+    asked, order, advice = _variables(options)
+    if options.driver:
+        inventory = msgspec.structs.replace(inventory, driver_version=options.driver)
+    result = result_of(asked, order, inventory)
+    if options.verify and machine is not None:
+        # What integers count is exact where the driver itself gives the order.
+        probed = [machine.probe(None, order)]
+        if result.here and result.mapping.value is not None:
+            probed.append(machine.probe(result.mapping.value, order))
+        result = result_of(asked, order, inventory, probed)
+    advice = (*advice, *judge(result, inventory.usage))
+    missed, verdict = bool(result.missed), _verdict(result)
+    return MappingReport(result.mapping, advice, None, result.unknown, missed, verdict, result.here)
 
 
 def _status(report: MappingReport, layers: Layers) -> int:
@@ -237,57 +226,12 @@ def _status(report: MappingReport, layers: Layers) -> int:
     return 1 if report.mapping.count == 0 or raises or report.missed else 0
 
 
-def _mapping(
-    options: argparse.Namespace,
-    inventory: Inventory,
-    line: Pasted | None,
-    driver: _LiveMachine | None,
-) -> tuple[Mapping, tuple[Advice, ...]]:
-    """Return the mapping that is asked for, and what is to be said about its variables."""
-    version = options.driver or inventory.driver_version
-    value, order, advice = _variables(options, line)
-    devices, driver_order = inventory.devices, inventory.cuda_order
-    if driver is not None:  # what integers count is exact where the driver itself gives the order
-        driver_order = cuda_order(driver.probe(None, order), devices)
-    if line is not None:
-        mapping = meaning(
-            line, devices, order=order, cuda_order=driver_order, driver_version=version
-        )
-    else:
-        mapping = resolve(
-            value, devices, order=order, cuda_order=driver_order, driver_version=version
-        )
-    return mapping, advice
-
-
-def _line(options: argparse.Namespace) -> Pasted | None:
-    """Read a whole line, which would inherit the variables of this shell; None: it is a value."""
-    if options.value is None or options.unset:
-        return None
-    from gputop.model.cuda.pasted.reading import (
-        read_pasted,  # what it needs is needed for lines only
-    )
-
-    ours = (
-        {}
-        if _is_elsewhere(options)
-        else {k: os.environ[k] for k in (NAME, ORDER) if k in os.environ}
-    )
-    if options.order is not None:
-        ours[ORDER] = options.order
-    return read_pasted(options.value, ours)
-
-
-def _verdict(mapping: Mapping, inventory: Inventory, driver: _LiveMachine) -> ProbeVerdict:
-    """Hold the mapping against the driver, and say where its order is not the expected one."""
-    probed, devices = driver.probe(mapping.value, mapping.order), inventory.devices
-    verdict = compare(mapping, probed, devices)
-    version = inventory.driver_version
-    expected = resolve(mapping.value, devices, order=mapping.order, driver_version=version)
-    before = compare(expected, probed, devices)
-    if verdict.ok and before.ok is False:
-        return ProbeVerdict(True, f"{verdict.reason}, against expectation: {before.reason}")
-    return verdict
+def _verdict(result: MappingResult) -> ProbeVerdict | None:
+    """Return the driver's verdict, which says as well where its order is not the expected one."""
+    verdict, surprise = result.verdict, result.surprise
+    if verdict is None or surprise is None:
+        return verdict
+    return ProbeVerdict(True, f"{verdict.reason}, against expectation: {surprise.reason}")
 
 
 def _is_elsewhere(options: argparse.Namespace) -> bool:
@@ -295,9 +239,9 @@ def _is_elsewhere(options: argparse.Namespace) -> bool:
 
 
 def _variables(
-    options: argparse.Namespace, line: Pasted | None
-) -> tuple[str | None, str | None, tuple[Advice, ...]]:
-    """Return value, order, and what is to be said about where they come from."""
+    options: argparse.Namespace,
+) -> tuple[str | Pasted | None, str | None, tuple[Advice, ...]]:
+    """Return the value or line, the order, and what is to be said about where they come from."""
     # On another machine our own order means nothing; here a program would inherit it.
     ours = not _is_elsewhere(options) or (options.value is None and not options.unset)
     order = os.environ.get(ORDER) if ours and options.order is None else options.order
@@ -309,15 +253,11 @@ def _variables(
         environ = Environ(dict(os.environ))
         advice = environ_advice(environ, in_container=True)
         return environ.variables.get(NAME), order, advice
+    inherited = None if _is_elsewhere(options) else os.environ.get(NAME)
+    line = read_line(MappingQuery(options.value, order, inherited=inherited))
     if line is None:
         return options.value, order, ()
-    return line.value, line.order if options.order is None else order, line.advice
-
-
-def _inventory(options: argparse.Namespace) -> Inventory:
-    if options.driver is not None and not re.match("[0-9]", options.driver):
-        raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
-    return read_inventory(read_file(options.inventory), options.inventory)
+    return line, line.order if options.order is None else order, ()
 
 
 def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -> tuple[str, int]:

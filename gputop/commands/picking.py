@@ -6,12 +6,15 @@ import argparse
 import math
 import os
 import re
+from collections.abc import Sequence
 
 from gputop.commands.quantities import duration, percentage, size
 from gputop.errors import SourceError, UsageError
+from gputop.model.cuda.enumeration import PCI_BUS_ID
 from gputop.model.cuda.pick import PickRequest
 from gputop.model.health.free import AT_WORK
 from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import is_blank, printable
 
 _PLAIN = re.compile(r"[\w/-]+(?:,[\w/-]+)*", re.ASCII)
@@ -72,6 +75,11 @@ def _excluded(text: str | None) -> tuple[str, ...]:
     if any(map(is_blank, words)):
         raise UsageError(f"--exclude {printable(text or '', 60)!r} has an empty entry")
     return words
+
+
+def visible_variables(gpus: Sequence[Gpu]) -> dict[str, str]:
+    """Return the variables that let a program see these GPUs alone. SourceError."""
+    return {ORDER: PCI_BUS_ID, NAME: plain_value(",".join(gpu.uuid or "" for gpu in gpus))}
 
 
 def plain_value(value: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from gputop.errors import UsageError
@@ -12,8 +11,10 @@ _MOST_BYTES = 64 << 20
 
 def read_file(path: str) -> bytes:
     """Return what is in a file, `-` for standard input; UsageError with its name and the reason."""
+    if path == "-" and sys.stdin is None:
+        raise UsageError(f"{path!r} cannot be read: standard input is closed")
     try:
-        with open(_descriptor(path), "rb", closefd=path != "-") as file:
+        with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
             data = file.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -22,12 +23,3 @@ def read_file(path: str) -> bytes:
         raise UsageError(f"{path!r} has more than {_MOST_BYTES >> 20} MiB: give the part of it "
                          "that tells of GPUs, as by `head`")  # fmt: skip
     return data
-
-
-def _descriptor(path: str) -> int:
-    """Open a file or a pipe, which has a writer by then."""
-    if path != "-":
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    if sys.stdin is None:
-        raise ValueError("standard input is closed")
-    return 0

@@ -6,25 +6,28 @@ import argparse
 import os
 import re
 import signal
+import sys
 from contextlib import closing
 from typing import NoReturn
 
-from gputop.commands import HELP
 from gputop.commands.following import follow_hosts
-from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.hosts import add_hosts, complain_of, of_host
 from gputop.commands.quantities import duration, size
 from gputop.errors import DriverError, GputopError
 from gputop.model.machine.frame import Frame
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL
+from gputop.recording.contents import recorded
 from gputop.recording.days import default_folder
-from gputop.recording.privacy import recorded
-from gputop.recording.rounding import rounded
 from gputop.recording.writer import Limits, RecordingWriter
 from gputop.settings import user_named
 from gputop.sources.ssh.names import HostName
 
-_EPILOG = """\
+DESCRIPTION = (
+    "Write down what happens on the GPUs. What is written can be read at once, and"
+    " stays readable however the recorder ends."
+)
+EPILOG = """\
 examples:
   gputop record                            this machine, until Ctrl-C
   gputop record night.gputop --every 2s    into one file
@@ -33,27 +36,40 @@ examples:
 
 exit status: 0 ended by Ctrl-C or SIGTERM, 1 it cannot record, 2 usage
 """
+_UNIT = """\
+# What gputop record --unit printed. To have it done from now on:
+#   gputop record --unit > ~/.config/systemd/user/gputop-record.service
+#   systemctl --user enable --now gputop-record
+#   loginctl enable-linger    (also while nobody is logged in)
+
+[Unit]
+Description=Record what happens on the GPUs (gputop)
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+RestartSec=30
+KillMode=mixed
+UMask=0077
+Nice=10
+
+[Install]
+WantedBy=default.target
+"""
+_PLAIN_WORD = re.compile(r"[\w/.,:=@+-]+", re.ASCII)
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "$": "$$"}
 _DIGITS = re.compile(r"[0-9]+")
 """What is wrong is the same while only its numbers change, as `no answer for 12 s`."""
 _every = duration("a time from 1s to 60s, as 10s", least=1, most=MAX_INTERVAL)
 _keep = duration("a time from 1d on, as 30d", least=86400)
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "record",
-        help=HELP["record"],
-        description="Write down what happens on the GPUs. What is written can be read at once, and"
-        " stays readable however the recorder ends.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("path", metavar="FILE|FOLDER", nargs="?",
         help="a folder, or a name that ends with /: a file a day there; another name: that one file"
         " (default: ~/.local/state/gputop/recordings, or below $XDG_STATE_HOME)")  # fmt: skip
-    add_command_hosts(parser)
+    add_hosts(parser)
     add("--every", metavar="TIME", type=_every, default=10.0,
         help="time between two samples, 1s to 60s (default: 10s)")  # fmt: skip
     add("--keep", metavar="TIME", type=_keep, default=_keep("30d"),
@@ -73,11 +89,10 @@ def run(options: argparse.Namespace) -> int:
     """Record until a signal ends it; the exit status."""
     path = options.path or os.path.join(default_folder(), "")
     if options.unit:
-        from gputop.commands.unit import unit
-
-        write(unit(path, options))
+        write(_unit(path, options))
         return 0
-    signal.signal(signal.SIGTERM, _interrupt)
+    # It ends where it is: a recording may be cut at any byte.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(options.keep, options.max_size)
     try:
         with closing(RecordingWriter(path, options.every, limits, complain)) as writer:
@@ -85,11 +100,6 @@ def run(options: argparse.Namespace) -> int:
             _record(writer, options)
     except KeyboardInterrupt:
         return 0
-
-
-def _interrupt(*_: object) -> NoReturn:
-    """End where it is: a recording may be cut at any byte."""
-    raise KeyboardInterrupt
 
 
 def _whom(options: argparse.Namespace) -> str:
@@ -107,13 +117,13 @@ def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.asked
             user = (host and host.target.rpartition("@")[0]) or me
-            writer.append(name, rounded(recorded(news, options.commands, user)))
+            writer.append(name, recorded(news, options.commands, user))
         problem = _problem_of(news)
         before, told[host] = told.get(host, ""), _DIGITS.sub("", str(problem or ""))
         if problem is not None and told[host] != before:
             complain_of(host, problem)
         elif problem is None and before:
-            complain(f"{'' if host is None else f'{host.asked}: '}the GPUs can be read again")
+            complain(of_host(host, "the GPUs can be read again"))
     raise GputopError("no host is left that can be recorded")
 
 
@@ -122,3 +132,43 @@ def _problem_of(news: Frame | GputopError) -> GputopError | None:
     if isinstance(news, GputopError):
         return news
     return None if news.problem is None else DriverError(str(news.problem))
+
+
+# A unit for systemd that records
+
+
+def _unit(path: str, options: argparse.Namespace) -> str:
+    """Return a unit that runs the gputop that runs now, with the same options."""
+    program = os.path.abspath(sys.argv[0])
+    runs = [program] if os.access(program, os.X_OK) else [sys.executable, program]
+    words = [*runs, "record", *_options(path, options)]
+    return _UNIT.format(command=" ".join(map(quoted, words)))
+
+
+def quoted(word: str) -> str:
+    """Return a word of a command line as a unit has it: see systemd.service(5) and
+    systemd.syntax(7)."""
+    if _PLAIN_WORD.fullmatch(word):
+        return word
+    return '"' + "".join(_ESCAPES.get(letter) or _visible(letter) for letter in word) + '"'
+
+
+def _visible(letter: str) -> str:
+    """Return a letter, a control character as its bytes: a line of a unit ends with its line."""
+    if letter.isprintable():
+        return letter
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
+
+
+def _options(path: str, options: argparse.Namespace) -> list[str]:
+    """Return words that say the same wherever systemd starts it: groups of hosts are spelt out."""
+    folder = path.endswith("/")
+    words = [
+        os.path.abspath(path) + "/" * folder,
+        f"--every={options.every:g}s",
+        f"--keep={options.keep / 86400:g}d",
+        f"--max-size={options.max_size:.0f}",
+        f"--commands={options.commands}",
+    ]
+    words += [f"--host={host.asked}" for host in options.hosts]
+    return [*words, "--demo"] if options.demo else words

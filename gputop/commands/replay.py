@@ -5,25 +5,27 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.commands import HELP
+from gputop.commands.screen import show
 from gputop.errors import UsageError
 from gputop.model.instants import FORMS, parse_instant
 from gputop.model.machine.text import printable
 from gputop.recording.days import default_folder
+from gputop.recording.reader import Recording
+from gputop.settings import Session, session_of
+from gputop.sources.feed import Feed
+from gputop.sources.recording import RecordingSource
+from gputop.tui.terminal.capabilities import unfit_reason
 
 if TYPE_CHECKING:
-    from gputop.recording.reader import Recording
-    from gputop.settings import Session
-    from gputop.sources.feed import Feed
-    from gputop.tui.app import GputopApp
+    from gputop.tui.replay import ReplayApp
 
 _MOST_HOSTS = 20
-_EPILOG = """\
+DESCRIPTION = "Show what gputop record wrote down, on the screen of then."
+EPILOG = """\
 examples:
   gputop replay                     what gputop record wrote, at its end
   gputop replay -2h                 two hours ago
@@ -37,15 +39,7 @@ exit status: 0 done, 1 the recording cannot be read, 2 usage
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "replay",
-        help=HELP["replay"],
-        description="Show what gputop record wrote down, on the screen of then.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("path", metavar="FILE|FOLDER", nargs="?",
         help="the recording (default: ~/.local/state/gputop/recordings, or below"
@@ -60,34 +54,25 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(options: argparse.Namespace) -> int:
     """Show a recording until the user has seen enough; the exit status."""
     at = _instant(options.at)
-    from gputop.recording.reader import Recording
-
     recording = Recording(Path(options.path or default_folder()))
     host = _host(recording.hosts, options.recorded_host)
-    from gputop.tui.terminal.capabilities import unfit_reason
-
     if reason := unfit_reason(os.environ):
         raise UsageError(f"{reason}; a replay needs one")
     return _show(recording, host, at, options)
 
 
 def _show(recording: Recording, host: str, at: float, options: argparse.Namespace) -> int:
-    from gputop.commands.screen import show
-    from gputop.settings import session_of
-    from gputop.sources.feed import Feed
-    from gputop.sources.recording import RecordingSource
-
     at = at if options.at else recording.span(host)[1]
     losses = recording.losses
     note = f"{losses[0]}{f' (and {len(losses) - 1} more)' if losses[1:] else ''}" if losses else ""
     feed = Feed(RecordingSource(recording, host, at))
-    return show([feed], session_of(options), partial(_replay_app, at, note))
 
+    def make(feeds: Sequence[Feed], session: Session) -> ReplayApp:
+        from gputop.tui.replay import ReplayApp
 
-def _replay_app(at: float, note: str) -> Callable[[Sequence[Feed], Session], GputopApp]:
-    from gputop.tui.replay import ReplayApp
+        return ReplayApp(feeds, session, at=at, note=note)
 
-    return partial(ReplayApp, at=at, note=note)
+    return show([feed], session_of(options), make)
 
 
 def _instant(text: str | None) -> float:

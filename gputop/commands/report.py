@@ -22,7 +22,6 @@ from gputop.model.doctor.redaction import LEFT_OUT
 from gputop.model.machine.check import Check
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
-from gputop.model.metrics.process import COLUMNS
 from gputop.settings import read, user_named
 
 _LOOKS = 3
@@ -57,7 +56,7 @@ def _archive(texts: dict[str, str]) -> bytes:
     return whole.getvalue()
 
 
-def cuda_contexts(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
+def attachments(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
     """Return what the report has beside the checks; `whole`: with the settings' names and paths."""
     frame = frames[-1]
     driver = f"driver {frame.driver_version}, CUDA {frame.cuda_version}"
@@ -86,7 +85,7 @@ def contents(texts: dict[str, str], path: str, whole: bool) -> str:
 
 def _settings(whole: bool) -> str:
     try:
-        settings = read(os.environ, COLUMNS)
+        settings = read(os.environ)
     except UsageError as error:
         return f"# {error if whole else _anonymous(str(error))}\n"
     if not whole:

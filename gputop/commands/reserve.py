@@ -9,11 +9,9 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from gputop.commands import HELP
-from gputop.commands.picking import add_pick_options, pick_request
+from gputop.commands.picking import add_pick_options, pick_request, visible_variables
 from gputop.commands.quantities import duration
-from gputop.commands.reserving import HELD, require, reserved, user_name
-from gputop.commands.run import visible_variables
+from gputop.commands.reserving import HELD, reserved, user_name, with_our_hold
 from gputop.errors import GputopError, UsageError
 from gputop.export.table import aligned
 from gputop.model.machine import text
@@ -27,7 +25,8 @@ from gputop.sources.child import end_all
 from gputop.sources.opening import open_source
 from gputop.trust import callers_environment
 
-_EPILOG = """\
+DESCRIPTION = "Reserve GPUs for a shell: print the line that has it see these alone."
+EPILOG = """\
 examples:
   eval "$(gputop reserve --for 30m)"    a GPU for this shell, half an hour long
   gputop reserve --list                 who has reserved what, and who waits
@@ -45,15 +44,7 @@ is nothing to release, 2 usage, 3 the NVIDIA driver cannot be read
 _duration = duration("a time, as 90, 30m or 2h", least=1, most=366 * 86400)
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "reserve",
-        help=HELP["reserve"],
-        description="Reserve GPUs for a shell: print the line that has it see these alone.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_pick_options(parser)
     parser.add_argument(
         "--for", dest="seconds", metavar="TIME", type=_duration, default=3600.0,
@@ -67,7 +58,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. GputopErrors."""
     if options.demo:
         raise UsageError("--demo is an invented machine: its GPUs cannot be reserved")
     if options.list:
@@ -106,10 +96,8 @@ def _reserve(options: argparse.Namespace, session: int, told: int) -> NoReturn:
     leader of the session is there (0: nobody is)."""
     request = pick_request(options)
     words = f"gputop reserve --for {text.duration(options.seconds)}"
-    with reserved(options, request, words, options.seconds) as (picked, holds):
-        gpus = require(picked, request)
-        held = ",".join(filter(None, (callers_environment().get(HELD), str(os.getpid()))))
-        values = {**visible_variables(gpus), HELD: held}
+    with reserved(options, request, words, options.seconds) as (gpus, holds):
+        values = {**visible_variables(gpus), HELD: with_our_hold(callers_environment())}
         line = "export " + " ".join(f"{name}={value}" for name, value in values.items())
         _say_which(gpus, options.seconds)
         os.write(told, f"{line}\n".encode())
@@ -141,15 +129,11 @@ def _hold(holds: list[Hold], seconds: float, leader: int) -> NoReturn:
 
 def _list() -> int:
     locks, gpus = read_locks(), _gpus()
-    names = {gpu.uuid: str(gpu.index) for gpu in gpus}
-    rows = [[names.get(lock.uuid, _place(lock)), *_cells(lock)] for lock in locks]
+    names = {QUEUE: "waits"} | {gpu.uuid: str(gpu.index) for gpu in gpus}
+    rows = [[names.get(lock.uuid, lock.uuid), *_cells(lock)] for lock in locks]
     heads = ("GPU<", "USER<", "PID", "SINCE", "UNTIL<", "COMMAND<")
     write(aligned(heads, rows) + "\n" if rows else "nothing is reserved\n")
     return 0
-
-
-def _place(lock: LockFile) -> str:
-    return "waits" if lock.uuid == QUEUE else lock.uuid
 
 
 def _cells(lock: LockFile) -> list[str]:

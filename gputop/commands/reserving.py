@@ -13,19 +13,12 @@ import argparse
 import os
 import pwd
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from gputop.commands.watching import (
-    Picked,
-    Watch,
-    frames_in,
-    not_enough,
-    tally,
-    watch_with,
-)
+from gputop.commands.watching import Picked, Watch, not_enough, tally
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
@@ -45,16 +38,15 @@ longer is taken for stopped."""
 
 
 class ReservingWatch(Watch):
-    """Watches the GPUs until enough of them are reserved."""
+    """Watches the GPUs of this machine until enough of them are reserved."""
 
     def __init__(
         self, folder: LockFolder, request: PickRequest, options: argparse.Namespace, command: str,
         lasts: float | None,
     ) -> None:  # fmt: skip
         """`command`: what it is for; `lasts`: seconds, None where nobody knows."""
-        self._window = self._interval = options.window
-        wait = options.wait or 0
-        super().__init__(request, frames_in(options.window), wait, self._queue_up)
+        super().__init__(None, options, request, options.wait or 0)
+        self._window = self._paced = options.window
         self._folder, self._command, self._lasts = folder, command, lasts
         self._locks: list[LockFile] = []
         self._place: Hold | None = None
@@ -79,11 +71,11 @@ class ReservingWatch(Watch):
                 self._locks = read_locks()
                 pick = self._choose()
                 self._keep(self._wants(pick))
-        self.pick = pick
+        self._pick = pick
         if pick.gpus:
             self._look_again()
             return False
-        if self._gives_up(pick, over):
+        if self._gives_up(over):
             return True
         self._pace()
         return False
@@ -148,9 +140,8 @@ class ReservingWatch(Watch):
 
     def _look_again(self) -> None:
         self._looks = _LOOKS
-        assert self.source is not None
         for _ in range(_LOOKS):
-            self.source.request(Refresh())
+            self._source.request(Refresh())
 
     # The queue
 
@@ -161,28 +152,27 @@ class ReservingWatch(Watch):
         own = None if self._place is None else self._place.name
         return queue.index(own) if own in queue else len(queue)
 
-    def _queue_up(self, pick: GpuPick) -> None:
+    def _begin_to_wait(self) -> None:
         with self._folder.exclusive():
             self._place = Hold(self._folder, QUEUE, self._command)
         self._locks = read_locks()
         ahead = f", {self._ahead} ahead" if self._ahead else ""
-        complain(f"waiting: {tally(pick, self._request)}{ahead}")
+        complain(f"waiting: {tally(self._pick, self._request)}{ahead}")
 
     def _pace(self) -> None:
         """Look the more seldom, the more are ahead: a crowd that waits costs little."""
-        assert self.source is not None
         seconds = max(self._window / 4, 0.5)
         left = self._begun + self._wait - time.monotonic()
         interval = max(0.5, min(seconds * (1 + self._ahead), _SLOWEST, left))
-        if interval != self._interval:
-            self._interval = interval
-            self.source.request(SetInterval(interval))
+        if interval != self._paced:
+            self._paced = interval
+            self._source.request(SetInterval(interval))
 
 
 @contextmanager
 def reserved(
     options: argparse.Namespace, request: PickRequest, command: str, lasts: float | None = None
-) -> Iterator[tuple[Picked, list[Hold]]]:
+) -> Iterator[tuple[tuple[Gpu, ...], list[Hold]]]:
     """Pick GPUs and hold them for as long as this lasts, or for who inherits the holds.
 
     ReservationError, DriverError, SourceError, and GputopError where there is not enough.
@@ -190,10 +180,9 @@ def reserved(
     with LockFolder() as folder:
         watch = ReservingWatch(folder, request, options, command, lasts)
         try:
-            picked = watch_with(watch, None, options)
-            require(picked, request)
+            gpus = require(watch.watch(), request)
             watch.leave_queue()
-            yield picked, list(watch.holds.values())
+            yield gpus, list(watch.holds.values())
         finally:
             watch.release()
 
@@ -206,6 +195,11 @@ def require(picked: Picked, request: PickRequest) -> tuple[Gpu, ...]:
     if pick.note:
         complain(pick.note)
     raise not_enough(frame, pick, request)
+
+
+def with_our_hold(environ: Mapping[str, str]) -> str:
+    """Return the value of HELD for who may use the reservations of this process as well."""
+    return ",".join(filter(None, (environ.get(HELD), str(os.getpid()))))
 
 
 def user_name(uid: int) -> str:

@@ -8,23 +8,20 @@ import os
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NoReturn
 
-from gputop.commands import HELP
-from gputop.commands.picking import add_pick_options, pick_request, plain_value
-from gputop.commands.reserving import HELD, require, reserved
-from gputop.commands.watching import say_waiting, watch_gpus
+from gputop.commands.picking import add_pick_options, pick_request, visible_variables
+from gputop.commands.reserving import HELD, require, reserved, with_our_hold
+from gputop.commands.watching import Watch
 from gputop.errors import ProgramError, UsageError
-from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.secrets import masked
 from gputop.model.machine.text import printable
 from gputop.sources.child import end_all
 from gputop.trust import callers_environment
 
-_EPILOG = """\
+DESCRIPTION = "Pick free GPUs, reserve them, and run a program that sees these alone."
+EPILOG = """\
 examples:
   gputop run -- python train.py                  on a GPU that nobody uses
   gputop run -n 2 --min-free 40G -- torchrun --nproc-per-node 2 train.py
@@ -42,16 +39,8 @@ executed, 127 there is no such program
 _IGNORED_BY_PYTHON = signal.SIGPIPE, signal.SIGXFSZ
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "run",
-        help=HELP["run"],
-        description="Pick free GPUs, reserve them, and run a program that sees these alone.",
-        usage="gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]"
     add_pick_options(parser)
     parser.add_argument(
         "--no-reserve", action="store_true", help="reserve nothing: others may be given the same"
@@ -59,6 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
+    """Become the program: it returns nothing, where all goes well."""
     """Run the sub-command: it does not return, where all goes well. GputopErrors."""
     program: Sequence[str] = options.program
     if not program:
@@ -69,24 +59,18 @@ def run(options: argparse.Namespace) -> int:
     path = find_executable(program[0], environ.get("PATH", os.defpath))
     request = pick_request(options)
     if options.no_reserve:
-        say = partial(say_waiting, request)
-        picked = watch_gpus(None, options, request, options.wait or 0, say)
+        picked = Watch(None, options, request, options.wait or 0).watch()
         become(path, program, environ, require(picked, request))
-    with reserved(options, request, command_text(program)) as (picked, holds):
+    with reserved(options, request, command_text(program)) as (gpus, holds):
         for hold in holds:
             hold.inherit()
-        environ[HELD] = ",".join(filter(None, (environ.get(HELD), str(os.getpid()))))
-        become(path, program, environ, require(picked, request))
+        environ[HELD] = with_our_hold(environ)
+        become(path, program, environ, gpus)
 
 
 def command_text(program: Sequence[str]) -> str:
     """Return a command line for others to read, without what looks like a secret."""
     return printable(masked(shlex.join(program)), 400)
-
-
-def visible_variables(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Return the variables that let a program see these GPUs alone. SourceError."""
-    return {ORDER: PCI_BUS_ID, NAME: plain_value(",".join(gpu.uuid or "" for gpu in gpus))}
 
 
 def become(

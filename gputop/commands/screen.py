@@ -2,26 +2,65 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from gputop.errors import UsageError
 from gputop.output import write
+from gputop.settings import session_of
 from gputop.sources.feed import Feed, close_all
+from gputop.sources.opening import open_source
+from gputop.tui.terminal.capabilities import unfit_reason
 from gputop.tui.terminal.splash import Splash
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from gputop.settings import Session
     from gputop.tui.app import GputopApp
+
+
+def run(options: Namespace) -> int:
+    """Show this machine or the hosts; their agents start before Textual is imported."""
+    session = session_of(options)
+    feeds = [
+        Feed(open_source(host, session.interval, waits=True, demo=options.demo))
+        for host in options.hosts or (None,)
+    ]
+    return show(feeds, session)
+
+
+def run_cluster(options: Namespace) -> int:
+    """Show the machines that a Prometheus server knows."""
+    from gputop.sources.prometheus.client import headers_of
+    from gputop.sources.prometheus.watch import INTERVAL, ClusterWatch
+
+    interval = INTERVAL if options.interval is None else options.interval
+    watch = ClusterWatch(options.prometheus, headers_of(os.environ), interval)
+    if (reason := unfit_reason(os.environ)) is not None:
+        raise UsageError(f"{reason}; --prometheus is for the screen")
+
+    def make(feeds: Sequence[Feed], session: Session) -> GputopApp:
+        from gputop.tui.app import GputopApp
+
+        return GputopApp(feeds, session, cluster=watch)
+
+    try:
+        return show((), session_of(options), make)
+    finally:
+        watch.close()
 
 
 def show(
     feeds: Sequence[Feed],
     session: Session,
-    make: Callable[[], Callable[[Sequence[Feed], Session], GputopApp]] | None = None,
+    make: Callable[[Sequence[Feed], Session], GputopApp] | None = None,
 ) -> int:
     """Show machines until the user has seen enough; the exit status. GputopError.
 
-    Their first frame is painted before Textual is imported; `make` returns what makes the app then.
+    Their first frame is painted before Textual is imported, which is at last when `make` is called
+    for another app than the usual one.
     """
     splash = Splash(feeds, session.user)
     try:
@@ -29,7 +68,7 @@ def show(
         from gputop.tui.app import GputopApp
         from gputop.tui.start import run
 
-        status, frame = run(feeds, session, splash.hand_over, make=make() if make else GputopApp)
+        status, frame = run(feeds, session, splash.hand_over, make=make or GputopApp)
     finally:
         splash.leave()
         close_all([feed.source for feed in feeds])

@@ -1,4 +1,4 @@
-"""Which processes `gputop kill` means."""
+"""Which processes `gputop kill` and `gputop wait` mean."""
 
 from __future__ import annotations
 
@@ -68,32 +68,23 @@ def selection_of(
     )
 
 
-def selected(
-    frame: Frame,
-    selection: ProcessSelection,
-    candidates: Iterable[Candidate],
-    uids: Mapping[str, int],
-) -> tuple[Target, ...]:
-    """Return the processes in the order of GPUs and PIDs, each once.
-
-    `candidates` is what the agent says about the processes of the frame, `uids` the numbers of the
-    selection's `users`. UsageError for what is none or cannot be meant, GputopError for a PID that
-    does not fit, NobodyFitsError if nothing does.
-    """
-    return _Selector(frame, candidates, uids).targets(selection)
-
-
-class _Selector:
+class ProcessSelector:
     """Finds the processes of a frame that a user names."""
 
     def __init__(
         self, frame: Frame, candidates: Iterable[Candidate], uids: Mapping[str, int]
     ) -> None:
+        """`candidates`: what the agent says about the processes of the frame; `uids`: the numbers
+        of a selection's `users`."""
         self._frame, self._uids = frame, uids
         self._candidates = {_key(candidate): candidate for candidate in candidates}
 
     def targets(self, selection: ProcessSelection) -> tuple[Target, ...]:
-        """See `selected`."""
+        """Return the processes in the order of GPUs and PIDs, each once.
+
+        UsageError for what is none or cannot be meant, GputopError for a PID that does not fit,
+        NobodyFitsError if nothing does.
+        """
         processes = _busiest(self._frame, list(map(self._with_idle_time, self._frame.processes)))
         matching = rows(replace(self._frame, processes=tuple(processes)))
         if selection.gpus:
@@ -105,8 +96,12 @@ class _Selector:
         if selection.pids:
             return self._by_pid(matching, selection)
         if selection.filter:
-            tests = [[self._test(term) for term in terms] for terms in selection.filter]
-            matching = [row for row in matching if any(_fits(row, each) for each in tests)]
+            alternatives = [list(map(self._test, terms)) for terms in selection.filter]
+            matching = [
+                row
+                for row in matching
+                if any(all(test(row) for test in tests) for tests in alternatives)
+            ]
         if not matching:
             idle = any(term.key == "idle" for terms in selection.filter for term in terms)
             hint = "; for how long one is idle is known while a gputop of yours runs" * idle
@@ -179,10 +174,6 @@ def gpus_of(frame: Frame, options: Sequence[str]) -> list[Gpu]:
 
 def _key(process: Process | Candidate) -> _Key:
     return process.pid, process.start_time, process.gpu_uuid
-
-
-def _fits(row: ProcessRow, tests: Iterable[Test]) -> bool:
-    return all(test(row) for test in tests)
 
 
 def _is_of(owner: int | None, uid: int, negated: bool) -> bool | None:

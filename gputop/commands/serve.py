@@ -12,15 +12,15 @@ import tempfile
 from contextlib import ExitStack
 from functools import partial
 
-from gputop.commands import HELP
-from gputop.commands.hosts import add_command_hosts
+from gputop.commands.hosts import add_hosts
 from gputop.commands.listening import Address, address
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
 
 _MAIN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
-_EPILOG = """\
+DESCRIPTION = "Show the screen in browsers, read-only."
+EPILOG = """\
 examples:
   gputop serve                          prints the address to open here
   ssh -L 8787:127.0.0.1:8787 node-07    and from elsewhere, before opening it
@@ -33,16 +33,8 @@ exit status: 0 ended by Ctrl-C or SIGTERM, 1 other errors, 2 usage
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "serve",
-        help=HELP["serve"],
-        description="Show the screen in browsers, read-only.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_command_hosts(parser)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_hosts(parser)
     add = parser.add_argument
     add("--listen", metavar="HOST:PORT", type=address, default=Address("127.0.0.1", 8787),
         help="where browsers connect; 0 takes a free port (default: 127.0.0.1:8787)")  # fmt: skip
@@ -53,7 +45,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. GputopError."""
     try:
         from gputop.export.browser.server import BrowserServer
     except ImportError:

@@ -7,16 +7,16 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gputop.commands.hosts import complain_of, for_each
+from gputop.commands.hosts import answers_of
 from gputop.errors import DriverError, GputopError
 from gputop.output import write
+from gputop.settings import session_of
 from gputop.sources.opening import open_source
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable
 
-    from gputop.commands.following import HostNews
     from gputop.model.machine.frame import Frame
     from gputop.sources.ssh.names import HostName
 
@@ -24,56 +24,38 @@ _TEXT, _JSON = "gputop.export.table", "gputop.export.json"
 """What writes a frame, loaded while the source makes it."""
 
 
-def print_once(options: Namespace) -> int:
-    """Write a snapshot as text, of each host with a blank line between; the exit status."""
+def run(options: Namespace) -> int:
+    """Write a snapshot of this machine or of each host, or a line of JSON every interval."""
+    if options.watch:
+        from gputop.commands.following import watch
 
-    @cache
-    def idle_after() -> float:
-        from gputop.settings import session_of
-
-        return session_of(options).processes.idle_after
-
-    def show(_: HostName | None, frame: Frame) -> int:
-        from gputop.export.table import table
-
-        begun.append(frame)
-        # The setting is read only where it matters.
-        timed = any(gpu.idle_for for gpu in frame.gpus)
-        timed = timed or any(process.idle_for for process in frame.processes)
-        text = table(frame, idle_after() if timed else float("inf"))
-        write(f"\n{text}" if len(begun) > 1 else text)
-        return 0
-
-    begun: list[Frame] = []
-    return for_each(options.hosts, partial(frame_of, demo=options.demo, writer=_TEXT), show)
+        return watch(options, _write_json)
+    ask = partial(frame_of, demo=options.demo, writer=_JSON if options.json else _TEXT)
+    idle_after = cache(lambda: session_of(options).processes.idle_after)
+    count = 0
+    for host, frame in answers_of(options.hosts, ask):
+        if options.json:
+            _write_json(host, frame)
+        else:
+            write("\n" * bool(count) + _text(frame, idle_after))
+        count += 1
+    return int(count < len(options.hosts))
 
 
-def print_json(options: Namespace) -> int:
-    """Write a snapshot as a line of JSON for each host; the exit status."""
-    ask = partial(frame_of, demo=options.demo, writer=_JSON)
-    return for_each(options.hosts, ask, _write_json)
+def _text(frame: Frame, idle_after: Callable[[], float]) -> str:
+    """`idle_after` reads the settings, which takes time: only where it matters."""
+    from gputop.export.table import table
+
+    matters = any(gpu.idle_for for gpu in frame.gpus)
+    matters = matters or any(process.idle_for for process in frame.processes)
+    return table(frame, idle_after() if matters else float("inf"))
 
 
-def watch_json(options: Namespace, interval: float) -> int:
-    """Write a line of JSON every interval, for each host; the exit status, should it end."""
-    if options.hosts:
-        for host, message in followed(options.hosts, interval, options.demo):
-            if not isinstance(message, GputopError):
-                _write_json(host, message)
-        return 1
-    from gputop.sources.ask import frames_of
-
-    with closing(open_source(None, interval, demo=options.demo)) as source:
-        for frame in frames_of(source):
-            _write_json(None, frame)
-    return 0
-
-
-def _write_json(_: HostName | None, frame: Frame) -> int:
+def _write_json(_: HostName | None, message: Frame | GputopError) -> None:
     from gputop.export.json import frame_json
 
-    write(frame_json(frame) + "\n", "utf-8")
-    return 0
+    if not isinstance(message, GputopError):
+        write(frame_json(message) + "\n", "utf-8")
 
 
 def frame_of(host: HostName | None, demo: bool, writer: str) -> Frame:
@@ -87,18 +69,3 @@ def frame_of(host: HostName | None, demo: bool, writer: str) -> Frame:
     if frame.problem is not None:
         raise DriverError(str(frame.problem))
     return frame
-
-
-def followed(hosts: Sequence[HostName], interval: float, demo: bool) -> Iterator[HostNews]:
-    """Yield what comes of any host, until none is left that can be tried again. Why nothing comes
-    is written to standard error as well, once."""
-    from gputop.commands.following import follow_hosts
-
-    said: dict[HostName | None, str] = {}
-    for host, message in follow_hosts(hosts, interval, demo):
-        if not isinstance(message, GputopError):
-            said.pop(host, None)
-        elif said.get(host) != str(message):  # and not again whenever it is tried
-            said[host] = str(message)
-            complain_of(host, message)
-        yield host, message

@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from gputop.commands import HELP
-from gputop.commands.hosts import HostTexts, add_command_hosts, for_each, named
+from gputop.commands.hosts import add_hosts, print_answers
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
-from gputop.model.machine.frame import Frame
-from gputop.output import write
 from gputop.sources.ask import readable_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import REFUSED, is_poor
@@ -18,7 +15,10 @@ from gputop.sources.ssh.names import HostName
 
 _INTERVAL = 0.2
 """Seconds between frames, of which the first are not whole."""
-_EPILOG = """\
+DESCRIPTION = (
+    "Show how the GPUs are connected, which can use each other's memory, and which CPUs are near."
+)
+EPILOG = """\
 examples:
   gputop topo                     links, peer-to-peer, CPUs and NUMA nodes
   gputop topo -H node1,node2      those of other machines, over ssh
@@ -32,40 +32,21 @@ exit status: 0 done, 1 a host gives nothing, 2 usage, 3 the NVIDIA driver cannot
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "topo",
-        help=HELP["topo"],
-        description="Show how the GPUs are connected, which can use each other's memory, and"
-        " which CPUs are near.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_command_hosts(parser)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_hosts(parser)
     parser.add_argument("--json", dest="topo_json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
-
-    def ask(host: HostName | None) -> Frame:
+    def ask(host: HostName | None) -> tuple[str, int]:
         with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
-            frame = readable_frame(source, lambda frame: is_poor(source) or _is_whole(frame))
+            frame = readable_frame(
+                source,
+                lambda frame: is_poor(source) or None not in (frame.links, frame.topology),
+            )
             if is_poor(source):
                 raise SourceError(REFUSED)
-            return frame
+            text = f"{topology_json(frame)}\n" if options.topo_json else topology_text(frame)
+            return text, 0
 
-    def show(host: HostName | None, frame: Frame) -> int:
-        if options.topo_json:
-            write(named(topology_json(frame), host) + "\n", "utf-8")
-        else:
-            texts.write(host, topology_text(frame))
-        return 0
-
-    texts = HostTexts()
-    return for_each(options.hosts, ask, show)
-
-
-def _is_whole(frame: Frame) -> bool:
-    return frame.links is not None and frame.topology is not None
+    return print_answers(options.hosts, ask, options.topo_json)

@@ -7,7 +7,6 @@ import os
 import time
 from pathlib import Path
 
-from gputop.commands import HELP
 from gputop.errors import GputopError, UsageError
 from gputop.export.usage import UsageReport, notes, usage_csv, usage_json, usage_table
 from gputop.model.instants import is_span, parse_instant
@@ -19,7 +18,8 @@ from gputop.output import complain, write
 from gputop.recording.days import default_folder
 from gputop.recording.reader import Recording
 
-_EPILOG = """\
+DESCRIPTION = "Add up who held GPUs, worked on them and left them idle, from a recording."
+EPILOG = """\
 examples:
   gputop usage                                     who held GPUs in the last 7 days
   gputop usage --since 30d --by job --csv > jobs.csv
@@ -39,15 +39,7 @@ _FORMS = "2026-11-21, '2026-11-21 03:00', 03:00 or 12h, 7d"
 _WEEK = 7 * 86400.0
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "usage",
-        help=HELP["usage"],
-        description="Add up who held GPUs, worked on them and left them idle, from a recording.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("path", metavar="FILE|FOLDER", nargs="?",
         help="a recording (default: where gputop record writes)")  # fmt: skip

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from threading import Event
 
 from gputop import notify
-from gputop.commands import HELP
 from gputop.commands.awaited import (
     Condition,
     GpusFree,
@@ -19,17 +18,16 @@ from gputop.commands.awaited import (
     ProcessesEnd,
     UserLeaves,
 )
-from gputop.commands.hosts import add_command_hosts, complain_of
+from gputop.commands.hosts import add_hosts, complain_of, of_host
 from gputop.commands.picking import add_likeness, pick_request
 from gputop.commands.quantities import duration, percentage
 from gputop.commands.selection import selection_of
 from gputop.errors import DriverError, GputopError, LoginError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import coarse_duration, printable
-from gputop.model.metrics.process import COLUMNS
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
-from gputop.settings import NotifySetting, Settings, UnsafeSettingsError, read
+from gputop.settings import read_believed
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.follow import follow
 from gputop.sources.many import ask_hosts
@@ -39,7 +37,8 @@ from gputop.sources.ssh.names import HostName
 
 TIMED_OUT, UNTOLD = 124, 5
 """Exit statuses; the first is that of timeout(1)."""
-_EPILOG = """\
+DESCRIPTION = "Wait until something has happened on the GPUs, say so, and notify somebody."
+EPILOG = """\
 examples:
   gputop wait 21195                        until that process ends, be it on a GPU or not
   gputop wait train.py --gpu 0,1 --notify  until those that fit now have ended; tells the terminal
@@ -60,16 +59,8 @@ _LONGEST = 500
 _time = duration("a time, as 90, 10m or 2h")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; `run` takes what it parses."""
-    parser = commands.add_parser(
-        "wait",
-        help=HELP["wait"],
-        description="Wait until something has happened on the GPUs, say so, and notify somebody.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_command_hosts(parser)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_hosts(parser)
     add = parser.add_argument
     add("words", metavar="PID|WORD", nargs="*",
         help="until these processes have ended: PIDs, or words of the filter")  # fmt: skip
@@ -99,9 +90,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sub-command; the exit status. Raises GputopErrors."""
     make = _condition(options)
-    notifier = _Notifier(options)
+    ways = _ways(options)
     over = Event()
     try:
         status, message = _outcome(
@@ -109,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         )
     finally:
         over.set()  # agents that end with us are no trouble
-    return notifier.tell(message, status) if message else status
+    return _tell(ways, message, status) if message else status
 
 
 def _outcome(
@@ -141,12 +131,8 @@ def _outcome(
 
 
 def _timed_out(seconds: float, conditions: Mapping[HostName | None, Condition]) -> str:
-    pending = (_of(host, condition.pending) for host, condition in conditions.items())
+    pending = (of_host(host, condition.pending) for host, condition in conditions.items())
     return f"timed out after {coarse_duration(seconds)}: waiting for {'; '.join(pending)}"
-
-
-def _of(host: HostName | None, words: str) -> str:
-    return words if host is None else f"{host.asked}: {words}"
 
 
 # What is waited for
@@ -217,10 +203,11 @@ def _watch(
             raise DriverError(str(frame.problem))
         for gpu in frame.gpus:
             if gpu.stale_for is not None:
-                complain(_of(host, f"GPU {gpu.index} does not answer: what it does is not known"))
+                words = f"GPU {gpu.index} does not answer: what it does is not known"
+                complain(of_host(host, words))
         if sentence := condition.begin(source, frame):
             return sentence
-        complain(_of(host, f"waiting for {condition.pending}"))
+        complain(of_host(host, f"waiting for {condition.pending}"))
         return _Wait(source, condition, host, over).sentence()
 
 
@@ -266,51 +253,38 @@ class _Wait:
         """Say what is wrong when it begins, and that it is over."""
         if bool(trouble) != bool(self._trouble):
             words = f"{trouble}; waiting goes on" if trouble else "the wait goes on as before"
-            complain(_of(self._host, printable(words, _LONGEST)))
+            complain(of_host(self._host, printable(words, _LONGEST)))
         self._trouble = trouble
 
 
 # Notifying
 
 
-class _Notifier:
-    """Tells whoever is to be told. What cannot be told by is known before the wait."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        """UsageError for a command or a web hook that is none."""
-        settings = _settings()
-        self._manner: NotifySetting = settings.notify if options.notify else "none"
-        own = [settings.notify_command] if options.notify and settings.notify_command else []
-        self._commands = own if options.notify_command is None else [*own, options.notify_command]
-        for command in self._commands:
-            notify.split_command(command)
-        self._webhook = None if options.webhook is None else notify.webhook_of(options.webhook)
-
-    def tell(self, message: str, status: int) -> int:
-        """Notify in every way that was asked for. Return the exit status: that of what has
-        happened, or that somebody could not be notified."""
-        notify.notify_terminal(message, self._manner)
-        ways = [partial(notify.notify_command, message, command) for command in self._commands]
-        if self._webhook is not None:
-            ways.append(partial(notify.notify_webhook, message, *self._webhook))
-        failed = [str(error) for way in ways if (error := _error_of(way)) is not None]
-        for words in failed:
-            complain(words)
-        return UNTOLD if failed and status == 0 else status
+def _ways(options: argparse.Namespace) -> list[Callable[[str], None]]:
+    """Return what tells whoever is to be told. UsageError for a command or a web hook that is
+    none: that is known before the wait."""
+    settings, commands = read_believed(os.environ), []
+    ways: list[Callable[[str], None]] = []
+    if options.notify:
+        ways.append(partial(notify.notify_terminal, manner=settings.notify))
+        commands += [settings.notify_command] if settings.notify_command else []
+    commands += [] if options.notify_command is None else [options.notify_command]
+    for command in commands:
+        notify.split_command(command)
+        ways.append(partial(notify.notify_command, command=command))
+    if options.webhook is not None:
+        url, headers = notify.webhook_of(options.webhook)
+        ways.append(partial(notify.notify_webhook, url=url, headers=headers))
+    return ways
 
 
-def _error_of(way: Callable[[], None]) -> GputopError | None:
-    try:
-        way()
-    except GputopError as error:
-        return error
-    return None
-
-
-def _settings() -> Settings:
-    """Return the settings; a file that is not to be believed is left out, and said to be."""
-    try:
-        return read(os.environ, COLUMNS)
-    except UnsafeSettingsError as error:
-        complain(f"{error}; the defaults are used")
-        return Settings()
+def _tell(ways: Iterable[Callable[[str], None]], message: str, status: int) -> int:
+    """Notify in every way. Return the exit status: that of what has happened, or that somebody
+    could not be notified."""
+    for way in ways:
+        try:
+            way(message)
+        except GputopError as error:
+            complain(str(error))
+            status = status or UNTOLD
+    return status

@@ -1,4 +1,4 @@
-"""Watches the GPUs of a machine until there are enough for a job, or the time is over."""
+"""GPUs that a job waits for: watched until there are enough, and said why there are not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import math
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
@@ -39,11 +38,6 @@ def tally(pick: GpuPick, request: PickRequest) -> str:
     return f"{pick.suitable} {word}, {request.count} requested"
 
 
-def say_waiting(request: PickRequest, pick: GpuPick) -> None:
-    """Say that GPUs are waited for."""
-    complain(f"waiting: {tally(pick, request)}")
-
-
 def not_enough(frame: Frame, pick: GpuPick, request: PickRequest) -> GputopError:
     """Return the error for GPUs that are not to be had; of each is said why."""
     for gpu in frame.gpus:
@@ -54,21 +48,34 @@ def not_enough(frame: Frame, pick: GpuPick, request: PickRequest) -> GputopError
 
 
 class Watch:
-    """Picks GPUs by the frames of a window."""
+    """Watches the GPUs of a machine until there are enough by the frames of a window, or the time
+    is over."""
+
+    _source: Source
+    _pick: GpuPick
+    """By the last frame."""
 
     def __init__(
-        self, request: PickRequest, frames: int, wait: float, begin: Callable[[GpuPick], None]
+        self, host: HostName | None, options: argparse.Namespace, request: PickRequest, wait: float
     ) -> None:
-        """`wait`: seconds; `begin` is called where it has to wait."""
-        self._request, self._wait, self._begin = request, wait, begin
-        self._frames: deque[Frame] = deque(maxlen=frames)
+        """`wait`: seconds."""
+        self._host, self._request, self._wait = host, request, wait
+        count = min(_MOST_FRAMES, 1 + int(options.window / MIN_INTERVAL))
+        self._interval = options.window / (count - 1) if count > 1 else 1.0
+        self._frames: deque[Frame] = deque(maxlen=count)
+        self._demo = options.demo
         self._begun = time.monotonic()
         self._waits = False
-        self.source: Source | None = None
-        """Where the frames come from."""
-        self.pick: GpuPick | None = None
 
-    def is_over(self, frame: Frame) -> bool:
+    def watch(self) -> Picked:
+        """Return what there is at the end. DriverError, SourceError."""
+        with closing(open_source(self._host, self._interval, demo=self._demo)) as self._source:
+            frame = wait_for_frame(self._source, self._is_over, math.inf)
+        if frame.problem is not None:
+            raise DriverError(str(frame.problem))
+        return Picked(frame, self._pick)
+
+    def _is_over(self, frame: Frame) -> bool:
         """Take another frame and return whether there are enough, or the time is over."""
         spent = time.monotonic() - self._begun
         over = spent >= self._wait
@@ -84,43 +91,17 @@ class Watch:
 
     def _decide(self, over: bool) -> bool:
         """Pick by the frames, and return whether that is all; `over`: there is no time left."""
-        self.pick = pick = choose(self._frames, self._request)
-        return bool(pick.gpus) or self._gives_up(pick, over)
+        self._pick = choose(self._frames, self._request)
+        return bool(self._pick.gpus) or self._gives_up(over)
 
-    def _gives_up(self, pick: GpuPick, over: bool) -> bool:
-        if over or not pick.possible:
+    def _gives_up(self, over: bool) -> bool:
+        if over or not self._pick.possible:
             return True
         if not self._waits:
-            self._begin(pick)
+            self._begin_to_wait()
             self._waits = True
         return False
 
-
-def watch_gpus(
-    host: HostName | None,
-    options: argparse.Namespace,
-    request: PickRequest,
-    wait: float,
-    begin: Callable[[GpuPick], None] = lambda _: None,
-) -> Picked:
-    """Watch the GPUs of a machine until there are enough, or `wait` seconds are over; `begin` is
-    called where they are waited for. DriverError, SourceError."""
-    return watch_with(Watch(request, frames_in(options.window), wait, begin), host, options)
-
-
-def frames_in(window: float) -> int:
-    """Return how many frames are judged in a window of so many seconds."""
-    return min(_MOST_FRAMES, 1 + int(window / MIN_INTERVAL))
-
-
-def watch_with(watch: Watch, host: HostName | None, options: argparse.Namespace) -> Picked:
-    """Have a Watch see the frames of a machine until it has done. DriverError, SourceError."""
-    count = frames_in(options.window)
-    interval = options.window / (count - 1) if count > 1 else 1.0
-    with closing(open_source(host, interval, demo=options.demo)) as source:
-        watch.source = source
-        frame = wait_for_frame(source, watch.is_over, math.inf)
-    if frame.problem is not None:
-        raise DriverError(str(frame.problem))
-    assert watch.pick is not None
-    return Picked(frame, watch.pick)
+    def _begin_to_wait(self) -> None:
+        if self._host is None:  # of one of many it is said by who asks them
+            complain(f"waiting: {tally(self._pick, self._request)}")

@@ -16,6 +16,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from gputop.model.machine.text import printable
@@ -35,10 +36,6 @@ _ITS_FAULT = (
     OSError, EOFError, asyncio.CancelledError, asyncio.TimeoutError, asyncio.LimitOverrunError,
 )  # fmt: skip
 """What happens to who asks for nothing, takes nothing, or goes."""
-_WORDS = {
-    200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
-    405: "Method Not Allowed",
-}  # fmt: skip
 
 
 class WebPage(NamedTuple):
@@ -73,7 +70,9 @@ class WebServer:
         with ExitStack() as stack:
             tasks = []
             for family, *_, (address, _, *more) in places:  # of any free port, all get the first's
-                listening = stack.enter_context(_listening(family, (address, port, *more)))
+                place = (address, port, *more)
+                listening = socket.create_server(place, family=family, backlog=_MOST)
+                stack.enter_context(listening).setblocking(False)
                 port = listening.getsockname()[1]
                 tasks.append(asyncio.create_task(self._accept(listening)))
             begin(port)
@@ -157,12 +156,6 @@ class WebServer:
         return self._zipped[1]
 
 
-def _listening(family: int, place: tuple[Any, ...]) -> socket.socket:
-    listening = socket.create_server(place, family=family, backlog=_MOST)
-    listening.setblocking(False)
-    return listening
-
-
 async def _send(writer: asyncio.StreamWriter, head: bytes, body: bytes) -> None:
     """Wait for each part to be taken before the next one is handed over; the whole is common to all
     who ask."""
@@ -184,9 +177,10 @@ def _response(
     status: int, more: str = "", type_: str = "text/plain", body: bytes = b"", whole: bool = True
 ) -> tuple[bytes, bytes]:
     """Return head and body of an answer; no body where only the head is wanted."""
-    body = body if status == 200 else f"{status} {_WORDS[status]}\n".encode()
+    what = f"{status} {HTTPStatus(status).phrase}"
+    body = body if status == 200 else f"{what}\n".encode()
     lines = [
-        f"HTTP/1.1 {status} {_WORDS[status]}", f"Content-Type: {type_}",
+        f"HTTP/1.1 {what}", f"Content-Type: {type_}",
         f"Content-Length: {len(body)}", "Cache-Control: no-store", "Connection: close",
         "X-Content-Type-Options: nosniff",
     ]  # fmt: skip

@@ -10,13 +10,12 @@ and a few signs, and everything else that a machine says in its names becomes `?
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from gputop.errors import UsageError
-from gputop.model.health.findings import in_alarm
+from gputop.model.health.findings import in_alarm, worst_of
 from gputop.model.health.free import count_of_free, is_free
-from gputop.model.health.worst import worst_of
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
@@ -98,10 +97,6 @@ def _count(view: LineView, count: Callable[[Frame], int | None]) -> str | None:
     return str(sum(counts)) if counts else None
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
 def _host(view: LineView) -> str | None:
     names = [frame.host.asked or frame.host.name for frame in view.frames]
     return ",".join(names) or None
@@ -124,44 +119,31 @@ def _free_gpus(view: LineView) -> str | None:
     return " ".join(parts) or "none"
 
 
-def _utilization(view: LineView) -> str | None:
-    known = _known(gpu.utilization for gpu in _gpus(view))
-    return percent(sum(known) / len(known)) if known else None
+def _of_gpus(
+    read: Callable[[Gpu], float | None], show: Callable[[list[float]], str]
+) -> Callable[[LineView], str | None]:
+    """Return what shows the values of all GPUs that tell theirs."""
+
+    def value(view: LineView) -> str | None:
+        known = [number for gpu in _gpus(view) if (number := read(gpu)) is not None]
+        return show(known) if known else None
+
+    return value
 
 
-def _memory(view: LineView) -> tuple[int, int] | None:
-    """Return the bytes in use and in all, of the GPUs that tell both."""
-    known = [
-        (gpu.memory_used, gpu.memory_total)
-        for gpu in _gpus(view)
-        if gpu.memory_used is not None and gpu.memory_total
-    ]
-    return (sum(used for used, _ in known), sum(total for _, total in known)) if known else None
+def _of_memory(show: Callable[[int, int], str]) -> Callable[[LineView], str | None]:
+    """Return what shows the bytes in use and in all, of the GPUs that tell both."""
 
+    def value(view: LineView) -> str | None:
+        known = [
+            (gpu.memory_used, gpu.memory_total)
+            for gpu in _gpus(view)
+            if gpu.memory_used is not None and gpu.memory_total
+        ]
+        used, total = sum(used for used, _ in known), sum(total for _, total in known)
+        return show(used, total) if known else None
 
-def _memory_used(view: LineView) -> str | None:
-    memory = _memory(view)
-    return memory and size(memory[0])
-
-
-def _memory_total(view: LineView) -> str | None:
-    memory = _memory(view)
-    return memory and size(memory[1])
-
-
-def _memory_percent(view: LineView) -> str | None:
-    memory = _memory(view)
-    return memory and percent(memory[0] / memory[1])
-
-
-def _power(view: LineView) -> str | None:
-    known = _known(gpu.power for gpu in _gpus(view))
-    return f"{sum(known):.0f}" if known else None
-
-
-def _hottest(view: LineView) -> str | None:
-    known = _known(gpu.temperature for gpu in _gpus(view))
-    return f"{max(known):.0f}" if known else None
+    return value
 
 
 def _names(view: LineView) -> list[str]:
@@ -184,10 +166,6 @@ def _who(view: LineView) -> str | None:
     return " ".join(names) or ("nobody" if _sees_all(view) else None)
 
 
-def _alarms(view: LineView) -> str | None:
-    return _count(view, lambda frame: len(in_alarm(frame)))
-
-
 def _problems(view: LineView) -> Iterator[str]:
     for frame in view.frames:
         name = f"{frame.host.asked or frame.host.name}: " if view.asked > 1 else ""
@@ -200,15 +178,31 @@ FIELDS: dict[str, LineField] = {
     "free": LineField("free GPUs", lambda view: _count(view, count_of_free)),
     "gpus": LineField("all GPUs", lambda view: _count(view, lambda frame: len(frame.gpus))),
     "free_gpus": LineField("which are free: `2,6`, of several hosts `node1:2,6`", _free_gpus),
-    "util": LineField("utilization in percent, the mean of all GPUs", _utilization),
-    "memory": LineField("GPU memory in use, in percent", _memory_percent),
-    "memory_used": LineField("GPU memory in use, of all GPUs together", _memory_used),
-    "memory_total": LineField("all GPU memory", _memory_total),
-    "power": LineField("watts, of all GPUs together", _power),
-    "hottest": LineField("degrees Celsius of the hottest GPU", _hottest),
+    "util": LineField(
+        "utilization in percent, the mean of all GPUs",
+        _of_gpus(lambda gpu: gpu.utilization, lambda known: percent(sum(known) / len(known))),
+    ),
+    "memory": LineField(
+        "GPU memory in use, in percent", _of_memory(lambda used, total: percent(used / total))
+    ),
+    "memory_used": LineField(
+        "GPU memory in use, of all GPUs together", _of_memory(lambda used, _: size(used))
+    ),
+    "memory_total": LineField("all GPU memory", _of_memory(lambda _, total: size(total))),
+    "power": LineField(
+        "watts, of all GPUs together",
+        _of_gpus(lambda gpu: gpu.power, lambda known: f"{sum(known):.0f}"),
+    ),
+    "hottest": LineField(
+        "degrees Celsius of the hottest GPU",
+        _of_gpus(lambda gpu: gpu.temperature, lambda known: f"{max(known):.0f}"),
+    ),
     "users": LineField("users with processes on GPUs; `3+` where not all are seen", _users),
     "who": LineField("their names, those with most memory first", _who),
-    "alarms": LineField("GPUs that need attention", _alarms),
+    "alarms": LineField(
+        "GPUs that need attention",
+        lambda view: _count(view, lambda frame: len(in_alarm(frame))),
+    ),
     "problem": LineField(
         "what is wrong first of all, as `XID 79 GPU 6`; empty where all is well",
         lambda view: next(_problems(view), ""),

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gputop.model.cuda.advice import Advice
+from gputop.model.cuda.entries import ENDS, ResolvedEntry
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS, CudaDevice
 from gputop.model.cuda.export import shell_lines, why_no_line
 from gputop.model.cuda.framework_selection import Layers, identity, layer_lines, layers_json
@@ -77,7 +78,7 @@ def mapping_json(
         "documented": mapping.documented,
         "devices": _each(mapping.visible, lambda k, d: _device(k, d, framework)),
         "set": _each(mapping.visible_set, lambda _, d: d.mig_uuid if d.instance else d.index),
-        "stopped_at": msgspec.to_builtins(mapping.stopped_at),
+        "stopped_at": _end(mapping.stopped_at),
         "hidden": [{**identity(h.device), "reason": h.reason} for h in mapping.hidden],
         "advice": msgspec.to_builtins(report.advice),
     }
@@ -90,6 +91,12 @@ def mapping_json(
     if report.verdict is not None:
         result["verified"] = msgspec.to_builtins(report.verdict)
     return json.dumps(result)
+
+
+def _end(entry: ResolvedEntry | None) -> MappingJson | None:
+    if entry is None:
+        return None
+    return {"position": entry.position, "entry": entry.text, "reason": entry.reason}
 
 
 def _each(devices: Sequence[CudaDevice] | None, show: Any) -> list[Any] | None:
@@ -130,9 +137,7 @@ def mapping_text(
     lines += [verdict.reason] if verdict else []
     lines += _table(mapping, inventory, framework)
     lines += layer_lines(mapping, inventory, layers)
-    lines += [
-        e.message for e in mapping.entries if e.outcome in ("stopped", "duplicate", "unresolved")
-    ]
+    lines += [entry.message for entry in mapping.entries if entry.outcome in ENDS]
     for reason, devices in hidden_by_reason(mapping).items():
         lines.append(f"hidden: {', '.join(device.label for device in devices)} ({reason})")
     lines += said

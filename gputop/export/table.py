@@ -154,24 +154,20 @@ def _process_table(frame: Frame, idle_after: float) -> str:
     always = PROCESS.keys() - {"command", *_WHERE_KNOWN}
     metrics = [metric for metric in PROCESS.values() if metric.id in always] + extra
     heads = [metric.label + "<" * metric.left for metric in metrics]
-    cells = [
-        [*(metric.text(row) for metric in metrics), _idle(row, idle_after) + _command(row)]
-        for row in rows
-    ]
+    cells = [[*(metric.text(row) for metric in metrics), _command(row, idle_after)] for row in rows]
     return aligned([*heads, "COMMAND<"], cells)
 
 
-def _idle(row: ProcessRow, idle_after: float) -> str:
-    idle = row.process.idle_for if row.process.gpu_memory else None
-    return "" if idle is None or idle < idle_after else f"(idle {duration(idle)}) "
-
-
-def _command(row: ProcessRow) -> str:
-    if row.process.command is None:
-        if row.process.elsewhere:
-            return "(may be a host PID)"
-        return "(not in this /proc)" if row.process.start_time is None else MISSING
-    return f"(! {row.misspelt}) {row.process.command}" if row.misspelt else row.process.command
+def _command(row: ProcessRow, idle_after: float) -> str:
+    """What it runs, after what there is to say of it."""
+    process = row.process
+    idle = process.idle_for if process.gpu_memory else None
+    before = "" if idle is None or idle < idle_after else f"(idle {duration(idle)}) "
+    if process.command is not None:
+        return f"{before}{f'(! {row.misspelt}) ' if row.misspelt else ''}{process.command}"
+    if process.elsewhere:
+        return f"{before}(may be a host PID)"
+    return before + ("(not in this /proc)" if process.start_time is None else MISSING)
 
 
 def _mib(count: int | None) -> str:

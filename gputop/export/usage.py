@@ -5,7 +5,7 @@ JSON has `by`, `since` and `until` (seconds since the epoch), `rows` and `total`
 unheld_gpu_hours   nobody held a GPU, or a part of one
 unheld_kwh         the energy of that time, as far as known
 unknown_gpu_hours  it is not known whether somebody held the GPU, by reason: silent, unlisted,
-                   instance (`model.usage.parts`)
+                   instance (`model.usage.count`)
 hosts              of each host recorded, missing and unread seconds, and the number of gaps
 losses             what of the recording is damaged, in words
 
@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 from gputop.export.table import aligned
 from gputop.model.machine.text import MISSING, duration, printable, size, three_digits
-from gputop.model.usage.count import UsageCount, UsageRow
+from gputop.model.usage.count import UnknownReason, UsageCount, UsageRow
 from gputop.model.usage.grouping import GROUPINGS, UsageKey
-from gputop.model.usage.parts import UnknownReason
 from gputop.model.usage.spans import Coverage
 
 _HOUR = 3600.0
@@ -85,7 +84,10 @@ def _sorted_rows(report: UsageReport) -> list[tuple[UsageKey, UsageRow]]:
 
 def usage_table(report: UsageReport) -> str:
     """Return the table with what is not known below it, with a line end."""
-    since, until = (_clock(seconds) for seconds in (report.since, report.until))
+    since, until = (
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+        for seconds in (report.since, report.until)
+    )
     rows = [_cells(key, row) for key, row in _shown_rows(report)]
     names = _shown_columns(report)
     heads = [f"{name.upper()}<" for name in names]
@@ -110,11 +112,12 @@ def _shown_rows(report: UsageReport) -> Iterator[tuple[UsageKey, UsageRow]]:
 
 def _cells(key: UsageKey, row: UsageRow) -> list[str]:
     hours = (_figure(FIGURES[name](row)) for name in list(FIGURES)[:4])
+    energy = _figure(FIGURES["energy_kwh"](row))
     return [
         *(printable(cell or "", _WIDEST) for cell in key),
         *hours,
         size(row.peak_memory),
-        _energy(row),
+        energy if energy == MISSING else f"{energy} kWh",
     ]
 
 
@@ -123,15 +126,6 @@ def _figure(value: float | None) -> str:
     if value is None:
         return MISSING
     return ("<0.01" if value < 0.005 else three_digits(value)) if value else "0"
-
-
-def _energy(row: UsageRow) -> str:
-    energy = FIGURES["energy_kwh"](row)
-    return MISSING if energy is None else f"{_figure(energy)} kWh"
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def notes(report: UsageReport) -> list[str]:

@@ -6,7 +6,7 @@ the messages, texts and numbers are made harmless, and what is kept has a bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from itertools import repeat
 from typing import Any, Generic, NoReturn, TypeVar
@@ -30,7 +30,7 @@ from gputop.protocol.messages import (
     Reply,
     Sample,
 )
-from gputop.protocol.recent import LineReader, RecentFrames
+from gputop.protocol.recent import RecentFrames
 from gputop.protocol.split import GPU_NUMBERS, GPU_SECTIONS, PROCESS_NUMBERS
 from gputop.protocol.versions import SPOKEN, Versions
 
@@ -46,7 +46,8 @@ R = TypeVar("R", Gpu, Process)
 
 
 class _Rows(Generic[R]):
-    """The GPUs or the processes of a machine, by id, without their numbers."""
+    """The GPUs or the processes of a machine, by id, without their numbers. A copy of it learns
+    apart."""
 
     def __init__(self, most: int) -> None:
         self.facts: dict[int, R] = {}
@@ -58,19 +59,13 @@ class _Rows(Generic[R]):
         """Keep rows, in place of those under the same ids, that took so many bytes."""
         if not rows:
             return
-        self.facts.update(rows)
-        self._sizes.update(dict.fromkeys(rows, size // len(rows)))
-        self._sizes = {id_: self._sizes[id_] for id_ in self.facts}
+        self.facts = {**self.facts, **rows}
+        sizes = self._sizes | dict.fromkeys(rows, size // len(rows))
+        self._sizes = {id_: sizes[id_] for id_ in self.facts}
         if len(self.facts) > self._most:
             _fail("told of more GPUs or processes than a machine has")
         if sum(self._sizes.values()) > MAX_INVENTORY:
             _fail(f"told more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
-
-    def twin(self) -> _Rows[R]:
-        """Return others that know the same, and learn apart."""
-        twin = copy(self)
-        twin.facts, twin._sizes = dict(self.facts), dict(self._sizes)
-        return twin
 
     def present(self, ids: Sequence[int]) -> Sequence[R]:
         """Return those that a Sample has, in its order; the others are gone."""
@@ -115,30 +110,28 @@ class Assembler:
         if isinstance(message, Hello):
             self._greet(message)
             return None
-        frame, recent = self._handle(message, len(line)), self.recent
-        if recent is not None:
-            recent.add(line, frame, self._reader_from_here)
+        frame = self._handle(message, len(line))
+        if self.recent is not None:
+            self.recent.add(line, frame, self)
         return frame
 
     def _handle(self, message: InventoryUpdate | Sample, size: int) -> Frame | None:
         if isinstance(message, Sample):
             return self._frame(message)
-        self._learn(message, size)
+        self._machine = message.machine or self._machine
+        self._gpus.learn(message.gpus, size)
+        self._processes.learn(message.processes, size)
         return None
 
-    def _reader_from_here(self) -> Callable[[], LineReader]:
-        """Return what makes readers of lines that were read before, from the last one on; of those
-        between them some may be left out."""
-        here = self._twin()
-        return lambda: here._twin()._read_again
-
-    def _twin(self) -> Assembler:
+    def twin(self) -> Assembler:
+        """Return one that knows the same, and learns apart. It keeps no lines."""
         twin = copy(self)
         twin.recent = None
-        twin._gpus, twin._processes = self._gpus.twin(), self._processes.twin()
+        twin._gpus, twin._processes = copy(self._gpus), copy(self._processes)
         return twin
 
-    def _read_again(self, line: bytes) -> Frame | None:
+    def read_again(self, line: bytes) -> Frame | None:
+        """Read a line of those that came from the last one on, of which some may be left out."""
         _, message = _decode(line)
         assert isinstance(message, InventoryUpdate | Sample)
         return self._handle(message, len(line))
@@ -156,11 +149,6 @@ class Assembler:
                 f"{self._spoken}: install the same version on both sides"
             )
         self.hello = hello
-
-    def _learn(self, inventory: InventoryUpdate, size: int) -> None:
-        self._machine = inventory.machine or self._machine
-        self._gpus.learn(inventory.gpus, size)
-        self._processes.learn(inventory.processes, size)
 
     def _frame(self, sample: Sample) -> Frame:
         machine = self._machine
@@ -198,11 +186,9 @@ class Assembler:
         )
 
     def _assemble_processes(self, columns: ProcessNumbers) -> tuple[Process, ...]:
-        ids = columns.id
-        processes = self._processes.present(ids)
-        numbers = (_values(getattr(columns, name), len(ids)) for name in PROCESS_NUMBERS)
-        rows = zip(processes, *numbers, strict=True)
-        return tuple(_process(*row) for row in rows)
+        processes = self._processes.present(columns.id)
+        numbers = (_values(getattr(columns, name), len(processes)) for name in PROCESS_NUMBERS)
+        return tuple(map(_process, processes, zip(*numbers, strict=True)))
 
 
 def _decode(line: bytes) -> tuple[int, AgentMessage]:
@@ -226,37 +212,14 @@ def _check(inventory: InventoryUpdate) -> None:
         check_topology(inventory.machine.links, inventory.machine.topology)
 
 
-def _process(
-    facts: Process,
-    memory: Any,
-    sm: Any,
-    copying: Any,
-    encoder: Any,
-    decoder: Any,
-    idle: Any,
-    cpu: Any,
-    rss: Any,
-    state: Any,
-    threads: Any,
-    read: Any,
-    written: Any,
-) -> Process:
+def _process(facts: Process, numbers: tuple[Any, ...]) -> Process:
     """Return a process with its numbers. Written out: given as `**numbers`, a thousand of them
     take 6 ms in place of 1."""
+    memory, sm, copying, encoder, decoder, idle, cpu, rss, state, threads, read, written = numbers
     return replace(
-        facts,
-        gpu_memory=memory,
-        sm_utilization=sm,
-        memory_utilization=copying,
-        encoder_utilization=encoder,
-        decoder_utilization=decoder,
-        idle_for=idle,
-        cpu=cpu,
-        rss=rss,
-        state=state,
-        threads=threads,
-        io_read=read,
-        io_write=written,
+        facts, gpu_memory=memory, sm_utilization=sm, memory_utilization=copying,
+        encoder_utilization=encoder, decoder_utilization=decoder, idle_for=idle, cpu=cpu, rss=rss,
+        state=state, threads=threads, io_read=read, io_write=written,
     )  # fmt: skip
 
 

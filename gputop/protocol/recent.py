@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import threading
 import zlib
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
+from typing import Protocol
 
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Preview
@@ -25,46 +24,38 @@ _BATCH_BYTES = 1 << 20
 _LEVEL = 1
 """Of zlib. The next levels take twice the time, and leave four fifths."""
 
-LineReader: TypeAlias = Callable[[bytes], Frame | None]
+
+class LineReader(Protocol):
+    """What has read the lines: the Assembler."""
+
+    def twin(self) -> LineReader:
+        """Return one that knows the same, and learns apart."""
+        ...
+
+    def read_again(self, line: bytes) -> Frame | None:
+        """Return the frame that a line makes."""
+        ...
 
 
 class _Batch:
     """Lines from a Sample on, with what has to be known to read them."""
 
-    def __init__(self, begin: Callable[[], LineReader]) -> None:
-        self.begin = begin
+    def __init__(self, reader: LineReader) -> None:
+        self.reader = reader
         self.times: list[float] = []
-        self.size = 0
+        self.parts: list[bytes] = []
+        """The lines, compressed."""
+        self.unpacked = 0
+        """Bytes of the lines."""
+
+    @property
+    def size(self) -> int:
         """Compressed bytes."""
-        self._lines = 0
-        self._zlib = zlib.compressobj(_LEVEL)
-        self._parts: list[bytes] = []
+        return sum(map(len, self.parts))
 
     @property
     def is_full(self) -> bool:
-        return len(self.times) >= _FRAMES or self._lines >= _BATCH_BYTES
-
-    def add(self, line: bytes, time: float | None) -> None:
-        """Add a line, and the time of the frame that it makes."""
-        self._lines += len(line)
-        self._append(self._zlib.compress(line))
-        if time is not None:
-            self.times.append(time)
-
-    def close(self) -> None:
-        """Add no more, and let go of what that takes."""
-        self._append(self._zlib.flush())
-        del self._zlib
-
-    def content(self) -> tuple[bytes, int]:
-        """Return what `frames_of` reads, compressed, and how many frames are in it."""
-        rest = self._zlib.copy().flush() if hasattr(self, "_zlib") else b""
-        return b"".join([*self._parts, rest]), len(self.times)
-
-    def _append(self, part: bytes) -> None:
-        self.size += len(part)
-        if part:
-            self._parts.append(part)
+        return len(self.times) >= _FRAMES or self.unpacked >= _BATCH_BYTES
 
 
 class RecentFrames:
@@ -75,14 +66,13 @@ class RecentFrames:
         self._seconds, self._most = seconds, most
         self._lock = threading.Lock()
         self._batches: list[_Batch] = []
+        self._packer = zlib.compressobj(_LEVEL)
+        """Of the last batch."""
         self._read: tuple[_Batch, list[Frame]] | None = None
         """The batch that was read last: who steps reads it again and again."""
 
-    def add(
-        self, line: bytes, frame: Frame | None, twin: Callable[[], Callable[[], LineReader]]
-    ) -> None:
-        """Add a line and the frame that it makes. `twin` returns what makes readers that are where
-        the reader of this line is now."""
+    def add(self, line: bytes, frame: Frame | None, reader: LineReader) -> None:
+        """Add a line and the frame that it makes. `reader` has just read it."""
         time = None if frame is None or isinstance(frame, Preview) else frame.time
         with self._lock:
             if time is not None and self._batches and time < self._batches[-1].times[-1]:
@@ -90,8 +80,12 @@ class RecentFrames:
             if not self._batches or (time is not None and self._batches[-1].is_full):
                 if time is None:
                     return
-                self._begin(time, twin())
-            self._batches[-1].add(line, time)
+                self._begin(time, reader.twin())
+            batch = self._batches[-1]
+            batch.parts.append(self._packer.compress(line) + self._packer.flush(zlib.Z_SYNC_FLUSH))
+            batch.unpacked += len(line)
+            if time is not None:
+                batch.times.append(time)
 
     @property
     def size(self) -> int:
@@ -110,8 +104,7 @@ class RecentFrames:
             batches = [batch for batch in self._batches if batch.times[0] <= when]
         if not batches:
             return None
-        frames = self._frames_of(batches[-1])
-        return frames[bisect_right(frames, when, key=lambda frame: frame.time) - 1]
+        return [frame for frame in self._frames_of(batches[-1]) if frame.time <= when][-1]
 
     def frames(self, since: float, until: float) -> Iterator[Frame]:
         """Yield the frames from a time to another, both included."""
@@ -119,32 +112,25 @@ class RecentFrames:
             batches = [batch for batch in self._batches
                       if batch.times[0] <= until and batch.times[-1] >= since]  # fmt: skip
         for batch in batches:
-            frames = self._frames_of(batch)
-            yield from frames[
-                bisect_left(frames, since, key=lambda frame: frame.time) : bisect_right(
-                    frames, until, key=lambda frame: frame.time
-                )
-            ]
+            yield from (frame for frame in self._frames_of(batch) if since <= frame.time <= until)
 
-    def _begin(self, time: float, begin: Callable[[], LineReader]) -> None:
+    def _begin(self, time: float, reader: LineReader) -> None:
         """Begin another batch, and drop those that are too old, or too much."""
-        if self._batches:
-            self._batches[-1].close()
-        self._read = None
+        self._read, self._packer = None, zlib.compressobj(_LEVEL)
         while self._batches and (
             self._batches[0].times[-1] < time - self._seconds or self.size > self._most
         ):
             del self._batches[0]
-        self._batches.append(_Batch(begin))
+        self._batches.append(_Batch(reader))
 
     def _frames_of(self, batch: _Batch) -> list[Frame]:
         with self._lock:
-            content, count = batch.content()
+            content, count = b"".join(batch.parts), len(batch.times)
             if self._read is not None and self._read[0] is batch and len(self._read[1]) == count:
                 return self._read[1]
-        read = batch.begin()
+        reader = batch.reader.twin()
         lines = zlib.decompressobj().decompress(content).splitlines(keepends=True)
-        made = (read(line) for line in lines)
+        made = (reader.read_again(line) for line in lines)
         frames = [f for f in made if f is not None and not isinstance(f, Preview)]
         self._read = batch, frames
         return frames

@@ -13,8 +13,7 @@ IndexEntry counts if its own checksum fits, a payload if the one in its IndexEnt
     output.py    one data file with its index, as it is written
     days.py      the files of a folder, and which of them are deleted
     writer.py    RecordingWriter: appends frames
-    privacy.py   what of a frame is recorded: commands
-    rounding.py  ... and how finely: numbers
+    contents.py  what of a frame is recorded, and how finely
 
 A payload is a part of a zlib stream, flushed so that it can be read at once; unpacked it is lines
 of the protocol: InventoryUpdates and a Sample. The first payload of a chunk begins another zlib

@@ -43,6 +43,8 @@ class ChunkWriter:
         self._lines = self._size = 0
         self.count = 0
         """Payloads so far."""
+        self.time = 0.0
+        """Of the last frame."""
 
     @property
     def is_full(self) -> bool:
@@ -53,6 +55,7 @@ class ChunkWriter:
         """Return the payload of another frame."""
         lines = b"".join(map(self._line, self._messages(frame)))
         self.count += 1
+        self.time = frame.time
         self._size += len(lines)
         return self._packer.compress(lines) + self._packer.flush(zlib.Z_SYNC_FLUSH)
 
@@ -80,12 +83,6 @@ class ChunkReader:
         self._unpacker = zlib.decompressobj()
         self._assembler = Assembler()
         self._left = MAX_UNPACKED
-
-    @property
-    def host(self) -> str | None:
-        """The name of the machine; None before the first payload."""
-        hello = self._assembler.hello
-        return None if hello is None else hello.host
 
     def skip(self, payload: bytes) -> None:
         """Take the next payload in without its numbers. SourceError."""

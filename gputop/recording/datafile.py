@@ -7,8 +7,9 @@ import os
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
+from io import FileIO
 from itertools import count, takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -37,9 +38,9 @@ class Chunk(NamedTuple):
 class Track:
     """The samples of one host in one file, numbered by their time."""
 
-    def __init__(self, rows: Sequence[int], entries: Entries) -> None:
+    def __init__(self, file: DataFile, rows: Sequence[int], entries: Entries) -> None:
         """`rows`: which of the Entries they are, as they were written."""
-        self._rows, self._entries = rows, entries
+        self.file, self._rows, self._entries = file, rows, entries
         whole = entries.times.tolist()
         times = whole if len(rows) == len(whole) else [whole[row] for row in rows]
         self._order: Sequence[int] = range(len(rows))
@@ -49,18 +50,10 @@ class Track:
         self.times = array("d", in_order)
         """Of all samples, sorted."""
 
-    def intervals(self) -> list[float]:
-        """Return the seconds from each sample to the next one, as the recorder meant them."""
-        whole = self._entries.intervals.tolist()
-        return [whole[self._rows[number]] for number in self._order]
-
-    def entry(self, number: int) -> IndexEntry:
-        """Return the IndexEntry of a sample."""
-        return self._entries[self._rows[self._order[number]]]
-
     def chunk(self, number: int) -> Chunk:
         """Return what has to be read for a sample."""
-        last, wanted = self._order[number], self.entry(number)
+        last = self._order[number]
+        wanted = self._entries[self._rows[last]]
         first = last - wanted.position
         entries = [self._entries[row] for row in self._rows[max(0, first) : last + 1]]
         whole = takewhile(lambda pair: pair[0] == pair[1].position, zip(count(), entries))
@@ -79,11 +72,12 @@ class DataFile:
         self.path = path
         self.losses: list[str] = []
         """What is cut or damaged, in words."""
-        with self.opened() as descriptor:
+        with self.open() as file:
+            descriptor = file.fileno()
             index = _read_index(path)  # first: what is appended meanwhile is found all the same
             self._size = os.fstat(descriptor).st_size
-            read = partial(_read, descriptor)
-            self.is_recording = MAGIC.startswith(read(0, len(MAGIC)))
+            read = partial(os.pread, descriptor)
+            self.is_recording = MAGIC.startswith(read(len(MAGIC), 0))
             """Whether it looks like one, as every beginning of one does."""
             found = find_entries(index, self._size, read)
             self.tracks = self._find_tracks(descriptor, found.entries)
@@ -95,24 +89,15 @@ class DataFile:
             self.losses.append(f"{samples} cut off {path.name}")
         self.is_recording |= len(found.entries) > 0
 
-    def is_current(self) -> bool:
-        """Whether nothing has been appended since it was read. OSError."""
-        return os.stat(self.path).st_size == self._size
-
-    @contextmanager
-    def opened(self) -> Iterator[int]:
-        """Give a descriptor for `payload`."""
-        descriptor = open_regular(self.path, os.O_RDONLY)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
+    def open(self) -> FileIO:
+        """Open it for `payload`, which takes its descriptor."""
+        return FileIO(open_regular(self.path, os.O_RDONLY))
 
     def payload(self, descriptor: int, entry: IndexEntry) -> bytes:
         """Return a payload. SourceError where it is damaged."""
         if entry.offset + entry.length > self._size:
             raise SourceError("the index does not fit the data")
-        data = _read(descriptor, entry.offset, entry.length)
+        data = os.pread(descriptor, entry.length, entry.offset)
         if len(data) != entry.length or zlib.crc32(data) != entry.crc:
             raise SourceError("the checksum does not fit")
         return data
@@ -135,7 +120,7 @@ class DataFile:
                     f"{len(chosen)} samples of {self.path.name} are of no known host"
                 )
             else:
-                tracks[host] = Track(chosen, entries)
+                tracks[host] = Track(self, chosen, entries)
         return tracks
 
     def _name(self, descriptor: int, entries: Iterator[IndexEntry]) -> str | None:
@@ -146,10 +131,6 @@ class DataFile:
                     if (host := host_of(self.payload(descriptor, entry))) is not None:
                         return host
         return None
-
-
-def _read(descriptor: int, offset: int, length: int) -> bytes:
-    return os.pread(descriptor, length, offset)
 
 
 def _read_index(path: Path) -> bytes:

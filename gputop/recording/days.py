@@ -6,7 +6,6 @@ import os
 import re
 import time
 from calendar import timegm
-from collections.abc import Mapping
 from contextlib import suppress
 
 from gputop.files import Folder, xdg_folder
@@ -19,9 +18,9 @@ _DAY = re.compile(rf"(\d{{4}}-\d\d-\d\d){re.escape(SUFFIX)}", re.ASCII)
 _SECONDS = 86400
 
 
-def default_folder(environ: Mapping[str, str] = os.environ) -> str:
+def default_folder() -> str:
     """Return the folder of recordings that nobody gave a place."""
-    state = xdg_folder("XDG_STATE_HOME", "~/.local/state", environ)
+    state = xdg_folder("XDG_STATE_HOME", "~/.local/state", os.environ)
     return os.path.join(state, "gputop", "recordings")
 
 

@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from operator import attrgetter
 from typing import NamedTuple
 
 MAGIC = b"gpR1"
@@ -77,7 +78,6 @@ class Entries:
         numbers = memoryview(data).cast("Q")
         self.heads, self.streams = numbers[0::6], numbers[1::6]
         self.times = memoryview(data).cast("d")[2::6]
-        self.intervals = memoryview(data).cast("f")[1::12]
         self.lengths = memoryview(data).cast("I")[8::12]
 
     def __len__(self) -> int:
@@ -99,21 +99,20 @@ class Found(NamedTuple):
 
 def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> Found:
     """Find the Entries of a data file of `size` bytes in its index, and in itself where that fails;
-    `read` gives bytes of it by offset and length."""
+    `read` is `os.pread` of it."""
     index = index[: len(index) // SIZE * SIZE]
-    if _all_count(index) and _are_all(Entries(index), size):
+    if _is_whole_index(index, size):
         return Found(Entries(index), 0, 0)
-    listed = {entry.offset: entry for entry in map(unpack, _cut(index)) if entry is not None}
+    unpacked = (unpack(data) for (data,) in _BYTES.iter_unpack(index))
+    listed = {entry.offset: entry for entry in unpacked if entry is not None}
     there = [entry for entry in listed.values() if entry.offset + entry.length <= size]
-    entries, damaged, at = list[IndexEntry](), 0, 0
-    for entry in (*sorted(there, key=_offset), None):
-        start = size if entry is None else entry.offset - SIZE
-        if start < at:
-            continue  # it is there already, or lies
-        found = list(scan(read, at, start))
-        damaged += start - at - sum(SIZE + other.length for other in found)
-        entries += found if entry is None else [*found, entry]
-        at = start if entry is None else entry.offset + entry.length
+    entries, at = list[IndexEntry](), 0
+    for entry in sorted(there, key=attrgetter("offset")):
+        if entry.offset - SIZE >= at:  # otherwise it is there already, or lies
+            entries += [*scan(read, at, entry.offset - SIZE), entry]
+            at = entry.offset + entry.length
+    entries += scan(read, at, size)
+    damaged = size - sum(SIZE + entry.length for entry in entries)
     data = b"".join(entry.pack() for entry in entries)
     return Found(Entries(data), damaged, len(listed) - len(there))
 
@@ -124,7 +123,7 @@ def scan(read: Callable[[int, int], bytes], start: int, end: int) -> Iterator[In
     at = start
     while at + SIZE <= end:
         if not begin <= at <= begin + len(window) - SIZE:
-            begin, window = at, read(at, min(_WINDOW, end - at))
+            begin, window = at, read(min(_WINDOW, end - at), at)
             if len(window) < SIZE:
                 return
         place = window.find(MAGIC, at - begin)
@@ -143,19 +142,12 @@ def _is_whole(entry: IndexEntry, end: int, read: Callable[[int, int], bytes]) ->
     """Whether its payload is there: a recorder that was killed leaves the beginning of one."""
     if entry.offset + entry.length > end:
         return False
-    return zlib.crc32(read(entry.offset, entry.length)) == entry.crc
+    return zlib.crc32(read(entry.length, entry.offset)) == entry.crc
 
 
-def _offset(entry: IndexEntry) -> int:
-    return entry.offset
-
-
-def _cut(index: bytes) -> Iterator[bytes]:
-    return (index[at : at + SIZE] for at in range(0, len(index), SIZE))
-
-
-def _all_count(index: bytes) -> bool:
-    """Whether `unpack` takes every IndexEntry: the same questions, to all at once."""
+def _is_whole_index(index: bytes, size: int) -> bool:
+    """Whether `unpack` takes every IndexEntry, the same questions to all at once, and the records
+    fill a data file of `size` bytes."""
     entries = Entries(index)
     heads = set(entries.heads.tolist())  # few: all have one MAGIC, and most one interval
     times, lengths = entries.times.tolist(), entries.lengths.tolist()
@@ -166,13 +158,9 @@ def _all_count(index: bytes) -> bool:
         and math.isfinite(sum(times))  # a sum with a NaN in it is one
         and min(times, default=0) >= 0
         and max(times, default=0) < MAX_TIME
+        and sum(lengths) + len(index) == size
     )
 
 
 def _is_sound(magic: bytes, interval: float) -> bool:
     return magic == MAGIC and 0 <= interval < MAX_TIME
-
-
-def _are_all(entries: Entries, size: int) -> bool:
-    """Whether they are all records of a data file of `size` bytes."""
-    return sum(entries.lengths.tolist()) + SIZE * len(entries) == size

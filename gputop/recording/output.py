@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import time
+import zlib
 from contextlib import suppress
 
 from gputop.errors import GputopError
@@ -21,15 +22,12 @@ _ATTEMPTS, _MOMENT = 10, 0.02
 """To lock a file, and seconds between two."""
 
 
-class RecordingBusyError(GputopError):
-    """Another recorder writes there."""
-
-
 class DataOutput:
     """Appends to one data file, which nobody else writes meanwhile. OSError, GputopError."""
 
     def __init__(self, folder: Folder, name: str) -> None:
-        """Open it, or make it. RecordingBusyError, UnsafeFileError if it is no recording."""
+        """Open it, or make it. GputopError where another recorder writes there, UnsafeFileError if
+        it is no recording."""
         self.path = f"{folder.path.rstrip('/')}/{name}"
         self._data = folder.open_file(name, _APPEND)
         try:
@@ -58,8 +56,10 @@ class DataOutput:
         """Whether the file can still be found: nobody has removed it."""
         return os.fstat(self._data).st_nlink > 0
 
-    def add(self, entry: IndexEntry, payload: bytes) -> None:
-        """Append a record, whose payload is to lie at its `offset`. What fails leaves nothing."""
+    def add(self, interval: float, stream: int, time: float, payload: bytes, position: int) -> None:
+        """Append a record; numbers as in IndexEntry. What fails leaves nothing."""
+        offset, crc = self.size + SIZE, zlib.crc32(payload)
+        entry = IndexEntry(interval, stream, time, offset, len(payload), crc, position)
         packed = entry.pack()
         _append(self._data, packed + payload)
         with suppress(OSError):  # what the index lacks is found in the data
@@ -83,9 +83,7 @@ def _lock(descriptor: int, path: str) -> None:
             if error.errno not in _NO_LOCKS:
                 raise
             return
-    raise RecordingBusyError(
-        f"another recorder writes to {path}: end that one, or give another place"
-    )
+    raise GputopError(f"another recorder writes to {path}: end that one, or give another place")
 
 
 def _append(descriptor: int, data: bytes) -> None:

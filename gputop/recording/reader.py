@@ -9,7 +9,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from math import inf
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,25 +23,13 @@ from gputop.recording.chunks import ChunkReader
 from gputop.recording.datafile import Chunk, DataFile, Track
 from gputop.recording.days import SUFFIX
 
-_GAP = 2.5
-"""Intervals: samples further apart than that have a gap between them."""
 _LEAST_CURSORS = 4
-
-
-class Gap(NamedTuple):
-    """A span without samples: nothing is known of it."""
-
-    since: float
-    """Seconds since the epoch, of the sample before it."""
-    until: float
-    """Of the sample after it."""
 
 
 class _Recorded(NamedTuple):
     """Where a sample is."""
 
     time: float
-    file: DataFile
     track: Track
     number: int
 
@@ -58,7 +47,7 @@ _ChunkKey = tuple[Path, str, int]
 
 
 class Recording:
-    """A recording, be it a file or a folder. It may be written meanwhile: see `refresh`.
+    """A recording, be it a file or a folder, as it is now: it may be written meanwhile.
 
     What it says is not believed: texts and numbers are made harmless, and what is kept of it has a
     bound. Hosts have the names by which they were asked for. For one thread at a time.
@@ -67,24 +56,14 @@ class Recording:
     def __init__(self, path: Path) -> None:
         """GputopError if it is none, or cannot be read."""
         self.path = path
-        self.hosts: tuple[str, ...] = ()
-        """The machines that it has samples of."""
         self._cursors: OrderedDict[_ChunkKey, _Cursor] = OrderedDict()
         self._damage: dict[_ChunkKey, _Damage] = {}
         self._files: list[DataFile] = []
         self._unreadable: list[str] = []
         """What is said of files that are left out."""
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Take in what has been written since. GputopError."""
-        known = {file.path: file for file in self._files}
-        self._files, self._unreadable = [], []
         for path in _data_files(self.path):
             try:
-                file = known.get(path)
-                if file is None or not file.is_current():
-                    file = DataFile(path)
+                file = DataFile(path)
             except OSError as error:
                 self._unreadable.append(f"{path} cannot be read: {reason_of(error)}")
             else:
@@ -94,6 +73,7 @@ class Recording:
             nothing = f"{self.path} {what}: gputop record makes one"
             raise GputopError((*self._unreadable, nothing)[0])
         self.hosts = tuple(dict.fromkeys(host for file in self._files for host in file.tracks))
+        """The machines that it has samples of."""
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -107,13 +87,13 @@ class Recording:
 
     def span(self, host: str) -> tuple[float, float]:
         """Return the times of the first and the last sample of a host, seconds since the epoch."""
-        tracks = [track for _, track in self._tracks(host)]
+        tracks = self._tracks(host)
         return min(track.times[0] for track in tracks), max(track.times[-1] for track in tracks)
 
     def times(self, host: str) -> Sequence[float]:
         """Return the times of all samples of a host, sorted."""
         times = array("d")
-        for _, track in self._tracks(host):
+        for track in self._tracks(host):
             in_order = not times or times[-1] <= track.times[0]
             times.extend(track.times)
             if not in_order:
@@ -122,57 +102,39 @@ class Recording:
 
     def at(self, host: str, when: float) -> Frame | None:
         """Return the last frame of a host that is not after `when`; None if there is none."""
-        samples = (
-            _samples(file, track, range(bisect_right(track.times, when) - 1, -1, -1))
-            for file, track in self._tracks(host)
-        )
-        latest = heapq.merge(*samples, key=_time_of, reverse=True)
-        frames = (self._frame(host, sample) for sample in latest)
-        return next((frame for frame in frames if frame is not None), None)
+        return next(self.frames(host, until=when, newest_first=True), None)
 
     def frames(
-        self, host: str, since: float | None = None, until: float | None = None
+        self, host: str, since: float = -inf, until: float = inf, *, newest_first: bool = False
     ) -> Iterator[Frame]:
         """Yield the frames of a host, both ends included; what is damaged is left out, and is among
         the losses afterwards."""
-        samples = (
-            _samples(file, track, _between(track.times, since, until))
-            for file, track in self._tracks(host)
-        )
-        for sample in heapq.merge(*samples, key=_time_of):
+        samples = []
+        for track in self._tracks(host):
+            numbers = range(bisect_left(track.times, since), bisect_right(track.times, until))
+            samples.append(_samples(track, numbers[::-1] if newest_first else numbers))
+        for sample in heapq.merge(*samples, key=attrgetter("time"), reverse=newest_first):
             frame = self._frame(host, sample)
             if frame is not None:
                 yield frame
 
-    def gaps(self, host: str) -> list[Gap]:
-        """Return the spans in which nothing was recorded, oldest first."""
-        samples = sorted(
-            sample
-            for _, track in self._tracks(host)
-            for sample in zip(track.times, track.intervals(), strict=True)
-        )
-        return [
-            Gap(before, after)
-            for (before, interval), (after, _) in pairwise(samples)
-            if after - before > _GAP * interval
-        ]
-
-    def _tracks(self, host: str) -> Iterator[tuple[DataFile, Track]]:
-        return ((file, file.tracks[host]) for file in self._files if host in file.tracks)
+    def _tracks(self, host: str) -> list[Track]:
+        return [file.tracks[host] for file in self._files if host in file.tracks]
 
     def _frame(self, host: str, sample: _Recorded) -> Frame | None:
         """Return the frame of a sample; None where it is damaged."""
-        chunk = sample.track.chunk(sample.number)
-        key = sample.file.path, host, chunk.first
+        track = sample.track
+        chunk = track.chunk(sample.number)
+        key = track.file.path, host, chunk.first
         damage = self._damage.get(key)
         if damage is not None and chunk.wanted.position >= damage.position:
             return None
         cursor = self._cursor(key)
         try:
-            frame = cursor.frame(sample.file, chunk)
+            frame = cursor.frame(track.file, chunk)
         except (SourceError, OSError) as error:
             del self._cursors[key]
-            self._damage[key] = _damage(host, sample.track, chunk, cursor.count, error)
+            self._damage[key] = _damage(host, track, chunk, cursor.count, error)
             return None
         alone = len(self.hosts) == 1 and frame.host.name == host
         return frame if alone else replace(frame, host=replace(frame.host, asked=host))
@@ -203,9 +165,9 @@ class _Cursor:
             return self._frame
         if self.count >= wanted:
             self._reader, self.count = ChunkReader(), 0
-        with file.opened() as descriptor:
+        with file.open() as opened:
             for entry in chunk.entries[self.count :]:
-                payload = file.payload(descriptor, entry)
+                payload = file.payload(opened.fileno(), entry)
                 if entry.position + 1 == wanted:
                     self._frame = self._reader.read(payload)
                 else:
@@ -237,14 +199,5 @@ def _data_files(path: Path) -> list[Path]:
         raise GputopError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
-def _samples(file: DataFile, track: Track, numbers: range) -> Iterator[_Recorded]:
-    return (_Recorded(track.times[number], file, track, number) for number in numbers)
-
-
-def _between(times: Sequence[float], since: float | None, until: float | None) -> range:
-    first = 0 if since is None else bisect_left(times, since)
-    return range(first, len(times) if until is None else bisect_right(times, until))
-
-
-def _time_of(sample: _Recorded) -> float:
-    return sample.time
+def _samples(track: Track, numbers: range) -> Iterator[_Recorded]:
+    return (_Recorded(track.times[number], track, number) for number in numbers)

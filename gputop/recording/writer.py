@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration, size
 from gputop.recording.chunks import ChunkWriter
 from gputop.recording.days import day_file, delete_days
-from gputop.recording.entries import MAX_TIME, SIZE, IndexEntry, stream_of
+from gputop.recording.entries import MAX_TIME, stream_of
 from gputop.recording.output import DataOutput
 
 _SET_BACK = 1.0
@@ -34,15 +33,6 @@ class Limits(NamedTuple):
 
 
 NO_LIMITS = Limits()
-
-
-class _Stream:
-    """What is known of a host while it is recorded."""
-
-    def __init__(self, host: str) -> None:
-        self.chunk = ChunkWriter(host)
-        self.time = 0.0
-        """Of its last frame."""
 
 
 class RecordingWriter:
@@ -65,7 +55,8 @@ class RecordingWriter:
         self._every, self._limits, self._say, self._clock = every, limits, say, clock
         self._is_folder = path.endswith("/") or os.path.isdir(path)
         self.path = os.path.abspath(path)
-        self._streams: dict[str, _Stream] = {}
+        self._chunks: dict[str, ChunkWriter] = {}
+        """Those that are written, by host."""
         self._output: DataOutput | None = None
         self._name = ""
         self._room = float("inf")
@@ -81,7 +72,7 @@ class RecordingWriter:
         try:
             trouble = self._append(host, frame)
         except OSError as error:
-            self._streams.clear()  # what comes next cannot build on what was lost
+            self._chunks.clear()  # what comes next cannot build on what was lost
             trouble = f"cannot write to {self.path}: {reason_of(error)}; still trying"
         if trouble != self._trouble:
             self._say(trouble or f"writing to {self.path} again")
@@ -100,17 +91,10 @@ class RecordingWriter:
             return f"{self.path} {self._is_full}; nothing is recorded until tomorrow"
         if not 0 <= frame.time < MAX_TIME:  # as no clock of a machine that is up
             frame = replace(frame, time=self._clock())
-        stream = self._stream(host, frame.time)
-        position = stream.chunk.count
-        payload = stream.chunk.add(replace(frame, interval=self._every))
-        number, offset = stream_of(host), output.size + SIZE
-        output.add(
-            IndexEntry(
-                self._every, number, frame.time, offset, len(payload), zlib.crc32(payload), position
-            ),
-            payload,
-        )
-        stream.time = frame.time
+        chunk = self._chunk(host, frame.time)
+        position = chunk.count
+        payload = chunk.add(replace(frame, interval=self._every))
+        output.add(self._every, stream_of(host), frame.time, payload, position)
         return None
 
     def _current_output(self) -> DataOutput:
@@ -122,7 +106,7 @@ class RecordingWriter:
 
     def _open(self) -> None:
         self.close()
-        self._streams.clear()
+        self._chunks.clear()
         if self._is_folder:
             folder, self._name = open_folder(self.path, make=True), day_file(self._clock())
         else:
@@ -149,14 +133,14 @@ class RecordingWriter:
     def _is_full(self) -> str:
         return f"has reached --max-size {size(int(self._limits.size))}"
 
-    def _stream(self, host: str, when: float) -> _Stream:
-        """Return the stream that the next frame of a host belongs to, in a chunk with room."""
-        stream = self._streams.get(host)
-        back = 0.0 if stream is None else stream.time - when
+    def _chunk(self, host: str, when: float) -> ChunkWriter:
+        """Return the chunk that the next frame of a host belongs to, which has room for it."""
+        chunk = self._chunks.get(host)
+        back = 0.0 if chunk is None else chunk.time - when
         if back > _SET_BACK:
             self._say(
                 f"the clock of {host} was set back by {duration(back)}: that time is there twice"
             )
-        if stream is None or stream.chunk.is_full or back > 0:  # chunks are read forward in time
-            stream = self._streams[host] = _Stream(host)
-        return stream
+        if chunk is None or chunk.is_full or back > 0:  # chunks are read forward in time
+            chunk = self._chunks[host] = ChunkWriter(host)
+        return chunk

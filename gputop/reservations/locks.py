@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gputop.model.machine.text import printable
-from gputop.reservations.folder import folder_paths, is_there, open_to_read
+from gputop.reservations.folder import folder_paths, open_to_read
 from gputop.trust import open_regular
 
 QUEUE = "queue"
@@ -58,7 +58,7 @@ def read_locks() -> list[LockFile]:
     """Return what is reserved, and who waits, the oldest first. Where nothing can be read there is
     nothing."""
     locks: list[LockFile] = []
-    for path in filter(is_there, folder_paths()):
+    for path in folder_paths():
         try:
             descriptor = open_to_read(path)
         except OSError:

@@ -17,31 +17,30 @@ from textual.screen import ModalScreen, Screen
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
-from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Refresh, SetInterval
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Refresh, Reply, SetInterval
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed, close_all
 from gputop.tui import palette, themes
-from gputop.tui.fleet_control import TICK, FleetControl
+from gputop.tui.cluster import ClusterScreen
+from gputop.tui.fleet import TICK, FleetScreen
+from gputop.tui.keys import TIME_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import FrameArrived, MarkReached, NotifyFailed, ReplyArrived, SourceEnded
+from gputop.tui.messages import Arrived, MarkReached, NotifyFailed
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
-from gputop.tui.past import PastControl
-from gputop.tui.saving import NOTE_SECONDS
+from gputop.tui.table_screen import NOTE_SECONDS
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 from gputop.tui.terminal.alert import alert
 from gputop.tui.terminal.key_queue import KeysInTurn
 from gputop.tui.terminal.outside import run_outside
-from gputop.tui.time_keys import TIME_BINDINGS
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch
-    from gputop.tui.cluster_control import ClusterControl
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
@@ -55,6 +54,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     """Machines in, screens out."""
 
     TITLE = "gputop"
+    view_type: ClassVar[type[MachineView]] = MachineView
     CSS_PATH = "style.tcss"
     ALLOW_SELECT = False
     age: reactive[int | None] = reactive(None, repaint=False)
@@ -107,17 +107,17 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._pace = settings.interval
         """Seconds between two frames that agents were told: more of them without focus."""
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
-        self._fleet: FleetControl | ClusterControl | None = None
-        self._cluster: ClusterControl | None = None
+        self._fleet: FleetScreen | ClusterScreen | None = None
+        self._cluster: ClusterScreen | None = None
         """The fleet, where it is a cluster."""
         self.view: MachineView | None = None
-        self.past = PastControl(lambda: self.view)
         if cluster is not None:
-            self._open_cluster(cluster)
+            self._fleet = self._cluster = ClusterScreen(settings, cluster, self._open_node)
+            self._interval = cluster.interval
         elif len(feeds) == 1:
             self.view = self._view(self._machines[0])
         else:
-            self._fleet = FleetControl(self._machines, settings, self._open_host, self._login)
+            self._fleet = FleetScreen(settings, self._machines, self._open_host, self._login)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.DEFAULTS
@@ -127,7 +127,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view is not None:
             return self.view.main
         assert self._fleet is not None
-        return self._fleet.screen
+        return self._fleet
 
     def on_mount(self) -> None:
         """Start to read."""
@@ -150,24 +150,31 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self.view.show()
         self._tick()
 
-    def on_frame_arrived(self, message: FrameArrived) -> None:
-        """Show the frame, or why there is nothing to show."""
-        view = self.view
-        if view is None or not view.shows(message.feed):
+    def on_arrived(self, message: Arrived) -> None:
+        """Show what comes of the machine that is open; the others keep it for themselves."""
+        told, machine = message.told, self._machine_of(message.feed)
+        if machine is None:
             return
-        self.silence = 0
-        view.take(message.frame)
-        if self.paused:
-            self.age = int(view.machine.age or 0)
-        self.instant = self.past.words
-
-    def on_reply_arrived(self, message: ReplyArrived) -> None:
-        """Show an answer to who has asked."""
-        if self.view is not None and self.view.shows(message.feed):
+        view = self._view_of(machine)
+        if view is not None:
             self.silence = 0
-            self.view.reply(message.reply)
-        elif machine := self._machine_of(message.feed):
-            machine.handle(message.reply)
+        if isinstance(told, SourceError):
+            machine.end(told)
+            if view is not None:
+                self._show_end(view)
+        elif isinstance(told, Reply):
+            (view.reply if view else machine.handle)(told)
+        elif view is not None:
+            view.take(told)
+            self._show_time(view)
+
+    def _show_end(self, view: MachineView) -> None:
+        """Say that nothing comes any more; after signals start another agent, which is told
+        nothing of them."""
+        if view.lose_signals():
+            self.action_retry()
+        else:
+            view.show_end()
 
     def on_mark_reached(self, message: MarkReached) -> None:
         """Call whoever has marked something, in the manner of the settings."""
@@ -193,20 +200,6 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view is not None:
             self.view.main.say_for_a_while(printable(message.reason, 200))
 
-    def on_source_ended(self, message: SourceEnded) -> None:
-        """Say so; after signals start another agent, which is told nothing of them."""
-        machine = self._machine_of(message.feed)
-        if machine is None:
-            return
-        machine.end(message.reason, message.wants_login)
-        if self.view is None or machine is not self.view.machine:
-            return
-        self.silence = 0
-        if self.view.lose_signals():
-            self.action_retry()
-        else:
-            self.view.show_end()
-
     def _second(self) -> None:
         """Another one is over. A time in which this was stopped itself counts as one."""
         for machine in self._machines:
@@ -229,16 +222,14 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def _machine_of(self, feed: Feed) -> WatchedMachine | None:
         return next((machine for machine in self._machines if machine.feed is feed), None)
 
+    def _view_of(self, machine: WatchedMachine) -> MachineView | None:
+        """Return the view of a machine, where it is open."""
+        return self.view if self.view is not None and self.view.machine is machine else None
+
     # One of several machines, and back.
 
-    def _open_cluster(self, cluster: ClusterWatch) -> None:
-        from gputop.tui.cluster_control import ClusterControl  # a machine alone starts sooner
-
-        self._fleet = self._cluster = ClusterControl(cluster, self.settings, self._open_node)
-        self._interval = self._cluster.interval
-
     async def _open_node(self, host: str) -> None:
-        """Open the screen of a machine of the cluster: it is read while it is open."""
+        """Open the screen of a machine of the cluster, and begin to read it."""
         assert self._cluster is not None
         self._interval = self._pace = self.settings.interval
         machine = WatchedMachine(self._cluster.feed_of(host, self._interval), self.post_message)
@@ -254,49 +245,41 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         view = self.view = self._view(machine)
         await self.push_screen(view.main)
         view.is_ready = True
-        machine.show_note()
-        machine.show_news()
         view.show()
         if machine.ended:
             view.show_end()
         elif pid is not None:
             view.main.processes.find_pid(str(pid))
 
-    def _leave_host(self) -> None:
+    def action_leave_host(self) -> None:
         """Go back to all machines."""
         view, self.view = self.view, None
         if view is None or self._fleet is None:
             return
-        self.age, self.silence = None, 0
-        self._forget_past()
+        self._begin_now()
         view.machine.leave()
-        while self.screen is not self._fleet.screen:
+        while self.screen is not self._fleet:
             self.pop_screen()
-        self._fleet.show(self._leave_node(view.machine))
-
-    def _leave_node(self, machine: WatchedMachine) -> float:
-        """Read a machine of a cluster no more. Return the interval from now on."""
-        if self._cluster is not None:
-            machine.feed.source.close()
+        if self._cluster is not None:  # of which a machine is read while it is open
+            view.machine.feed.source.close()
             self._machines, self._interval = [], self._cluster.interval
-        return self._interval
+        self._fleet.show(self._interval)
 
     def _view(self, machine: WatchedMachine) -> MachineView:
-        leave = None if self._fleet is None else self._leave_host
-        main = MainScreen(os.environ, self.settings, machine.request, leave,
-                          self._return_to_now)  # fmt: skip
-        return MachineView(machine, main, self._interval)
+        leave = None if self._fleet is None else self.action_leave_host
+        main = MainScreen(self.settings, machine, leave, self._return_to_now)
+        return self.view_type(main, self._interval)
 
     # What keys do.
 
     def action_help(self) -> None:
         """The keys of now, and how to read the screen."""
         described = partial(palette.described, self.settings)
-        fleet = self._fleet.bindings if self._fleet is not None else ()
+        fleet = self._fleet.BINDINGS if self._fleet is not None else ()
         keys = described(fleet, self.main_bindings(), self.BINDINGS)
-        of_pages = described(*(page.BINDINGS for page in palette.PAGES))
-        of_problem = described(ProblemScreen.BINDINGS)
-        self.push_screen(HelpScreen(keys, of_pages, of_problem, Lines.glyphs))
+        elsewhere = {"On pages": described(*(page.BINDINGS for page in palette.PAGES)),
+                     "Without a driver": described(ProblemScreen.BINDINGS)}  # fmt: skip
+        self.push_screen(HelpScreen(keys, elsewhere))
 
     def main_bindings(self) -> Iterable[BindingType]:
         """The bindings of the main screen that do something."""
@@ -322,23 +305,17 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view is not None:
             self.view.main.save({"theme": name})
         elif self._fleet is not None:
-            self._fleet.screen.save({"theme": name})
+            self._fleet.save({"theme": name})
 
     def action_next_theme(self) -> None:
-        names = [theme.name for theme in themes.THEMES]
-        index = names.index(self.theme) if self.theme in names else -1
-        self.choose_theme(names[(index + 1) % len(names)])
+        self.choose_theme(following(self.theme, (theme.name for theme in themes.THEMES)))
 
     async def action_quit(self) -> None:
         """Leave one of several machines, or gputop."""
         if self._fleet is not None and self.view is not None:
-            self._leave_host()
+            self.action_leave_host()
         else:
             self.action_interrupt()
-
-    def action_leave_host(self) -> None:
-        """Go back to all machines."""
-        self._leave_host()
 
     def action_interrupt(self) -> None:
         """Leave gputop at once, whatever hangs."""
@@ -359,47 +336,46 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def close_sources(self) -> None:
         """End the sources of now, which need not be those that the app began with."""
         if self._cluster is not None:
-            self._cluster.close()
+            self._cluster.end()
         close_all([machine.feed.source for machine in self._machines])
 
     def action_pause(self) -> None:
         """Hold the picture, or show that of now."""
-        if self._return_to_now():
-            return
-        self.age = None if self.paused else 0
-        if self.view is not None:
-            if self.paused:
-                self.view.freeze()
-            else:
-                self.view.thaw()
+        if self.view is None:
+            self.age = None if self.paused else 0
+        elif not self._return_to_now():
+            self.view.pause()
+            self._show_time(self.view)
 
     def _return_to_now(self) -> bool:
         """Leave the past; whether that was shown."""
-        if not self.past.is_back:
+        if self.view is None or not self.view.return_to_now():
             return False
-        self._forget_past()
-        if self.view is not None:
-            self.view.thaw()
+        self.note = ""
+        self._show_time(self.view)
         return True
 
-    def _forget_past(self) -> None:
-        self.past.forget()
+    def _show_time(self, view: MachineView) -> None:
+        self.age, self.instant = view.age, view.instant
+
+    def _begin_now(self) -> None:
+        """Take in that another picture is shown, which is that of now."""
+        self.age, self.silence = None, 0
         self.instant = self.note = ""
 
     def action_step(self, count: int) -> None:
         """Go back in time by a frame, or on."""
-        self._move_in_time(partial(self.past.step, count))
+        self._move_in_time(lambda view: view.step(count))
 
     def action_skip(self, seconds: int) -> None:
         """Go back in time, or on."""
-        self._move_in_time(partial(self.past.skip, seconds))
+        self._move_in_time(lambda view: view.skip(seconds))
 
-    def _move_in_time(self, move: Callable[[], str]) -> None:
+    def _move_in_time(self, move: Callable[[MachineView], str]) -> None:
         """Move, and say for a while what there is to say of it."""
-        self._say(move())
-        self.instant = self.past.words
-        if self.past.is_back:
-            self.age = None
+        if self.view is not None:
+            self._say(move(self.view))
+            self._show_time(self.view)
 
     def _say(self, note: str) -> None:
         self.note = note
@@ -412,12 +388,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_interval(self, step: int) -> None:
         """The next longer or shorter interval."""
-        longer = [seconds for seconds in _INTERVALS if seconds > self._interval]
-        shorter = [seconds for seconds in _INTERVALS if seconds < self._interval]
-        if step > 0 and longer:
-            self._interval = longer[0]
-        elif step < 0 and shorter:
-            self._interval = shorter[-1]
+        longer = (seconds for seconds in _INTERVALS if seconds > self._interval)
+        shorter = (seconds for seconds in reversed(_INTERVALS) if seconds < self._interval)
+        self._interval = next(longer if step > 0 else shorter, self._interval)
         self._set_pace(self._interval)
         if self.view is not None:
             self.view.interval = self._interval
@@ -442,7 +415,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def action_refresh_now(self) -> None:
         """Ask for a frame, or start another agent where the one of now does not answer."""
         if self.view is None and self._cluster is not None:
-            self._cluster.refresh()
+            self._cluster.ask_anew()
         elif self.view is None:
             for machine in self._machines:
                 if machine.ended:
@@ -461,14 +434,13 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._reconnect(self.view.machine)
 
     def _reconnect(self, machine: WatchedMachine) -> None:
-        if self.view is not None and self.view.machine is machine:
-            self._begin_anew(self.view)
+        if view := self._view_of(machine):
+            self._begin_anew(view)
         machine.reconnect()
         machine.request(SetInterval(self._interval))
 
     def _begin_anew(self, view: MachineView) -> None:
-        self.age, self.silence = None, 0
-        self._forget_past()
+        self._begin_now()
         self._pace = self._interval
         view.begin_anew()
 
@@ -479,7 +451,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._begin_anew(self.view)
             machine = WatchedMachine(Feed(DemoSource(self._interval)), self.post_message)
             self._machines = [machine]
-            self.view.watch(machine)
+            self.view.main.attach(machine)
             machine.listen()
 
     def action_login(self) -> None:
@@ -493,7 +465,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         try:
             login = machine.login_command()
         except SourceError as error:
-            machine.end(str(error), wants_login=True)
+            machine.end(error, wants_login=True)
             return
         if login is not None:
             words = f"gputop: log in to {host} (Ctrl-C gives up)"

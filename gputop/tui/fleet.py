@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from textual.app import ComposeResult
 
 from gputop.model.fleet.fleet import Fleet, free_gpus
-from gputop.model.fleet.host_row import ORDERS, HostOrder, HostState, ordered
-from gputop.model.metrics.process import COLUMNS
+from gputop.model.fleet.host_row import ORDERS, HostOrder, ordered
 from gputop.settings import Session
-from gputop.tui.dialogs.list_dialog import SortDialog
-from gputop.tui.fleet_keys import FIRST, FLEET_BINDINGS
+from gputop.tui.keys import FLEET_BINDINGS, following
+from gputop.tui.machine import WatchedMachine
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.fleet_heading import FleetHeading, FreeLine
 from gputop.tui.panes.fleet_hosts import HostTable
 from gputop.tui.panes.fleet_processes import FleetProcesses
-from gputop.tui.panes.heading import KeyLine, key_words
-from gputop.tui.saving import NOTE_SECONDS, save
 from gputop.tui.table_screen import ProcessTableScreen
-from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
 
+TICK = 0.25
+"""Seconds between two looks at what has come; nobody is woken for each frame of each machine."""
+_STEADY = 4
+"""Ticks between two pictures, unless a host has come or gone."""
 _TINY = 14
 """Lines under which free GPUs have no line of their own."""
 _SLACK = 4
@@ -36,32 +35,38 @@ class FleetScreen(ProcessTableScreen):
 
     BINDINGS = FLEET_BINDINGS
 
+    FIRST = 5
+
     def __init__(
         self,
         settings: Session,
+        machines: Sequence[WatchedMachine],
         open_host: Callable[[str, int | None], Awaitable[None]],
         login: Callable[[str], None],
     ) -> None:
         """`open_host` opens the screen of a host, at a process if there is a PID; `login` logs in
         to a host by hand."""
-        super().__init__()
-        self.settings = settings
-        self._open_host, self._login = open_host, login
+        super().__init__(settings)
+        self._machines, self._open_host, self._login = machines, open_host, login
         self._fleet = Fleet(settings.processes.idle_after)
         self._order: HostOrder = "worst"
         self._interval = settings.interval
         self._note = "read only" if settings.readonly else ""
         """What the heading says first."""
-        self._processes = 0
+        self._rows = 0
         """Rows of processes that have room, or a few more."""
+        self._phases: list[object] = []
+        """Of each machine as it is shown, what does not change with every frame."""
+        self._ticks = 0
+        for machine in machines:
+            machine.leave()
 
     def compose(self) -> ComposeResult:
         yield FleetHeading(self._note, id="heading")
         yield HostTable(self.settings, id="hosts")
         yield FreeLine(id="free")
         yield FleetProcesses(self.settings, id="processes")
-        yield FilterLine(self.filter, self.close_filter, id="filter-line")
-        yield KeyLine(self._key_words(), needed=("open", "help"), id="keys")
+        yield from super().compose()
 
     def on_mount(self) -> None:
         self.processes.on_arranged = self.arranged
@@ -78,10 +83,19 @@ class FleetScreen(ProcessTableScreen):
     def processes(self) -> FleetProcesses:
         return self.query_one(FleetProcesses)
 
-    def show_states(self, states: Sequence[HostState], interval: float) -> None:
-        self._interval = interval
-        is_more = len(states) != len(self._fleet.rows)
-        self._fleet.take(states)
+    def tick(self, interval: float, is_shown: bool) -> None:
+        """Take what has come, and show it: at once where a host has come or gone."""
+        self._ticks += 1
+        for machine in self._machines:
+            machine.take_arrived()
+        if is_shown and (self._ticks % _STEADY == 0 or self._phases_now != self._phases):
+            self.show(interval)
+
+    def show(self, interval: float) -> None:
+        """Show how all machines are now."""
+        self._phases, self._interval = self._phases_now, interval
+        is_more = len(self._machines) != len(self._fleet.rows)
+        self._fleet.take([machine.state for machine in self._machines])
         show_users(user for row in self._fleet.rows if row.summary for user in row.summary.users)
         if self.is_mounted:
             if is_more:
@@ -89,18 +103,13 @@ class FleetScreen(ProcessTableScreen):
             self._show_hosts()
             self.processes.show_rows(self._fleet.processes)
 
-    def save(self, chosen: Mapping[str, Any]) -> None:
-        """Save what was chosen in the settings; say for a while where that fails."""
-        if words := save(self.settings, chosen):
-            self._say_briefly(words)
+    @property
+    def _phases_now(self) -> list[object]:
+        return [machine.phase for machine in self._machines]
 
-    def _say_briefly(self, note: str) -> None:
-        self._say(note)
-        self.set_timer(NOTE_SECONDS, lambda: self._say(""))
-
-    def _say(self, note: str) -> None:
+    def say(self, words: str) -> None:
         heading = self.query_one(FleetHeading)
-        heading.note = self.hosts.glyphs.text(note) or self._note
+        heading.note = self.hosts.glyphs.text(words) or self._note
         heading.sync()
 
     def _show_hosts(self) -> None:
@@ -111,24 +120,19 @@ class FleetScreen(ProcessTableScreen):
         self.hosts.show_hosts(ordered(rows, self._order))
         self.query_one(FreeLine).show_free(free_gpus(rows), totals.free is not None)
 
-    def _key_words(self) -> list[tuple[str, str]]:
-        own = keyed(self.settings.keys, self.BINDINGS)
-        first, more = own[:FIRST], own[FIRST:]
-        return key_words([*first, *keyed(self.settings.keys, self.app.BINDINGS), *more])
-
     def _arrange(self) -> None:
         """Share the lines: hosts have what processes leave, and half of them in any case."""
         height = self.size.height
         free = self.query_one(FreeLine)
         free.display = height >= _TINY
         room = height - 2 - free.display
-        wanted = self.processes.head_lines + max(1, self._processes)
+        wanted = self.processes.head_lines + max(1, self._rows)
         hosts = self.hosts.head_lines + max(1, len(self._fleet.rows))
         self.hosts.styles.height = max(2, min(hosts, max(room - wanted, (room + 1) // 2)))
 
     def make_room(self, count: int) -> None:
-        if not self._processes - _SLACK < count <= self._processes:
-            self._processes = count
+        if not self._rows - _SLACK < count <= self._rows:
+            self._rows = count
             self._arrange()
 
     async def action_open(self) -> None:
@@ -150,16 +154,13 @@ class FleetScreen(ProcessTableScreen):
     async def on_process_table_opened(self) -> None:
         await self.action_open()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "signal" or not self.settings.readonly
-
     async def action_signal(self) -> None:
         """Open the host of the selected process, where it can be signalled."""
         row = self.processes.selected if self.focused is self.processes else None
         if row is not None and row.host is not None:
             await self._open_host(row.host, row.process.pid)
         else:
-            self._say_briefly("to signal: select a process, or open its host with Enter")
+            self.say_for_a_while("to signal: select a process, or open its host with Enter")
 
     def action_login(self) -> None:
         """Log in to the selected host; of none, select the first."""
@@ -170,20 +171,15 @@ class FleetScreen(ProcessTableScreen):
         elif row.link.state == "login":
             self._login(row.host)
         else:
-            self._say_briefly(f"{row.host} wants no login")
+            self.say_for_a_while(f"{row.host} wants no login")
 
     def action_sort(self) -> None:
         """Put hosts into the next order, or ask what processes are sorted by."""
         if self.focused is self.processes:
-            self.app.push_screen(SortDialog(self.processes.sort_id), self.sort)
+            super().action_sort()
         else:
-            orders = list(ORDERS)
-            self._order = orders[(orders.index(self._order) + 1) % len(orders)]
+            self._order = following(self._order, ORDERS)
             self._show_hosts()
-
-    def sort(self, metric_id: str | None) -> None:
-        if metric_id in COLUMNS:
-            self.processes.sort_by(metric_id)
 
     def action_back(self) -> None:
         """Go one step back: to the hosts, the cursor, the view, the filter."""

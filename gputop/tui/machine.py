@@ -17,8 +17,7 @@ from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
 from gputop.sources.past import Moment, Past
-from gputop.tui.messages import FrameArrived, MarkReached, ReplyArrived, SourceEnded
-from gputop.tui.pending_signals import PendingSignals
+from gputop.tui.messages import Arrived, MarkReached
 
 _MARKS = "marks"
 """The id of what is asked about marked processes."""
@@ -35,17 +34,54 @@ class Picture(NamedTuple):
     moment: Moment = "now"
 
 
+class PendingSignals:
+    """The signals that this gputop sent and that are not over, whether dialogs are open or not."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, int] = {}
+        self._unknown = 0
+
+    def add(self, order: Signal) -> None:
+        """Await an order; a check sends nothing and is not awaited."""
+        if order.number:
+            self._waiting[order.id] = len(order.targets)
+            self._unknown = 0
+
+    def handle(self, reply: Reply) -> int | None:
+        """Return how many of an order may still end; None for an order that is not awaited."""
+        if reply.request not in self._waiting:
+            return None
+        waiting = sum(verdict.outcome == "waiting" for verdict in reply.verdicts)
+        if waiting:
+            self._waiting[reply.request] = waiting
+        else:
+            del self._waiting[reply.request]
+        return waiting
+
+    def lose(self) -> bool:
+        """Give all up, since the agent ended; whether anything was awaited."""
+        lost = sum(self._waiting.values())
+        self._waiting, self._unknown = {}, lost or self._unknown
+        return bool(lost)
+
+    def words(self) -> str:
+        """Return what the heading says of them; empty where nothing is awaited."""
+        count = sum(self._waiting.values())
+        if count:
+            return f"{count} signal{'s' * (count != 1)} under way"
+        lost = self._unknown
+        return f"agent ended: end of {lost} signal{'s' * (lost != 1)} unknown" if lost else ""
+
+
 class WatchedMachine:
     """One machine: its source, newest frame, history and the signals that were sent there."""
 
     def __init__(self, feed: Feed, post: Callable[[Message], object]) -> None:
         """`post` takes messages to the app, from any thread."""
         self.feed = feed
-        self.note: Callable[[str], None] = lambda words: None
-        """Says in the heading what there is to say of signals."""
+        self.on_said: Callable[[], None] = lambda: None
+        """Called when there is something else to say of signals or marks."""
         self.marks = Marks()
-        self.on_news: Callable[[str], None] = lambda words: None
-        """Says in the heading what has come of marks."""
         self._news: list[str] = []
         """The newest first, until they are dismissed."""
         self.ended = False
@@ -59,14 +95,13 @@ class WatchedMachine:
         self._history = History()
         self._frozen: Picture | None = None
         """What a pause holds, or a step back, while frames go on into the history."""
-        self._is_open = True
         self._arrived: deque[Frame] = deque(maxlen=1)
         """The newest frame, where the machine is not open: nobody is woken for it."""
         self._reason, self._wants_login = "", False
         self._attempts = 0
         self._rebooted: float | None = None
         self._signals = PendingSignals()
-        self._remember()
+        self._set_open(True)
 
     @property
     def host(self) -> str:
@@ -97,6 +132,16 @@ class WatchedMachine:
         return "waiting for the driver"
 
     @property
+    def note(self) -> str:
+        """What there is to say of signals."""
+        return self._signals.words()
+
+    @property
+    def news(self) -> str:
+        """What has come of marks."""
+        return "; ".join(self._news)
+
+    @property
     def limit(self) -> str:
         """What this machine has not; empty where it has all."""
         link = self.link
@@ -124,10 +169,10 @@ class WatchedMachine:
         """Why nothing comes any more, and what to do."""
         if not self.is_remote:
             advice = "press r to start it again, d for the demo"
-            return Problem(kind="agent_ended", message=self._reason, advice=advice)
-        advice = "it is tried again; press r to try now"
-        if self._wants_login:
+        elif self._wants_login:
             advice = "press L to log in by hand"
+        else:
+            advice = "it is tried again; press r to try now"
         return Problem(kind="agent_ended", message=self._reason, advice=advice)
 
     def listen(self) -> None:
@@ -136,13 +181,11 @@ class WatchedMachine:
 
     def open(self) -> None:
         """Have each frame told, and keep a whole history."""
-        self._is_open, self._history.brief = True, False
-        self._remember()
+        self._set_open(True)
 
     def leave(self) -> None:
         """Keep the newest frame for who asks, and a history in brief."""
-        self._is_open, self._history.brief = False, True
-        self._remember()
+        self._set_open(False)
         self.thaw()
 
     def take_arrived(self) -> bool:
@@ -168,7 +211,7 @@ class WatchedMachine:
         """Send a request; signals are remembered until all is known of them."""
         if isinstance(request, Signal):
             self._signals.add(request)
-            self.note(self._signals.words())
+            self.on_said()
         self.feed.source.request(request)
 
     def handle_frame(self, frame: Frame) -> None:
@@ -193,16 +236,12 @@ class WatchedMachine:
             self._news = [short, *self._news][:_MOST_NEWS]
             self._post(MarkReached(sentence))
         if news:
-            self.show_news()
-
-    def show_news(self) -> None:
-        """Say again what has come of marks."""
-        self.on_news("; ".join(self._news))
+            self.on_said()
 
     def dismiss_news(self) -> bool:
         """Say no more of what has come of marks; whether there was something to say."""
         was_any, self._news = bool(self._news), []
-        self.show_news()
+        self.on_said()
         return was_any
 
     @property
@@ -253,7 +292,7 @@ class WatchedMachine:
             self._tell(self.marks.handle_liveness(reply.liveness, self._frame))
         waiting = self._signals.handle(reply)
         if waiting is not None:
-            self.note(self._signals.words())
+            self.on_said()
         if waiting == 0:
             self.request(Refresh())
 
@@ -261,18 +300,15 @@ class WatchedMachine:
         """Nobody will tell what became of them. Return whether any were sent."""
         lost = self._signals.lose()
         if lost:
-            self.note(self._signals.words())
+            self.on_said()
         return lost
 
-    def show_note(self) -> None:
-        """Say again what there is to say of signals."""
-        self.note(self._signals.words())
-
-    def end(self, reason: str, wants_login: bool) -> None:
+    def end(self, error: SourceError, wants_login: bool = False) -> None:
         """Take in that the source has broken; another machine is tried again after a while, unless
         that needs a person."""
-        self.ended, self._reason, self._wants_login = True, reason, wants_login
-        if self.is_remote and not wants_login:
+        self.ended, self._reason = True, str(error)
+        self._wants_login = wants_login or isinstance(error, LoginError)
+        if self.is_remote and not self._wants_login:
             from gputop.sources.follow import backoff  # one machine starts sooner without
 
             self._attempts += 1
@@ -298,22 +334,19 @@ class WatchedMachine:
         self.ended, self.seconds = False, 0
         self.listen()
 
-    def _remember(self) -> None:
-        """Remember the frames of a machine that is open."""
-        self.feed.source.remember(self._is_open)
+    def _set_open(self, is_open: bool) -> None:
+        """The frames of a machine that is open are remembered."""
+        self._is_open, self._history.brief = is_open, not is_open
+        self.feed.source.remember(is_open)
 
     def _listener(self, feed: Feed) -> Callable[[Frame | Reply | SourceError], None]:
         """Return what makes messages of what comes, in the thread that reads."""
 
         def tell(told: Frame | Reply | SourceError) -> None:
-            if isinstance(told, Reply):
-                self._post(ReplyArrived(feed, told))
-            elif isinstance(told, SourceError):
-                self._post(SourceEnded(feed, str(told), isinstance(told, LoginError)))
-            elif isinstance(told, Preview):
+            if isinstance(told, Preview):
                 return  # the splash shows that
-            elif self._is_open:
-                self._post(FrameArrived(feed, told))
+            if self._is_open or not isinstance(told, Frame):
+                self._post(Arrived(feed, told))
             elif feed is self.feed:
                 self._arrived.append(told)
 

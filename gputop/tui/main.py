@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from textual.app import ComposeResult
 from textual.events import Paste
@@ -13,15 +13,16 @@ from textual.widget import Widget
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.metrics.history import History
-from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
+from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
 from gputop.sources.past import Moment
-from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesChoice, PanesDialog, SortDialog
-from gputop.tui.dialogs.signal_control import SignalControl
-from gputop.tui.dialogs.signal_state import TARGET_GONE, why_none
-from gputop.tui.main_keys import FIRST, MAIN_BINDINGS
+from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesDialog
+from gputop.tui.dialogs.signal import SignalScreen
+from gputop.tui.dialogs.signal_state import DEMO, NOT_NOW, TARGET_GONE, SignalDialogState, why_none
+from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
+from gputop.tui.machine import WatchedMachine
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
@@ -31,7 +32,7 @@ from gputop.tui.pages.process import ProcessScreen
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.gpus import GpuPane
-from gputop.tui.panes.heading import Heading, KeyLine, key_words
+from gputop.tui.panes.heading import Heading, KeyLine
 from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.layout import PaneLayout
 from gputop.tui.panes.mapping import MappingPane
@@ -41,12 +42,10 @@ from gputop.tui.panes.mark_control import MarkControl
 from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
-from gputop.tui.saving import NOTE_SECONDS, save
 from gputop.tui.table_screen import ProcessTableScreen
-from gputop.tui.terminal.key_queue import keyed
 from gputop.tui.themes import show_users
-from gputop.tui.time_keys import FIRST_KEYS, NOT_IN_A_REPLAY
 
+S = TypeVar("S")
 _EDITING = (
     ("Enter", "keep the value"), ("Esc", "close"), ("Tab", "accept the suggestion"),
     ("up down", "earlier values"), ("PgDn", "more of the answer"),
@@ -59,47 +58,52 @@ class MainScreen(ProcessTableScreen):
     AUTO_FOCUS = "#processes"
 
     BINDINGS = MAIN_BINDINGS
+    FIRST = 7
+    NEEDED = ("signal", "help")
 
     def __init__(
         self,
-        environ: Mapping[str, str],
         settings: Session,
-        request: Callable[[Request], None],
+        machine: WatchedMachine,
         leave: Callable[[], None] | None = None,
         return_to_now: Callable[[], bool] = bool,
     ) -> None:
-        """`environ` has the variables of the first mapping; `request` reaches the agent of now;
-        `leave` goes back to the machines that this is one of; `return_to_now` leaves the past, and
-        returns whether that was shown."""
-        super().__init__()
-        self.settings = settings
-        state = MappingState(environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER"))
-        self.mapping = MappingControl(self, state, request, self.show_mapping)
-        self.signals = SignalControl(self, request)
+        """`leave` goes back to the machines that this is one of; `return_to_now` leaves the past,
+        and returns whether that was shown."""
+        super().__init__(settings)
+        variables = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+        state = MappingState(*map(os.environ.get, variables))
+        self.mapping = MappingControl(self, state, self._request, self.show_mapping)
         self.marks = MarkControl(self, self.say_for_a_while)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
-        self._request, self._leave, self._return_to_now = request, leave, return_to_now
+        self._leave, self._return_to_now = leave, return_to_now
         self._shown: ShownFrame | None = None
         self._following = True
         """Whether the mapping is that of the process under the cursor."""
-        self._note = ""
-        """What the heading says first, for a while."""
-        self._limits = "read only" if settings.readonly else ""
-        """What it says as long as the screen is there."""
         self._table: Widget | None = None
         """The pane that had the focus last."""
         self._passing = ""
         """Why a choice was not saved, or a key does nothing; said for a while."""
+        self.attach(machine)
+
+    def attach(self, machine: WatchedMachine) -> None:
+        """Show a machine, in place of another."""
+        self.machine = machine
+        machine.on_said = self._on_said
+        self.marks.watch(machine.marks, machine.ask_about_marks)
+
+    def _request(self, request: Request) -> None:
+        """Ask the agent of now."""
+        self.machine.request(request)
 
     def compose(self) -> ComposeResult:
-        yield Heading(self._heading_note, self.settings.thresholds, id="heading")
+        yield Heading(self._note, self.settings.thresholds, id="heading")
         yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
         yield MappingPane(self.mapping.state, id="mapping")
-        yield FilterLine(self.filter, self.close_filter, id="filter-line")
-        yield KeyLine(self._key_words(), needed=("signal", "help"), id="keys")
+        yield from super().compose()
 
     def on_mount(self) -> None:
         self.panes.arrange()
@@ -124,14 +128,12 @@ class MainScreen(ProcessTableScreen):
     def gpus(self) -> GpuPane:
         return self.query_one(GpuPane)
 
-    def _key_words(self) -> list[tuple[str, str]]:
-        own = [b for b in keyed(self.settings.keys, self.BINDINGS)
-               if self.check_action(b.action, ())]  # fmt: skip
-        first, more = own[:FIRST], own[FIRST:]
-        of_app = keyed(self.settings.keys, self.app.BINDINGS)
-        if self._leave is not None:  # to which q leads then
-            of_app = [replace(b, description="Hosts") if b.action == "quit" else b for b in of_app]
-        return [*FIRST_KEYS[self._moment], *key_words([*first, *of_app, *more])]
+    def key_words(self) -> list[tuple[str, str]]:
+        """Return those that move in time first; to many machines q leads back."""
+        words = super().key_words()
+        if self._leave is not None:
+            words = [(key, "hosts" if word == "quit" else word) for key, word in words]
+        return [*FIRST_KEYS[self._moment], *words]
 
     def on_descendant_focus(self) -> None:
         """Say below what the keys do now: an editor has its own. To go to the other pane is to
@@ -145,7 +147,7 @@ class MainScreen(ProcessTableScreen):
 
     def _show_keys(self) -> None:
         is_editing = isinstance(self.focused, ValueInput)
-        self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self._key_words())
+        self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self.key_words())
 
     # What comes from the agent.
 
@@ -163,54 +165,53 @@ class MainScreen(ProcessTableScreen):
         self.query_one(Heading).show_frame(frame, interval)
         self._show_panes()
         self.panes.fit(frame)
-        for screen in self.app.screen_stack:
-            if isinstance(screen, (PageScreen, MappingScreen)):
-                screen.show_frame(self._shown)
+        for page in self.above(PageScreen):
+            page.show_frame(self._shown)
+        for mapping in self.above(MappingScreen):
+            mapping.show_frame(self._shown)
+
+    def above(self, kind: type[S]) -> Iterator[S]:
+        """Yield the screens of a kind that are open over this one."""
+        return (screen for screen in self.app.screen_stack if isinstance(screen, kind))
 
     def reply(self, reply: Reply) -> None:
         """Show an answer of the agent, also in a pause or without GPUs."""
-        self.signals.reply(reply)
+        for dialog in self.above(SignalScreen):
+            dialog.reply(reply)
         if reply.verdicts:
             self.processes.show_verdicts(reply.verdicts)
         if self.mapping.state.handle(reply):
             self.show_mapping()
-            if self._shown is not None:
-                shown = self._shown
+            if (shown := self._shown) is not None:
                 self.show_frame(shown.frame, shown.history, shown.interval, shown.moment)
-        for screen in self.app.screen_stack:
-            if isinstance(screen, ProcessScreen):
-                screen.reply(reply)
+        for page in self.above(ProcessScreen):
+            page.reply(reply)
 
     def reset(self) -> None:
         """Forget what another agent was asked."""
         self.mapping.state.reset()
-        for screen in self.app.screen_stack:
-            if isinstance(screen, ProcessScreen):
-                screen.reset()
+        for page in self.above(ProcessScreen):
+            page.reset()
 
-    def show_note(self, note: str) -> None:
-        """Say something in the heading, or have it said once there is one."""
-        self._note = note
-        self._say_in_heading()
-
-    def show_link(self, waiting: str, limit: str) -> None:
-        """Say in the heading what is waited for before there is a frame, and what a machine that
-        is reached in this way has not."""
-        own = "read only" if self.settings.readonly else ""
-        self._limits = ", ".join(filter(None, (own, limit)))
+    def show_notes(self) -> None:
+        """Say in the heading what has become of signals and marks, what is waited for before there
+        is a frame, and what a machine that is reached in this way has not."""
+        said = self._note, self.machine.news, self.machine.waiting
         for heading in self.query(Heading):
-            heading.waiting = waiting
-        self._say_in_heading()
+            if said != (heading.note, heading.news, heading.waiting):
+                heading.note, heading.news, heading.waiting = said
+                heading.sync()
 
     @property
-    def _heading_note(self) -> str:
-        return "  ".join(filter(None, (self._note, self._limits)))
+    def _note(self) -> str:
+        own = "read only" if self.settings.readonly else ""
+        limits = ", ".join(filter(None, (own, self.machine.limit)))
+        return "  ".join(filter(None, (self.machine.note, limits)))
 
-    def _say_in_heading(self) -> None:
-        for heading in self.query(Heading):
-            if self._heading_note != heading.note or not self._shown:
-                heading.note = self._heading_note
-                heading.sync()
+    def _on_said(self) -> None:
+        self.show_notes()
+        for table in self.query(Table):  # some marks are gone
+            table.sync()
 
     def _show_panes(self) -> None:
         if self._shown is None:
@@ -228,8 +229,10 @@ class MainScreen(ProcessTableScreen):
     def make_room(self, count: int) -> None:
         self.panes.fit_processes(count)
 
-    def action_pid(self, digit: str) -> None:
-        self._search_pid(digit)
+    def action_pid(self, digits: str) -> None:
+        if "processes" in self.panes.shown:
+            self.set_focus(self.processes)
+            self.pids.add(digits)
 
     def action_pid_back(self) -> None:
         self.pids.remove()
@@ -239,19 +242,11 @@ class MainScreen(ProcessTableScreen):
         text = event.text.strip()
         if text.isascii() and text.isdecimal():
             self.pids.stop()
-            self._search_pid(text)
-
-    def _search_pid(self, digits: str) -> None:
-        if "processes" in self.panes.shown:
-            self.set_focus(self.processes)
-            self.pids.add(digits)
-
-    def action_sort(self) -> None:
-        self.app.push_screen(SortDialog(self.processes.sort_id), self.sort)
+            self.action_pid(text)
 
     def sort(self, metric_id: str | None) -> None:
+        super().sort(metric_id)
         if metric_id in COLUMNS:
-            self.processes.sort_by(metric_id)
             self.save({"processes.sort": metric_id})
 
     def action_shift_to(self, end: int) -> None:
@@ -282,7 +277,12 @@ class MainScreen(ProcessTableScreen):
     def action_back(self) -> None:
         """Go one step back: tags, the editor, the mapping, the cursor, the view, the filter."""
         table = self.processes
-        if self._return_to_now() or self.pids.stop() or table.untag() or self.marks.dismiss_news():
+        if (
+            self._return_to_now()
+            or self.pids.stop()
+            or table.untag()
+            or self.machine.dismiss_news()
+        ):
             return
         if self.panes.mapping_open:
             self.panes.open_mapping(False)
@@ -306,11 +306,12 @@ class MainScreen(ProcessTableScreen):
     def action_panes(self) -> None:
         self.app.push_screen(PanesDialog(self.panes.shown), self._choose_panes)
 
-    def _choose_panes(self, choice: PanesChoice | None) -> None:
+    def _choose_panes(self, choice: tuple[tuple[Pane, ...], bool] | None) -> None:
         if choice is not None:
-            self._show_only_panes(choice.panes)
-            if choice.keep:
-                self.save({"panes": choice.panes})
+            panes, keep = choice
+            self._show_only_panes(panes)
+            if keep:
+                self.save({"panes": panes})
 
     def _show_only_panes(self, panes: tuple[Pane, ...]) -> None:
         self.panes.show(panes)
@@ -321,27 +322,21 @@ class MainScreen(ProcessTableScreen):
 
     def action_process(self) -> None:
         """Open the group or the page of the selected process; of none, select the first."""
-        table = self.processes
-        if table.open():
-            return
-        if table.selected is None or self._shown is None:
-            table.action_move(0)
-            return
-        self._open_process(table.selected)
+        if not self.processes.open():
+            self._open_process()
 
     def action_environment(self) -> None:
         """Open the page of the selected process at its environment; of none, select the first."""
-        table = self.processes
-        if table.selected is None:
-            table.action_move(0)
-        else:
-            self._open_process(table.selected, at_environment=True)
+        self._open_process(at_environment=True)
 
-    def _open_process(self, row: ProcessRow, at_environment: bool = False) -> None:
-        if self._shown is not None:
-            ask = None if self.settings.readonly else self._ask_to_signal
-            key = self._shown.frame.key(row.process)
-            self._open(ProcessScreen(key, self._request, ask, at_environment))
+    def _open_process(self, at_environment: bool = False) -> None:
+        row = self.processes.selected
+        if row is None or self._shown is None:
+            self.processes.action_move(0)
+            return
+        ask = None if self.settings.readonly else self._ask_to_signal
+        key = self._shown.frame.key(row.process)
+        self._open(ProcessScreen(key, self._request, ask, at_environment))
 
     def on_process_table_opened(self) -> None:
         self.action_process()
@@ -445,21 +440,28 @@ class MainScreen(ProcessTableScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if self._moment == "replay" and action.partition("(")[0] in NOT_IN_A_REPLAY:
             return False
-        return action != "signal" or not self.settings.readonly
+        return super().check_action(action, parameters)
 
     def action_signal(self) -> None:
         """Ask about the processes that are selected now, whatever the frames do meanwhile."""
         if self._shown is not None:
-            self.signals.ask(
-                self._shown.frame, *self._targets(self._shown), moment=self._shown.moment
-            )
+            self._open_signals(self._shown.frame, *self._targets(self._shown))
 
     @property
     def _moment(self) -> Moment:
         return "now" if self._shown is None else self._shown.moment
 
     def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
-        self.signals.ask(frame, signal_targets(frame, keys), TARGET_GONE, self._moment)
+        self._open_signals(frame, signal_targets(frame, keys), TARGET_GONE)
+
+    def _open_signals(self, frame: Frame, targets: tuple[SignalTarget, ...], none: str) -> None:
+        """Open the dialog for processes, or say why there are `none`; never for those of the past,
+        whose PIDs may be other processes' by now."""
+        obstacle = DEMO if frame.demo else "" if targets else none
+        if self._moment != "now":
+            targets, obstacle = (), NOT_NOW[self._moment]
+        state = SignalDialogState(targets, obstacle, frame)
+        self.app.push_screen(SignalScreen(state, self._request))
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
         """Return one's own on the selected GPU, else the tagged ones, else the selected one; and
@@ -475,19 +477,10 @@ class MainScreen(ProcessTableScreen):
             reason = why_none(self.processes.current)
         return signal_targets(shown.frame, keys, shown.names), reason
 
-    # Words for a while, and what is saved.
+    # Words for a while.
 
-    def save(self, chosen: Mapping[str, Any]) -> None:
-        """Save what was chosen in the settings; say for a while where that fails."""
-        if words := save(self.settings, chosen):
-            self.say_for_a_while(words)
-
-    def say_for_a_while(self, words: str) -> None:
-        """Say something in the rule above the processes, and then no more."""
-        self._say_passing(words)
-        self.set_timer(NOTE_SECONDS, lambda: self._say_passing(""))
-
-    def _say_passing(self, words: str) -> None:
+    def say(self, words: str) -> None:
+        """Say something in the rule above the processes."""
         self._passing = words
         self._say_above()
 

@@ -6,40 +6,26 @@ from dataclasses import dataclass
 
 from textual.message import Message
 
+from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Reply
 from gputop.sources.feed import Feed
 
 
 @dataclass
-class FrameArrived(Message):
-    """A source has a new frame; only the newest of several matters."""
+class Arrived(Message):
+    """A source has a frame or an answer, or broke."""
 
     feed: Feed
     """Which connection it came from: what one that was replaced has said is late."""
-    frame: Frame
+    told: Frame | Reply | SourceError
 
     def can_replace(self, message: Message) -> bool:
-        """The newer one stands for the older, but where all of the past comes at once."""
-        is_newer = isinstance(message, FrameArrived) and message.feed is self.feed
-        return is_newer and self.frame.told_by is None
-
-
-@dataclass
-class ReplyArrived(Message):
-    """A source has answered."""
-
-    feed: Feed
-    reply: Reply
-
-
-@dataclass
-class SourceEnded(Message):
-    """A source broke; `reason` is a line for people."""
-
-    feed: Feed
-    reason: str
-    wants_login: bool = False
+        """A newer frame stands for an older one, but where all of the past comes at once."""
+        if not isinstance(message, Arrived) or message.feed is not self.feed:
+            return False
+        is_newer = isinstance(message.told, Frame)
+        return is_newer and isinstance(self.told, Frame) and self.told.told_by is None
 
 
 @dataclass

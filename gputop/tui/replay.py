@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import ClassVar
 
 import msgspec
@@ -13,18 +12,17 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Input
 
+from gputop.model.machine.frame import Frame
 from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.sources.past import Moment
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.time import TimeDialog
-from gputop.tui.machine import Picture
+from gputop.tui.keys import NOT_IN_A_REPLAY, REPLAY_BINDINGS, TIME_BINDINGS
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import FrameArrived
-from gputop.tui.past import PastControl
+from gputop.tui.messages import Arrived
 from gputop.tui.playback import SPEEDS, Playback
-from gputop.tui.time_keys import NOT_IN_A_REPLAY, REPLAY_BINDINGS, TIME_BINDINGS
 
 _TICK = 0.05
 """Seconds between two looks at what a run has come to, or parts of the history."""
@@ -36,13 +34,13 @@ _NEVER = ("demo", "retry", "login", "leave_host")
 _DONE = (*NOT_IN_A_REPLAY, "signal")
 
 
-class ReplayControl(PastControl):
-    """Goes to any instant of a recording, and runs on from there."""
+class ReplayView(MachineView):
+    """A recording, at any instant of it, or running on from there."""
 
     moment: Moment = "replay"
 
     @property
-    def words(self) -> str:
+    def instant(self) -> str:
         """Say that it is a replay, of when, and how fast it runs."""
         playback = self._playback
         if playback is None or playback.frame is None:
@@ -61,11 +59,9 @@ class ReplayControl(PastControl):
         playback = self._playback
         return playback is not None and (playback.is_running or playback.is_filling)
 
-    def begin(self, when: float) -> str:
+    def go(self, when: float) -> str:
         """Show the last frame that is not after a time, or the first."""
         return self._move(lambda playback: playback.go(when))
-
-    go = begin
 
     def run(self, speed: int | None = None) -> str:
         """Run with a speed, or stop where that is None and it runs."""
@@ -85,19 +81,25 @@ class ReplayControl(PastControl):
             self._move(lambda _: None)
         return playback.note if has_moved else ""
 
-    def _begin(self, view: MachineView) -> Playback | None:
-        past = view.machine.past
+    def return_to_now(self) -> bool:
+        """There is no now."""
+        return False
+
+    def _begin(self) -> Playback | None:
+        past = self.machine.past
         return None if past is None else Playback(past)
 
-    def _show(self, view: MachineView, playback: Playback) -> None:
+    def _show_past(self, playback: Playback) -> None:
         self._playback = playback
         if playback.frame is not None:
-            view.interval = playback.frame.interval or view.interval
-            view.hold(Picture(playback.frame, playback.history, self.moment))
+            self.interval = playback.frame.interval or self.interval
+            self._hold(playback, playback.frame)
 
 
 class ReplayApp(GputopApp, inherit_bindings=False):
     """The app of a recording: the time is moved by keys, and nothing is asked or signalled."""
+
+    view_type = ReplayView
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(binding for binding in GputopApp.BINDINGS
@@ -110,19 +112,23 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         """`at`: the time to begin with; `note`: what is said then."""
         keys = {**_TREE, **settings.keys}
         super().__init__(feeds, msgspec.structs.replace(settings, keys=keys))
-        self.replay = self.past = ReplayControl(lambda: self.view)
         self._at, self._first_note = at, note
         self._ticks: Timer | None = None
+
+    @property
+    def replay(self) -> ReplayView:
+        assert isinstance(self.view, ReplayView)
+        return self.view
 
     def on_mount(self) -> None:
         self._ticks = self.set_interval(_TICK, self._on_tick, pause=True)
 
-    def on_frame_arrived(self, message: FrameArrived) -> None:
-        """Begin, with the first."""
+    def on_arrived(self, message: Arrived) -> None:
+        """Begin, with the first frame."""
         message.prevent_default()  # Textual calls the other one as well
-        super().on_frame_arrived(message)
-        if self.replay.shown is None:
-            self._move_in_time(partial(self.replay.begin, self._at))
+        super().on_arrived(message)
+        if self.replay.shown is None and isinstance(message.told, Frame):
+            self._move_in_time(lambda _: self.replay.go(self._at))
             if self._first_note:
                 self._say(self._first_note)
 
@@ -139,23 +145,23 @@ class ReplayApp(GputopApp, inherit_bindings=False):
 
     def action_run(self) -> None:
         """Run, or stop."""
-        self._move_in_time(self.replay.run)
+        self._move_in_time(lambda _: self.replay.run())
 
     def action_speed(self, number: int) -> None:
         """Run, so many times as fast as it was."""
-        self._move_in_time(partial(self.replay.run, SPEEDS[number - 1]))
+        self._move_in_time(lambda _: self.replay.run(SPEEDS[number - 1]))
 
     def _go(self, when: float | None) -> None:
         if when is not None:
-            self._move_in_time(partial(self.replay.go, when))
+            self._move_in_time(lambda _: self.replay.go(when))
 
     def _on_tick(self) -> None:
         if note := self.replay.tick(_TICK):
             self._say(note)
-        self.instant = self.replay.words
+        self.instant = self.replay.instant
         self._wait_or_work()
 
-    def _move_in_time(self, move: Callable[[], str]) -> None:
+    def _move_in_time(self, move: Callable[[MachineView], str]) -> None:
         super()._move_in_time(move)
         self._wait_or_work()
 
@@ -166,10 +172,6 @@ class ReplayApp(GputopApp, inherit_bindings=False):
 
     def _second(self) -> None:
         """Nobody is waited for who might not answer."""
-
-    def _return_to_now(self) -> bool:
-        """There is no now."""
-        return False
 
     def main_bindings(self) -> Iterable[BindingType]:
         """Those of the main screen that do something."""

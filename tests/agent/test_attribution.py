@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from gputop.agent.process import stat
-from gputop.agent.process.mount_cache import MountCache
 from gputop.agent.process.origin import read_origin
+from gputop.agent.process.paths import MountCache
 from gputop.agent.process.processes import IoRates
 from gputop.agent.stall import CallGuard
 from tests.agent.driving import Agent, Json, gone, until

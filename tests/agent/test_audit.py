@@ -280,7 +280,7 @@ def test_a_line_that_was_cut_takes_no_other_with_it(here: Machine, log: Path) ->
 
 WRITER = """
 import sys
-from gputop.agent.signals.log import append
+from gputop.agent.signals.audit import append
 from gputop.files import open_folder
 for number in range(400):
     line = (sys.argv[2] * 200 + f" {number}").encode() + b"\\n"
@@ -312,7 +312,7 @@ def test_many_writers_and_a_log_that_turns(tmp_path: Path) -> None:
 
 @ROOT
 def test_a_log_that_cannot_turn_grows_on(tmp_path: Path) -> None:
-    from gputop.agent.signals.log import append
+    from gputop.agent.signals.audit import append
     from gputop.files import open_folder
 
     folder = tmp_path / "log"

@@ -12,8 +12,8 @@ import pytest
 
 from gputop.agent.gpu import validate
 from gputop.agent.gpu.board import PowerSection, ThrottleSection
-from gputop.agent.gpu.pcie import PcieSection
 from gputop.agent.gpu.sections import CounterRate, CounterTotal
+from gputop.agent.gpu.traffic import PcieSection
 from gputop.model.health.findings import findings
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine.frame import Frame

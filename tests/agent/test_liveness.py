@@ -9,8 +9,9 @@ import sys
 import psutil
 import pytest
 
-from gputop.agent.process.liveness import LivenessReader
+from gputop.agent.process.detail import read_liveness
 from gputop.agent.process.stat import read_stat
+from gputop.agent.process.users import UserNames
 from gputop.model.machine.liveness import LivenessState, ProcessLiveness, ProcessStart
 from tests.agent.driving import sleeping
 from tests.conftest import ME
@@ -30,8 +31,7 @@ def state_of(pid: int, ticks: int | None = None) -> LivenessState:
 
 
 def told(pid: int, ticks: int | None = None) -> ProcessLiveness:
-    [answer] = LivenessReader().read([ProcessStart(pid, ticks)])
-    return answer
+    return read_liveness(ProcessStart(pid, ticks), UserNames())
 
 
 def test_from_its_start_to_its_end() -> None:

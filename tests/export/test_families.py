@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gputop.errors import SourceError
-from gputop.export.prometheus.exposition import Exposition, ExpositionChoice
+from gputop.export.prometheus.exposition import Exposition
 from gputop.export.prometheus.people import MOST_PROCESSES, MOST_TOLD_APART, OTHERS, UNKNOWN
 from gputop.manual import page
 from gputop.model.health.free import ObjectionKind
@@ -38,7 +38,7 @@ def samples(
     message: Frame | None, dcgm: bool = False, processes: bool = False, now: float = 2000.0
 ) -> Samples:
     """The values by name and labels, as Prometheus' own reader has them."""
-    exposition = Exposition(ExpositionChoice(dcgm, processes), lambda: now)
+    exposition = Exposition(lambda: now, dcgm, processes)
     if message is not None:
         exposition.put(message)
     return read(exposition.text().decode())
@@ -177,7 +177,7 @@ def test_nothing_is_said_of_gpus_while_the_driver_cannot_be_read(dcgm: bool) -> 
 
 
 def test_a_source_that_broke_takes_its_values_along() -> None:
-    exposition = Exposition(ExpositionChoice(), lambda: 2000.0)
+    exposition = Exposition(lambda: 2000.0)
     exposition.put(frame())
     assert only(read(exposition.text().decode()), "gputop_up") == 1
     exposition.put(SourceError("it ended"))
@@ -192,7 +192,7 @@ def test_a_source_that_broke_takes_its_values_along() -> None:
 
 def test_a_text_is_made_once_a_second_at_most() -> None:
     now = [2000.0]
-    exposition = Exposition(ExpositionChoice(), lambda: now[0])
+    exposition = Exposition(lambda: now[0])
     exposition.put(frame())
     first = exposition.text()
     now[0] = 2000.9

@@ -132,6 +132,7 @@ def test_the_published_mistakes_are_those_of_the_file() -> None:
         ("0 1", ["value-spaces"]),
         ("0:1", ["value-range"]),
         ("1gpu2", ["value-junk"]),
+        ("1\u00a0", ["value-junk"]),  # a blank, but not one of C's
         ("all", ["value-word"]),
         ("0,one", ["value-word"]),
         ("1,5,9", ["value-out-of-range"]),

@@ -13,7 +13,7 @@ from gputop.model.machine.signals import MOST_TARGETS, Verdict, signal_name
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.signal_state import UNKNOWN, SignalDialogState
-from gputop.tui.pending_signals import PendingSignals
+from gputop.tui.machine import PendingSignals
 from tests.builders import GIB, frame, gpu, process
 
 ALICE = SignalTarget(10, 1000.0, "alice", "python train.py", held=(("0", GIB),))

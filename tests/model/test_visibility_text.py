@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from gputop.model.cuda.entries import read_number
+from gputop.model.cuda.entries import ENDS, read_number
 from gputop.model.cuda.enumeration import CudaDevice, normalize_bus_id
 from gputop.model.cuda.export import export_line, uuid_export_line
 from gputop.model.cuda.mapping import Mapping
@@ -29,8 +29,8 @@ def check_shape(mapping: Mapping, devices: list[CudaDevice]) -> None:
     """Assert what holds of every answer to a list."""
     entries, visible = mapping.entries, mapping.visible
     assert ",".join(entry.text for entry in entries) == mapping.value
-    assert all(entry.message for entry in entries)
-    logical = [entry.logical for entry in entries if entry.outcome == "visible"]
+    assert all(entry.message for entry in entries if entry.outcome in ENDS)
+    logical = [entry.position for entry in entries if entry.outcome == "visible"]
     assert logical == list(range(len(logical)))
     outcomes = [entry.outcome for entry in entries]
     ends = [o for o in outcomes if o in ("stopped", "duplicate")]

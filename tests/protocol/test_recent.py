@@ -65,7 +65,7 @@ def test_replies_are_not_kept() -> None:
 def _lines(recent: RecentFrames) -> list[bytes]:
     import zlib
 
-    return [zlib.decompressobj().decompress(batch.content()[0]) for batch in recent._batches]
+    return [zlib.decompressobj().decompress(b"".join(batch.parts)) for batch in recent._batches]
 
 
 def test_it_begins_in_the_middle_of_a_stream() -> None:

@@ -12,8 +12,7 @@ from gputop.model.machine.origin import Ancestor, Container, Origin
 from gputop.model.machine.sections import Pcie
 from gputop.model.machine.text import MIB
 from gputop.protocol.codec import encode
-from gputop.recording.privacy import Commands, recorded
-from gputop.recording.rounding import rounded
+from gputop.recording.contents import Commands, recorded
 from tests.builders import frame, gpu, process
 
 ENVIRON = Environ({"CUDA_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICE": "hush"})
@@ -98,12 +97,13 @@ def test_numbers_are_as_fine_as_anybody_reads_them() -> None:
         1, cpu=1.2345, rss=4_321_012_345, io_read=123_456_789.4, io_write=0.0, idle_for=12.34,
         gpu_memory=12_345_678, sm_utilization=0.123,
     )  # fmt: skip
-    seen = rounded(frame([gpu(power=123.456, pcie=Pcie(tx=98_765.4), idle_for=0.4)], [busy]))
+    card = gpu(power=123.456, pcie=Pcie(tx=98_765.4), idle_for=0.4)
+    seen = recorded(frame([card], [busy]), "all", None)
     assert seen.processes[0] == replace(
         busy, cpu=1.23, rss=4121 * MIB, io_read=123_000_000.0, idle_for=12.0
     )
     assert seen.gpus[0] == gpu(power=123.456, pcie=Pcie(tx=98_800.0), idle_for=0.0)
-    assert rounded(frame([gpu()], [process(1)])) == frame([gpu()], [process(1)])
+    assert recorded(frame([gpu()], [process(1)]), "all", None) == frame([gpu()], [process(1)])
 
 
 @pytest.mark.parametrize(("user", "shown"), [("me", COMMAND[:40]), ("bob", "train.py")])

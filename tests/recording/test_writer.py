@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gputop.errors import GputopError
 from gputop.recording.days import day_file
-from gputop.recording.reader import Gap, Recording
+from gputop.recording.reader import Recording
 from gputop.recording.writer import Limits, RecordingWriter
 from tests.conftest import in_child
 from tests.recording.made import (
@@ -60,8 +60,8 @@ def test_a_file_a_day_for_its_user_alone(folder: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in (folder, folder.parent)} == {0o700}
     recording = Recording(folder)
     assert recording.span(HOST) == (START, START + 2 * DAY + 2 * EVERY)
-    assert recording.gaps(HOST) == [
-        Gap(START + day * DAY + 2 * EVERY, START + (day + 1) * DAY) for day in (0, 1)
+    assert list(recording.times(HOST)) == [
+        START + day * DAY + sample * EVERY for day in range(3) for sample in range(3)
     ]
     assert list(recording.frames(HOST, START + DAY, START + DAY + EVERY)) == frames_from(
         START + DAY, 2
@@ -139,11 +139,9 @@ def test_what_is_written_can_be_read_at_once(tmp_path: Path) -> None:
     path = tmp_path / "live"
     writer = RecordingWriter(str(path), EVERY)
     frames = frames_from(START, 65)
-    writer.append(HOST, frames[0])
-    recording = Recording(path)
-    for frame in frames[1:]:
+    for frame in frames:
         writer.append(HOST, frame)
-        recording.refresh()
+        recording = Recording(path)
         assert recording.at(HOST, 1e10) == frame
         assert recording.losses == ()
 

@@ -21,7 +21,7 @@ from gputop.protocol.messages import Reply
 from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.tui.app import GputopApp
-from gputop.tui.fleet_control import TICK
+from gputop.tui.fleet import TICK
 from gputop.tui.machine import WatchedMachine
 from tests.builders_tui import Screenful, Silence
 

@@ -9,7 +9,7 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from gputop.tui.terminal.cells import Painted, _line, _next_line
-from gputop.tui.terminal.sgr import PLAIN, Span, span
+from gputop.tui.terminal.sgr import PLAIN, Span, change, span
 
 TEXTS = [
     "",
@@ -84,10 +84,62 @@ def test_one_changed_character_is_one_move_and_the_character() -> None:
     assert draw(painted, ("util  98 %", None)) == ""
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_graph_moves_between_words(seed: int) -> None:
+    """With it, the cells at its left change, and those at its right do or do not."""
+    chance = random.Random(seed)
+    painted, screen = Painted(), pyte.Screen(60, 2)
+    stream = pyte.Stream(screen)
+    past = [chance.choice("▁▂▃▄▅▆▇█") for _ in range(40)]
+    for _ in range(25):
+        moved = chance.randint(0, 5)
+        past = past[moved:] + [chance.choice("▁▂▃▄▅▆▇█ ") for _ in range(moved)]
+        style = Style(bgcolor="blue") if seed % 2 else None
+        words = (f"{chance.randint(0, 200):3} W ", style), (f" {chance.randint(8, 12):2} x", style)
+        graph = [(value, Style(color="red" if value > "▄" else "#010203")) for value in past]
+        line = spans(words[0], *graph, words[1])
+        stream.feed(painted.draw([(1, line)], (60, 2)))
+        plain = pyte.Screen(60, 2)
+        pyte.Stream(plain).feed("".join(f"{sgr}{text}" for text, sgr in line))
+        assert _seen(screen, 1) == _seen(plain, 0)
+
+
+def test_a_graph_that_moves_is_not_written_again() -> None:
+    painted, past = Painted(), "▁▂▃▄▅▆▇█" * 5
+    draw(painted, (f"97% {past} idle", None), cols=60)
+    moved = draw(painted, (f"98% {past[2:]}▂▁ idle", None), cols=60)
+    assert moved == "\x1b[1;5H\x1b[2P\x1b[38C\x1b[2@\x1b[41D8\x1b[40C▂▁"
+
+
+def test_digits_below_each_other_take_a_step_each() -> None:
+    painted = Painted()
+    for share in ("7", "8"):
+        lines = [(row, spans(("SM% ", None), (share, Style(color="red")))) for row in range(4)]
+        text = painted.draw(lines, (20, 5))
+    assert text == "\x1b[1;5H\x1b[31m8" + "\x1b[B\b8" * 3 + "\x1b[m"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ("\x1b[m", "\x1b[0;1;32m", "\x1b[1;32m"),
+        ("\x1b[0;38;2;1;2;3;48;5;9m", "\x1b[0;38;2;1;2;4;48;5;9m", "\x1b[38;2;1;2;4m"),
+        ("\x1b[0;38;5;9m", "\x1b[0;94;100m", "\x1b[94;100m"),
+        ("\x1b[0;3;31m", "\x1b[0;3;4;31m", "\x1b[4m"),
+        ("\x1b[0;1;31m", "\x1b[0;31m", "\x1b[0;31m"),
+        ("\x1b[0;31;42m", "\x1b[0;31m", "\x1b[0;31m"),
+        ("\x1b[0;31m", "\x1b[m", "\x1b[m"),
+        ("\x1b[m", "\x1b[0;4m\x1b]8;id=1;x\x1b\\", "\x1b[0;4m\x1b]8;id=1;x\x1b\\"),
+    ],
+)
+def test_of_a_style_only_what_differs_is_sent(before: str, after: str, text: str) -> None:
+    assert change(before, after) == text
+
+
 def test_a_style_alone_is_a_change() -> None:
     painted = Painted()
     draw(painted, ("busy", Style(color="red")))
-    assert draw(painted, ("busy", Style(color="green"))) == "\x1b[1;1H\x1b[0;32mbusy\x1b[m"
+    assert draw(painted, ("busy", Style(color="green"))) == "\x1b[1;1H\x1b[32mbusy\x1b[m"
 
 
 def test_the_colour_of_ink_is_not_sent_for_blanks() -> None:

@@ -15,7 +15,7 @@ from gputop.model.machine.sections import Activity, Ecc, Identity, Thermal, Thro
 from gputop.model.metrics.gpu import GPU
 from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import UNICODE
-from gputop.tui.messages import FrameArrived
+from gputop.tui.messages import Arrived
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown, silent_gpu
 
 BUSY = gpu_of(
@@ -330,7 +330,7 @@ async def test_the_short_history_is_as_wide_as_what_is_left() -> None:
             (51, 200, "3 minutes"),
         ):
             for frame in frames[begin:end]:  # of messages that wait the newest would be all
-                screen.app.on_frame_arrived(FrameArrived(feed, frame))
+                screen.app.on_arrived(Arrived(feed, frame))
             await screen.drawn()
             begin = end
             cells = screen.lines[2][screen.lines[1].index(f"the last {words} of utilization") :]

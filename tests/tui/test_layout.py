@@ -161,3 +161,17 @@ async def test_it_is_a_pane_that_can_be_hidden() -> None:
     settings = Session(panes=("gpus", "processes", "mapping"))
     async with shown(machine(8), size=(200, 50), settings=settings) as screen:
         assert not history(screen).display
+
+
+async def test_a_terminal_that_becomes_narrower_leaves_no_room_for_history() -> None:
+    """In as many lines there were enough before: beside each other stood more graphs."""
+    async with shown(machine(3), size=(200, 26)) as screen:
+        await screen.show(machine(3, second=1))
+        height = history(screen).size.height
+        assert labels(screen)[0] == "GPU 0"
+        for width in (40, 30, 20):
+            await screen.resize(width, 26)
+            assert screen.app.is_running
+            assert not history(screen).display or labels(screen)
+        await screen.resize(200, 26)
+        assert history(screen).size.height == height

@@ -76,10 +76,7 @@ def test_of_a_machine_that_is_not_open() -> None:
     machine.reconnect()
     machine.handle_frame(EMPTY)
     assert [m.sentence for m in told if isinstance(m, MarkReached)] == ["GPU 0 is free on node"]
-    later: list[str] = []
-    machine.on_news = later.append
-    machine.show_news()
-    assert later == ["GPU 0 is free"]
+    assert machine.news == "GPU 0 is free"
 
 
 @pytest.mark.system

@@ -123,7 +123,7 @@ async def test_a_click_on_a_heading_sorts_by_it_and_the_next_the_other_way(tmp_p
         assert screen.pids == one_way[::-1]
         await screen.click(*heading(screen, "COMMAND"))
         assert screen.table.sort_id == "command"
-        assert from_file(path, ("pid", "command")).processes.sort == "command"
+        assert from_file(path).processes.sort == "command"
 
 
 async def test_every_heading_is_that_of_its_column() -> None:

@@ -195,7 +195,7 @@ async def test_samples_that_are_damaged_hold_nobody_up(hour: Path) -> None:
             before = screen.lines[0]
         assert (clock(HOUR - 1) in screen.lines[0], notes >= 1) == (True, True)
         assert isinstance(screen.app, ReplayApp)
-        screen.app.replay.begin(NOON)
+        screen.app.replay.go(NOON)
         await screen.press("9")
         seconds(screen, 60)
         await screen.drawn()

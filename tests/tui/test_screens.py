@@ -20,7 +20,7 @@ from gputop.settings import THEMES
 from gputop.tui.app import GputopApp
 from gputop.tui.glyphs import ASCII
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import FrameArrived
+from gputop.tui.messages import Arrived
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
 from gputop.tui.themes import ROLES
@@ -360,7 +360,7 @@ async def test_r_reconnects_the_source_whatever_it_is() -> None:
         await screen.press("r")
         assert screen.source.reconnects == 1
         assert not screen.source.closed
-        screen.app.post_message(FrameArrived(before, frame_of(process_of(200))))
+        screen.app.post_message(Arrived(before, frame_of(process_of(200))))
         await screen.drawn()
         assert "The agent ended" in screen.text  # that frame comes too late
         await screen.show(frame_of(process_of(300)))
@@ -376,6 +376,21 @@ async def test_the_demo_is_a_key_away_from_trouble() -> None:
         assert screen.source.closed
         assert "train.py" in screen.text
         await screen.press("q")
+
+
+async def test_the_demo_answers_what_is_asked_of_it() -> None:
+    async with shown(size=(120, 120)) as screen:
+        await screen.show_problem("library_not_found")
+        await screen.press("d")
+        while "DEMO" not in screen.text:
+            await screen.pilot.pause(0.01)
+        await screen.press("enter", "enter")
+        for _ in range(100):
+            if "being read" not in screen.text:
+                break
+            await screen.pilot.pause(0.01)
+        assert "Open devices" in screen.text
+        assert "being read" not in screen.text
 
 
 async def test_an_agent_that_ended_is_told() -> None:

@@ -16,7 +16,7 @@ from gputop.model.metrics.process import PROCESS
 from gputop.model.processes.process_rows import rows
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.signal import SignalScreen
-from gputop.tui.messages import FrameArrived, ReplyArrived
+from gputop.tui.messages import Arrived
 from tests.builders import matching
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
@@ -75,10 +75,10 @@ class World:
         parts = [key for own in self.processes.values() for key in own]
         self.dice.shuffle(parts)
         feed = self.screen.machine.feed
-        app.on_frame_arrived(FrameArrived(feed, frame_of(*GPUS, *parts, time=self.time)))
+        app.on_arrived(Arrived(feed, frame_of(*GPUS, *parts, time=self.time)))
         for order in {verdict.order for verdict in self.verdicts}:
             said = tuple(verdict for verdict in self.verdicts if verdict.order == order)
-            app.on_reply_arrived(ReplyArrived(feed, Reply(request=order, verdicts=said)))
+            app.on_arrived(Arrived(feed, Reply(request=order, verdicts=said)))
 
     async def press(self, *keys: str) -> None:
         """Keys, and the world between them is another each time."""

@@ -18,7 +18,7 @@ from gputop.errors import LoginError, SourceError
 from gputop.model.machine.frame import Frame
 from gputop.settings import Session
 from gputop.tui.glyphs import ASCII
-from gputop.tui.messages import FrameArrived
+from gputop.tui.messages import Arrived
 from gputop.tui.panes.lines import Lines
 from tests.builders_tui import shown
 from tests.tui import machines
@@ -116,7 +116,7 @@ async def drawn(case: Case) -> str:
     frames = case.frames()
     async with shown(size=case.size, settings=Session(theme="ansi-dark", me="alice")) as screen:
         for frame in frames:  # of messages that wait the newest would replace the others
-            screen.app.on_frame_arrived(FrameArrived(screen.machine.feed, frame))
+            screen.app.on_arrived(Arrived(screen.machine.feed, frame))
         await screen.drawn()
         await screen.press(*case.keys.split())
         return screen.text + "\n"

@@ -21,7 +21,7 @@ from gputop.model.machine.text import printable
 from gputop.trust import (
     is_elevated,
     probe_environment,
-    read_regular,
+    read_text,
     why_not,
     why_not_tree,
 )
@@ -63,7 +63,7 @@ class _Package(NamedTuple):
     metadata: str
 
     def text(self, *paths: str) -> str:
-        return "".join(_text(self.folder / path) for path in paths)
+        return "".join(read_text(self.folder / path) for path in paths)
 
 
 class _Answer(msgspec.Struct):
@@ -146,7 +146,7 @@ def _prefixes(interpreter: str) -> list[Path]:
     pyvenv.cfg (PEP 405)."""
     paths = [interpreter, os.path.realpath(interpreter)]
     for path in tuple(paths):
-        if home := _HOME.search(_text(Path(path).parent.parent / "pyvenv.cfg")):
+        if home := _HOME.search(read_text(Path(path).parent.parent / "pyvenv.cfg")):
             paths.append(f"{home[1]}/python")
     return list(dict.fromkeys(Path(path).parent.parent for path in paths))
 
@@ -166,7 +166,7 @@ def _why_not_code(prefixes: Sequence[Path]) -> str | None:
 
 def _why_not_added(folder: Path) -> str | None:
     for file in folder.glob("*-packages/*.pth"):
-        for line in _text(file).splitlines():
+        for line in read_text(file).splitlines():
             added = file.parent / line.strip()
             is_path = line.strip() and not line.startswith(("import ", "import\t", "#"))
             if is_path and added.is_dir() and (reason := why_not(str(added))):
@@ -182,10 +182,6 @@ def _owner(interpreter: str) -> str:
         return f"'#{uid}'"
 
 
-def _text(path: Path) -> str:
-    return (read_regular(path) or b"").decode("utf-8", "replace")
-
-
 def _packages(path: Sequence[str]) -> dict[str, _Package]:
     """By the normalized names of what is installed; the first of a name counts, as in imports."""
     packages: dict[str, _Package] = {}
@@ -193,7 +189,7 @@ def _packages(path: Sequence[str]) -> dict[str, _Package]:
         for info in sorted(folder.glob("*-info")):
             if match := _INFO.match(info.name):
                 name = re.sub("[-_.]+", "-", match[1]).lower()
-                metadata = _text(info / "METADATA")
+                metadata = read_text(info / "METADATA")
                 packages.setdefault(name, _Package(match[2], folder, metadata))
     return packages
 
@@ -275,10 +271,8 @@ def _build_checks(
     if cuda is not None and not runs_on(build.cuda, cuda):
         text = f"{title} is built for CUDA {build.cuda}, and the driver runs CUDA up to {cuda}"
         yield Check("problem", build.name, text, "update the driver, or take an older build")
-    wanted, built = (
-        _libraries(build, packages),
-        f"built for CUDA {build.cuda or '(not known which)'}",
-    )
+    wanted = _libraries(build, packages)
+    built = f"built for CUDA {build.cuda or '(not known which)'}"
     answer = _ask(interpreter, wanted)
     if isinstance(answer, str):
         yield Check("problem", build.name, f"{title}: loading {', '.join(wanted)}: it {answer}")

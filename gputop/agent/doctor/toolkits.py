@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gputop.agent.doctor.installation import container
-from gputop.agent.program import run_program
+from gputop.agent.program import answer_of
 from gputop.model.doctor.cuda_builds import runs_on
 from gputop.model.machine.check import Check
-from gputop.trust import find_program, read_regular
+from gputop.trust import find_program, read_text
 
 _ROOT = Path("/")
 _LIMIT = 5.0
 """Seconds for a program to tell its version."""
 _RELEASE = re.compile(r"release [0-9.]+, V([0-9.]+)")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 _TEXT = re.compile(r"CUDA Version ([0-9.]+)")
 _CUDNN = re.compile(r"libcudnn\.so\.[0-9][^ ]* .*=> (.+)")
 _MACRO = re.compile(r"#define CUDNN_(?:MAJOR|MINOR|PATCHLEVEL) ([0-9]+)")
@@ -54,7 +56,7 @@ def _toolkits(root: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
     nvcc, _ = find_program("nvcc", search=environ.get("PATH", ""))
     if nvcc is not None:
         home = str(Path(nvcc).resolve().parent.parent)
-        said = _RELEASE.search(_said([nvcc, "--version"]))
+        said = _RELEASE.search(answer_of([nvcc, "--version"], _LIMIT))
         if versions.get(home) is None:
             versions[home if home in versions else nvcc] = said[1] if said else None
     return versions
@@ -62,14 +64,9 @@ def _toolkits(root: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
 
 def _version(folder: Path) -> str | None:
     """As the toolkit's own files say, else as the directory is called."""
-    try:
-        version: object = json.loads(read_regular(folder / "version.json") or b"")["cuda"][
-            "version"
-        ]
-        return str(version)
-    except (OSError, ValueError, LookupError, TypeError):
-        pass
-    said = _TEXT.search(_text(folder / "version.txt"))
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
+        return str(json.loads(read_text(folder / "version.json"))["cuda"]["version"])
+    said = _TEXT.search(read_text(folder / "version.txt"))
     called = re.search(r"cuda-([0-9.]+)\Z", folder.name)
     return said[1] if said else called[1] if called else None
 
@@ -85,7 +82,7 @@ def _toolkit(folder: str, version: str | None, cuda: str | None) -> Check:
 def _cudnn(kits: Iterable[str], root: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     """By the libraries that the loader finds, and by headers."""
     ldconfig, _ = find_program("ldconfig", ("/sbin", "/usr/sbin"), environ.get("PATH", ""))
-    listed = _CUDNN.findall(_said([ldconfig, "-p"])) if ldconfig else []
+    listed = _CUDNN.findall(answer_of([ldconfig, "-p"], _LIMIT)) if ldconfig else []
     own = environ.get("LD_LIBRARY_PATH", "").split(":")
     beside = [path for folder in own if folder for path in Path(folder).glob("libcudnn.so.[0-9]*")]
     paths = {path.resolve() for path in (*map(Path, listed), *beside)}
@@ -93,7 +90,7 @@ def _cudnn(kits: Iterable[str], root: Path, environ: Mapping[str, str]) -> Itera
         yield Check("ok", "cuDNN", f"{path.name.partition('.so.')[2]} ({path})")
     folders = [root / folder for folder in _SYSTEM] + [Path(kit) / "include" for kit in kits]
     for header in (folder / name for folder in folders for name in ("cudnn_version.h", "cudnn.h")):
-        if numbers := _MACRO.findall(_text(header)):
+        if numbers := _MACRO.findall(read_text(header)):
             yield Check("ok", "cuDNN", f"{'.'.join(numbers)} ({header})")
             paths.add(header)
     if not paths:
@@ -105,7 +102,7 @@ def _runtimes(inside: str | None, environ: Mapping[str, str]) -> Iterator[Check]
     for name in ("docker", "podman", "nvidia-ctk"):
         program, refused = find_program(name, search=environ.get("PATH", ""))
         if program:
-            said = re.search(r"[0-9]+(?:\.[0-9]+)+", _said([program, "--version"]))
+            said = _NUMBER.search(answer_of([program, "--version"], _LIMIT))
             versions[name] = f"{name} {said[0]}" if said else name
         elif refused:
             yield Check("notice", "containers", refused)
@@ -114,15 +111,3 @@ def _runtimes(inside: str | None, environ: Mapping[str, str]) -> Iterator[Check]
                     "to use GPUs in containers, install nvidia-container-toolkit")  # fmt: skip
     else:
         yield Check("ok", "containers", ", ".join(versions.values()) or "no runtime")
-
-
-def _text(path: Path) -> str:
-    return (read_regular(path) or b"").decode("utf-8", "replace")
-
-
-def _said(command: Sequence[str]) -> str:
-    try:
-        done = run_program(command, _LIMIT)
-    except OSError:
-        return ""
-    return done.output.decode("utf-8", "replace") if done.status == 0 else ""

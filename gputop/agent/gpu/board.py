@@ -19,25 +19,18 @@ from gputop.agent.gpu.sections import (
     CounterTotal,
     Fields,
     Section,
-    SlowValues,
     first_of,
 )
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine import sections
-from gputop.model.machine.text import printable
 
+_FROM_KEPLER = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace",
+                "Hopper", "Blackwell")  # fmt: skip
 _ARCHITECTURES: dict[int | None, str] = {
-    pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
-    pynvml.NVML_DEVICE_ARCH_MAXWELL: "Maxwell",
-    pynvml.NVML_DEVICE_ARCH_PASCAL: "Pascal",
-    pynvml.NVML_DEVICE_ARCH_VOLTA: "Volta",
-    pynvml.NVML_DEVICE_ARCH_TURING: "Turing",
-    pynvml.NVML_DEVICE_ARCH_AMPERE: "Ampere",
-    pynvml.NVML_DEVICE_ARCH_ADA: "Ada Lovelace",
-    pynvml.NVML_DEVICE_ARCH_HOPPER: "Hopper",
-    pynvml.NVML_DEVICE_ARCH_BLACKWELL: "Blackwell",
+    **dict(enumerate(_FROM_KEPLER, start=pynvml.NVML_DEVICE_ARCH_KEPLER)),
     13: "Rubin",  # nvidia-ml-py names it from 13 on
 }
+"""By NVML_DEVICE_ARCH_*."""
 _VIRTUALIZATION: dict[int | None, str] = dict(
     enumerate(("none", "passthrough", "vgpu", "host_vgpu", "host_vsga"))
 )
@@ -60,7 +53,7 @@ def capability(numbers: Sequence[int] | None) -> str | None:
 
 
 def _text(text: str | None) -> str | None:
-    return printable(text.strip(), 96) or None if text else None
+    return validate.text(text.strip()) or None if text else None
 
 
 def _share(answer: Sequence[int] | None) -> float | None:
@@ -132,16 +125,12 @@ class ClocksSection(Section):
 class PowerSection(Section):
     """The limits that an administrator can set are asked for seldom."""
 
-    name, kind, every = "power_more", sections.Power, QUICK
-    fields = (
-        pynvml.NVML_FI_DEV_POWER_AVERAGE,
-        pynvml.NVML_FI_DEV_POWER_INSTANT,
-    )
+    name, kind, every, slow = "power_more", sections.Power, QUICK, SELDOM
+    fields = (pynvml.NVML_FI_DEV_POWER_AVERAGE, pynvml.NVML_FI_DEV_POWER_INSTANT)
 
     def __init__(self) -> None:
         super().__init__()
         self._energy = CounterTotal()
-        self._limits = SlowValues(SELDOM, _limits)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         energy = validate.counter(ask(pynvml.nvmlDeviceGetTotalEnergyConsumption))
@@ -151,17 +140,15 @@ class PowerSection(Section):
             "average": average,
             "instant": instant,
             "energy": None if millijoules is None else millijoules / 1000,
-            **self._limits.read(ask, now),
         }
 
-
-def _limits(ask: Ask) -> dict[str, float | None]:
-    lowest, highest = ask(pynvml.nvmlDeviceGetPowerManagementLimitConstraints) or (None, None)
-    return {
-        "limit_default": _limit(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-        "limit_min": _limit(lowest),
-        "limit_max": _limit(highest),
-    }
+    def slow_values(self, ask: Ask) -> dict[str, Any]:
+        lowest, highest = ask(pynvml.nvmlDeviceGetPowerManagementLimitConstraints) or (None, None)
+        return {
+            "limit_default": _limit(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+            "limit_min": _limit(lowest),
+            "limit_max": _limit(highest),
+        }
 
 
 class ThermalSection(Section):

@@ -1,24 +1,25 @@
-"""The driver, opened and closed."""
+"""The driver: opened, asked and closed."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 import pynvml
 
-from gputop.model.machine.text import printable
+from gputop.agent.gpu import validate
+
+T = TypeVar("T")
 
 DRIVER_GONE = {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED}
-
-
-class NvmlError(Exception):
-    """An NVML return code that concerns a whole GPU or the driver; `code` is NVML's."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
+GPU_GONE = {
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND,
+}
 
 
 class Driver(msgspec.Struct, frozen=True):
@@ -35,40 +36,34 @@ processes nor health of them (NVML API Reference, MPS Locality Domain Device Enu
 
 
 def open_driver() -> Driver:
-    """nvmlInit and what is true of the whole machine; NvmlError where it fails. May hang."""
+    """nvmlInit and what is true of the whole machine; NVMLError where it fails. May hang."""
     os.environ.pop(_MPS_VIEW, None)
-    try:
-        pynvml.nvmlInit()
-        return Driver(
-            version=_text(pynvml.nvmlSystemGetDriverVersion),
-            cuda_version=_cuda_version(),
-            count=pynvml.nvmlDeviceGetCount(),
-        )
-    except pynvml.NVMLError as error:
-        raise NvmlError(error.value, str(error)) from None
+    pynvml.nvmlInit()
+    return Driver(
+        version=validate.text(ask_driver(pynvml.nvmlSystemGetDriverVersion)),
+        cuda_version=_cuda_version(),
+        count=pynvml.nvmlDeviceGetCount(),
+    )
 
 
 def close_driver() -> None:
     """nvmlShutdown, whose failure means that it is down already."""
-    try:
+    with suppress(pynvml.NVMLError):
         pynvml.nvmlShutdown()
-    except pynvml.NVMLError:
-        return
 
 
-def _text(call: Callable[[], str]) -> str | None:
+def ask_driver(call: Callable[..., T], *arguments: Any) -> T | None:
+    """What NVML answers; None where it does not, or where there is no handle yet to ask with."""
+    if None in arguments:
+        return None
     try:
-        return printable(call(), 96)
+        return call(*arguments)
     except (pynvml.NVMLError, UnicodeDecodeError):
         return None
 
 
 def _cuda_version() -> str | None:
     """`13.0` of 13000; drivers before R410 have no such call."""
-    for call in (pynvml.nvmlSystemGetCudaDriverVersion_v2, pynvml.nvmlSystemGetCudaDriverVersion):
-        try:
-            version = call()
-        except pynvml.NVMLError:
-            continue
-        return f"{version // 1000}.{version % 1000 // 10}"
-    return None
+    version = ask_driver(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    version = version or ask_driver(pynvml.nvmlSystemGetCudaDriverVersion)
+    return f"{version // 1000}.{version % 1000 // 10}" if version else None

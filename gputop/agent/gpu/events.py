@@ -12,6 +12,7 @@ from typing import Any
 import pynvml
 
 from gputop.agent.errors import log_once
+from gputop.agent.gpu.driver import GPU_GONE
 from gputop.agent.gpu.reader import GpuReader
 from gputop.model.machine.sections import Xid
 
@@ -23,11 +24,6 @@ _WAIT_MS = 1000
 """So late, at most, the thread sees that it is to end."""
 _AGAIN = 5.0
 """Seconds between two tries, when a GPU is lost and takes the set of events with it."""
-_GONE = {
-    pynvml.NVML_ERROR_GPU_IS_LOST,
-    pynvml.NVML_ERROR_RESET_REQUIRED,
-    pynvml.NVML_ERROR_GPU_NOT_FOUND,
-}
 
 
 class XidEvents:
@@ -57,7 +53,7 @@ class XidEvents:
             try:
                 self._listen()
             except pynvml.NVMLError as error:
-                if error.value not in _GONE:  # refused, or there is no driver any more
+                if error.value not in GPU_GONE:  # refused, or there is no driver any more
                     self._heard = {index: xids for index, xids in self._heard.items() if xids}
                     return
             except Exception as error:  # noqa: BLE001 - and on again, after a while

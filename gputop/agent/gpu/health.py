@@ -1,27 +1,22 @@
-"""What the driver says of the card as a whole."""
+"""What the driver says of the card as a whole, and of errors of its memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pynvml
 
 from gputop.agent.gpu import validate
-from gputop.agent.gpu.sections import OFTEN, Ask, Fields, Section, plain_call
-from gputop.model.machine.sections import Health
+from gputop.agent.gpu.sections import OFTEN, SELDOM, Ask, Fields, Section, plain_call
+from gputop.model.machine.sections import Ecc, Health
 
 _RECOVERY_ACTION = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-_ACTIONS: dict[float | None, str] = {
-    pynvml.NVML_GPU_RECOVERY_ACTION_NONE: "none",
-    pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET: "gpu_reset",
-    pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT: "node_reboot",
-    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P: "drain_p2p",
-    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET: "drain_and_reset",
-    5: "recover_imex_domain",
-    6: "bus_reset",
-    7: "system_reboot",
-}
-"""By NVML_GPU_RECOVERY_ACTION_*; the last of them are newer than the oldest nvidia-ml-py."""
+_ACTIONS: dict[float | None, str] = dict(enumerate((
+    "none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain",
+    "bus_reset", "system_reboot",
+)))  # fmt: skip
+"""By NVML_GPU_RECOVERY_ACTION_*, of which the oldest nvidia-ml-py has the first five."""
 _STATES = ("not_supported", "not_started", "in_progress", "completed")
 """By NVML_GPU_FABRIC_STATE_*."""
 _PROBLEMS = {
@@ -35,15 +30,10 @@ _PROBLEMS = {
 """NVML_GPU_FABRIC_HEALTH_MASK_*: where two bits stand in the mask, and what they are when it is so;
 0 is not supported."""
 _CONFIGURATION_AT, _CONFIGURED, _GARBAGE = 8, 1, 15
-_CONFIGURATIONS = {
-    2: "incorrect_system_guid",
-    3: "incorrect_chassis_serial",
-    4: "no_partition",
-    5: "insufficient_nvlinks",
-    6: "incompatible_firmware",
-    7: "invalid_location",
-    8: "gpu_state_invalid",
-}
+_CONFIGURATIONS = dict(enumerate((
+    "incorrect_system_guid", "incorrect_chassis_serial", "no_partition", "insufficient_nvlinks",
+    "incompatible_firmware", "invalid_location", "gpu_state_invalid",
+), start=2))  # fmt: skip
 """By NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_*, of four bits."""
 _fabric = plain_call("nvmlDeviceGetGpuFabricInfoV", version=2, words=8)
 _repair = plain_call("nvmlDeviceGetRepairStatus", version=1, words=2)
@@ -99,3 +89,57 @@ def _pending(repairs: list[int] | None) -> bool | None:
     if True in flags:
         return True
     return None if not flags or None in flags else False
+
+
+_CORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
+_UNCORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+_VOLATILE = pynvml.NVML_VOLATILE_ECC
+_DRAM, _SRAM = pynvml.NVML_MEMORY_LOCATION_DRAM, pynvml.NVML_MEMORY_LOCATION_SRAM
+_total, _by_location = pynvml.nvmlDeviceGetTotalEccErrors, pynvml.nvmlDeviceGetMemoryErrorCounter
+_pages = pynvml.nvmlDeviceGetRetiredPages
+_sram_status = plain_call("nvmlDeviceGetSramEccErrorStatus", version=1, words=25)
+_EXCEEDED = 23
+"""The word of nvmlEccSramErrorStatus_v1_t that is bThresholdExceeded, padding counted."""
+
+
+def _count(pages: Sequence[object] | None) -> int | None:
+    return None if pages is None else len(pages)
+
+
+class EccSection(Section):
+    """ECC, retired pages (before Ampere) and remapped rows (since). Errors make an event, and that
+    a reading."""
+
+    name, kind, every = "ecc", Ecc, SELDOM
+    calls = {
+        "corrected_dram": (validate.counter, _by_location, _CORRECTED, _VOLATILE, _DRAM),
+        "corrected_sram": (validate.counter, _by_location, _CORRECTED, _VOLATILE, _SRAM),
+        "uncorrected_dram": (validate.counter, _by_location, _UNCORRECTED, _VOLATILE, _DRAM),
+        "uncorrected_sram": (validate.counter, _by_location, _UNCORRECTED, _VOLATILE, _SRAM),
+        "corrected": (validate.counter, _total, _CORRECTED, _VOLATILE),
+        "aggregate_corrected": (validate.counter, _total, _CORRECTED, pynvml.NVML_AGGREGATE_ECC),
+        "aggregate_uncorrected": (
+            validate.counter, _total, _UNCORRECTED, pynvml.NVML_AGGREGATE_ECC
+        ),
+        "retired_single": (
+            _count, _pages, pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
+        ),
+        "retired_double": (
+            _count, _pages, pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR
+        ),
+        "retired_pending": (validate.flag, pynvml.nvmlDeviceGetRetiredPagesPendingStatus),
+    }  # fmt: skip
+
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        sram = ask(_sram_status)
+        enabled, pending = ask(pynvml.nvmlDeviceGetEccMode) or (None, None)
+        remapped = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
+        return {
+            "enabled": validate.flag(enabled),
+            "pending": validate.flag(pending),
+            "sram_threshold_exceeded": None if sram is None else validate.flag(sram[_EXCEEDED]),
+            "remapped_correctable": validate.rows(remapped[0]),
+            "remapped_uncorrectable": validate.rows(remapped[1]),
+            "remap_pending": validate.flag(remapped[2]),
+            "remap_failure": validate.flag(remapped[3]),
+        }

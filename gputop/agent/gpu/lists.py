@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from gputop.agent.gpu import validate
+from gputop.agent.gpu.driver import DRIVER_GONE
 from gputop.model.health.unaccounted import is_notable
 
 _NO_INSTANCE = 0xFFFFFFFF
@@ -92,16 +93,40 @@ class _Buffer:
         return bytes(memoryview(self._bytes)[:length])
 
 
+class _ProcessList:
+    """One of the lists of a GPU."""
+
+    def __init__(self, letter: str, function: Any, record: struct.Struct) -> None:
+        self.letter, self._function, self._buffer = letter, function, _Buffer(record)
+        self._is_absent = False
+        self.records: bytes | None = None
+        """As the driver gave them the last time; None where it did not."""
+
+    def read(self, handle: Any) -> None:
+        """Ask for it. NVMLError for a GPU that is gone."""
+        if self._is_absent:
+            return
+        self.records = None
+        try:
+            self.records = self._buffer.fill(lambda *arguments: self._function(handle, *arguments))
+        except pynvml.NVMLError as error:
+            self._is_absent = error.value == pynvml.NVML_ERROR_NOT_SUPPORTED
+            if error.value in (*DRIVER_GONE, pynvml.NVML_ERROR_GPU_IS_LOST):
+                raise
+
+    def rows(self) -> Iterator[tuple[int, ...]]:
+        """Yield PID, memory and, where the driver tells them, instances."""
+        return self._buffer.record.iter_unpack(self.records or b"")
+
+
 class ProcessLists:
-    """The lists of one GPU; remembers which symbols the driver has and the last timestamp."""
+    """The lists of one GPU; remembers what the driver has, and the last timestamp."""
 
     def __init__(self) -> None:
-        self._functions: list[tuple[str, Any, _Buffer]] | None = None
-        self._absent: set[str] = set()
+        self._lists = list(_newest_lists())
         self._samples = _Buffer(_SAMPLE)
         self._since = 0
-        self._answers: list[bytes | None] = []
-        self._total: int | None = None
+        self._answers: tuple[object, ...] = ()
         self._due = 0.0
         self._running: tuple[GpuProcess, ...] = ()
         self.complete = False
@@ -117,22 +142,17 @@ class ProcessLists:
 
         The same object as long as the driver says the same.
         """
-        if self._functions is None:
-            self._functions = list(_functions())
-        rest, before = self._may_rest(used), self._answers or [None] * len(self._functions)
-        answers = [
-            old
-            if rest and letter != "C" and old == b""
-            else self._list(letter, function, buffer, handle)
-            for (letter, function, buffer), old in zip(self._functions, before, strict=True)
-        ]
-        if answers != self._answers or total != self._total:
-            self._answers, self._total = answers, total
-            self._running = self._read(answers, total)
+        may_rest = self._may_rest(used)
+        for processes in self._lists:
+            if not (may_rest and processes.letter != "C" and processes.records == b""):
+                processes.read(handle)
+        answers = (total, *(processes.records for processes in self._lists))
+        if answers != self._answers:
+            self._answers, self._running = answers, self._read(total)
             amounts = [process.memory for process in self._running]
             self.held = None if None in amounts else sum(filter(None, amounts))
-            letters = [letter for letter, _, _ in self._functions]
-            self.complete = dict(zip(letters, answers, strict=True)).get("C") is not None
+            compute = [processes for processes in self._lists if processes.letter == "C"]
+            self.complete = any(processes.records is not None for processes in compute)
         return self._running
 
     def _may_rest(self, used: int | None) -> bool:
@@ -143,36 +163,19 @@ class ProcessLists:
         self._due = now + _RARE
         return False
 
-    def _read(self, answers: list[bytes | None], total: int | None) -> tuple[GpuProcess, ...]:
+    def _read(self, total: int | None) -> tuple[GpuProcess, ...]:
         entries: dict[tuple[int, int, int], list[Any]] = {}
-        for (letter, _, buffer), records in zip(self._functions or (), answers, strict=True):
-            for pid, memory, *instance in buffer.record.iter_unpack(records or b""):
+        for processes in self._lists:
+            for pid, memory, *instance in processes.rows():
                 gpu, compute = instance or (_NO_INSTANCE, _NO_INSTANCE)
                 entry = entries.setdefault((pid, gpu, compute), [set(), None])
-                entry[0].add(letter)
+                entry[0].add(processes.letter)
                 if (amount := validate.memory(memory, total)) is not None:
                     entry[1] = max(amount, entry[1] or 0)
         return tuple(
             GpuProcess(pid, _type(letters), memory, _instance(gpu), _instance(compute))
             for (pid, gpu, compute), (letters, memory) in entries.items()
         )
-
-    def _list(self, letter: str, function: Any, buffer: _Buffer, handle: Any) -> bytes | None:
-        """The records of one list; None where the driver does not give it."""
-        if letter in self._absent:
-            return None
-        try:
-            return buffer.fill(lambda count, array: function(handle, count, array))
-        except pynvml.NVMLError as error:
-            if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
-                self._absent.add(letter)
-            elif error.value in (
-                pynvml.NVML_ERROR_GPU_IS_LOST,
-                pynvml.NVML_ERROR_UNINITIALIZED,
-                pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-            ):
-                raise
-            return None
 
     def utilization(self, handle: Any) -> dict[int, Utilization]:
         """By pid, the newest sample since the last time; who has none is not in it.
@@ -207,14 +210,14 @@ def _type(letters: set[str]) -> str:
     return "+".join(letter for letter in "MCG" if letter in letters)
 
 
-def _functions() -> Iterator[tuple[str, Any, _Buffer]]:
+def _newest_lists() -> Iterator[_ProcessList]:
     for letter, name in _LISTS:
         for suffix, record in _VERSIONS:
             try:
                 function = pynvml._nvmlGetFunctionPointer(name + suffix)
             except pynvml.NVMLError:
                 continue
-            yield letter, function, _Buffer(record)
+            yield _ProcessList(letter, function, record)
             break
 
 

@@ -9,10 +9,10 @@ import pynvml
 from msgspec.structs import replace
 
 from gputop.agent.gpu import validate
+from gputop.agent.gpu.driver import ask_driver
 from gputop.agent.gpu.sections import Ask, first_of
 from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.sections import Activity
-from gputop.model.machine.text import printable
 
 _CAPABILITIES = {
     192: "3.0 3.2 3.5 3.7",
@@ -67,20 +67,40 @@ def _multiprocessors(count: int, capability: Sequence[int] | None) -> int | None
     return None if per_sm is None or count % per_sm else count // per_sm
 
 
+class _OpenMigDevice:
+    """A MIG device and its handle."""
+
+    def __init__(self, handle: Any, device: MigDevice) -> None:
+        self._handle, self.device = handle, device
+        self._has_answered = False
+        self.is_gone = False
+        """Whether it has answered, and does not any more."""
+
+    def memory(self) -> dict[str, int | None]:
+        """What it has and uses; one that does not answer is not asked again."""
+        memory = read_memory(lambda call, *rest: ask_driver(call, self._handle, *rest))
+        if not memory:
+            self.is_gone, self._handle = self._has_answered, None
+            return {}
+        self._has_answered = True
+        return {name: memory[name] for name in ("memory_total", "memory_used")}
+
+
 class MigDevices:
     """The MIG devices of one GPU: which there are is asked seldom, what they use each time."""
 
     def __init__(self) -> None:
-        self._devices: tuple[MigDevice, ...] | None = None
-        self._handles: list[Any] = []
-        self._answered: list[bool] = []
-        self.gone = False
-        """Whether one that answered does not any more, since `find`."""
+        self._devices: list[_OpenMigDevice] | None = None
 
     @property
     def instances(self) -> set[int]:
         """Ids of the GPU instances."""
-        return {device.gi for device in self._devices or ()}
+        return {opened.device.gi for opened in self._devices or ()}
+
+    @property
+    def gone(self) -> bool:
+        """Whether one that answered does not any more, since `find`."""
+        return any(opened.is_gone for opened in self._devices or ())
 
     def find(self, gpu: Any, slots: int | None) -> None:
         """Ask which there are, of a GPU's handle with room for so many; 0 off MIG mode.
@@ -88,11 +108,7 @@ class MigDevices:
         Handles are kept until the next time and no longer: that of a device that was destroyed may
         come to mean another one (NVML, nvmlDeviceGetMigDeviceHandleByIndex).
         """
-        devices = _mig_devices(gpu, slots)
-        self._devices = None if devices is None else tuple(device for _, device in devices)
-        self._handles = [handle for handle, _ in devices or ()]
-        self._answered = [False] * len(self._handles)
-        self.gone = False
+        self._devices = _mig_devices(gpu, slots)
 
     def read(self, activity: Callable[[int], Activity | None]) -> tuple[MigDevice, ...] | None:
         """All in NVML's order with what they use, `activity` by GPU instance; None where not all
@@ -100,46 +116,26 @@ class MigDevices:
         if self._devices is None:
             return None
         return tuple(
-            replace(device, activity=activity(device.gi), **self._memory(k))
-            for k, device in enumerate(self._devices)
+            replace(opened.device, activity=activity(opened.device.gi), **opened.memory())
+            for opened in self._devices
         )
 
-    def _memory(self, k: int) -> dict[str, int | None]:
-        if self._handles[k] is None:
-            return {}
-        try:
-            info = _memory_of(self._handles[k])
-        except pynvml.NVMLError:
-            self.gone |= self._answered[k]
-            self._handles[k] = None
-            return {}
-        self._answered[k] = True
-        total = validate.positive(validate.memory(info.total))
-        return {"memory_total": total, "memory_used": validate.memory(info.used, total)}
 
-
-def _memory_of(handle: Any) -> Any:
-    try:
-        return _memory_v2(handle)
-    except pynvml.NVMLError:
-        return pynvml.nvmlDeviceGetMemoryInfo(handle)
-
-
-def _mig_devices(gpu: Any, slots: int | None) -> list[tuple[Any, MigDevice]] | None:
+def _mig_devices(gpu: Any, slots: int | None) -> list[_OpenMigDevice] | None:
     """None where the driver refuses a slot or an id: a list that lacks one would say that it is not
     there."""
     if not slots or slots > _MOST_SLOTS:
         return None
     try:
-        devices = [device for slot in range(slots) if (device := _mig_device(gpu, slot))]
+        devices = [opened for slot in range(slots) if (opened := _mig_device(gpu, slot))]
     except pynvml.NVMLError:
         return None
-    ids = {device.instance_ids for _, device in devices}
+    ids = {opened.device.instance_ids for opened in devices}
     garbage = any(_NO_INSTANCE in pair for pair in ids) or len(ids) < len(devices)
     return None if garbage else devices
 
 
-def _mig_device(gpu: Any, slot: int) -> tuple[Any, MigDevice] | None:
+def _mig_device(gpu: Any, slot: int) -> _OpenMigDevice | None:
     """None: the slot is empty, or was emptied meanwhile."""
     try:
         handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
@@ -149,14 +145,9 @@ def _mig_device(gpu: Any, slot: int) -> tuple[Any, MigDevice] | None:
         if error.value == pynvml.NVML_ERROR_NOT_FOUND:
             return None
         raise
-    uuid = _text(pynvml.nvmlDeviceGetUUID, handle)
+    uuid = validate.text(ask_driver(pynvml.nvmlDeviceGetUUID, handle))
     # `NVIDIA H100 80GB HBM3 MIG 1g.10gb`
-    _, mig, profile = (_text(pynvml.nvmlDeviceGetName, handle) or "").rpartition(" MIG ")
-    return handle, MigDevice(uuid=uuid, gi=gi, ci=ci, profile=profile if mig else None)
-
-
-def _text(call: Callable[[Any], str], handle: Any) -> str | None:
-    try:
-        return printable(call(handle), 96)
-    except (pynvml.NVMLError, UnicodeDecodeError):
-        return None
+    name = validate.text(ask_driver(pynvml.nvmlDeviceGetName, handle)) or ""
+    _, mig, profile = name.rpartition(" MIG ")
+    device = MigDevice(uuid=uuid, gi=gi, ci=ci, profile=profile if mig else None)
+    return _OpenMigDevice(handle, device)

@@ -1,7 +1,6 @@
 """One GPU, read.
 
-A GpuReader is used by one thread at a time. Whatever a driver or a card lacks is asked once, and
-then left alone.
+Whatever a driver or a card lacks is asked once, and then left alone.
 """
 
 from __future__ import annotations
@@ -14,16 +13,15 @@ import msgspec
 import pynvml
 
 from gputop.agent.gpu import board, validate
-from gputop.agent.gpu.driver import DRIVER_GONE
-from gputop.agent.gpu.ecc import EccSection
+from gputop.agent.gpu.driver import DRIVER_GONE, GPU_GONE
 from gputop.agent.gpu.gpm import GpmSection
-from gputop.agent.gpu.health import HealthSection
+from gputop.agent.gpu.health import EccSection, HealthSection
 from gputop.agent.gpu.lists import GpuProcess, ProcessLists, Utilization
 from gputop.agent.gpu.mig_devices import MigDevices, cores, read_memory
-from gputop.agent.gpu.nvlink import NvlinkSection
-from gputop.agent.gpu.pcie import PcieSection
 from gputop.agent.gpu.sections import Sections, first_of, values_of
+from gputop.agent.gpu.traffic import NvlinkSection, PcieSection
 from gputop.agent.host import card_file, is_wsl
+from gputop.agent.worker import Worker
 from gputop.model.machine.gpu import UNREADABLE
 from gputop.model.machine.limits import INTEGRATED
 from gputop.model.machine.text import printable
@@ -41,11 +39,7 @@ _ABSENT = {
 }
 """Answers that stay the same: the call is not made again."""
 
-_GPU_GONE = DRIVER_GONE | {
-    pynvml.NVML_ERROR_GPU_IS_LOST,
-    pynvml.NVML_ERROR_RESET_REQUIRED,
-    pynvml.NVML_ERROR_GPU_NOT_FOUND,
-}
+_GONE = DRIVER_GONE | GPU_GONE
 """Answers about the GPU, not about the call: the cycle ends, and the handle is asked for again."""
 
 _ASLEEP = {"suspended", "suspending"}
@@ -73,10 +67,6 @@ _COMPUTE_MODES: dict[int | None, str] = dict(
 )
 
 
-def _text(text: str | None) -> str | None:
-    return None if text is None else printable(text, 96)
-
-
 def _pci_info_v2(handle: Any) -> Any:
     """Of drivers before _v3: the same struct without its last member."""
     info = pynvml.nvmlPciInfo_t()
@@ -86,8 +76,8 @@ def _pci_info_v2(handle: Any) -> Any:
 
 
 _FIXED = {
-    "uuid": (_text, pynvml.nvmlDeviceGetUUID),
-    "name": (_text, pynvml.nvmlDeviceGetName),
+    "uuid": (validate.text, pynvml.nvmlDeviceGetUUID),
+    "name": (validate.text, pynvml.nvmlDeviceGetName),
     "minor": (lambda minor: minor, pynvml.nvmlDeviceGetMinorNumber),
     "numa_node": (validate.node, pynvml.nvmlDeviceGetNumaNodeId),
     "sm_clock_max": (
@@ -136,8 +126,8 @@ class GpuSample(msgspec.Struct, frozen=True):
 
 
 class GpuReader:
-    """One GPU, by its NVML index; `read` makes one cycle of calls, if `hasty` the first time only
-    the quick ones."""
+    """One GPU, by its NVML index. Its `worker` makes one cycle of calls, if `hasty` the first time
+    only the quick ones."""
 
     def __init__(self, index: int, hasty: bool = False) -> None:
         self.index = index
@@ -156,6 +146,12 @@ class GpuReader:
         self._sections = Sections(section() for section in _SECTIONS)
         self._gpm = GpmSection()
         self._mig_devices = MigDevices()
+        self.worker = Worker(f"gpu {index}", self._read, self._failed)
+
+    @property
+    def latest(self) -> GpuSample:
+        """What it has answered last."""
+        return self.worker.latest or GpuSample({"index": self.index})
 
     @property
     def uuid(self) -> str | None:
@@ -175,23 +171,25 @@ class GpuReader:
         self._slow_due = 0.0
         self._sections.refresh()
 
-    def read(self) -> GpuSample:
+    # In the thread of the worker
+
+    def _read(self) -> GpuSample:
         """All values of now. A lost GPU gives a sample with `code` and what is known of it."""
         try:
-            return self._read()
+            return self._read_all()
         except pynvml.NVMLError as error:
             self._gpm.reset()
             return self._without_values(printable(str(error), 120), error.value)
 
-    def failed(self, words: str) -> GpuSample:
-        """The sample of a `read` that raised an unexpected error."""
+    def _failed(self, words: str) -> GpuSample:
+        """The sample of a `_read` that raised an unexpected error."""
         return self._without_values(f"{UNREADABLE}: {words}")
 
     def _without_values(self, error: str, code: int = 0) -> GpuSample:
         self.handle, self._in_use = None, False
         return GpuSample(values={"index": self.index, **self._fixed}, code=code, error=error)
 
-    def _read(self) -> GpuSample:
+    def _read_all(self) -> GpuSample:
         hasty, self._hasty = self._hasty, False
         if self.handle is None:
             self.handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
@@ -306,7 +304,7 @@ class GpuReader:
         try:
             return call(self.handle, *arguments)
         except pynvml.NVMLError as error:
-            if error.value in _GPU_GONE:
+            if error.value in _GONE:
                 raise
             if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT:
                 pynvml.nvmlDeviceGetIndex(self.handle)  # raises if it is the handle that is wrong

@@ -10,7 +10,7 @@ import ctypes
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import pynvml
 
@@ -63,36 +63,34 @@ class Section:
     """Made each time."""
     fixed: ClassVar[Calls] = {}
     """Made until there is an answer, which does not change."""
+    slow: ClassVar[float] = NEVER
+    """Seconds between two times that the slow values are asked for."""
 
     def __init__(self) -> None:
         self._fixed: dict[str, Any] = dict.fromkeys(self.fixed)
+        self._slow: dict[str, Any] = {}
+        self._slow_due = 0.0
+        self.due = 0.0
+        """When it is to be read again (monotonic seconds)."""
 
     def read(self, ask: Ask, fields: Fields, now: float) -> Any:
         """The section as of `now` (monotonic seconds); None where the driver has nothing of it."""
         if None in self._fixed.values():
             left = {name: call for name, call in self.fixed.items() if self._fixed[name] is None}
             self._fixed.update(values_of(ask, left))
+        if now >= self._slow_due:
+            self._slow, self._slow_due = self.slow_values(ask), now + self.slow
         values = self._fixed | values_of(ask, self.calls) | self.other_values(ask, fields, now)
+        values |= self._slow
         return None if all(value is None for value in values.values()) else self.kind(**values)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         """What takes more than a call for each value."""
         return {}
 
-
-class SlowValues(Generic[T]):
-    """Values that are asked for less often than their section."""
-
-    def __init__(self, every: float, values: Callable[[Ask], dict[str, T]]) -> None:
-        self._every, self._ask_for = every, values
-        self._values: dict[str, T] = {}
-        self._due = 0.0
-
-    def read(self, ask: Ask, now: float) -> dict[str, T]:
-        """All of them by name."""
-        if now >= self._due:
-            self._values, self._due = self._ask_for(ask), now + self._every
-        return self._values
+    def slow_values(self, ask: Ask) -> dict[str, Any]:
+        """What is asked for less often than the rest."""
+        return {}
 
 
 class CounterTotal:
@@ -152,7 +150,6 @@ class Sections:
 
     def __init__(self, sections: Iterable[Section]) -> None:
         self._sections = tuple(sections)
-        self._due = dict.fromkeys((section.name for section in self._sections), 0.0)
         self._absent: set[int] = set()
         self._buffers: dict[tuple[int, ...], Any] = {}
         self.values: dict[str, object | None] = {}
@@ -160,7 +157,8 @@ class Sections:
 
     def refresh(self) -> None:
         """All are due."""
-        self._due = dict.fromkeys(self._due, 0.0)
+        for section in self._sections:
+            section.due = 0.0
 
     def reset(self) -> None:
         """A card that was switched to another mode answers otherwise: all are due."""
@@ -169,13 +167,13 @@ class Sections:
 
     def read(self, ask: Ask, now: float) -> dict[str, object | None]:
         """Read those that are due, if the driver is slow not all at once; the values of all."""
-        due = [section for section in self._sections if now >= self._due[section.name]]
-        due.sort(key=lambda section: self._due[section.name])  # those that had to wait come first
+        due = [section for section in self._sections if now >= section.due]
+        due.sort(key=lambda section: section.due)  # those that had to wait come first
         fields = self._fields(ask, [field for section in due for field in section.fields])
         end = time.monotonic() + _TIMEOUT
         for section in due:
             self.values[section.name] = section.read(ask, fields, now)
-            self._due[section.name] = now + section.every - _EARLY
+            section.due = now + section.every - _EARLY
             if time.monotonic() >= end:
                 break
         return self.values

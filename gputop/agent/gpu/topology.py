@@ -1,26 +1,97 @@
-"""Where the GPUs stand: asked of the driver, and of the PCI bus where that is silent."""
+"""Where the GPUs stand and how they are connected: asked of the driver, and of the PCI bus where
+that is silent.
+
+Any of these calls may hang.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import pynvml
 
-from gputop.agent.gpu.links import ask
+from gputop.agent.gpu import validate
+from gputop.agent.gpu.driver import ask_driver
 from gputop.agent.host import FolderPath, card_file
-from gputop.model.machine.topology import Topology, cpu_list
+from gputop.model.cuda.enumeration import normalize_bus_id
+from gputop.model.machine.topology import ITSELF, Links, Topology, cpu_list
 
+_PciAddress = tuple[int, int, int]
+_SWITCH = (-1, -1, -1)
+
+UP, ASLEEP = 1, 2
+"""Of NVML_NVLINK_STATE_*; 3 (R615) is a link that is up and carries no traffic."""
+
+_LEVELS: dict[int | None, str] = {
+    pynvml.NVML_TOPOLOGY_INTERNAL: "PIX",  # two GPUs of one board
+    pynvml.NVML_TOPOLOGY_SINGLE: "PIX",
+    pynvml.NVML_TOPOLOGY_MULTIPLE: "PXB",
+    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: "PHB",
+    pynvml.NVML_TOPOLOGY_NODE: "NODE",
+    pynvml.NVML_TOPOLOGY_SYSTEM: "SYS",
+}
 _READ, _WRITE = 0, 1  # NVML_P2P_CAPS_INDEX_*; pynvml's own READ is a tuple by a slip
 _WORDS = 128
 """Of 64 bits: room for 8192 CPUs, the most that Linux knows."""
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", re.ASCII)
 
 
+def read_links(gpus: Sequence[tuple[Any, str | None]]) -> Links:
+    """The connection of every pair of GPUs (handle, PCI bus id) as `nvidia-smi topo -m` writes it;
+    None where it is not known."""
+    count = len(gpus)
+    ports = [_ports(handle) for handle, _ in gpus]
+    rows: list[list[str | None]] = [[None] * count for _ in range(count)]
+    for a in range(count):
+        rows[a][a] = ITSELF
+        for b in range(a + 1, count):
+            links = _between(ports[a], ports[b], normalize_bus_id(gpus[b][1]))
+            rows[a][b] = rows[b][a] = f"NV{links}" if links else _level(gpus[a][0], gpus[b][0])
+    return tuple(map(tuple, rows))
+
+
+def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> list[int]:
+    """The state of every NVLink that the GPU has which `ask` asks, as NVML_NVLINK_STATE_*."""
+    states: list[int] = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        state = ask(pynvml.nvmlDeviceGetNvLinkState, link)
+        if state is None:
+            break
+        states.append(state)
+    return states
+
+
+def _ports(handle: Any) -> Counter[_PciAddress]:
+    """By what is at their other end, how many of its NVLinks work; switches are all one."""
+    ports: Counter[_PciAddress] = Counter()
+    for link, state in enumerate(link_states(lambda call, link: ask_driver(call, handle, link))):
+        if state not in (UP, ASLEEP):  # which is where it was
+            continue
+        kind = ask_driver(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            ports[_SWITCH] += 1
+        elif info := ask_driver(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link):
+            ports[info.domain, info.bus, info.device] += 1
+    return ports
+
+
+def _between(
+    a: Counter[_PciAddress], b: Counter[_PciAddress], b_address: _PciAddress | None
+) -> int:
+    direct = a[b_address] if b_address is not None else 0
+    return direct or min(a[_SWITCH], b[_SWITCH])
+
+
+def _level(a: Any, b: Any) -> str | None:
+    return _LEVELS.get(ask_driver(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b))
+
+
 def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: FolderPath = "/sys") -> Topology:
-    """Of GPUs (handle, PCI bus id). May hang as any driver call."""
+    """Of GPUs (handle, PCI bus id)."""
     allowed = os.sched_getaffinity(0)
     near = [_cpus(handle) or _local_cpus(sys, bus_id) for handle, bus_id in gpus]
     return Topology(
@@ -31,12 +102,14 @@ def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: FolderPath = "/sy
         cpus=tuple(map(cpu_list, near)),
         usable_cpus=tuple(cpu_list(allowed.intersection(cpus)) for cpus in near),
         numa=tuple(_node(handle, sys, bus_id) for handle, bus_id in gpus),
-        gpu_numa=tuple(_own_node(handle) for handle, _ in gpus),
+        gpu_numa=tuple(
+            validate.node(ask_driver(pynvml.nvmlDeviceGetNumaNodeId, handle)) for handle, _ in gpus
+        ),
     )
 
 
 def _reaches(a: Any, b: Any) -> bool | None:
-    answers = {ask(pynvml.nvmlDeviceGetP2PStatus, a, b, cap) for cap in (_READ, _WRITE) if b}
+    answers = {ask_driver(pynvml.nvmlDeviceGetP2PStatus, a, b, cap) for cap in (_READ, _WRITE)}
     if answers == {pynvml.NVML_P2P_STATUS_OK}:
         return True
     return None if answers <= {None, pynvml.NVML_P2P_STATUS_UNKNOWN} else False
@@ -44,22 +117,17 @@ def _reaches(a: Any, b: Any) -> bool | None:
 
 def _cpus(handle: Any) -> Collection[int]:
     scope = pynvml.NVML_AFFINITY_SCOPE_NODE
-    mask = ask(pynvml.nvmlDeviceGetCpuAffinityWithinScope, handle, _WORDS, scope)
-    return _bits(mask or ask(pynvml.nvmlDeviceGetCpuAffinity, handle, _WORDS) or ())
+    mask = ask_driver(pynvml.nvmlDeviceGetCpuAffinityWithinScope, handle, _WORDS, scope)
+    return _bits(mask or ask_driver(pynvml.nvmlDeviceGetCpuAffinity, handle, _WORDS) or ())
 
 
 def _node(handle: Any, sys: FolderPath, bus_id: str | None) -> int | None:
     scope = pynvml.NVML_AFFINITY_SCOPE_NODE
-    nodes = _bits(ask(pynvml.nvmlDeviceGetMemoryAffinity, handle, _WORDS, scope) or ())
+    nodes = _bits(ask_driver(pynvml.nvmlDeviceGetMemoryAffinity, handle, _WORDS, scope) or ())
     if nodes:
         return nodes[0] if len(nodes) == 1 else None
     text = card_file(bus_id, "numa_node", sys) or ""
     return int(text) if text.isdecimal() else None  # -1: the firmware does not say
-
-
-def _own_node(handle: Any) -> int | None:
-    node = ask(pynvml.nvmlDeviceGetNumaNodeId, handle)
-    return None if node is None or node < 0 else node
 
 
 def _local_cpus(sys: FolderPath, bus_id: str | None) -> Collection[int]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from gputop.model.machine.text import printable
+
 T = TypeVar("T", int, float)
 
 NOT_AVAILABLE_64 = 0xFFFFFFFFFFFFFFFF
@@ -68,6 +70,11 @@ def memory(count: int | None, total: int | None = None) -> int | None:
 def positive(value: T | None) -> T | None:
     """Of what cannot be 0: a limit, a highest clock, the size of a memory."""
     return value or None
+
+
+def text(answer: str | None) -> str | None:
+    """Of a name; who writes it may be nobody to trust."""
+    return None if answer is None else printable(answer, 96)
 
 
 def flag(value: float | None) -> bool | None:

@@ -66,8 +66,8 @@ def _inspect(container: Container) -> Container | None:
 
     for name, *words in _commands(container):
         program, _ = find_program(name)
-        answer = program and answer_of([program, *words, container.id], _LIMIT)
-        name, image = _parse(answer or "")
+        answer = answer_of([program, *words, container.id], _LIMIT) if program else ""
+        name, image = _parse(answer)
         if name or image:
             return msgspec.structs.replace(
                 container,

@@ -1,21 +1,26 @@
-"""What decides which GPUs a process sees: its variables, its device nodes, what it has loaded."""
+"""What decides which GPUs a process sees: its variables, its device nodes, what it has loaded; and
+where gputop itself is."""
 
 from __future__ import annotations
 
+import os
+import re
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
 import msgspec
 
-from gputop.agent.process.descendants import descendant_env
-from gputop.agent.process.environment import read_environ
-from gputop.agent.process.mount_cache import MountCache
-from gputop.agent.process.nodes import in_container, visible_minors
-from gputop.agent.process.procfs import MAPS, read_bounded
+from gputop.agent.process.environment import descendant_env, read_environ
+from gputop.agent.process.mounts import read_mounts
+from gputop.agent.process.namespaces import in_first_namespace
+from gputop.agent.process.paths import MountCache, Sight
+from gputop.agent.process.procfs import MAPS, read_bounded, read_cgroup
 from gputop.agent.process.stat import every_process
 from gputop.agent.stall import CallGuard, StalledError
-from gputop.model.machine.environment import CudaContext
+from gputop.model.machine.environment import CudaContext, Standpoint, job_gpus, job_of
+from gputop.model.machine.text import printable
 
 _TRIES = 3
 """What does not answer in one is left out of the next."""
@@ -36,6 +41,15 @@ _LIBRARIES = (
     (b"libonnxruntime_providers_cuda", "onnxruntime"),
     (b"libggml-cuda", "llama_cpp"),
 )
+
+_NODE = re.compile(r"nvidia([0-9]+)\Z", re.ASCII)
+_OTHER = re.compile(r"dxg\Z|nvmap\Z|nvhost-")
+"""Nodes of GPUs that have no /dev/nvidiaN: under WSL, and on a Jetson."""
+_MOST = 1 << 16
+"""Names of /dev that are looked through."""
+_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
+"""What docker, podman and Apptainer put into every container."""
+_INIT = 1
 
 
 def read_context(pid: int, mounts: MountCache) -> CudaContext:
@@ -66,7 +80,82 @@ def read_whole_context(pid: int) -> CudaContext:
 def loaded_frameworks(pid: int) -> tuple[str, ...]:
     """Return ids of the frameworks whose libraries a process maps; none where it cannot be read."""
     try:
-        maps = read_bounded(f"/proc/{pid}/maps", MAPS, time.monotonic() + _MAPS_SECONDS).data
+        maps, _ = read_bounded(f"/proc/{pid}/maps", MAPS, time.monotonic() + _MAPS_SECONDS)
     except (OSError, MemoryError):
         return ()
     return tuple(dict.fromkeys(id_ for part, id_ in _LIBRARIES if part in maps))
+
+
+def visible_minors(pid: int, mounts: MountCache) -> frozenset[int] | None:
+    """Return the N of the /dev/nvidiaN that a process may have a GPU by.
+
+    None where these are those that gputop has itself, and where they say nothing.
+    A control group may forbid a node that is there: version 2 cannot be asked what it forbids.
+    """
+    own = os.getpid()
+    minors, ours = mounts.ask(device_minors, pid), mounts.ask(device_minors, own)
+    if minors is None or minors != ours or mounts.ask(in_container, pid):
+        return minors
+    same = minors or mounts.ask(_dev, pid) == mounts.ask(_dev, own)
+    return None if same else minors
+
+
+def device_minors(sight: Sight) -> frozenset[int] | None:
+    """Return the N of the /dev/nvidiaN that a process sees in its own mount namespace.
+
+    None where GPUs have other nodes. OSError where that cannot be looked at.
+    """
+    try:
+        return _minors(sight.names("/dev", _MOST))
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+
+
+def in_container(sight: Sight) -> bool:
+    """Return whether a process has another root than ours. OSError.
+
+    By what is mounted there; the root itself may be of a file system that does not answer.
+    """
+    if os.stat(f"/proc/{sight.pid}/ns/mnt").st_ino == os.stat("/proc/self/ns/mnt").st_ino:
+        return os.readlink(f"/proc/{sight.pid}/root") != os.readlink("/proc/self/root")
+    theirs, ours = sight.mounts.root, read_mounts(os.getpid()).root
+    if theirs is None or ours is None:
+        return theirs is not ours
+    return (theirs.device, theirs.root) != (ours.device, ours.root)
+
+
+def standpoint() -> Standpoint:
+    """Return where gputop itself is: in a container, in a batch job, with which device nodes."""
+    try:
+        minors = _minors(os.listdir("/dev"))
+    except OSError:
+        minors = None
+    job, gpus = job_of(os.environ), job_gpus(os.environ)
+    if job is None and (origin := read_cgroup("self")) and origin.slurm_job:
+        job = f"Slurm {origin.slurm_job}"  # who comes by ssh has no variables (pam_slurm_adopt)
+    return Standpoint(
+        minors=tuple(sorted(minors)) if minors else None,
+        container=_contained(),
+        job=job and printable(job, 64),
+        job_gpus=gpus and printable(gpus, 256),
+    )
+
+
+def _contained() -> bool:
+    marked = "KUBERNETES_SERVICE_HOST" in os.environ or any(map(os.path.exists, _MARKS))
+    return (
+        marked or not in_first_namespace() or bool(MountCache(CallGuard()).ask(in_container, _INIT))
+    )
+
+
+def _minors(names: Iterable[str]) -> frozenset[int] | None:
+    names = list(names)
+    if any(map(_OTHER.match, names)):
+        return None
+    return frozenset(int(match[1]) for name in names if (match := _NODE.match(name)))
+
+
+def _dev(sight: Sight) -> tuple[int, int]:
+    with sight.find("/dev") as folder:
+        status = os.fstat(folder)
+    return status.st_dev, status.st_ino

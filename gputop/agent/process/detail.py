@@ -1,5 +1,5 @@
 """Looks closely at the one process that somebody looks at: by /proc, and where a Python process is,
-as py-spy reads it out of its memory without stopping it."""
+as py-spy reads it out of its memory without stopping it; and whether it still runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import time
 from gputop.agent.process.environment import read_whole_environ
 from gputop.agent.process.procfs import OpenFiles, open_files
 from gputop.agent.process.stat import command_of, every_process, read_stat, started
+from gputop.agent.process.users import UserNames, real_uid
 from gputop.agent.program import MOST_BYTES, run_program
 from gputop.model.machine.detail import ChildProcess, ProcessDetail, ProcessStack, env_variables
+from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Detail, Stack
 from gputop.trust import find_program
@@ -25,9 +27,6 @@ _SECONDS = 0.5
 _MOST_LINES = 500
 _WIDTH = 400
 _INSTALL = "py-spy is not installed: pip install py-spy, in the environment of gputop or on PATH."
-
-StackDump = tuple[tuple[str, ...], str | None]
-"""Lines, or why there are none and what to do."""
 
 
 def read_detail(request: Detail) -> ProcessDetail:
@@ -105,8 +104,8 @@ def _children(pid: int) -> tuple[tuple[ChildProcess, ...], int]:
     return tuple(shown), len(children)
 
 
-def dump_stack(pid: int, seconds: float = 10.0) -> StackDump:
-    """Ask py-spy, within that time; never raises."""
+def dump_stack(pid: int, seconds: float = 10.0) -> tuple[tuple[str, ...], str | None]:
+    """Ask py-spy, within that time: lines, or why there are none and what to do; never raises."""
     program, refused = find_program("py-spy", [os.path.dirname(sys.executable)])
     if program is None:
         return (), printable(refused, 300) if refused else _INSTALL
@@ -131,3 +130,44 @@ def _why_not(lines: list[str], status: int, arguments: str) -> str:
     errors = [line for line in said if line.startswith("Error")]
     words = (errors or said or ["it said nothing"])[0]
     return printable(f"py-spy ended with status {status}: {words}", 300)
+
+
+def read_liveness(asked: ProcessStart, users: UserNames) -> ProcessLiveness:
+    """Look at a process by /proc; never raises."""
+    pid = asked.pid
+    if _is_free(pid):
+        return ProcessLiveness(pid=pid, state="ended")
+    stat = read_stat(pid)
+    if stat is None:  # hidden (hidepid), or it ends just now: the next look tells
+        return ProcessLiveness(pid=pid, state="unknown")
+    is_other = asked.start_ticks not in (None, stat.start_ticks)
+    # The first thread of a process may end before the others, and is a zombie until they do.
+    if is_other or (stat.state in "ZX" and stat.threads <= 1):
+        return ProcessLiveness(pid=pid, state="ended")
+    is_new = asked.start_ticks is None
+    return ProcessLiveness(
+        pid=pid,
+        state="running",
+        start_ticks=stat.start_ticks,
+        start_time=started(stat.start_ticks),
+        user=_user(pid, users) if is_new else None,
+        # That of a process which the kernel holds can take as long as it is held.
+        command=command_of(pid, stat) if is_new and stat.state != "D" else None,
+    )
+
+
+def _user(pid: int, users: UserNames) -> str | None:
+    uid = real_uid(pid)
+    users.prepare([uid])
+    return users.name(uid)
+
+
+def _is_free(pid: int) -> bool:
+    """Return whether nobody has a PID, for certain: also of processes that /proc hides."""
+    try:
+        os.kill(pid, 0)  # which sends nothing
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        return False
+    return False

@@ -119,7 +119,7 @@ class HolderFinder:
         wanted = {f"/dev/nvidia{minor}": minor for minor in minors}
         pids = [pid for pid in files if not files[pid].isdisjoint(wanted)]
         uids = {pid: real_uid(pid) for pid in pids}
-        self._users.prepare(uid for uid in uids.values() if uid is not None)
+        self._users.prepare(uids.values())
         holders = [self._holder(pid, uids[pid], files[pid], table) for pid in pids]
         holders.sort(key=lambda holder: (_ORDER.index(holder.reason), holder.pid))
         return {

@@ -13,11 +13,10 @@ import msgspec
 
 from gputop.agent.process.containers import ContainerNames
 from gputop.agent.process.cuda_context import loaded_frameworks, read_context
-from gputop.agent.process.descendants import descendant_env
 from gputop.agent.process.device_holders import DeviceHolders, HolderFinder
-from gputop.agent.process.environment import read_environ
-from gputop.agent.process.mount_cache import MountCache
+from gputop.agent.process.environment import descendant_env, read_environ
 from gputop.agent.process.origin import read_origin
+from gputop.agent.process.paths import MountCache
 from gputop.agent.process.stat import ProcStat, every_process, read_stat
 from gputop.agent.stall import CallGuard, StalledError, Step
 from gputop.agent.worker import Worker
@@ -114,8 +113,6 @@ class Enricher:
             self._request = request
             self._worker.ask()
         self._worker.wait(time.monotonic() + timeout)
-        if not self._worker.busy:
-            self._latest = self._worker.latest or self._latest
         return self._latest
 
     def settle(self, timeout: float) -> None:
@@ -124,7 +121,7 @@ class Enricher:
 
     # In the thread
 
-    def _enrich(self) -> Enrichment:
+    def _enrich(self) -> None:
         """Make a round. Whoever is not asked for any more is dropped."""
         keys, now = self._request.processes, time.monotonic()
         for gone in self._processes.keys() - keys:
@@ -135,11 +132,11 @@ class Enricher:
         self._read_all(again, table, _AGAIN_SECONDS)
         self._load_frameworks()
         self._name_containers()
-        self._latest = self._enrichment()
+        self._publish()
         if table:
             self._relate(table)
         self._rest = time.monotonic() + _REST if self._is_settled() else 0.0
-        return self._enrichment()
+        self._publish()
 
     def _is_settled(self) -> bool:
         now, processes = time.monotonic(), self._processes
@@ -150,9 +147,9 @@ class Enricher:
             and all(process.loaded and process.again > now for process in processes.values())
         )
 
-    def _enrichment(self) -> Enrichment:
+    def _publish(self) -> None:
         processes = self._processes.items()
-        return Enrichment(
+        self._latest = Enrichment(
             {key: process.context for key, process in processes},
             {key: process.origin for key, process in processes},
             self._still_open(),
@@ -181,7 +178,9 @@ class Enricher:
                 continue
             waiting.pop()
             later = now + _AGAIN + key[0] % _AGAIN  # not all at once
-            self._keep(key, *facts, now if guard.careful else later)
+            process = self._processes.setdefault(key, _EnrichedProcess(*facts))
+            process.context, process.origin = facts
+            process.again = now if guard.careful else later
             if time.monotonic() - (guard.waited - stalled) >= end:
                 break
         guard.careful = False
@@ -202,10 +201,6 @@ class Enricher:
             return context, process.origin if origin.cwd is None else origin  # that of a zombie
         except MemoryError:
             return CudaContext(environ=Environ({}, "too_long")), Origin()
-
-    def _keep(self, key: PidAndStart, context: CudaContext, origin: Origin, again: float) -> None:
-        process = self._processes.setdefault(key, _EnrichedProcess(context, origin))
-        process.context, process.origin, process.again = context, origin, again
 
     def _load_frameworks(self) -> None:
         guard, step = self._guard, Step()

@@ -48,7 +48,7 @@ def look_for_gpu(pid: int, seconds: float = SECONDS) -> Holding:
         return Holding.UNSEEN
     except OSError:
         return Holding.NO
-    nodes = _has_nodes()
+    nodes = has_nodes()
     if any(map(_NODE.match, files.names)) or (not nodes and "/dev/dxg" in files.names):
         return Holding.YES
     mapped = _maps_gpu(pid, seconds, _MAPPED_NODE if nodes else _WITHOUT_NODES)
@@ -75,8 +75,12 @@ def may_be_looked_at(pid: int) -> bool:
     return True
 
 
-def _has_nodes() -> bool:
-    names = os.listdir("/dev")
+def has_nodes() -> bool:
+    """Return whether GPUs have nodes /dev/nvidiaN here."""
+    try:
+        names = os.listdir("/dev")
+    except OSError:
+        return False
     return any(name.startswith("nvidia") and name[6:].isdecimal() for name in names)
 
 

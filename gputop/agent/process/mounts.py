@@ -45,11 +45,10 @@ class Mounts:
     @property
     def root(self) -> Mount | None:
         """What is mounted at `/`; None where that is below a mount, as in a chroot."""
-        lowest = [key for key in self._over if key[1] == b"/" and key[0] not in self._by_id]
-        if not lowest:
-            return None
-        bottom = self._over[lowest[0]]
-        return self.over(bottom, b"/") or bottom
+        for (parent, point), mount in self._over.items():
+            if point == b"/" and parent not in self._by_id:
+                return self.over(mount, b"/") or mount
+        return None
 
     def _add(self, line: bytes) -> None:
         """proc_pid_mountinfo(5): id, parent, device, root, mount point, options ... - kind ..."""

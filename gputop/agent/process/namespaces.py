@@ -36,17 +36,16 @@ class Numbering:
     """What is known of the PIDs that the driver tells in a namespace below the first."""
 
     def __init__(self) -> None:
-        self._version: tuple[int, ...] = ()
-        self._missing: dict[int, float] = {}
-        self.everybodys = False
-        """Whether a PID of another namespace was in a list: then all of them are in the lists."""
-        self._never_ours = False
+        self.opened(None)
 
     def opened(self, version: str | None) -> None:
         """Begin anew with the driver of that version."""
         words = re.findall("[0-9]+", version or "", re.ASCII)
         self._version = tuple(int(word[:9]) for word in words[:3])
-        self._missing, self.everybodys, self._never_ours = {}, False, False
+        self._missing: dict[int, float] = {}
+        self._never_ours = False
+        self.everybodys = False
+        """Whether a PID of another namespace was in a list: then all of them are in the lists."""
 
     def observe(self, missing: Set[int], now: float) -> None:
         """Take notice of listed PIDs that are no process on a GPU here; `now` is monotonic."""
@@ -54,8 +53,7 @@ class Numbering:
         lasting = 0.0 if self._version < _LISTS_OURS else _LASTING
         if any(now - since >= lasting for since in self._missing.values()):
             self.everybodys = True
-        if not (self._never_ours or was_given_out(max(missing, default=0))):
-            self._never_ours = True
+        self._never_ours = self._never_ours or not was_given_out(max(missing, default=0))
 
     @property
     def hosts(self) -> bool:

@@ -10,11 +10,9 @@ from contextlib import suppress
 import msgspec
 
 from gputop.agent.process.environment import read_whole_environ
-from gputop.agent.process.mount_cache import MountCache
-from gputop.agent.process.paths import Sight
-from gputop.agent.process.procfs import CGROUP, read_link, read_short, read_whole
+from gputop.agent.process.paths import MountCache, Sight
+from gputop.agent.process.procfs import read_cgroup, read_link, read_short
 from gputop.agent.process.stat import ProcStat
-from gputop.model.machine.cgroup import parse_cgroup
 from gputop.model.machine.origin import Ancestor, Origin
 from gputop.model.machine.text import printable
 
@@ -33,8 +31,7 @@ _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 def read_origin(pid: int, mounts: MountCache, stat_of: Callable[[int], ProcStat | None]) -> Origin:
     """Read it; the container's name is not in /proc. `stat_of` is as `read_stat`, or remembers."""
     variables = read_whole_environ(pid).variables
-    cgroup = read_whole(f"/proc/{pid}/cgroup", CGROUP) or b""
-    origin = parse_cgroup(cgroup.decode("utf-8", "replace"))
+    origin = read_cgroup(pid) or Origin()
     cwd = read_link(f"/proc/{pid}/cwd")
     return msgspec.structs.replace(
         origin,

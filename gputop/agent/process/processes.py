@@ -138,8 +138,7 @@ class ProcessCache:
             self._believed, self._cached = NUMBERING.believed, {}
         self._ended |= {pid for pid, cached in self._cached.items() if cached.local}
         read = self._read_stats()
-        uids = (cached.uid for cached in self._cached.values())
-        self._users.prepare(uid for uid in uids if uid is not None)
+        self._users.prepare(cached.uid for cached in self._cached.values())
         longest = _COMMANDS // (len(self._pids) or 1)
         longest = max(_SHORTEST_COMMAND, min(LONGEST_COMMAND, longest))
         self._facts = {

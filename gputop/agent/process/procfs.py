@@ -34,24 +34,19 @@ import os
 import time
 from typing import NamedTuple
 
+from gputop.model.machine.cgroup import parse_cgroup
+from gputop.model.machine.origin import Origin
+
 COMMAND = 1 << 14
 """Bytes of a command line: 4,096 characters at the least, and more are not shown."""
 ENVIRON = 1 << 23
 """Bytes of an environment; execve(2) takes 6 MiB at most, arguments and all."""
-CGROUP = 1 << 16
+_CGROUP = 1 << 16
 MAPS = 1 << 23
 
 _PIECE = 1 << 16
 _BETWEEN = 64
 """Entries between two looks at the clock."""
-
-
-class Bounded(NamedTuple):
-    """The beginning of a file."""
-
-    data: bytes
-    whole: bool
-    """Whether that is all of it."""
 
 
 class OpenFiles(NamedTuple):
@@ -63,27 +58,29 @@ class OpenFiles(NamedTuple):
     """The descriptor at which to go on; None where these were the last."""
 
 
-def read_bounded(path: str, most: int, deadline: float = math.inf) -> Bounded:
-    """Read `most` bytes, or until `deadline` (monotonic); OSError where that cannot be done."""
+def read_bounded(path: str, most: int, deadline: float = math.inf) -> tuple[bytes, bool]:
+    """Read `most` bytes, or until `deadline` (monotonic), and tell whether that is all of the file;
+    OSError."""
     pieces: list[bytes] = []
     left = most
     with open(path, "rb", buffering=0) as file:
         while left and time.monotonic() < deadline:
             piece = file.read(min(left, _PIECE))
             if not piece:
-                return Bounded(b"".join(pieces), True)
+                return b"".join(pieces), True
             pieces.append(piece)
             left -= len(piece)
-        return Bounded(b"".join(pieces), not left and not file.read(1))
+        return b"".join(pieces), not left and not file.read(1)
 
 
-def read_whole(path: str, most: int) -> bytes | None:
-    """Read a file of `most` bytes at most; None if it is longer, or cannot be read."""
+def read_cgroup(pid: int | str) -> Origin | None:
+    """Read what the control groups of a process tell; None where they cannot be read, and where
+    they are longer than any."""
     try:
-        data, whole = read_bounded(path, most)
+        data, whole = read_bounded(f"/proc/{pid}/cgroup", _CGROUP)
     except OSError:
         return None
-    return data if whole else None
+    return parse_cgroup(data.decode("utf-8", "replace")) if whole else None
 
 
 def read_short(path: str) -> bytes:

@@ -37,9 +37,9 @@ class UserNames:
         self._wanted: set[int] = set()
         self._worker = Worker("user names", self._look_up)
 
-    def prepare(self, uids: Iterable[int]) -> None:
+    def prepare(self, uids: Iterable[int | None]) -> None:
         """Look up new ids, waiting a moment for them."""
-        self._wanted |= set(uids) - self._names.keys()
+        self._wanted |= {uid for uid in uids if uid is not None} - self._names.keys()
         if self._wanted:
             self._worker.ask()
             self._worker.wait(time.monotonic() + _TIMEOUT)

@@ -1,28 +1,36 @@
 """A line of JSON for what every signal came to: who sent what to whom, and when.
 
 It is written in a thread of its own, for the disk may be full of patience: a signal never waits.
+Several agents write to one log: no line is cut, mixed with another or lost.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import pwd
 import queue
+import stat
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from gputop.agent.signals.log import append
-from gputop.files import UnsafeFileError, open_folder, reason_of, xdg_folder
+from gputop.files import Folder, UnsafeFileError, open_folder, reason_of, xdg_folder
 from gputop.model.machine.signals import Verdict, signal_name
 from gputop.model.machine.text import printable
 
 TIMEOUT = 1.0
 """Seconds after which a line is said not to be in the log."""
+_LOCK_TIMEOUT = 0.5
+"""Seconds for another writer, who holds the log for one line."""
+_SOON = 0.01
 _MOST_BYTES = 8 << 20
 _NO_LOGIN = 2**32 - 1
 _NO_LOG = "not in the audit log: nothing is written on a host where gputop is not installed"
@@ -43,6 +51,7 @@ class AuditNote:
         self.over = threading.Event()
         """Whether it is in the log, or cannot be."""
         self.trouble = ""
+        """Why it cannot be."""
 
     @property
     def pending(self) -> bool:
@@ -55,11 +64,6 @@ class AuditNote:
             return self.trouble
         return "" if self.pending else f"not in the audit log yet: no answer for {TIMEOUT:g} s"
 
-    def end(self, trouble: str) -> None:
-        """It is in the log, or why not."""
-        self.trouble = trouble
-        self.over.set()
-
 
 class Audit:
     """Appends to the log, unless none is to be; `written` is called, in its thread, when notes are
@@ -67,7 +71,6 @@ class Audit:
 
     def __init__(self, written: Callable[[], None], logs: bool = True) -> None:
         self._written, self._logs = written, logs
-        self._who: dict[str, object] | None = None
         self._notes: queue.SimpleQueue[AuditNote] = queue.SimpleQueue()
         self._last: AuditNote | None = None
         self._thread: threading.Thread | None = None
@@ -96,7 +99,8 @@ class Audit:
                 notes.append(self._notes.get())
             trouble = self._write(b"".join(map(self._line, notes)))
             for note in notes:
-                note.end(trouble)
+                note.trouble = trouble
+                note.over.set()
             self._written()
 
     def _write(self, lines: bytes) -> str:
@@ -120,7 +124,7 @@ class Audit:
         verdict = note.verdict
         fields = {
             "time": note.time.isoformat(timespec="milliseconds"),
-            **self._sender(),
+            **self._sender,
             "pid": verdict.pid,
             "start_time": verdict.start_time,
             "command": verdict.command,
@@ -131,16 +135,15 @@ class Audit:
         }
         return msgspec.json.encode(fields) + b"\n"
 
+    @cached_property
     def _sender(self) -> dict[str, object]:
         """Who has logged in, behind sudo as well, and from where."""
-        if self._who is None:
-            client = os.environ.get("SSH_CONNECTION", "").split()[:1]
-            self._who = {
-                "uid": os.getuid(),
-                "login": _login(),
-                "client": printable(client[0], 64) if client else None,
-            }
-        return self._who
+        client = os.environ.get("SSH_CONNECTION", "").split()[:1]
+        return {
+            "uid": os.getuid(),
+            "login": _login(),
+            "client": printable(client[0], 64) if client else None,
+        }
 
 
 def _login() -> str:
@@ -153,3 +156,74 @@ def _login() -> str:
         return printable(pwd.getpwuid(uid).pw_name, 64)
     except KeyError:
         return str(uid)
+
+
+def append(folder: Folder, name: str, data: bytes, most: int) -> None:
+    """Add whole lines; a log that would have more than `most` bytes is NAME.1 from then on.
+
+    OSError: then nothing was added. UnsafeFileError unless the log is a regular file of ours alone.
+    """
+    folder.check_ours()
+    end = time.monotonic() + _LOCK_TIMEOUT
+    while not _append(folder, name, data, most):
+        if time.monotonic() > end:
+            raise TimeoutError(errno.ETIMEDOUT, "another writer holds it")
+        time.sleep(_SOON)
+
+
+def _append(folder: Folder, name: str, data: bytes, most: int) -> bool:
+    """False if others are at work on it: then it is to be opened anew."""
+    try:
+        descriptor = folder.open_file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    except (FileExistsError, FileNotFoundError):  # made or moved away meanwhile
+        return False
+    try:
+        if not _lock(descriptor):
+            return False
+        about, now = os.fstat(descriptor), folder.find(name)
+        if now is None or now.st_ino != about.st_ino:
+            return False
+        _check_alone(f"{folder.path}/{name}", about)
+        if about.st_size and about.st_size + len(data) > most and _turned(folder, name):
+            return False
+        _add(descriptor, about.st_size, data)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether it is ours now; file systems without locks have none to wait for."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _check_alone(path: str, about: os.stat_result) -> None:
+    if about.st_uid != os.geteuid():
+        raise UnsafeFileError(path, f"belongs to user {about.st_uid}")
+    if about.st_nlink > 1:
+        raise UnsafeFileError(path, "has another name: a hard link")
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UnsafeFileError(path, "may be written to by others: chmod go-w forbids it")
+
+
+def _turned(folder: Folder, name: str) -> bool:
+    """Whether it was put aside; where that cannot be it grows on, for no line may be lost."""
+    with suppress(OSError):
+        folder.rename(name, f"{name}.1")
+        return True
+    return False
+
+
+def _add(descriptor: int, size: int, data: bytes) -> None:
+    """All of it or nothing; after a line that was cut a new one is begun."""
+    cut = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+    data = b"\n" + data if cut else data
+    if os.write(descriptor, data) < len(data):
+        os.ftruncate(descriptor, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -11,19 +11,13 @@ A link of /proc is read, and never followed: what it leads to is the process's o
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
-from pathlib import Path
 
-from gputop.agent.process.procfs import CGROUP, read_link, read_whole
+from gputop.agent.process.procfs import read_cgroup, read_link
 from gputop.agent.process.stat import read_stat
 from gputop.agent.process.users import real_uid
 from gputop.agent.signals.handle import ProcessHandle
-from gputop.model.machine.cgroup import parse_cgroup
 from gputop.model.machine.signals import Caution, Verdict
-
-_MAJOR = 195
-"""Of /dev/nvidiaN (Documentation/admin-guide/devices.txt)."""
 
 
 def caution_of(process: ProcessHandle) -> Caution | None:
@@ -67,30 +61,10 @@ def _of_others(pid: int) -> Caution | None:
             return "unreadable"
         if namespace != read_link(f"/proc/self/ns/{kind}"):
             return "container"
-    container, own = _container(pid), _container("self")
-    if container is None and own is not None:
-        return "unreadable"
-    return "container" if container and container != own else None
-
-
-def _container(pid: int | str) -> str | None:
-    """Of a container that shares our namespaces (docker run --pid=host); empty without one, None
-    where that cannot be read."""
-    text = read_whole(f"/proc/{pid}/cgroup", CGROUP)
-    if text is None:
-        return None
-    container = parse_cgroup(text.decode("utf-8", "replace")).container
-    return "" if container is None else container.id
-
-
-def has_devices() -> bool:
-    """Whether this machine has device nodes of GPUs: WSL has none."""
-    try:
-        return any(map(_is_device, Path("/dev").glob("nvidia[0-9]*")))
-    except OSError:
-        return False
-
-
-def _is_device(path: Path) -> bool:
-    status = path.lstat()
-    return stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) == _MAJOR
+    # A container may share our namespaces (docker run --pid=host).
+    theirs, ours = read_cgroup(pid), read_cgroup("self")
+    if theirs is None:
+        return None if ours is None else "unreadable"
+    container = theirs.container and theirs.container.id
+    own = ours and ours.container and ours.container.id
+    return "container" if container is not None and container != own else None

@@ -14,7 +14,7 @@ import time
 from collections.abc import Set
 
 from gputop.agent.process.namespaces import in_first_namespace, local_process, why_not_local
-from gputop.agent.process.procfs import read_bounded
+from gputop.agent.process.procfs import read_bounded, read_short
 from gputop.agent.process.stat import (
     TICKS_PER_SECOND,
     ProcStat,
@@ -29,7 +29,8 @@ from gputop.model.machine.signals import SignalOutcome, Target, signal_name
 from gputop.model.machine.text import printable
 
 _PF_KTHREAD = 0x00200000
-"""Of the flags in /proc/PID/stat, include/linux/sched.h."""
+"""Of a thread of the kernel, which has no program and takes no signal: a flag in /proc/PID/stat,
+include/linux/sched.h."""
 
 
 class NotSentError(Exception):
@@ -38,7 +39,6 @@ class NotSentError(Exception):
     def __init__(self, outcome: SignalOutcome, words: str) -> None:
         super().__init__(words)
         self.outcome: SignalOutcome = outcome
-        self.words = words
 
 
 class ProcessHandle:
@@ -51,9 +51,10 @@ class ProcessHandle:
         self.pid = target.pid
         self.fd = _open(target)
         try:
-            self.ticks = self._compared(target)
-            if self._is_kernels:
+            stat = self._compared(target)
+            if stat.flags & _PF_KTHREAD:
                 raise NotSentError("refused", _KERNELS)
+            self.ticks = stat.start_ticks
             expected = (self.pid, target.start_time) in vouched or local_process(self.pid)
             if not (expected or self.ended):  # who has ended shows nothing, and gets no signal
                 raise _elsewhere(self.pid)
@@ -94,17 +95,6 @@ class ProcessHandle:
         """The letter of /proc/PID/stat; `X` once it is reaped."""
         stat = self._stat()
         return "X" if stat is None else stat.state
-
-    @property
-    def _is_kernels(self) -> bool:
-        """Whether it is a thread of the kernel, which has no program and takes no signal."""
-        stat = self._stat()
-        return stat is not None and bool(stat.flags & _PF_KTHREAD)
-
-    @property
-    def start_time(self) -> float:
-        """As `Process.start_time`."""
-        return started(self.ticks)
 
     @property
     def ignored(self) -> tuple[int, ...]:
@@ -182,19 +172,21 @@ class ProcessHandle:
             time.sleep(0.02)
         return state
 
-    def _compared(self, target: Target) -> int:
-        """The start time in ticks, if it is the one that was meant. It is held by now: who is
-        there, and not in /proc, is hidden (hidepid)."""
-        stat = _stat_of(self.pid)
-        if stat is None:
-            raise NotSentError("gone", _GONE) if self.ended else _unseen("/proc does not show it")
+    def _compared(self, target: Target) -> ProcStat:
+        """What /proc tells of it, if it is the one that was meant. It is held by now: who is there,
+        and not in /proc, is hidden (hidepid)."""
+        try:
+            stat = parse_stat(read_bounded(f"/proc/{self.pid}/stat", 4096)[0])
+        except (FileNotFoundError, ProcessLookupError):
+            gone = NotSentError("gone", _GONE) if self.ended else _unseen("/proc does not show it")
+            raise gone from None
         if target.start_time is None:
             raise _unseen("nothing is known of it from when its GPU named it")
         if not abs(started(stat.start_ticks) - target.start_time) < 0.4 / TICKS_PER_SECOND:
             raise NotSentError(
                 "identity_changed", "another process has this number now; nothing was sent"
             )
-        return stat.start_ticks
+        return stat
 
     def _stat(self) -> ProcStat | None:
         """None once the number is free or another's."""
@@ -261,14 +253,6 @@ def _elsewhere(pid: int) -> NotSentError:
     )
 
 
-def _stat_of(pid: int) -> ProcStat | None:
-    """Read a process's ProcStat; None only where /proc has no such process. OSError, ValueError."""
-    try:
-        return parse_stat(read_bounded(f"/proc/{pid}/stat", 4096).data)
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-
-
 def _status(pid: int, field: str) -> int:
     """A line of /proc/PID/status: Tgid, TracerPid, the last of NSpid, else a mask."""
     try:
@@ -282,11 +266,7 @@ def _status(pid: int, field: str) -> int:
 
 def _kernel_function(pid: int) -> str:
     """` in nvidia_ioctl`, where /proc/PID/wchan tells."""
-    try:
-        with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as file:
-            name = printable(file.read(64).strip())
-    except OSError:
-        return ""
+    name = printable(read_short(f"/proc/{pid}/wchan")[:64].decode("ascii", "replace").strip())
     return f", in {name}" if name not in ("", "0") else ""
 
 

@@ -13,20 +13,20 @@ import select
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from gputop.agent.gpu.memory_watch import GpuMemory, MemoryWatch
 from gputop.agent.host import read_file
-from gputop.agent.process.holding import holds_gpu
+from gputop.agent.process.holding import has_nodes, holds_gpu
 from gputop.agent.process.stat import every_process
 from gputop.agent.process.users import UserNames
-from gputop.agent.signals.attempt import KEPT, Attempt
+from gputop.agent.signals.attempt import KEPT, Attempt, freed_memory, held_by
 from gputop.agent.signals.audit import TIMEOUT as AUDIT_TIMEOUT
 from gputop.agent.signals.audit import Audit
-from gputop.agent.signals.confirmations import caution_of, cautious, has_devices
-from gputop.agent.signals.freed_memory import freed_memory, held_by
+from gputop.agent.signals.confirmations import caution_of, cautious
 from gputop.agent.signals.handle import NotSentError, ProcessHandle, target_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (
@@ -58,7 +58,7 @@ class SignalSender:
         self._reply, self._memory = reply, memory
         self._frame: Frame | None = None
         self._orders: queue.SimpleQueue[Signal | threading.Event] = queue.SimpleQueue()
-        self._known: dict[str, None] = {}
+        self._known: deque[str] = deque(maxlen=_REMEMBERED)
         self._attempts: list[Attempt] = []
         self._verdicts: set[Verdict] = set()
         """Those that were told."""
@@ -136,9 +136,7 @@ class SignalSender:
         """Everybody is held before the first is signalled: what that does to the others is seen."""
         if order.id in self._known:
             return
-        self._known[order.id] = None
-        for oldest in list(self._known)[:-_REMEMBERED]:
-            del self._known[oldest]
+        self._known.append(order.id)
         targets = {
             (target.pid, target.start_time): target for target in order.targets[:MOST_TARGETS]
         }
@@ -155,8 +153,9 @@ class SignalSender:
     def _attempt(self, order: Signal, target: Target) -> Attempt:
         rows = self._frame.processes if self._frame else ()
         key = (target.pid, target.start_time)
-        commands = (row.command for row in rows if (row.pid, row.start_time) == key)
-        attempt = Attempt(order, target, next(commands, None))
+        listed = next((row for row in rows if (row.pid, row.start_time) == key), None)
+        attempt = Attempt(order, target, None if listed is None else listed.command)
+        attempt.listed = listed is not None
         if order.descendants and None not in key and all(row.pid != target.pid for row in rows):
             self._vouched.add(key)  # a launcher: its number is its user's, and not the driver's
         try:
@@ -165,20 +164,18 @@ class SignalSender:
             if order.number not in (0, *signal.valid_signals()):
                 raise NotSentError("refused", f"{order.number} is not a signal")
             attempt.process = process = ProcessHandle(target, self._vouched)
-            attempt.listed = any(key == (row.pid, row.start_time) for row in rows)
         except NotSentError as reason:
             attempt.say(reason.outcome, str(reason))
             return attempt
         uid = process.uid
-        if uid is not None:
-            self._users.prepare([uid])
+        self._users.prepare([uid])
         attempt.held = held_by(target, self._frame)
         attempt.verdict = msgspec.structs.replace(
             attempt.verdict,
             command=attempt.verdict.command or process.command,
             user=self._users.name(uid),
             parent=process.parent,
-            caution=_caution(attempt, process),
+            caution=_caution(attempt, process)[0],
         )
         return attempt
 
@@ -216,14 +213,14 @@ class SignalSender:
         return None
 
     def _send(self, attempt: Attempt, process: ProcessHandle) -> None:
-        caution = _caution(attempt, process)  # it may have entered a container since
+        caution, has_device = _caution(attempt, process)  # it may have entered a container since
         attempt.verdict = verdict = msgspec.structs.replace(attempt.verdict, caution=caution)
         number, name = verdict.signal, signal_name(verdict.signal)
         try:
             if process.ended:
                 raise process.not_sent_to_the_dead()
             process.send(0)
-            if attempt.device is False:
+            if has_device is False:
                 raise NotSentError("refused", _WITHOUT_DEVICE)
             if verdict.caution is not None and not attempt.target.forced and number != 0:
                 raise NotSentError("refused", f"{cautious(verdict)}: not without a confirmation")
@@ -333,14 +330,14 @@ def _is_open(verdict: Verdict) -> bool:
     return verdict.outcome == "waiting" or verdict.noting
 
 
-def _caution(attempt: Attempt, process: ProcessHandle) -> Caution | None:
-    """What has to be confirmed, and whether one that a GPU names has a GPU open: its driver may
-    name one that has ended, whose number is another's by now."""
+def _caution(attempt: Attempt, process: ProcessHandle) -> tuple[Caution | None, bool | None]:
+    """What has to be confirmed, and whether one that a GPU names has a GPU open, where that is
+    known: its driver may name one that has ended, whose number is another's by now."""
     caution = caution_of(process)
-    if not attempt.listed or not has_devices():
-        return caution
-    attempt.device = holds_gpu(process.pid, _LOOK_SECONDS)
-    return caution or ("unreadable" if attempt.device is None else None)
+    if not attempt.listed or not has_nodes():
+        return caution, None
+    has_device = holds_gpu(process.pid, _LOOK_SECONDS)
+    return caution or ("unreadable" if has_device is None else None), has_device
 
 
 _REBOOTED = "the machine has been restarted since the process was seen; nothing was sent"

@@ -1,11 +1,10 @@
 """A frame as Prometheus reads it: metric families, and the text of them.
 
 family.py      families that are being filled: a value that is unknown makes no sample
-own.py         gputop's own names, base units, all of a machine
-gpus.py        ... of GPUs and MIG devices: what the registry names, findings, free
+gpus.py        gputop's own names, base units: GPUs and MIG devices by the registry, findings, free
 people.py      ... of who is on them: sums by user and by job, and processes where they are wanted
 dcgm.py        the names, labels and units of NVIDIA's dcgm-exporter instead
-exposition.py  the newest frame of a source, as text for whoever asks
+exposition.py  the newest frame of a source, all of the machine, as text for whoever asks
 rules.yml      recording rules and alerts on gputop's own names
 
 A GPU that does not answer has no values: its last ones would look like a machine that idles, or

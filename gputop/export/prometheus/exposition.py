@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
 
 from prometheus_client import generate_latest
 
+from gputop import __version__
 from gputop.errors import GputopError
 from gputop.export.prometheus.dcgm import add_dcgm
 from gputop.export.prometheus.family import Families
-from gputop.export.prometheus.own import add_machine, add_reading
+from gputop.export.prometheus.gpus import add_gpus
+from gputop.export.prometheus.people import add_people, add_processes
 from gputop.model.machine.frame import Frame
 
 _KEPT = 1.0
 """Seconds for which a text is good while no frame comes: ages are in it."""
-
-
-class ExpositionChoice(NamedTuple):
-    """What is wanted."""
-
-    dcgm: bool = False
-    """The names of dcgm-exporter instead of gputop's own."""
-    processes: bool = False
-    """Single processes as well."""
 
 
 class Exposition:
@@ -33,9 +25,12 @@ class Exposition:
     However many ask, a frame is written once a second at most, and the driver is not asked at all.
     """
 
-    def __init__(self, choice: ExpositionChoice, clock: Callable[[], float]) -> None:
-        """clock: seconds since the epoch."""
-        self._choice, self._clock = choice, clock
+    def __init__(
+        self, clock: Callable[[], float], dcgm: bool = False, processes: bool = False
+    ) -> None:
+        """clock: seconds since the epoch; dcgm: with the names of dcgm-exporter instead of gputop's
+        own; processes: single ones as well."""
+        self._clock, self._dcgm, self._processes = clock, dcgm, processes
         self._lock = threading.Lock()
         self._frame: Frame | None = None
         self._error: GputopError | None = None
@@ -65,11 +60,46 @@ class Exposition:
     def _write(self, now: float) -> bytes:
         out, frame = Families(), self._frame
         is_up = frame is not None and frame.problem is None and self._error is None
-        add_reading(out, frame, is_up, now, self._count)
+        _add_reading(out, frame, is_up, now, self._count)
         if frame is not None and is_up:
-            if self._choice.dcgm:
+            if self._dcgm:
                 add_dcgm(out, frame)
             else:
                 late = max(0.0, now - frame.time)
-                add_machine(out, frame, late, self._choice.processes)
+                _add_machine(out, frame, late, self._processes)
         return generate_latest(out)
+
+
+def _add_machine(out: Families, frame: Frame, late: float, processes: bool) -> None:
+    """Add what there is of a machine; `late`: seconds since the frame was made; `processes`:
+    each one as well."""
+    host = frame.host
+    out.add(
+        "gputop_host_info", "What the machine is (always 1)", 1, hostname=host.name,
+        driver_version=frame.driver_version, cuda_version=frame.cuda_version,
+    )  # fmt: skip
+    out.add("gputop_host_cpu_ratio", "Share of all CPUs in use", host.cpu)
+    out.add("gputop_host_cpus", "Logical CPUs", host.cpu_count)
+    out.add("gputop_host_memory_total_bytes", "RAM", host.memory_total)
+    help_ = "RAM that is not available to a new process"
+    out.add("gputop_host_memory_used_bytes", help_, host.memory_used)
+    add_gpus(out, frame, late)
+    add_people(out, frame)
+    if processes:
+        add_processes(out, frame)
+
+
+def _add_reading(out: Families, frame: Frame | None, is_up: bool, now: float, count: int) -> None:
+    """Add how gputop itself is; `count`: frames so far."""
+    out.add("gputop_build_info", "Which gputop this is (always 1)", 1, version=__version__)
+    out.add("gputop_up", "Whether the NVIDIA driver can be read", is_up)
+    out.add("gputop_readings_total", "How often the machine was read", count)
+    if frame is None:
+        return
+    help_ = "When the machine was last read, by its own clock"
+    out.add("gputop_reading_timestamp_seconds", help_, frame.time)
+    help_ = "Since the machine was last read"
+    out.add("gputop_reading_age_seconds", help_, max(0.0, now - frame.time))
+    if frame.problem is not None:
+        help_ = "Why the driver cannot be read (always 1)"
+        out.add("gputop_problem", help_, 1, kind=frame.problem.kind)

@@ -41,12 +41,9 @@ def add_people(out: Families, frame: Frame) -> None:
     """Add the sums of the compute processes on every GPU that answers."""
     for gpu in filter(is_read, frame.gpus):
         processes = frame.compute_processes.get(gpu.uuid, [])
-        _add_sums(out, gpu, "user", _grouped(processes, _user))
+        by_user = _grouped(processes, lambda process: (("user", process.user or UNKNOWN),))
+        _add_sums(out, gpu, "user", by_user)
         _add_sums(out, gpu, "job", _grouped(processes, job_of))
-
-
-def _user(process: Process) -> _Labels:
-    return (("user", process.user or UNKNOWN),)
 
 
 def job_of(process: Process) -> _Labels:

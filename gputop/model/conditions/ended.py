@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import replace
 
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
 from gputop.model.machine.text import duration, printable, short_command
 
@@ -91,7 +90,7 @@ class EndOfProcesses:
         else those of which nothing is known but that they were on a GPU."""
         if None is not self._boot_id != frame.host.boot_id is not None:
             return self.remove(list(self.running))
-        if frame.problem is not None or not all(map(_tells, frame.gpus)):
+        if frame.problem is not None or not all(gpu.tells_processes for gpu in frame.gpus):
             return []
         seen = {process.pid for process in frame.processes}
         return self.remove(
@@ -103,12 +102,6 @@ class EndOfProcesses:
     def remove(self, pids: Iterable[int]) -> list[AwaitedProcess]:
         """Await processes no longer. Return those that were."""
         return [self.running.pop(pid) for pid in pids if pid in self.running]
-
-
-def _tells(gpu: Gpu) -> bool:
-    """Return whether a GPU says who is on it now."""
-    lists = gpu.processes_known is not False or gpu.own_namespace_only
-    return bool(lists) and gpu.stale_for is None and gpu.error is None and not gpu.asleep
 
 
 def end_of(process: AwaitedProcess, host: str, time: float) -> str:

@@ -25,14 +25,10 @@ class IdleSpan:
         Return the seconds of the span by now; None where it has not begun."""
         is_late = self._last is not None and now - self._last > self._longest_gap
         self._last = now
-        loads = None if gpus is None else [_load(gpu) for gpu in gpus]
+        loads = [gpu.utilization if gpu.answers else None for gpu in gpus or ()]
         if not loads or any(load is None or load >= self._limit for load in loads):
             self._since = None
             return None
         if self._since is None or is_late:
             self._since = now
         return now - self._since
-
-
-def _load(gpu: Gpu) -> float | None:
-    return None if gpu.stale_for is not None or gpu.error is not None else gpu.utilization

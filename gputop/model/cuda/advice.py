@@ -118,6 +118,7 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceWords]:
     count = len(mapping.visible or ()) + len(mapping.hidden)
     for entry in (entry for entry in mapping.entries[:64] if entry.outcome != "ignored"):
         text, span, junk = entry.text, _RANGE.fullmatch(entry.text), _JUNK.fullmatch(entry.text)
+        rest = (junk[2].strip() or junk[2]) if junk else ""  # it may be a blank that C has not
         if _BARE_UUID.fullmatch(text):
             words = f"A UUID without GPU- is read as a number. Write GPU-{text.strip()}."
             yield "value-uuid-without-prefix", "error", words
@@ -133,8 +134,8 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceWords]:
         elif junk is not None and re.match(r"\s+[0-9]", junk[2], re.A):
             words = f"Spaces do not separate GPUs: {rest_of(mapping)}. Use commas."
             yield "value-spaces", "error", words
-        elif junk is not None and entry.documented and junk[2].strip()[0] not in ";，、":
-            words = f"CUDA reads {junk[1]} and ignores {shown(junk[2].strip())}."
+        elif junk is not None and entry.documented and rest[0] not in ";，、":
+            words = f"CUDA reads {junk[1]} and ignores {shown(rest)}."
             yield "value-junk", "warning", words
 
 
@@ -150,13 +151,13 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceWords]:
             yield "value-duplicate-prefix", "error", f"Both prefixes are the same GPU: {text}"
     elif reason == "negative" and stop and after:
         names, verb = ", ".join(after[:16]), "is" if len(after) == 1 else "are"
-        text = f"{stop.entry} ends the list: {names} {verb} not visible."
+        text = f"{stop.text} ends the list: {names} {verb} not visible."
         yield "value-hides-rest", "warning", text
     elif stop and reason in _STOPS and not (explained and reason == "not_a_number"):
         id_, severity, template = _STOPS[reason]
         before = f" after {mapping.entries[stop.position - 1].text}" if stop.position else ""
-        text, rest = printable(stop.entry, 48), rest_of(mapping)
-        words = template.format(text=text, shown=shown(stop.entry), rest=rest, before=before)
+        text, rest = printable(stop.text, 48), rest_of(mapping)
+        words = template.format(text=text, shown=shown(stop.text), rest=rest, before=before)
         yield id_, severity, words
     elif reason in ("mig", "mig_abbreviated"):
         text = "On a machine with MIG this cannot be told. Name MIG devices by their whole UUIDs."
@@ -381,7 +382,7 @@ def mps_advice(inside: DeviceSet, client: CudaMapping) -> Iterator[Advice]:
     numbers = ",".join(map(str, range(len(order))))
     message = (
         f"The MPS server already renumbered {','.join(map(str, order))} to {numbers}; the client's"
-        f" index {printable(stop.entry, 24)} is invalid. Use UUIDs in both."
+        f" index {printable(stop.text, 24)} is invalid. Use UUIDs in both."
     )
     yield Advice("mps-double-mask", "warning", message)
 
@@ -399,7 +400,7 @@ def container_advice(
         reached = (*(mapping.visible or ()), *(hidden.device for hidden in mapping.hidden))
     if stop is None or mapping.reason != "out_of_range" or not reached:
         return
-    number = stop.entry.strip()
+    number = stop.text.strip()
     if number not in {str(device.index) for device in machine}:
         return
     names = ", ".join(device.label for device in reached)

@@ -50,7 +50,7 @@ EntryReason = Literal[
 EntryOutcome = Literal["visible", "stopped", "duplicate", "discarded", "ignored", "unresolved"]
 """What became of an entry.
 
-visible     it is logical device `logical`
+visible     the k-th of the list is logical device k
 stopped     it names nothing: the list ended here
 duplicate   it names a GPU again: every GPU is hidden
 discarded   it named a GPU, but a later duplicate hid every GPU
@@ -78,8 +78,6 @@ class Number(msgspec.Struct, frozen=True):
 
     value: int
     """Magnitudes from 10**20 on are 10**20."""
-    signed: bool
-    """A minus stands before it; the value may still be 0."""
     documented: bool
     """False where base 10 and base 0 differ, or where a 32-bit integer would wrap."""
 
@@ -102,9 +100,8 @@ class ResolvedEntry(msgspec.Struct, frozen=True):
     text: str
     """As it stands in the value: text from outside, not made printable."""
     outcome: EntryOutcome
-    message: str
-    """One sentence for people, printable."""
-    logical: int | None = None
+    message: str = ""
+    """Why the list ended there, or cannot be told: one sentence for people, printable."""
     device: CudaDevice | None = None
     """The GPU, where the entry is visible and CUDA's order is known."""
     reason: EntryReason | None = None
@@ -134,7 +131,7 @@ def read_number(text: str) -> Number | None:
     hexadecimal = digits == "0" and _HEXADECIMAL.match(text, match.end()) is not None
     wraps = 2**31 <= size < 2**64
     documented = space.strip(" ") == "" and not (octal or hexadecimal or wraps)
-    return Number(-size if sign == "-" else size, sign == "-", documented)
+    return Number(-size if sign == "-" else size, documented)
 
 
 def read_entry(text: str, kind: EntryKind, cuda: Enumeration) -> ParsedEntry:
@@ -275,7 +272,10 @@ def read_entries(value: str, cuda: Enumeration) -> tuple[ResolvedEntry, ...]:
             end = _end(position, text, entry, taken)
             return (*_before(taken.values(), end), end, *_after(texts, end))
         device = targets[entry.rank] if kind != "integer" or cuda.ordered else None
-        taken[entry.rank] = _visible(position, text, entry, len(taken), kind, device)
+        documented = entry.documented
+        taken[entry.rank] = ResolvedEntry(
+            position, text, "visible", device=device, documented=documented
+        )
     return tuple(taken.values())
 
 
@@ -304,16 +304,19 @@ def _beside(
     return msgspec.structs.replace(entry, documented=entry.documented and in_order)
 
 
-def named_devices(
+def first_naming(
     entries: Iterable[ResolvedEntry], kind: EntryKind, cuda: Enumeration
-) -> Iterator[tuple[ResolvedEntry, CudaDevice]]:
-    """Yield every entry that names a GPU by itself, whether or not the list reaches it."""
-    if kind == "integer" and not cuda.ordered:
-        return
+) -> dict[CudaDevice, ResolvedEntry]:
+    """Return the first entry that names a GPU by itself, whether or not the list reaches it."""
+    targets = cuda.targets(kind == "mig") if kind != "integer" or cuda.ordered else ()
+    first: dict[CudaDevice, ResolvedEntry] = {}
     for entry in entries:
+        if len(first) == len(targets):
+            break
         rank = read_entry(entry.text, kind, cuda).rank
         if rank is not None:
-            yield entry, cuda.targets(kind == "mig")[rank]
+            first.setdefault(targets[rank], entry)
+    return first
 
 
 def repeats_after_end(
@@ -338,23 +341,6 @@ def repeats_after_end(
     return False
 
 
-def _visible(
-    position: int,
-    text: str,
-    entry: ParsedEntry,
-    logical: int,
-    kind: EntryKind,
-    device: CudaDevice | None,
-) -> ResolvedEntry:
-    plain = kind != "integer" or text.strip(_SPACE) == str(entry.rank)
-    read_as = "" if plain else f"is read as {entry.rank} and "
-    target = device.label if device else "on a GPU that cannot be told"
-    message = f"{_subject(position, text)} {read_as}is cuda:{logical}, {target}"
-    return ResolvedEntry(
-        position, text, "visible", message, logical, device, documented=entry.documented
-    )
-
-
 def _end(
     position: int, text: str, entry: ParsedEntry, taken: dict[int, ResolvedEntry]
 ) -> ResolvedEntry:
@@ -368,8 +354,8 @@ def _end(
         message = f"{subject} names the {named} of entry {first.position + 1} again"
         message += ": CUDA hides every GPU"
         # Whether a -0 names a GPU again is not documented.
-        numbers = (read_number(text), read_number(first.text))
-        documented = documented and not any(n is not None and n.signed for n in numbers)
+        signs = (text.lstrip(_SPACE)[:1], first.text.lstrip(_SPACE)[:1])
+        documented = documented and "-" not in signs
     elif outcome == "stopped":
         left = "the entries before it stay visible" if taken else "no GPU is visible"
         message += f": CUDA stops here, {left}"
@@ -381,22 +367,23 @@ def _before(taken: Iterable[ResolvedEntry], end: ResolvedEntry) -> Iterator[Reso
     for entry in taken:
         if end.outcome == "stopped":
             yield entry
-            continue
-        outcome: EntryOutcome = "discarded" if end.outcome == "duplicate" else "unresolved"
-        fate = "hidden" if end.outcome == "duplicate" else "undecided"
-        subject = _subject(entry.position, entry.text)
-        message = f"{subject} is {fate} because of entry {end.position + 1}"
-        documented = entry.documented
-        yield ResolvedEntry(entry.position, entry.text, outcome, message, documented=documented)
+        elif end.outcome == "duplicate":
+            yield msgspec.structs.replace(entry, outcome="discarded", device=None)
+        else:
+            subject = _subject(entry.position, entry.text)
+            yield msgspec.structs.replace(
+                entry,
+                outcome="unresolved",
+                message=f"{subject} is undecided because of entry {end.position + 1}",
+                device=None,
+            )
 
 
 def _after(texts: list[str], end: ResolvedEntry) -> Iterator[ResolvedEntry]:
     """Yield the entries after the end of the list; there may be very many, so they share text."""
-    number = end.position + 1
-    outcome: EntryOutcome = "ignored"
-    message = f"ignored, because the list ended at entry {number}"
-    if end.outcome == "unresolved":
-        outcome, message = "unresolved", f"undecided because of entry {number}"
+    number, unresolved = end.position + 1, end.outcome == "unresolved"
+    outcome: EntryOutcome = "unresolved" if unresolved else "ignored"
+    message = f"undecided because of entry {number}" if unresolved else ""
     for position in range(number, len(texts)):
         yield ResolvedEntry(position, texts[position], outcome, message)
 

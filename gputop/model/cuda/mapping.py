@@ -18,15 +18,6 @@ def weaker(certainty: Certainty, other: Certainty) -> Certainty:
     return max(certainty, other, key=_CERTAINTIES.index)
 
 
-class ListEnd(msgspec.Struct, frozen=True):
-    """The entry at which the list ended."""
-
-    position: int
-    """Counted from 0."""
-    entry: str
-    reason: EntryReason
-
-
 class Hidden(msgspec.Struct, frozen=True):
     """A GPU or MIG device that the program does not see, and why, in one sentence."""
 
@@ -58,10 +49,15 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
     """How many GPUs are visible, which may be known where `visible` is not."""
     reason: EntryReason | None = None
     """Why the result is not simply the list: the stop, unset, empty, a duplicate, MIG."""
-    stopped_at: ListEnd | None = None
     entries: tuple[ResolvedEntry, ...] = ()
     hidden: tuple[Hidden, ...] = ()
     """The GPUs that surely stay hidden; empty where `visible` is None."""
+
+    @property
+    def stopped_at(self) -> ResolvedEntry | None:
+        """The entry at which the list ended before its end."""
+        ends = (entry for entry in self.entries if entry.outcome in ("stopped", "duplicate"))
+        return next(ends, None)
 
     def weakened(self, certainty: Certainty, because: str) -> Mapping:
         """Return it with no more than `certainty`, and what that rests on."""

@@ -74,8 +74,22 @@ def mapping_result(
     query: MappingQuery, inventory: Inventory, probed: Sequence[Probed] = ()
 ) -> MappingResult:
     """Work out what the text means on a machine; `probed` is what its driver said so far."""
-    line = _read(query)
-    order = query.order if line is None else line.order
+    line, requests = read_line(query), [query.layers.device or ""]
+    if line is None:
+        return result_of(query.text, query.order, inventory, probed, requests)
+    return result_of(line, line.order, inventory, probed, requests)
+
+
+def result_of(
+    asked: str | Pasted | None,
+    order: str | None,
+    inventory: Inventory,
+    probed: Sequence[Probed] = (),
+    requests: Sequence[str] = (),
+) -> MappingResult:
+    """Work out what a value (None: unset), or a line that was read, means with CUDA_DEVICE_ORDER=
+    `order`; `requests` name devices that are asked for besides those of the line."""
+    line = asked if isinstance(asked, Pasted) else None
     devices, version = inventory.devices, inventory.driver_version
     cuda_order = inventory.cuda_order or probed_order(probed, order, devices)
 
@@ -86,14 +100,13 @@ def mapping_result(
             )
         return resolve(text, devices, order=order, cuda_order=cuda_order, driver_version=version)
 
-    asked = query.text if line is None else line
     mapping, whole = mapped(asked, cuda_order), mapped(None, cuda_order)
     here = line is None or in_this_shell(line)
     said = answer_to(probed, mapping.value, order) if here else None
     verdict = None if said is None else compare(mapping, said, devices)
     guess = None if said is None else compare(mapped(asked, None), said, devices)
     surprise = guess if verdict and verdict.ok and guess and guess.ok is False else None
-    requests = (*(line.rest if line else ()), query.layers.device or "")
+    requests = (*(line.rest if line else ()), *requests)
     return MappingResult(
         mapping=mapping,
         said=line.advice if line else (),
@@ -108,7 +121,8 @@ def mapping_result(
     )
 
 
-def _read(query: MappingQuery) -> Pasted | None:
+def read_line(query: MappingQuery) -> Pasted | None:
+    """Read a line of shell or Python; None where the text is a value."""
     if query.text is None:
         return None
     # What it needs is needed for lines only.

@@ -195,7 +195,6 @@ def _inferred(own: Mapping, guess: Mapping) -> Mapping:
         value=own.value,
         order=own.order,
         reason=None,
-        stopped_at=None,
         entries=(),
         hidden=(),
     )

@@ -17,8 +17,8 @@ import msgspec
 
 from gputop.model.cuda.entries import (
     ResolvedEntry,
+    first_naming,
     kind_of,
-    named_devices,
     read_entries,
     repeats_after_end,
 )
@@ -32,7 +32,7 @@ from gputop.model.cuda.enumeration import (
     unset_devices,
     with_mig,
 )
-from gputop.model.cuda.mapping import Hidden, ListEnd, Mapping, unknown_mapping
+from gputop.model.cuda.mapping import Hidden, Mapping, unknown_mapping
 
 _ANY_ORDER = "the order in which CUDA counts the GPUs does not matter here"
 
@@ -145,7 +145,6 @@ def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
         and (cuda.documented or not counted)
     )
     visible = tuple(e.device for e in entries if e.device is not None)
-    stop = ListEnd(end.position, end.text, end.reason) if end and end.reason else None
     return Mapping(
         value=value,
         order=order,
@@ -156,7 +155,6 @@ def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
         visible_set=None if ordered or count < len(cuda.devices) else cuda.devices,
         count=count,
         reason=None if end is None else end.reason,
-        stopped_at=stop,
         entries=entries,
     )
 
@@ -171,12 +169,7 @@ def _hidden(
         return ()
     everything = [part for device in devices for part in device.parts()]
     rest = [device for device in everything if device not in mapping.visible]
-    named: dict[CudaDevice, ResolvedEntry] = {}
-    if mapping.value is not None and rest:
-        for entry, device in named_devices(mapping.entries, kind_of(mapping.value), cuda):
-            named.setdefault(device, entry)
-            if len(named) == len(everything):
-                break
+    named = first_naming(mapping.entries, kind_of(mapping.value or ""), cuda)
     return tuple(Hidden(d, _why_hidden(d, named.get(d), mapping, cuda)) for d in rest)
 
 
@@ -192,7 +185,7 @@ def _why_hidden(
     if end is None:
         return "no entry names it"
     if end.reason == "duplicate":
-        return f"entry {end.position + 1} {shown(end.entry)} repeats a GPU, which hides every GPU"
+        return f"entry {end.position + 1} {shown(end.text)} repeats a GPU, which hides every GPU"
     if entry is not None:
         return (
             f"entry {entry.position + 1} names it, but the list ended at entry {end.position + 1}"

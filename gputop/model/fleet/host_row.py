@@ -66,31 +66,26 @@ class HostRow(NamedTuple):
 
 
 def host_row(state: HostState, summary: HostSummary | None, twin: str | None = None) -> HostRow:
-    """Return the row of a host; `summary` are those of its frame."""
-    link, frame = state.link, state.frame
-    if link.state != "connected" or frame is None or summary is None:
-        level, words = _absence(state)
-        return HostRow(state.host, link, None, level, words)
-    if frame.problem is not None:
-        return HostRow(state.host, link, None, "alarm", frame.problem.message)
-    late = link.age is not None and link.age >= max(_LATE, _LATE * (frame.interval or 1.0))
+    """Return the row of a host; `summary` is that of its frame, None where none counts."""
+    if summary is None or summary.frame.problem is not None:
+        return HostRow(state.host, state.link, None, *_absence(state, summary))
+    age, interval = state.link.age, summary.frame.interval or 1.0
+    late = age is not None and age >= max(_LATE, _LATE * interval)
+    level, remark = summary.level, summary.remark or state.link.words
     if late:
-        words = f"no answer for {duration(link.age)}"
-        return HostRow(state.host, link, summary, "alarm", words, late, twin)
-    if summary.level == "alarm":
-        return HostRow(state.host, link, summary, "alarm", summary.remark, twin=twin)
-    if twin is not None:
-        words = f"the same machine as {twin}"
-        return HostRow(state.host, link, summary, "notice", words, twin=twin)
-    if state.rebooted is not None:
-        words = f"rebooted {duration(state.rebooted)} ago"
-        return HostRow(state.host, link, summary, "notice", words)
-    return HostRow(state.host, link, summary, summary.level, summary.remark or link.words)
+        level, remark = "alarm", f"no answer for {duration(age)}"
+    elif level != "alarm" and twin is not None:
+        level, remark = "notice", f"the same machine as {twin}"
+    elif level != "alarm" and state.rebooted is not None:
+        level, remark = "notice", f"rebooted {duration(state.rebooted)} ago"
+    return HostRow(state.host, state.link, summary, level, remark, late, twin)
 
 
-def _absence(state: HostState) -> tuple[FindingLevel | None, str]:
+def _absence(state: HostState, summary: HostSummary | None) -> tuple[FindingLevel | None, str]:
     """Say why nothing is seen of a host."""
     link = state.link
+    if summary is not None and summary.frame.problem is not None:
+        return "alarm", summary.frame.problem.message
     if link.state == "ended":
         again = ""
         if state.retry_in is not None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gputop.model.fleet.lamps import LampKind, lamp
-from gputop.model.health.findings import FindingLevel
+from gputop.model.health.findings import FindingLevel, worst_of
 from gputop.model.health.free import count_of_free
-from gputop.model.health.worst import worst_of
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.processes import process_rows

@@ -38,33 +38,24 @@ BY_UTILIZATION = " (by UTIL)"
 """Ends a verdict where GPM is missing: it rests on utilization, which is the share of time with
 something running, however little."""
 
-
-def _percent(ratio: float) -> str:
-    return f"{ratio:.0%}"
-
-
 WORDS = (
-    ("idle", f"under {_percent(IDLE)} of the SMs in use"),
+    ("idle", f"under {IDLE:.0%} of the SMs in use"),
     (
         "waiting for input",
-        f"no work for over {_percent(1 - GAPS)} of the time, or SM activity falls from over "
-        f"{_percent(BURST)} to under {_percent(STALL)} again and again",
+        f"no work for over {1 - GAPS:.0%} of the time, or SM activity falls from over "
+        f"{BURST:.0%} to under {STALL:.0%} again and again",
     ),
-    (
-        "light load",
-        f"something runs, on under {_percent(LIGHT)} of the SMs: too little for it",
-    ),
+    ("light load", f"something runs, on under {LIGHT:.0%} of the SMs: too little for it"),
     (
         "memory-bound",
-        f"over {_percent(MEMORY_HIGH)} of the memory's bandwidth, tensor cores under "
-        f"{_percent(PIPE_HIGH)}",
+        f"over {MEMORY_HIGH:.0%} of the memory's bandwidth, tensor cores under {PIPE_HIGH:.0%}",
     ),
     (
         "tensor unused",
-        f"FP32 or FP16 over {_percent(PIPE_HIGH)}, tensor cores under {_percent(TENSOR_UNUSED)}: "
+        f"FP32 or FP16 over {PIPE_HIGH:.0%}, tensor cores under {TENSOR_UNUSED:.0%}: "
         "mixed precision or TF32 would use them",
     ),
-    ("compute-bound", f"tensor cores or an arithmetic pipe over {_percent(PIPE_HIGH)}"),
+    ("compute-bound", f"tensor cores or an arithmetic pipe over {PIPE_HIGH:.0%}"),
     ("busy", "SMs in use, and none of these"),
     (
         BY_UTILIZATION.strip(),

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.health.xids import REBOOT, REPLACE, RESET, meaning
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import UNREADABLE, Gpu
-from gputop.model.machine.text import duration, percent
+from gputop.model.machine.text import duration, percent, ranges
 
 FindingLevel = Literal["alarm", "notice"]
 
@@ -63,28 +63,24 @@ _MULTINODE = (
 )
 _MULTINODE_NAME = re.compile(r"\bG[BH][1-9]00\b", re.ASCII)
 """GH200, GB200, GB300: boards of machines that share their NVLink switches."""
-_FABRIC_HEALTH: dict[str, tuple[FindingLevel, str]] = {
-    "degraded_bandwidth": (
-        "alarm",
-        "the GPU has less than its full bandwidth to the NVSwitch fabric",
-    ),
-    "route_unhealthy": ("alarm", "a route through the NVSwitch fabric is broken"),
-    "route_recovery": ("notice", "a route through the NVSwitch fabric is being repaired"),
-    "access_timeout_recovery": (
-        "notice",
-        "the NVSwitch fabric is recovering from an access timeout",
-    ),
-    "no_partition": ("alarm", "the GPU is in no partition of the NVSwitch fabric"),
-    "insufficient_nvlinks": ("alarm", "too few NVLinks to the NVSwitch fabric are up"),
-    "incompatible_firmware": ("alarm", "the GPU's firmware does not match the NVSwitch fabric"),
-    "incorrect_system_guid": ("alarm", "the NVSwitch fabric takes the GPU for another machine's"),
-    "incorrect_chassis_serial": ("alarm", "the NVSwitch fabric takes the GPU for another chassis'"),
-    "invalid_location": ("alarm", "the NVSwitch fabric does not know the GPU's location"),
-    "gpu_state_invalid": ("alarm", "the NVSwitch fabric cannot use the GPU in its current state"),
-    "incorrect_configuration": ("alarm", "the GPU is not configured for the NVSwitch fabric"),
-    "manager_disconnected": ("notice", "the NVSwitch fabric has no manager at the moment"),
+_FABRIC_HEALTH = {
+    "degraded_bandwidth": "the GPU has less than its full bandwidth to the NVSwitch fabric",
+    "route_unhealthy": "a route through the NVSwitch fabric is broken",
+    "route_recovery": "a route through the NVSwitch fabric is being repaired",
+    "access_timeout_recovery": "the NVSwitch fabric is recovering from an access timeout",
+    "no_partition": "the GPU is in no partition of the NVSwitch fabric",
+    "insufficient_nvlinks": "too few NVLinks to the NVSwitch fabric are up",
+    "incompatible_firmware": "the GPU's firmware does not match the NVSwitch fabric",
+    "incorrect_system_guid": "the NVSwitch fabric takes the GPU for another machine's",
+    "incorrect_chassis_serial": "the NVSwitch fabric takes the GPU for another chassis'",
+    "invalid_location": "the NVSwitch fabric does not know the GPU's location",
+    "gpu_state_invalid": "the NVSwitch fabric cannot use the GPU in its current state",
+    "incorrect_configuration": "the GPU is not configured for the NVSwitch fabric",
+    "manager_disconnected": "the NVSwitch fabric has no manager at the moment",
 }
-"""By `Health.fabric_health`, how grave it is and what it is."""
+"""By `Health.fabric_health`."""
+_FABRIC_PASSING = {"route_recovery", "access_timeout_recovery", "manager_disconnected"}
+"""Those that are no alarm."""
 _LOG = "(sudo dmesg | grep Xid)"
 _OUR_FAULT = "the fault is gputop's: please report it (gputop doctor --report FILE)"
 _PASSING = "hw_slowdown"
@@ -146,6 +142,30 @@ def blocking(frame: Frame, gpu: Gpu) -> Finding | None:
 def in_alarm(frame: Frame) -> list[Gpu]:
     """The GPUs that need attention."""
     return [gpu for gpu in frame.gpus if blocking(frame, gpu) is not None]
+
+
+class Worst(NamedTuple):
+    """The worst finding of a frame."""
+
+    level: FindingLevel | None
+    """None where all is well."""
+    remark: str
+    """The finding and where: `XID 79 GPU 6`; empty where all is well."""
+
+
+def worst_of(frame: Frame) -> Worst:
+    """Return the worst finding of all GPUs of a frame."""
+    worst = [(found[0], gpu.index) for gpu in frame.gpus if (found := findings(frame, gpu))]
+    worst.sort(key=lambda item: item[0].level != "alarm")
+    return Worst(worst[0][0].level, _remark(worst)) if worst else Worst(None, "")
+
+
+def _remark(worst: Sequence[tuple[Finding, int]]) -> str:
+    """Name the first of what was found, the GPUs that have it, and how many have something else."""
+    code = worst[0][0].code
+    same = [index for finding, index in worst if finding.code == code]
+    others = len(worst) - len(same)
+    return f"{code} GPU {ranges(sorted(same))}" + (f" +{others}" if others else "")
 
 
 def is_hung(gpu: Gpu) -> bool:
@@ -250,8 +270,8 @@ def _fabric_health(gpu: Gpu, problems: Iterable[str]) -> Iterator[Finding]:
     advice = f"nvidia-smi -q has the details under Fabric; {who} may know the reason"
     for problem in problems:
         if problem in _FABRIC_HEALTH:
-            level, text = _FABRIC_HEALTH[problem]
-            yield Finding(level, "FABRIC", text, advice)
+            level: FindingLevel = "notice" if problem in _FABRIC_PASSING else "alarm"
+            yield Finding(level, "FABRIC", _FABRIC_HEALTH[problem], advice)
 
 
 def _has_fabric(gpu: Gpu) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from gputop.model.health.findings import blocking
 from gputop.model.health.unaccounted import is_notable
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu, MigDevice, Reservation
+from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.summary import reserved_words, users, users_of
 from gputop.model.machine.text import percent, printable, size
@@ -108,7 +108,10 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     yield from _state(gpu)
     if device is None:
         yield from _mode(gpu)
-    claim = [] if gpu.reservation is None else [_reserved(frame, gpu.reservation)]
+    claim = []
+    if gpu.reservation is not None:
+        words = reserved_words(gpu.reservation, frame.time)
+        claim.append(Objection("reserved", "reserved", f"it is {words}"))
     in_use = bool(_on(frame, gpu, device))
     yield from () if in_use else claim
     yield from _processes(frame, gpu, device)
@@ -132,10 +135,6 @@ def _state(gpu: Gpu) -> Iterator[Objection]:
     if gpu.asleep:
         text = "it is asleep, and is not asked who is on it, which would wake it"
         yield Objection("silent", "asleep", text, known=False)
-
-
-def _reserved(frame: Frame, reservation: Reservation) -> Objection:
-    return Objection("reserved", "reserved", f"it is {reserved_words(reservation, frame.time)}")
 
 
 def _mode(gpu: Gpu) -> Iterator[Objection]:

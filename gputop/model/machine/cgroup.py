@@ -9,7 +9,7 @@ and systemd.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 
 from gputop.model.machine.origin import Container, Origin, Runtime
@@ -38,28 +38,25 @@ def parse_cgroup(text: str) -> Origin:
 
     Within a cgroup namespace paths begin at its own root, and say nothing of what is above.
     """
-    paths = [_segments(path) for path in dict.fromkeys(_paths(text))]
+    paths = _paths(text)
     slurm = [path for path in paths if any("slurm" in part for part in path)]
+    pod = _last(paths, _POD)
     return Origin(
-        container=next((container for path in paths if (container := _container(path))), None),
-        pod=_plain(_last(paths, _POD)),
+        container=next(filter(None, map(_container, paths)), None),
+        pod=pod and pod.replace("_", "-"),  # systemd's names have no dashes of their own
         slurm_job=_last(slurm, _JOB),
         slurm_step=_last(slurm, _STEP),
-        unit=next((unit for path in paths if (unit := _unit(path))), None),
+        unit=next(filter(None, map(_unit, paths)), None),
     )
 
 
-def _paths(text: str) -> Iterator[str]:
-    """Those of systemd's own hierarchies first: units are there."""
-    lines = [line.split(":", 2) for line in text.splitlines()]
-    entries = [line for line in lines if len(line) == 3]
-    entries.sort(key=lambda line: line[1] not in ("", "name=systemd"))
-    return (path for _, _, path in entries)
-
-
-def _segments(path: str) -> list[str]:
-    """`b.slice:cri-containerd:id` is written for the systemd driver where there is no systemd."""
-    return re.sub(r"\.slice:", ".slice/", path).split("/")
+def _paths(text: str) -> list[list[str]]:
+    """The parts of each path, those of systemd's own hierarchies first: units are there."""
+    lines = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    lines.sort(key=lambda line: line[1] not in ("", "name=systemd"))
+    # `b.slice:cri-containerd:id` is written for the systemd driver where there is no systemd.
+    paths = (path.replace(".slice:", ".slice/") for _, _, path in lines)
+    return [path.split("/") for path in dict.fromkeys(paths)]
 
 
 def _container(path: list[str]) -> Container | None:
@@ -83,8 +80,3 @@ def _unit(path: list[str]) -> str | None:
 def _last(paths: Iterable[list[str]], pattern: re.Pattern[str]) -> str | None:
     matches = (match[1] for path in paths for part in path if (match := pattern.match(part)))
     return next(matches, None)
-
-
-def _plain(uid: str | None) -> str | None:
-    """systemd's names have no dashes of their own."""
-    return None if uid is None else uid.replace("_", "-")

@@ -2,6 +2,10 @@
 
 A secret is never shown, not even to root, who could read it: a screen is looked at by others, and
 frames go into files. What may be one counts as one: a name too many that is hidden costs little.
+
+Of variables the values are shown without being asked for that programs for GPUs read. These have
+exact names, and beginnings that are theirs alone: RAY_ and VLLM_ as such are not among them, for
+people give their own variables such names.
 """
 
 from __future__ import annotations
@@ -14,13 +18,50 @@ import msgspec
 from gputop.model.machine.environment import State
 from gputop.model.machine.secrets import is_secret
 from gputop.model.machine.text import printable
-from gputop.model.machine.variables import is_of_gpus
 
 VariableKind = Literal["gpu", "other", "secret"]
 """gpu: of CUDA, a framework, a launcher or a job; secret: its value is never shown."""
 
 _MOST_VARIABLES = 512
 _NAME, _VALUE = 96, 1024
+"""Characters."""
+_PREFIXES = (
+    "CUDA_MPS_", "CUDA_CACHE_", "CUDA_COREDUMP_", "CUDA_ENABLE_", "CUDA_DISABLE_", "CUDA_FORCE_",
+    "CUDNN_LOG", "CUBLAS_", "CUBLASLT_", "NCCL_", "NVSHMEM_", "NVIDIA_REQUIRE_", "NVIDIA_DRIVER_",
+    "NVIDIA_DISABLE_", "NVIDIA_TF32_", "NVIDIA_MIG_", "SLURM_JOB_", "SLURM_STEP_", "SLURM_NODE",
+    "SLURM_NTASKS", "SLURM_NNODES", "SLURM_NPROCS", "SLURM_TASK", "SLURM_CPU", "SLURM_GPU",
+    "SLURM_MEM_", "SLURM_ARRAY_", "SLURM_TOPOLOGY_", "SLURM_SUBMIT_", "SLURM_CLUSTER_",
+    "SLURM_LAUNCH_", "SLURM_RESTART_", "SLURM_THREADS_", "SLURMD_", "TORCH_NCCL_", "TORCH_CUDA_",
+    "TORCH_DISTRIBUTED_", "TORCH_SHOW_", "TORCHELASTIC_", "TORCHINDUCTOR_", "TORCHDYNAMO_",
+    "PYTORCH_CUDA_", "PYTORCH_NO_CUDA_", "PYTORCH_ALLOC_", "TF_CPP_", "TF_GPU_", "TF_XLA_",
+    "TF_FORCE_GPU_", "TF_NUM_", "TF_ENABLE_", "TF_DISABLE_", "TF_CUDNN_", "TF_MIN_GPU_",
+    "XLA_PYTHON_CLIENT_", "JAX_ENABLE_", "JAX_DISABLE_", "JAX_DEBUG_", "JAX_NUM_", "JAX_PROCESS_",
+    "JAX_COORDINATOR_", "JAX_CUDA_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_", "RAY_JOB_",
+    "RAY_EXPERIMENTAL_", "RAY_DISABLE_", "RAY_ENABLE_", "RAY_CGRAPH_", "RAY_DEDUP_", "VLLM_USE_",
+    "VLLM_ATTENTION_", "VLLM_WORKER_", "VLLM_LOGGING_", "VLLM_DP_", "VLLM_CPU_", "VLLM_ENABLE_",
+    "VLLM_DISABLE_", "VLLM_TORCH_", "VLLM_ALLOW_", "KMP_", "GOMP_",
+)  # fmt: skip
+_NAMES_TEXT = """
+CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_HOME CUDA_PATH CUDA_ROOT CUDA_VERSION CUDA_INC_PATH
+CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING CUDA_DEVICE_MAX_CONNECTIONS CUDA_AUTO_BOOST
+CUDA_MANAGED_FORCE_DEVICE_ALLOC CUDA_SCALE_LAUNCH_QUEUES CUDA_LOG_FILE CUDA_TOOLKIT_PATH
+NVIDIA_VISIBLE_DEVICES NVIDIA_PRODUCT_NAME NV_CUDA_CUDART_VERSION NV_CUDA_LIB_VERSION
+NVIDIA_CUDA_END_OF_LIFE NVIDIA_IMEX_CHANNELS CUDNN_VERSION NVARCH NO_CUDA USE_CUDA SLURM_PROCID
+SLURM_LOCALID SLURM_GTIDS SLURM_JOBID SLURM_STEPID SLURM_DISTRIBUTION SLURM_CONF
+SLURM_SRUN_COMM_HOST SLURM_WORKING_CLUSTER SLURM_PRIO_PROCESS SLURM_TRES_PER_TASK TORCH_HOME
+TORCH_LOGS TORCH_COMPILE_DEBUG TORCH_CPP_LOG_LEVEL TF_CONFIG TF_FLAGS TF_DETERMINISTIC_OPS
+TF_USE_LEGACY_KERAS XLA_FLAGS JAX_PLATFORMS JAX_PLATFORM_NAME JAX_VISIBLE_DEVICES
+JAX_TRACEBACK_FILTERING JAX_COMPILATION_CACHE_DIR OMPI_MCA_btl OMPI_MCA_pml RAY_ADDRESS
+RAY_NODE_IP_ADDRESS RAY_TMPDIR RAY_BACKEND_LOG_LEVEL RAY_memory_monitor_refresh_ms VLLM_HOST_IP
+VLLM_PORT VLLM_CACHE_ROOT VLLM_TARGET_DEVICE VLLM_NCCL_SO_PATH VLLM_PP_LAYER_PARTITION
+VLLM_CONFIGURE_LOGGING OMP_NUM_THREADS OMP_PROC_BIND OMP_PLACES MKL_NUM_THREADS
+OPENBLAS_NUM_THREADS NUMEXPR_NUM_THREADS RANK LOCAL_RANK NODE_RANK GROUP_RANK ROLE_RANK
+WORLD_SIZE LOCAL_WORLD_SIZE GROUP_WORLD_SIZE ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR MASTER_PORT
+MPI_LOCALRANKID MPI_LOCALNRANKS GPU_DEVICE_ORDINAL TOKENIZERS_PARALLELISM
+ACCELERATE_MIXED_PRECISION ACCELERATE_USE_FSDP ACCELERATE_USE_DEEPSPEED CROSS_RANK CROSS_SIZE
+HOROVOD_RANK HOROVOD_SIZE HOROVOD_LOCAL_RANK HOROVOD_FUSION_THRESHOLD
+"""
+_NAMES = frozenset(_NAMES_TEXT.split())
 
 
 class EnvVariable(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +116,11 @@ class ProcessStack(msgspec.Struct, frozen=True, omit_defaults=True):
     """As py-spy printed them."""
     problem: str | None = None
     """Why there are none, and what to do."""
+
+
+def is_of_gpus(name: str) -> bool:
+    """Whether a variable is about CUDA, a framework, a launcher or a job."""
+    return name in _NAMES or name.startswith(_PREFIXES)
 
 
 def kind_of(name: str, value: str) -> VariableKind:

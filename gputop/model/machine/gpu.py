@@ -229,6 +229,17 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return any(value is not None for value in known)
 
     @property
+    def answers(self) -> bool:
+        """Whether its values are those of now."""
+        return self.error is None and self.stale_for is None
+
+    @property
+    def tells_processes(self) -> bool:
+        """Whether it says who is on it now, if only of gputop's own PID namespace."""
+        is_listed = self.processes_known is not False or bool(self.own_namespace_only)
+        return is_listed and self.answers and not self.asleep
+
+    @property
     def complaint(self) -> str | None:
         """`error`, and whose it is."""
         if self.error is None or self.error.startswith(UNREADABLE):

@@ -62,7 +62,7 @@ def strangers(frame: Frame, gpu: Gpu) -> int:
 def free_memory(frame: Frame, gpu: Gpu) -> int | None:
     """Bytes that a job could have; None while the GPU does not answer. Of memory that the system
     manages that is what no process on the GPU holds, and of the machine's own RAM what is free."""
-    if gpu.error is not None or gpu.stale_for is not None:
+    if not gpu.answers:
         return None
     if is_unified(gpu):
         total, used = frame.host.memory_total, frame.host.memory_used

@@ -6,7 +6,7 @@ slots are 15 minutes at least, at any interval, and 15 hours at an interval of a
 frames were missing, one slot is left empty.
 
 Memory: 4 KiB for a metric of a GPU that has values, 8 KiB for a process on a GPU. 8 GPUs with all
-metrics and 200 processes take 2.5 MiB, with 1000 processes 9.3 MiB (measured, full). Of no more
+metrics and 200 processes take 2.7 MiB, with 1000 processes 9.6 MiB (measured, full). Of no more
 than `MOST_PROCESSES` a past is kept, which bounds all of it at 20 MiB for 16 GPUs.
 """
 
@@ -26,6 +26,8 @@ from gputop.model.metrics.gpu import GPU
 SLOTS = 1024
 STEP = 0.9
 """Seconds. Less than one, since frames of every second do not come quite every second."""
+_SPARE = 32
+"""Slots that are kept beyond these: the oldest are dropped by so many at a time."""
 RECENT = 120
 """Slots of a short history."""
 MOST_PROCESSES = 2000
@@ -51,59 +53,45 @@ R = TypeVar("R", bound="Ring")
 
 
 class Ring:
-    """Rows of `width` numbers by slot; those that are older than the ring are overwritten.
+    """Rows of `width` numbers by slot, the newest `SLOTS`.
 
     A row lies flat in one array: there may be thousands of rings, and each takes in a row a frame.
     """
 
-    __slots__ = ("_begin", "_end", "_values", "_width")
+    __slots__ = ("_end", "_values", "_width")
 
     def __init__(self, begin: int, width: int = 1, typecode: Literal["f", "d"] = "f") -> None:
-        self._begin = self._end = begin
-        self._width = width
-        self._values = array(typecode)
+        self._end, self._width, self._values = begin, width, array(typecode)
 
     def put(self, slot: int, *row: float | None) -> None:
-        """Add the row of a slot: of a slot's rows the greatest values stay, and slots that were
-        passed over stay empty."""
+        """Add the row of a slot, the last one or a later: of a slot's rows the greatest values
+        stay, and slots that were passed over stay empty."""
         numbers = [_NOTHING if value is None else value for value in row]
+        values, width = self._values, self._width
         if slot < self._end:
-            at = (slot - self._begin) % SLOTS * self._width
-            numbers = list(map(max, numbers, self._values[at : at + self._width]))
+            numbers = list(map(max, numbers, values[-width:]))
+            del values[-width:]
         elif slot > self._end:
-            for empty in range(max(self._end, slot + 1 - SLOTS), slot):
-                self._write(empty, [_NOTHING] * self._width)
-        self._write(slot, numbers)
+            values.extend([_NOTHING] * (min(slot - self._end, SLOTS) * width))
+        values.extend(numbers)
         self._end = slot + 1
+        if len(values) >= (SLOTS + _SPARE) * width:
+            del values[: -SLOTS * width]
 
     def last(self, count: int, end: int = 0, column: int = 0) -> array[float]:
         """Return a column of the newest `count` slots, up to `end` if that is later than its own;
         fewer where there are fewer. Values that were none are below all numbers."""
         values = self._values[column :: self._width]
-        at = (self._end - self._begin) % SLOTS if len(values) == SLOTS else 0
-        ordered = values[at:] + values[:at]
-        ordered.extend([_NOTHING] * (end - self._end))
-        return ordered[-count:]
+        values.extend([_NOTHING] * (end - self._end))
+        return values[-count:]
 
-    def copy(self: R, end: int | None = None) -> R:
-        """Return another ring with the same rows, or with those before a slot."""
-        twin = copy(self)
-        if end is None or end >= self._end:
-            twin._values = self._values[:]
-            return twin
-        row = self._width
-        at = (self._end - self._begin) % SLOTS * row if len(self._values) == SLOTS * row else 0
-        ordered = self._values[at:] + self._values[:at]
-        count = max(0, len(ordered) // row - (self._end - end))
-        twin._values, twin._begin, twin._end = ordered[: count * row], end - count, end
+    def copy(self: R, end: int) -> R:
+        """Return another ring with the rows before a slot."""
+        twin, later = copy(self), max(0, self._end - end)
+        rows = self._values[-SLOTS * self._width :]
+        twin._values = rows[: max(0, len(rows) - later * self._width)]
+        twin._end = self._end - later
         return twin
-
-    def _write(self, slot: int, numbers: Sequence[float]) -> None:
-        at, values = (slot - self._begin) % SLOTS * self._width, self._values
-        if at > len(values):
-            # Slots were passed over beyond a ring's length: what is missing is empty, too.
-            values.extend([_NOTHING] * (at - len(values)))
-        values[at : at + self._width] = array(values.typecode, numbers)
 
 
 class ProcessHistory(Ring):
@@ -170,19 +158,15 @@ class History:
 
     def copy(self) -> History:
         """Return the same past, which does not go on with this one."""
-        return self._copy(self._end)
+        return self.until(inf)
 
     def until(self, time: float) -> History:
         """Return the past as it was at a time: of the GPUs and processes that are known by now."""
         times = self.times
-        later = len(times) - bisect_right(times, time)
-        twin = self._copy(self._end - later)
-        if later and len(twin.times):
-            twin._begun = twin.times[-1]
-        return twin
-
-    def _copy(self, end: int) -> History:
-        twin = copy(self)
+        count = bisect_right(times, time)
+        twin, end = copy(self), self._end - len(times) + count
+        if 0 < count < len(times):
+            twin._begun = times[count - 1]
         twin._end = end
         twin._times, twin._cpu = self._times.copy(end), self._cpu.copy(end)
         twin._gpus = {key: {id_: ring.copy(end) for id_, ring in series.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -53,7 +53,7 @@ class RecentlyEnded:
                 outcomes[signal_name(verdict.signal).removeprefix("SIG")] = verdict.outcome
         for oldest in list(self._signals)[:-MOST_TARGETS]:
             del self._signals[oldest]
-        self._name_signals()
+        self.ended = [ended._replace(how=self._how(ended.key) or ended.how) for ended in self.ended]
 
     def handle(self, frame: Frame, rows: Sequence[ProcessRow], keys: Sequence[RowKey]) -> None:
         """Another frame, its rows and their keys; the same frame twice is one."""
@@ -81,29 +81,16 @@ class RecentlyEnded:
             for ended in self.ended
             if 0 <= frame.time - ended.at <= KEPT and ended.key not in now
         ][-MOST:]
-        self._name_signals()
-
-    def _name_signals(self) -> None:
-        self.ended = [
-            ended._replace(how=_how(self._signals.get(ended.key[0][1:], {})) or ended.how)
-            for ended in self.ended
-        ]
 
     def _part(self, frame: Frame, now: dict[RowKey, ProcessRow], gone: list[RowKey]) -> None:
         alive = {(row.process.pid, row.process.start_time) for row in now.values()}
-        silent = {
-            gpu.uuid: gpu.error is not None
-            or gpu.stale_for is not None
-            or (gpu.processes_known is False and not gpu.own_namespace_only)
-            or gpu.asleep
-            for gpu in frame.gpus
-        }
+        silent = {gpu.uuid for gpu in frame.gpus if not gpu.tells_processes}
         for key in gone:
             row, (_, pid, start) = self._last[key], key[0]
             if start is None and any(pid == other for other, _ in alive):
                 self._peaks.pop(key, None)
                 continue  # its start has become known, which is another key
-            if silent.get(key[1]) or {(pid, start), (pid, None)} & alive:
+            if key[1] in silent or {(pid, start), (pid, None)} & alive:
                 now[key] = row
                 continue
             peak = self._peaks.pop(key, row.process.gpu_memory)
@@ -111,11 +98,11 @@ class RecentlyEnded:
                 row.process, gpu_memory=peak, sm_utilization=None, cpu=None, rss=None, state=None
             )
             last = row._replace(process=process, names=None)
-            self.ended.append(EndedProcess(last, key, frame.time))
+            self.ended.append(EndedProcess(last, key, frame.time, self._how(key)))
 
-
-def _how(outcomes: Mapping[str, SignalOutcome]) -> str:
-    """Return the signal that ended a process, and those that it ignored before."""
-    ended = [name for name, outcome in outcomes.items() if outcome == "exited"]
-    ignored = [f"not {name}" for name, outcome in outcomes.items() if outcome == "ignored"]
-    return ", ".join([*ended, *ignored]) if ended else ""
+    def _how(self, key: RowKey) -> str:
+        """Return the signal that ended a process, and those that it ignored before."""
+        outcomes = self._signals.get(key[0][1:], {})
+        ended = [name for name, outcome in outcomes.items() if outcome == "exited"]
+        ignored = [f"not {name}" for name, outcome in outcomes.items() if outcome == "ignored"]
+        return ", ".join([*ended, *ignored]) if ended else ""

@@ -191,11 +191,6 @@ def _anywhere(value: str) -> Test:
     return test
 
 
-def _user_of(row: ProcessRow) -> str | None:
-    user = row.process.user
-    return None if user is None else user.casefold()
-
-
 def _container_of(row: ProcessRow) -> str | None:
     """Empty for a process outside of any; None while nobody has looked."""
     origin = row.process.origin
@@ -226,10 +221,6 @@ def _on_gpu(value: str) -> Test:
     return is_on
 
 
-def _on_host(value: str) -> Test:
-    return _when_known(attrgetter("host"), lambda host: value in _names_of(host))
-
-
 @lru_cache(maxsize=1024)
 def _names_of(host: str) -> frozenset[str]:
     """Return what a host may be called: as it was given, without user and port, and without the
@@ -246,11 +237,13 @@ def _called(value: str) -> Test:
 
 
 _KEYS: dict[str, Callable[[str], Test | None]] = {
-    "user": lambda value: _when_known(_user_of, value.__eq__),
+    "user": lambda value: _when_known(
+        attrgetter("process.user"), lambda user: user.casefold() == value
+    ),
     "pid": _pid,
     "gpu": _on_gpu,
     "cuda": _called,
-    "host": _on_host,
+    "host": lambda value: _when_known(attrgetter("host"), lambda host: value in _names_of(host)),
     "container": lambda value: _when_known(_container_of, lambda names: value in names),
 }
 """None is for a value that cannot be a PID."""

@@ -3,6 +3,10 @@
 A row **holds** a GPU while at least one of its processes computes on it; processes that only draw
 hold nothing. A GPU that two rows share counts in full for both of them, and once in the total.
 
+A MIG device counts as the share of the GPU's memory that it has, for that is what nobody else can
+use meanwhile: 3g.71gb of an H200 is half a GPU. Compute instances of one GPU instance share it
+evenly.
+
 It **worked** the sum of its processes' SM utilization, at most 1, times that time: half an hour at
 50 % is a quarter of an hour of work. The driver's newest sample in a frame stands for the whole
 time of the frame, so this is right over hours and not over a minute. A process without a sample
@@ -20,18 +24,25 @@ of all of them and not 0, else evenly; a MIG device gets the GPU's energy by its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu
-from gputop.model.usage.energy import EnergyMeter
+from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.usage.grouping import OTHERS, Grouping, UsageKey
-from gputop.model.usage.parts import UnknownReason, held_parts
 
 MAX_ROWS = 20_000
 """What comes after them is in one row: names are those that somebody else chose."""
+
+UnknownReason = Literal["silent", "unlisted", "instance"]
+"""
+silent    the GPU did not answer, or was asleep and not asked
+unlisted  the driver did not list its processes, or not all of them, and none was seen
+instance  a MIG device is in use, and it is not known which, or how large it is
+"""
 
 
 class UsageRow(msgspec.Struct):
@@ -68,7 +79,7 @@ class UsageRow(msgspec.Struct):
 
 
 class _Member(msgspec.Struct):
-    """The processes of one row on one part of a GPU, in one frame."""
+    """The processes of one row, or of all, on one part of a GPU, in one frame."""
 
     count: int = 0
     work: float = 0.0
@@ -79,23 +90,14 @@ class _Member(msgspec.Struct):
     def add(self, process: Process) -> None:
         self.count += 1
         work = process.sm_utilization
+        is_coding = process.encoder_utilization or process.decoder_utilization
         if work is None and process.idle_for is None:
             self.is_known = False
-        elif work or process.memory_utilization or _codes(process):
+        elif work or process.memory_utilization or is_coding:
             self.work += work or 0.0
             self.is_busy = True
         if process.gpu_memory is not None:
             self.memory = (self.memory or 0) + process.gpu_memory
-
-    def include(self, other: _Member) -> None:
-        self.count += other.count
-        self.work += other.work
-        self.is_known = self.is_known and other.is_known
-        self.is_busy = self.is_busy or other.is_busy
-
-
-def _codes(process: Process) -> bool:
-    return bool(process.encoder_utilization or process.decoder_utilization)
 
 
 class UsageCount:
@@ -114,18 +116,34 @@ class UsageCount:
         """GPU-seconds of which it is not known whether somebody held the GPU."""
         self._key = grouping.key
         self._others = (OTHERS,) * len(grouping.columns)
-        self._meter = EnergyMeter()
+        self._counters: dict[str, float] = {}
+        """The energy counters of all GPUs as they were in the frame before."""
 
     def add(self, host: str, spans: Iterable[tuple[Frame, float]]) -> None:
         """Add the frames of a host, each with the seconds that it stands for."""
         for frame, seconds in spans:
             memory: dict[UsageKey, int] = {}
             for gpu in frame.gpus:
-                joules = self._meter.joules(gpu, seconds)
+                joules = self._joules(gpu, seconds)
                 if seconds:
                     self._add_gpu(host, frame, gpu, seconds, joules, memory)
+            for key, size in memory.items():
+                self.rows[key].add_memory(size)
             if memory:
-                self._add_memory(memory)
+                self.total.add_memory(sum(memory.values()))
+
+    def _joules(self, gpu: Gpu, seconds: float) -> float | None:
+        """Return what a GPU used in the last `seconds`; None where that is not known.
+
+        By its energy counter, or where that is missing or began anew by what it draws now.
+        """
+        before = self._counters.pop(gpu.key, None)
+        counter = gpu.power_more.energy if gpu.power_more else None
+        if counter is not None and gpu.stale_for is None:
+            self._counters[gpu.key] = counter
+            if before is not None and counter >= before:
+                return counter - before
+        return None if gpu.power is None else gpu.power * seconds
 
     def _add_gpu(
         self,
@@ -142,7 +160,7 @@ class UsageCount:
             return
         for part in parts:
             members = self._members(host, gpu, part.processes)
-            self._add_part(members, part.share * seconds, _times(joules, part.share))
+            self._add_part(part, members, seconds, joules)
             for key, member in members.items():
                 if member.memory is not None:
                     memory[key] = memory.get(key, 0) + member.memory
@@ -165,12 +183,13 @@ class UsageCount:
         return members
 
     def _add_part(
-        self, members: dict[UsageKey, _Member], time: float, joules: float | None
+        self, part: HeldPart, members: dict[UsageKey, _Member], seconds: float, joules: float | None
     ) -> None:
-        """Add a part of a GPU that was held so many GPU-seconds and used so much energy."""
+        """Add a part of a GPU that was held so long, while the GPU used so much energy."""
+        time, joules = part.share * seconds, _times(joules, part.share)
         everybody = _Member()
-        for member in members.values():
-            everybody.include(member)
+        for process in part.processes:
+            everybody.add(process)
         by_work = everybody.is_known and everybody.work > 0
         for key, member in members.items():
             portion = member.work / everybody.work if by_work else member.count / everybody.count
@@ -178,10 +197,43 @@ class UsageCount:
             row.add_span(time, member, _times(joules, portion))
         self.total.add_span(time, everybody, joules)
 
-    def _add_memory(self, memory: dict[UsageKey, int]) -> None:
-        for key, size in memory.items():
-            self.rows[key].add_memory(size)
-        self.total.add_memory(sum(memory.values()))
+
+class HeldPart(NamedTuple):
+    """A part of a GPU with processes that compute on it."""
+
+    share: float
+    """Of the whole GPU."""
+    processes: Sequence[Process]
+
+
+def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
+    """Return the parts of a GPU that somebody holds, or why that is not known."""
+    if not gpu.answers or gpu.asleep or gpu.uuid is None:
+        return "silent"
+    processes = frame.compute_processes.get(gpu.uuid, [])
+    if not processes:
+        return [] if gpu.processes_known else "unlisted"
+    if not gpu.mig_mode:
+        return [HeldPart(1.0, processes)]
+    parts = list(_devices(gpu, processes))
+    return "instance" if None in parts else [part for part in parts if part is not None]
+
+
+def _devices(gpu: Gpu, processes: Sequence[Process]) -> Iterator[HeldPart | None]:
+    """Yield the MIG devices that are held; None for one of which not all is known."""
+    here: dict[tuple[int | None, int | None], list[Process]] = {}
+    for process in processes:
+        here.setdefault((process.gpu_instance, process.compute_instance), []).append(process)
+    siblings = Counter(device.gi for device in gpu.mig or ())
+    devices: dict[tuple[int | None, int | None], MigDevice]
+    devices = {device.instance_ids: device for device in gpu.mig or ()}
+    for ids, members in here.items():
+        device = devices.get(ids)
+        if device is None or not device.memory_total or not gpu.memory_total:
+            yield None
+        else:
+            share = device.memory_total / gpu.memory_total / siblings[device.gi]
+            yield HeldPart(min(1.0, share), members)
 
 
 def _times(joules: float | None, portion: float) -> float | None:

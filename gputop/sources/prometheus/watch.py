@@ -55,7 +55,9 @@ class ClusterWatch:
         self._woken.set()
 
     def set_interval(self, seconds: float) -> None:
-        """Refresh as often from now on."""
+        """Refresh as often from now on, where that is not the interval already."""
+        if self.interval == max(LEAST_INTERVAL, seconds):
+            return
         self.interval = max(LEAST_INTERVAL, seconds)
         self._due = min(self._due, time.monotonic() + self.interval)
         self._woken.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,7 +22,7 @@ from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.lines import Lines
 
 R = TypeVar("R")
-PANE_NAMES: dict[Pane, str] = {
+PANE_NAMES: dict[str, str] = {
     "gpus": "GPUs",
     "processes": "Processes",
     "history": "Utilization of the last minutes, where lines are left",
@@ -114,13 +114,39 @@ class SortDialog(ListDialog[str]):
         super().__init__("Sort by (the same again reverses)", list(COLUMNS).index(current))
 
     def lines(self) -> Iterable[str]:
-        return (_described(metric) for metric in COLUMNS.values())
+        return map(_described, COLUMNS.values())
 
     def answer(self, index: int) -> str:
         return list(COLUMNS)[index]
 
 
-class ColumnsDialog(ListDialog[tuple[str, ...]]):
+class ShownDialog(ListDialog[R]):
+    """Asks what of a list is shown. A subclass gives a key to show and hide, and `line(name)`."""
+
+    def __init__(self, title: str, names: Iterable[str], shown: Iterable[str]) -> None:
+        super().__init__(title)
+        self._names, self._shown = list(names), set(shown)
+
+    def line(self, name: str) -> str:
+        """Return what is said of a name."""
+        raise NotImplementedError
+
+    def lines(self) -> Iterable[str]:
+        for name in self._names:
+            mark = Lines.glyphs.cursor if name in self._shown else " "
+            yield f"{mark} {self.line(name)}"
+
+    def action_show(self) -> None:
+        """Show or hide what is under the cursor; what is shown alone stays."""
+        self._shown = self._shown ^ {self._names[self._index]} or self._shown
+        self.draw(self._index)
+
+    @property
+    def _index(self) -> int:
+        return self.options.highlighted or 0
+
+
+class ColumnsDialog(ShownDialog[tuple[str, ...]]):
     """Asks for the columns to show and their order; the command is always there, and the last."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -132,35 +158,24 @@ class ColumnsDialog(ListDialog[tuple[str, ...]]):
     ]  # fmt: skip
 
     def __init__(self, shown: Sequence[str]) -> None:
-        super().__init__("Columns: Space shows or hides, [ ] move, Enter saves")
-        self._order = [*shown, *(id_ for id_ in COLUMNS if id_ not in shown)]
-        self._order.remove("command")
-        self._shown = set(shown)
+        names = [*shown, *(id_ for id_ in COLUMNS if id_ not in shown)]
+        names.remove("command")
+        super().__init__("Columns: Space shows or hides, [ ] move, Enter saves", names, shown)
 
-    def lines(self) -> Iterable[str]:
-        for id_ in self._order:
-            mark = Lines.glyphs.cursor if id_ in self._shown else " "
-            yield f"{mark} {_described(COLUMNS[id_])}"
+    def line(self, name: str) -> str:
+        return _described(COLUMNS[name])
 
     def answer(self, index: int) -> tuple[str, ...]:
-        return (*(id_ for id_ in self._order if id_ in self._shown - {"command"}), "command")
-
-    def action_show(self) -> None:
-        self._shown ^= {self._order[self._index]}
-        self.draw(self._index)
+        return (*(name for name in self._names if name in self._shown), "command")
 
     def action_shift(self, step: int) -> None:
-        index = min(max(0, self._index + step), len(self._order) - 1)
-        self._order.insert(index, self._order.pop(self._index))
+        index = min(max(0, self._index + step), len(self._names) - 1)
+        self._names.insert(index, self._names.pop(self._index))
         self.draw(index)
 
-    @property
-    def _index(self) -> int:
-        return self.options.highlighted or 0
 
-
-class PanesDialog(ListDialog["PanesChoice"]):
-    """Asks for the panes to show, for now or for the next time as well; one of them stays."""
+class PanesDialog(ShownDialog[tuple[tuple[Pane, ...], bool]]):
+    """Asks for the panes to show, and whether the next start shows the same; one of them stays."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show", "Show or hide", id="panes.toggle", show=False, priority=True),
@@ -168,37 +183,17 @@ class PanesDialog(ListDialog["PanesChoice"]):
     ]
 
     def __init__(self, shown: Sequence[Pane]) -> None:
-        super().__init__("Panes: Space shows or hides, Enter for now, w saves")
-        self._shown = set(shown)
+        super().__init__("Panes: Space shows or hides, Enter for now, w saves", PANES, shown)
 
-    def lines(self) -> Iterable[str]:
-        for pane in PANES:
-            mark = Lines.glyphs.cursor if pane in self._shown else " "
-            yield f"{mark} {PANE_NAMES[pane]}"
+    def line(self, name: str) -> str:
+        return PANE_NAMES[name]
 
-    def answer(self, index: int) -> PanesChoice:
-        return PanesChoice(self._panes)
-
-    def action_show(self) -> None:
-        index = self.options.highlighted or 0
-        self._shown = self._shown ^ {PANES[index]} or self._shown
-        self.draw(index)
+    def answer(self, index: int, keep: bool = False) -> tuple[tuple[Pane, ...], bool]:
+        return tuple(pane for pane in PANES if pane in self._shown), keep
 
     def action_keep(self) -> None:
         """Answer, and have it kept."""
-        self.dismiss(PanesChoice(self._panes, keep=True))
-
-    @property
-    def _panes(self) -> tuple[Pane, ...]:
-        return tuple(pane for pane in PANES if pane in self._shown)
-
-
-class PanesChoice(NamedTuple):
-    """Which panes are shown."""
-
-    panes: tuple[Pane, ...]
-    keep: bool = False
-    """Whether the next start shows the same."""
+        self.dismiss(self.answer(self._index, keep=True))
 
 
 class SignalNameDialog(ListDialog[int]):

@@ -6,10 +6,10 @@ It is for the processes it was opened for, whatever the table shows.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
@@ -21,14 +21,14 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration, short_command
 from gputop.model.processes.target import SignalTarget
 from gputop.protocol.messages import Reply, Signal
-from gputop.tui.dialogs.button import DialogButton
 from gputop.tui.dialogs.key_guard import KeyGuard
 from gputop.tui.dialogs.list_dialog import SignalNameDialog
+from gputop.tui.dialogs.parts import DialogButton, DialogNote
 from gputop.tui.dialogs.signal_state import GRACE, WORD, SignalDialogState
 from gputop.tui.panes.columns import sized
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLine
-from gputop.tui.panes.lines import Lines, Piece, StyledLine
+from gputop.tui.panes.lines import Piece, StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.terminal.key_queue import Hasty
 from gputop.tui.themes import user_role
@@ -47,22 +47,6 @@ class SignalProcesses(Page, can_focus=False):
     """The list; the keys of the dialog scroll it."""
 
 
-class SignalNote(Lines):
-    """A sentence on all of the processes."""
-
-    _said: Sequence[StyledLine] = ()
-
-    def say(self, lines: Sequence[StyledLine]) -> None:
-        """Show other words."""
-        self._said = lines
-        self.styles.height = len(lines)
-        self.sync()
-
-    def pieces(self, y: int) -> Iterable[Piece]:
-        line = self._said[y] if y < len(self._said) else []
-        return sized(line, self.size.width, self.glyphs.ellipsis, left=True)
-
-
 class SignalScreen(ModalScreen[None], Hasty):
     """Which processes, which signal, and the outcome of each.
 
@@ -77,14 +61,9 @@ class SignalScreen(ModalScreen[None], Hasty):
         Binding("s", "choose", "Signal", id="signal.choose", show=False),
         Binding("d", "started", "Descendants", id="signal.started", show=False),
         *(
-            Binding(
-                str(digit),
-                f"digit('{digit}')",
-                "Signal number",
-                id=f"signal.digit-{digit}",
-                show=False,
-            )
-            for digit in range(10)
+            Binding(digit, f"digit('{digit}')", "Signal number", id=f"signal.digit-{digit}",
+                    show=False)
+            for digit in "0123456789"
         ),
         Binding("right", "app.focus_next", "Next", id="signal.next", show=False),
         Binding("left", "app.focus_previous", "Before", id="signal.previous", show=False),
@@ -92,7 +71,7 @@ class SignalScreen(ModalScreen[None], Hasty):
         Binding("up,k", "move(-1)", "Up", id="signal.up", show=False),
         Binding("pagedown,ctrl+f", "page(1)", "Page down", id="signal.page-down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "Page up", id="signal.page-up", show=False),
-    ]
+    ]  # fmt: skip
 
     def __init__(self, state: SignalDialogState, send: Callable[[Signal], None]) -> None:
         """`send` sends an order to the agent."""
@@ -116,15 +95,15 @@ class SignalScreen(ModalScreen[None], Hasty):
     def compose(self) -> ComposeResult:
         with Vertical(id="signal"):
             yield SignalProcesses(id="signal-processes")
-            yield SignalNote(id="signal-note")
+            yield DialogNote(id="signal-note")
             with Container(id="signal-choices"):
                 with Horizontal(id="signal-first"):
-                    yield DialogButton("Cancel", id="cancel")
+                    yield DialogButton("Cancel", self.action_leave, id="cancel")
                     with Horizontal(id="signal-word"):
                         yield KeyLine([("", f"type {WORD}:")], id="signal-word-label")
                         yield Editor("", max_length=16, id="word")
                 with Horizontal(id="signal-second"):
-                    yield DialogButton("Send", id="send")
+                    yield DialogButton("Send", self._go, id="send")
                     yield KeyLine(
                         [("9", "SIGKILL"), ("s", "other signals"), ("d", "with children")],
                         id="signal-keys",
@@ -191,11 +170,6 @@ class SignalScreen(ModalScreen[None], Hasty):
     def action_page(self, step: int) -> None:
         self.query_one(SignalProcesses).action_page(step)
 
-    @on(DialogButton.Pressed, "#cancel")
-    def _cancel(self) -> None:
-        self.action_leave()
-
-    @on(DialogButton.Pressed, "#send")
     def _go(self) -> None:
         order_id, word = uuid.uuid4().hex, self.query_one(Editor).value
         if self._state.living:
@@ -252,7 +226,7 @@ class SignalScreen(ModalScreen[None], Hasty):
         note = list(page.wrapped(*self._note()))
         if not lines:
             lines, note = note, []
-        self.query_one(SignalNote).say(note)
+        self.query_one(DialogNote).say(note)
         stacked = self.query_one("#signal-word").display and self._is_narrow
         self.query_one("#signal-choices").set_class(stacked, "-stacked")
         around = 2 + len(note) + (2 if stacked else 1)

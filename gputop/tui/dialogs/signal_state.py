@@ -71,27 +71,24 @@ class SignalDialogState:
         """Whether it is for the descendants of the processes, too."""
         self.lost = False
         """Whether the agent that was asked has ended."""
-        self.checked = False
         self._processes = tuple(processes)
         self._frame = frame
         self._boot_id = frame and frame.host.boot_id
         self._started: tuple[SignalTarget, ...] = ()
         self._orders: list[Signal] = []
         """The check, then what was sent."""
-        self._targets: dict[str, set[ProcessIdentity]] = {}
-        """Whom the orders are for."""
+        self._sent: dict[ProcessIdentity, list[Signal]] = {}
+        """The orders that were for a process."""
         self._typed = ""
         """Digits of the signal's number."""
         self._checks: dict[ProcessIdentity, Verdict] = {}
-        self._verdicts: dict[str, dict[ProcessIdentity, Verdict]] = {}
-        """What became of the processes, by order."""
+        self._verdicts: dict[tuple[str, ProcessIdentity], Verdict] = {}
+        """What became of the processes, by the order's id."""
         self._error = ""
         """Why the last order has no verdicts."""
         self._missing: set[ProcessIdentity] = set()
         self._below: Mapping[int, int] = {}
         self._obstacle = obstacle
-        if len(self._processes) >= MOST_TARGETS:
-            self._obstacle = _too_many(len(self._processes))
 
     @property
     def processes(self) -> tuple[SignalTarget, ...]:
@@ -171,7 +168,7 @@ class SignalDialogState:
 
     def check(self, order_id: str) -> Signal | None:
         """Return the order that sends nothing; None where there is no process to ask about."""
-        if self._obstacle or not self._processes or self._orders:
+        if self.obstacle or not self._processes or self._orders:
             return None
         targets = tuple(Target(*process.identity) for process in self._processes)
         return self._ordered(Signal(order_id, targets, 0, 0.0, descendants=True))
@@ -203,19 +200,15 @@ class SignalDialogState:
         if self.lost or reply.request not in orders:
             return
         if reply.error is not None and reply.request == orders[-1]:
-            self._handle_error(reply.error)
+            if self.sent:
+                self._error = reply.error
+            else:
+                self._obstacle = reply.error
         elif reply.request != orders[0]:
-            verdicts = self._verdicts.setdefault(reply.request, {})
-            verdicts.update({(v.pid, v.start_time): v for v in reply.verdicts})
-        elif reply.verdicts and not self.checked:
+            for verdict in reply.verdicts:
+                self._verdicts[reply.request, (verdict.pid, verdict.start_time)] = verdict
+        elif reply.verdicts and not self._checks:
             self._handle_check(reply.verdicts)
-
-    def _handle_error(self, error: str) -> None:
-        """Take in that the agent does not say what becomes of the last order."""
-        if self.sent:
-            self._error = error
-        else:
-            self._obstacle = error
 
     def lose(self) -> bool:
         """Take in that the agent ended; whether that is new."""
@@ -255,7 +248,7 @@ class SignalDialogState:
             return self._note_of_sent(left)
         if self.obstacle or not count:
             return self.obstacle or NO_TARGET, "notice"
-        if not self.checked:
+        if not self._checks:
             return "checking whether they may be signalled", "quiet"
         if not self.ready:
             return f"none of these can be sent {name}", "notice"
@@ -270,8 +263,7 @@ class SignalDialogState:
     @property
     def unnoted(self) -> str:
         """Why what was sent is not in the audit log; empty where it is."""
-        verdicts = (v for of_order in self._verdicts.values() for v in of_order.values())
-        return next((verdict.unnoted for verdict in verdicts if verdict.unnoted), "")
+        return next((verdict.unnoted for verdict in self._verdicts.values() if verdict.unnoted), "")
 
     def _note_of_sent(self, left: float) -> Saying:
         if self._error:
@@ -295,7 +287,7 @@ class SignalDialogState:
         return "Done", "text"
 
     def _past(self, process: SignalTarget) -> Iterator[Saying]:
-        for order in self._orders_for(process)[:-1]:
+        for order in self._sent.get(process.identity, [])[:-1]:
             verdict = self._of(order, process)
             if verdict is not None and verdict.outcome in _LIVES_ON:
                 yield f"{signal_name(order.number)}: {_LIVES_ON[verdict.outcome]}", "quiet"
@@ -315,20 +307,18 @@ class SignalDialogState:
         return verdict is not None and verdict.outcome != "waiting"
 
     def _latest(self, process: SignalTarget) -> Verdict | None:
-        orders = self._orders_for(process)
+        orders = self._sent.get(process.identity)
         return self._of(orders[-1], process) if orders else None
 
-    def _orders_for(self, process: SignalTarget) -> list[Signal]:
-        return [order for order in self._orders[1:] if process.identity in self._targets[order.id]]
-
     def _of(self, order: Signal, process: SignalTarget | Target) -> Verdict | None:
-        return self._verdicts.get(order.id, {}).get((process.pid, process.start_time))
+        return self._verdicts.get((order.id, (process.pid, process.start_time)))
 
     def _ordered(self, order: Signal) -> Signal:
         """Return an order for the machine as it was when the key was pressed."""
         order = replace(order, boot_id=self._boot_id)
         self._orders.append(order)
-        self._targets[order.id] = {(target.pid, target.start_time) for target in order.targets}
+        for target in order.targets if self.sent else ():
+            self._sent.setdefault((target.pid, target.start_time), []).append(order)
         return order
 
     def _target(self, process: SignalTarget) -> Target:
@@ -336,7 +326,6 @@ class SignalDialogState:
         return Target(*process.identity, forced=check is not None and _needs_word(check))
 
     def _handle_check(self, check: Sequence[Verdict]) -> None:
-        self.checked = True
         self._checks = {(v.pid, v.start_time): v for v in check}
         chosen = {process.identity for process in self._processes}
         frame, on_gpus = self._frame, {}

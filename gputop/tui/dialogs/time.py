@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,31 +11,16 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from gputop.model.instants import FORMS, parse_instant
+from gputop.tui.dialogs.parts import DialogNote
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLine
-from gputop.tui.panes.lines import Lines, Piece
+from gputop.tui.panes.lines import StyledLine
 
-
-class TimeNote(Lines):
-    """What may be typed; of what is no time that it is none."""
-
-    is_wrong = False
-
-    def show(self, is_wrong: bool) -> None:
-        """Say it, or not."""
-        self.is_wrong = is_wrong
-        self.sync()
-
-    def pieces(self, y: int) -> Iterable[Piece]:
-        if self.is_wrong:
-            return [(f" no time: write {FORMS}", "notice")]
-        keys: list[Piece] = [
-            ("Enter", "key"),
-            (" go  ", "quiet"),
-            ("Esc", "key"),
-            (" stay", "quiet"),
-        ]
-        return [(f" {FORMS}  ", "quiet"), *keys]
+_KEYS: StyledLine = [
+    (f" {FORMS}  ", "quiet"), ("Enter", "key"), (" go  ", "quiet"), ("Esc", "key"),
+    (" stay", "quiet"),
+]  # fmt: skip
+_WRONG: StyledLine = [(f" no time: write {FORMS}", "notice")]
 
 
 class TimeDialog(ModalScreen[float | None]):
@@ -55,11 +39,14 @@ class TimeDialog(ModalScreen[float | None]):
         with Horizontal():
             yield KeyLine([("t", "time")], id="time-label")
             yield Editor("", max_length=40, id="time")
-            yield TimeNote()
+            yield DialogNote()
+
+    def on_mount(self) -> None:
+        self.query_one(DialogNote).say([_KEYS])
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self.query_one(TimeNote).show(is_wrong=False)
+        self.query_one(DialogNote).say([_KEYS])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Answer, or say what is wrong."""
@@ -70,7 +57,7 @@ class TimeDialog(ModalScreen[float | None]):
         try:
             self.dismiss(parse_instant(event.value, self._shown))
         except ValueError:
-            self.query_one(TimeNote).show(is_wrong=True)
+            self.query_one(DialogNote).say([_WRONG])
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -1,21 +1,57 @@
-"""One GPU: its metrics by section, its history, its links and its processes."""
+"""One GPU: its processes, its history, its metrics by section, its links."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.binding import BindingType
 
-from gputop.model.machine.gpu import Gpu
+from gputop.model.health.findings import findings, is_hung
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu, Reservation
+from gputop.model.machine.limits import limits, nobody
+from gputop.model.machine.summary import reserved_words
+from gputop.model.machine.text import clock_time, duration, short_name
+from gputop.model.machine.topology import ITSELF, MEANINGS, rating
+from gputop.model.metrics import graph
+from gputop.model.metrics.gpu import GPU, SECTIONS
+from gputop.model.metrics.history import History
+from gputop.model.metrics.metric import Metric
+from gputop.model.processes import process_rows
+from gputop.model.processes.views import ViewRow, unaccounted_rows
 from gputop.tui.pages.base import PageScreen, ShownFrame
-from gputop.tui.pages.gpu_lines import GRAPHED, gpu_lines
 from gputop.tui.pages.graph import GraphScreen
+from gputop.tui.pages.health import finding_lines
+from gputop.tui.panes.columns import heading, row, sized
 from gputop.tui.panes.heading import described_key
-from gputop.tui.panes.lines import StyledLine
-from gputop.tui.panes.page import Page
+from gputop.tui.panes.lines import Piece, StyledLine, width_of
+from gputop.tui.panes.page import Page, title
+from gputop.tui.panes.plot import Canvas, dots_across, peak
+from gputop.tui.panes.process_columns import ProcessColumns, longest
 
+GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
+"""What the page draws, of what the GPU has."""
+
+_COLUMNS = (
+    "cuda", "pid", "user", "type", "gpu_memory", "sm_utilization", "cpu", "idle_for", "age",
+)  # fmt: skip
+_FACTS = ("pci_bus_id", "uuid", "identity.architecture")
+_LABEL = 14
+_HELPED = 92
+"""Cells of a page on which metrics have their help."""
+_BESIDE, _PLAIN = 78, 38
+"""Cells that a metric takes with its help, and without."""
+_VALUE = 18
+_HEIGHT = 4
+"""Lines of a graph."""
+_SCALE = 9
+_LONGEST = 300.0
+_SAID_ABOVE = ("asleep", "stale_for", "error", "activity.verdict")
+"""Metrics that stand on top where there is something to say."""
 _key = partial(described_key, "GPU", area="gpu")
 
 
@@ -61,4 +97,178 @@ class GpuScreen(PageScreen["str | None"]):
 
     def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
         if self._gpu is not None:
-            yield from gpu_lines(page, shown, self._gpu, self._idle_after, gone=self._gone)
+            yield from _gpu_lines(page, shown, self._gpu, self._idle_after, gone=self._gone)
+
+
+def _gpu_lines(
+    page: Page, shown: ShownFrame, gpu: Gpu, idle_after: float, *, gone: bool
+) -> Iterator[StyledLine]:
+    """Return the lines of a GPU; of one that is `gone`, as it was last."""
+    yield []
+    yield [(f" GPU {gpu.index}  {short_name(gpu.name)}", "heading")]
+    facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
+    yield from page.facts(facts, "quiet")
+    yield from _state(page, gpu, gone)
+    if gpu.reservation is not None:
+        yield from page.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
+    for finding in findings(shown.frame, gpu):
+        yield from finding_lines(page, finding)
+    for sentence in limits(shown.frame, gpu):
+        yield from page.wrapped(sentence, 1, "quiet")
+    yield from title("Processes")
+    yield from _processes(page, shown, gpu, idle_after)
+    span = graph.fitting(shown.history.times, _LONGEST)
+    yield from title("The last minute" if span == 60 else f"The last {span / 60:.0f} minutes")
+    yield from _graphs(page, shown.history, gpu, span)
+    for name, metrics in SECTIONS.items():
+        yield from title(name)
+        yield from _section(page, gpu, [m for m in metrics if m.id not in _SAID_ABOVE])
+    yield from title("Links to the other GPUs")
+    yield from _links(page, gpu, shown.frame)
+
+
+def _state(page: Page, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
+    if gone:
+        yield [(" the driver no longer lists it; these are its last figures", "alarm")]
+    elif gpu.stale_for is not None and not is_hung(gpu):
+        stale = f"{page.glyphs.stale} no answer for {duration(gpu.stale_for)}; the values are old"
+        yield [(f" {stale}", "alarm")]
+    elif gpu.asleep:
+        text = "asleep: the kernel has powered it down until it is used; a query would wake it"
+        yield from page.wrapped(text, 1)
+    if gpu.error is not None:
+        yield from page.wrapped(gpu.error, 1, "alarm")
+    if gpu.activity is not None and gpu.activity.verdict is not None:
+        yield from page.wrapped(f"in the last half minute: {gpu.activity.verdict}", 1)
+
+
+def _reserved(reservation: Reservation, now: float) -> str:
+    words = [reserved_words(reservation, now)]
+    if reservation.until is not None:
+        words.append(f"until {clock_time(reservation.until, now)}")
+    if reservation.pid is not None:
+        words.append(f"PID {reservation.pid}")
+    return ", ".join(words) + (f": {reservation.command}" if reservation.command else "")
+
+
+def _section(page: Page, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator[StyledLine]:
+    """Put a metric into each cell, and what is longer than a cell into a line of its own."""
+    if all(metric.read(gpu) is None for metric in metrics):
+        why = "not queried" if gpu.asleep else "not supported by this card or driver"
+        yield from page.quiet(why)
+        return
+    width = page.size.width
+    helped = width >= _HELPED
+    count = max(1, width // (_BESIDE if helped else _PLAIN))
+    room = (width - 1) // count
+    line: StyledLine = []
+    for metric in metrics:
+        cell = _cell(page, metric, gpu, helped)
+        if width_of(cell) > room - 1:
+            if line:
+                yield line
+            yield cell
+            line = []
+            continue
+        line = [*line, *sized(cell, room, page.glyphs.ellipsis, left=True)]
+        if width_of(line) > width - room:
+            yield line
+            line = []
+    if line:
+        yield line
+
+
+def _cell(page: Page, metric: Metric[Gpu], gpu: Gpu, helped: bool) -> StyledLine:
+    value = metric.read(gpu)
+    label: Piece = (f"  {metric.label:<{_LABEL}}", "quiet")
+    if value is None:
+        shown: Piece = (page.glyphs.not_available, "quiet")
+    else:
+        text = graph.with_unit(metric, value, page.glyphs.degree)
+        shown = (page.glyphs.text(text), "text")
+    if not helped:
+        return [label, shown]
+    padding = " " * max(2, _VALUE - width_of([shown]))
+    return [label, shown, (f"{padding}{metric.help}", "quiet")]
+
+
+def _processes(page: Page, shown: ShownFrame, gpu: Gpu, idle_after: float) -> Iterator[StyledLine]:
+    rows = process_rows.rows(shown.frame, shown.names, idle_after)
+    rows = [row for row in rows if row.gpu and row.gpu.key == gpu.key]
+    rows = process_rows.ordered(rows, "gpu_memory", True)
+    columns = ProcessColumns(_COLUMNS)
+    fitted = columns.fitted(page.size.width - 1, 1, longest(rows), "", page.glyphs)
+    if rows:
+        yield [("  ", "quiet"), *heading(fitted, 1)]
+    for process_row in rows:
+        cells = row(fitted, ViewRow(process_row, None), 1, page.glyphs.ellipsis)
+        yield [("  ", "text"), *cells]
+    unaccounted = [
+        view_row for view_row in unaccounted_rows(shown.frame)
+        if view_row.row.gpu and view_row.row.gpu.key == gpu.key
+    ]  # fmt: skip
+    for view_row in unaccounted:
+        yield columns.across(view_row, page.size.width - 1, "notice")
+    if not rows and not unaccounted:
+        is_unlisted = gpu.processes_known is False
+        yield from page.quiet(nobody(replace(shown.frame, gpus=(gpu,))) if is_unlisted else "none")
+
+
+def _graphs(page: Page, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:
+    """Put two beside each other where there is room."""
+    ids = [id_ for id_ in GRAPHED if history.knows(gpu.key, id_)]
+    if not ids:
+        yield from page.quiet("no values yet")
+        return
+    count = 2 if page.size.width >= 120 and len(ids) > 1 else 1
+    width = (page.size.width - 2) // count
+    graphs = [list(_graph(page, history, gpu, id_, width, span)) for id_ in ids]
+    for n in range(0, len(graphs), count):
+        for beside in zip_longest(*graphs[n : n + count], fillvalue=[]):
+            yield [piece for line in beside for piece in line]
+    yield from page.quiet("G shows more of them, longer, and the values at a time")
+
+
+def _graph(
+    page: Page, history: History, gpu: Gpu, id_: str, width: int, span: float
+) -> Iterator[StyledLine]:
+    glyphs, metric = page.glyphs, GPU[id_]
+    room = max(4, width - _SCALE - 4)
+    across, times = dots_across(glyphs), history.times
+    count = room * across
+    begin = graph.begin_of(times[-1], span, room)
+    slots = graph.dots(times, begin, span / count, count)
+    values = history.values(gpu.key, id_)
+    curve = graph.line(values, slots, len(times))
+    highest, now = peak(curve), peak(values[-1:])
+    top = graph.ceiling([gpu], id_, highest or 0.0)
+
+    def text(value: float | None) -> str:
+        if value is None:
+            return glyphs.not_available
+        return graph.with_unit(metric, value, glyphs.degree)
+
+    words: StyledLine = [(f"  {metric.label} ", "text"),
+                         (f"{text(now)}  peak {text(highest)}", "quiet")]  # fmt: skip
+    yield sized(words, width, glyphs.ellipsis, left=True)
+    canvas = Canvas(room, _HEIGHT, glyphs)
+    canvas.draw(curve, top or 1.0, "memory" if id_ == "memory_used" else "load", "*", filled=True)
+    for n, drawn in enumerate(canvas.rows()):
+        scale = text(top) if n == 0 else text(0.0) if n == _HEIGHT - 1 else ""
+        line = [(f"  {scale:>{_SCALE}} ", "quiet"), *drawn]
+        yield sized(line, width, glyphs.ellipsis, left=True)
+
+
+def _links(page: Page, gpu: Gpu, frame: Frame) -> Iterator[StyledLine]:
+    links, there = frame.links or (), dict[str | None, list[int]]()
+    for index, link in enumerate(links[gpu.index] if gpu.index < len(links) else ()):
+        if link != ITSELF and index != gpu.index:
+            there.setdefault(link, []).append(index)
+    if not there:
+        words = "not known" if len(frame.gpus) > 1 else "there is no other"
+        yield from page.quiet(words)
+    for link in sorted(there, key=rating, reverse=True):
+        kind = "NV" if link and link.startswith("NV") else link
+        means = MEANINGS.get(kind or "", "not known")
+        to = f"GPU {', '.join(map(str, there[link]))}"
+        yield from page.labelled(link or page.glyphs.not_available, f"{to}: {means}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -11,7 +12,7 @@ from gputop.tui.glyphs import GlyphSet
 from gputop.tui.pages import glossary
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.panes.columns import sized
-from gputop.tui.panes.lines import StyledLine
+from gputop.tui.panes.lines import Lines, StyledLine
 from gputop.tui.panes.page import Page, title
 
 _TWO = 76
@@ -46,16 +47,12 @@ class HelpScreen(PageScreen[None]):
     MORE_KEYS = (("Space", "on"), ("b", "back"), ("g G", "start, end"))
 
     def __init__(
-        self,
-        bindings: Iterable[Binding],
-        of_pages: Iterable[Binding],
-        of_problem: Iterable[Binding],
-        glyphs: GlyphSet,
+        self, bindings: Sequence[Binding], elsewhere: Mapping[str, Sequence[Binding]]
     ) -> None:
+        """`bindings`: those of the main screens; `elsewhere`: others, by where they are."""
         super().__init__()
-        self._of_main = list(bindings)
-        self._of_pages, self._of_problem = list(of_pages), list(of_problem)
-        self._glyphs = glyphs
+        self._of_main, self._elsewhere = bindings, elsewhere
+        self._glyphs = Lines.glyphs
 
     def draw(self) -> None:
         if self.is_mounted:
@@ -80,15 +77,12 @@ class HelpScreen(PageScreen[None]):
             yield from (line for group in groups for line in self._group(group, width))
         else:
             yield from self._beside(groups, width // 2)
-        for heading, bindings in (("On pages", self._of_pages),
-                                  ("Without a driver", self._of_problem)):  # fmt: skip
-            yield from title(heading)
-            for keys, text in _entries(bindings, self._glyphs):
-                yield from _explained(page, keys, text, _WORD)
-        for heading, words in glossary.sections(self._glyphs):
+        elsewhere = ((heading, _entries(bindings, self._glyphs))
+                     for heading, bindings in self._elsewhere.items())  # fmt: skip
+        for heading, words in (*elsewhere, *glossary.sections(self._glyphs)):
             yield from title(heading)
             for word, text in words:
-                yield from _explained(page, word, text, _WORD)
+                yield from _explained(page, word, text)
 
     def _groups(self) -> list[Group]:
         groups: dict[str, list[Entry]] = {}
@@ -108,12 +102,11 @@ class HelpScreen(PageScreen[None]):
             yield sized(pieces, width, self._glyphs.ellipsis, left=True)
 
     def _beside(self, groups: Sequence[Group], width: int) -> Iterator[StyledLine]:
-        columns = [[list(self._group(group, width)) for group in part]
-                   for part in min(_splits(groups), key=_height)]  # fmt: skip
-        left, right = ([line for group in column for line in group] for column in columns)
-        for number in range(max(len(left), len(right))):
-            here = left[number] if number < len(left) else []
-            there = right[number] if number < len(right) else []
+        columns: list[list[StyledLine]] = [
+            [line for group in part for line in self._group(group, width)]
+            for part in min(_splits(groups), key=_height)
+        ]
+        for here, there in zip_longest(*columns, fillvalue=[]):
             yield [*sized(here, width, "", left=True), *there]
 
 
@@ -164,8 +157,8 @@ def _name(key: str, arrows: dict[str, str]) -> str:
     return f"^{name.upper()}" if modifier == "ctrl" else f"{modifier} {name}".strip()
 
 
-def _explained(page: Page, word: str, text: str, width: int) -> Iterator[StyledLine]:
-    lead = f"  {word:<{width}} "
+def _explained(page: Page, word: str, text: str) -> Iterator[StyledLine]:
+    lead = f"  {word:<{_WORD}} "
     for line in page.wrapped(text, len(lead)):
         yield [(lead, "key"), *line[1:]]
         lead = " " * len(lead)

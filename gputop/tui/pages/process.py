@@ -13,8 +13,13 @@ from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.processes import process_rows
 from gputop.protocol.messages import Detail, Reply, Request, Stack
 from gputop.tui.pages.base import PageScreen, ShownFrame
-from gputop.tui.pages.process_details import ENVIRONMENT, STACK, detail_lines
-from gputop.tui.pages.process_lines import ProcessSubject, process_lines
+from gputop.tui.pages.process_lines import (
+    ENVIRONMENT,
+    STACK,
+    ProcessSubject,
+    detail_lines,
+    process_lines,
+)
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page

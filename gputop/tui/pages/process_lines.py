@@ -1,17 +1,19 @@
-"""The page of a process: what it is, where it came from, where it runs, what it calls its GPUs."""
+"""The page of a process: what frames say of it, and what the agent reads on request."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gputop.model.cuda.frameworks import FRAMEWORKS, MAIN, device_name
 from gputop.model.cuda.process_mapping import ProcessMapping
-from gputop.model.machine.detail import ProcessDetail, ProcessStack
+from gputop.model.machine.detail import EnvVariable, ProcessDetail, ProcessStack
+from gputop.model.machine.environment import State
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.origin import Container, Origin
-from gputop.model.machine.text import GIB, duration, size
+from gputop.model.machine.text import GIB, MISSING, duration, printable, size
 from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
 from gputop.sources.past import Moment
@@ -42,7 +44,20 @@ _COMMAND = 5
 _IDLE = 10.0
 """Seconds without work that are worth mentioning."""
 _MOST_SAMPLES = 60
+ENVIRONMENT = "Variables of GPUs, ranks and jobs"
+STACK = "Stack"
 _UNBORN = "it was not there yet; these are figures of another time"
+_NO_VARIABLES: dict[State, str] = {
+    "unreadable": "not permitted: only root and its owner may read them",
+    "overwritten": "the process has overwritten the variables it was started with",
+    "empty_block": "it has none",
+    "gone": "it has ended",
+    "too_long": "unknown: they are longer than gputop reads",
+}
+_NOT_KEPT: dict[Moment, str] = {
+    "past": "not kept for the past: Esc twice returns to now",
+    "replay": "not recorded",
+}
 
 
 @dataclass
@@ -222,13 +237,135 @@ def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:
         yield [*line, ("  in use", "good")] if device.id in used else line
 
 
-def gpus_of(frame: Frame | None) -> Mapping[tuple[int, float | None], list[int]]:
-    """Return NVML's indices of the GPUs of each process of a frame, by pid and start time."""
-    gpus: dict[tuple[int, float | None], list[int]] = {}
+def detail_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+    """Return variables, open devices, children, the stack."""
+    yield from title(ENVIRONMENT)
+    yield from _gpu_variables(page, subject)
+    yield from title("Open devices")
+    yield from _files(page, subject)
+    yield from title("Children")
+    yield from _children(page, subject)
+    yield from title("Other variables")
+    yield from _other_variables(page, subject)
+    yield from title(STACK)
+    yield from _stack(page, subject)
+
+
+def _waiting(subject: ProcessSubject) -> str | None:
+    """Say why there is no answer; None where there is one."""
+    if subject.detail is not None:
+        return None
+    if subject.moment != "now":
+        return _NOT_KEPT[subject.moment]
+    if subject.key.start_time is None:
+        return "unknown: the process is not in this /proc"
+    if subject.ended or subject.gone:
+        return "unknown: it ended before it was read"
+    return "being read" if subject.refused is None else f"unknown: {subject.refused}"
+
+
+def _gpu_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+    detail = subject.detail
+    if detail is not None and detail.variables is not None:
+        values = [(v.name, v.value or "") for v in detail.variables if v.kind == "gpu"]
+    elif subject.mapping is not None and subject.mapping.environ.variables:
+        variables = subject.mapping.environ.variables
+        values = [(name, printable(value, 400)) for name, value in variables.items()]
+    else:
+        missing = "unset" if detail is None else detail.missing
+        words = _NO_VARIABLES.get(missing, _waiting(subject) or "none")
+        yield from page.quiet(words)
+        return
+    for name, value in values:
+        yield from page.wrapped(f"{name}={value}")
+    if not values:
+        yield from page.quiet("none")
+
+
+def _other_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+    detail = subject.detail
+    if detail is None or detail.variables is None:
+        words = _waiting(subject) or _NO_VARIABLES.get(detail.missing if detail else "unset")
+        yield from page.quiet(words or "none")
+        return
+    others = [variable for variable in detail.variables if variable.kind == "other"]
+    secrets = [variable.name for variable in detail.variables if variable.kind == "secret"]
+    if subject.with_values:
+        yield from page.quiet("e hides the values")
+        for variable in others:
+            yield from page.wrapped(_assignment(variable, subject.refused))
+    elif others:
+        yield from page.quiet("e shows the values of")
+        yield from page.wrapped(", ".join(variable.name for variable in others))
+    if secrets:
+        yield from page.quiet("not shown, as they may be secrets:")
+        yield from page.wrapped(", ".join(secrets))
+    if not others and not secrets:
+        yield from page.quiet("none")
+    if detail.variables_count > len(detail.variables):
+        more = detail.variables_count - len(detail.variables)
+        yield from page.quiet(f"and {more} more")
+
+
+def _assignment(variable: EnvVariable, refused: str | None) -> str:
+    if variable.value is not None:
+        return f"{variable.name}={variable.value}"
+    return f"{variable.name}  ({'being read' if refused is None else 'not read'})"
+
+
+def _files(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+    detail = subject.detail
+    if detail is None:
+        yield from page.quiet(_waiting(subject) or "")
+    elif detail.files is None or detail.devices is None:
+        yield from page.quiet("not permitted: only root and its owner may read its open files")
+    else:
+        none = "none of a GPU" if detail.devices_whole else "none of a GPU among the first"
+        devices = ", ".join(detail.devices) or none
+        yield from page.wrapped(f"{devices}; {detail.files} open files in all")
+        if not detail.devices_whole:
+            yield from page.quiet("not all of them could be read")
+
+
+def _children(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+    detail = subject.detail
+    if detail is None or not detail.children:
+        yield from page.quiet(_waiting(subject) or "none")
+        return
+    gpus = _gpus_by_process(subject.frame)
+    now = subject.frame.time if subject.frame else None
+    yield [(f"  {'PID':>7}  {'TIME':>6}  {'GPU':<9}  COMMAND", "quiet")]
+    for child in detail.children:
+        indices = sorted(gpus.get((child.pid, child.start_time), ()))
+        on = ",".join(map(str, indices)) or MISSING
+        age = duration(None if now is None else now - child.start_time)
+        yield [(f"  {child.pid:>7}  {age:>6}  {on:<9}  {child.command}", "text")]
+    more = detail.children_count - len(detail.children)
+    if more > 0:
+        yield from page.quiet(f"and {more} more")
+
+
+def _gpus_by_process(frame: Frame | None) -> Mapping[tuple[int, float | None], set[int]]:
+    """Return NVML's indices of the GPUs of processes, by PID and start time."""
+    gpus: defaultdict[tuple[int, float | None], set[int]] = defaultdict(set)
     if frame is not None:
         indices = {gpu.uuid: gpu.index for gpu in frame.gpus}
         for process in frame.processes:
             if process.gpu_uuid in indices:
-                key = process.pid, process.start_time
-                gpus.setdefault(key, []).append(indices[process.gpu_uuid])
+                gpus[process.pid, process.start_time].add(indices[process.gpu_uuid])
     return gpus
+
+
+def _stack(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+    stack = subject.stack
+    if subject.stack_wanted:
+        yield from page.quiet("asking py-spy")
+    elif subject.moment != "now":
+        yield from page.quiet(_NOT_KEPT[subject.moment])
+    elif stack is None:
+        yield from page.quiet("t asks py-spy where a Python process is")
+    elif stack.problem is not None:
+        yield from page.wrapped(stack.problem, 2, "notice")
+    else:
+        for line in stack.lines or ("py-spy returned nothing",):
+            yield [(f"  {line}", "text")]

@@ -78,7 +78,7 @@ class HistoryPane(Lines):
     def _draw(self) -> None:
         graphs, (width, height) = self._graphs, self.size
         self._lines = []
-        if not graphs or height < 2:
+        if not graphs or height < self.least(width):
             return
         across = _columns(len(graphs), width, height - 1)
         rows = -(-len(graphs) // across)

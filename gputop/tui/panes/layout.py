@@ -63,11 +63,10 @@ class PaneLayout:
 
     def fit(self, frame: Frame) -> None:
         """Share the lines anew where there are more or fewer rows than before."""
-        find = self._screen.query_one
-        least = find(HistoryPane).least(self._screen.size.width)
-        counts = len(frame.gpus), len(lines_of(frame)), least
+        history = self._screen.query_one(HistoryPane).least(self._screen.size.width)
+        counts = len(frame.gpus), len(lines_of(frame)), history
         if counts != (self._gpus, self._rows, self._history):
-            self._gpus, self._rows, self._history = counts
+            self._gpus, self._rows, _ = counts
             self.arrange()
 
     def fit_processes(self, count: int) -> None:
@@ -80,6 +79,7 @@ class PaneLayout:
         """Share the lines, but never so that no process is left to see."""
         find = self._screen.query_one
         gpus, processes, history = find(GpuPane), find(ProcessTable), find(HistoryPane)
+        self._history = history.least(self._screen.size.width)
         gpus.display, processes.display = "gpus" in self.shown, "processes" in self.shown
         room = self._screen.size.height - 2 - self._arrange_mapping(find(MappingPane))
         wanted = processes.head_lines + max(1, self._processes) if processes.display else 0

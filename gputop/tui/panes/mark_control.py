@@ -1,4 +1,4 @@
-"""What somebody waits for on the screen: marks before rows, and what has come of them."""
+"""What somebody waits for on the screen: marks before rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from gputop.model.machine.frame import Frame
 from gputop.sources.past import Moment
 from gputop.tui.panes.gpu_cells import GpuLine
 from gputop.tui.panes.gpus import GpuPane
-from gputop.tui.panes.heading import Heading
 from gputop.tui.panes.processes import ProcessTable
-from gputop.tui.panes.table import Table
 
 
 class MarkControl:
@@ -24,14 +22,10 @@ class MarkControl:
         self._screen, self._say = screen, say
         self._marks = Marks()
         self._ask: Callable[[], None] = lambda: None
-        self._dismiss: Callable[[], bool] = lambda: False
 
-    def watch(
-        self, marks: Marks, ask: Callable[[], None], dismiss_news: Callable[[], bool]
-    ) -> None:
-        """Take the marks of another machine; `ask` has the agent asked where it is needed, and
-        `dismiss_news` returns whether there was something to say."""
-        self._marks, self._ask, self._dismiss = marks, ask, dismiss_news
+    def watch(self, marks: Marks, ask: Callable[[], None]) -> None:
+        """Take the marks of another machine; `ask` has the agent asked where it is needed."""
+        self._marks, self._ask = marks, ask
 
     def attach(self) -> None:
         """Have the panes draw the marks, once they are there."""
@@ -55,18 +49,6 @@ class MarkControl:
             self._marks.toggle_processes(frame, table.under_cursor)
             self._ask()
             table.sync()
-
-    def show_news(self, news: str) -> None:
-        """Say in the heading what has come of marks, until it is dismissed; empty for nothing."""
-        for heading in self._screen.query(Heading):
-            heading.news = news
-            heading.sync()
-        for table in self._screen.query(Table):
-            table.sync()
-
-    def dismiss_news(self) -> bool:
-        """Say it no more; whether there was something to say."""
-        return self._dismiss()
 
     def _is_marked(self, line: GpuLine) -> bool:
         return self._marks.has_gpu(line.gpu, line.device)

@@ -4,6 +4,7 @@ In a line of cells, a character of two cells is followed by an empty string. `sg
 an sgr and a span are.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import compress, count
@@ -12,14 +13,16 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size
 
-from gputop.tui.terminal.sgr import PLAIN, STRING_END, Span
+from gputop.tui.terminal.brush import EMOJI, Brush, character, is_disputed
+from gputop.tui.terminal.sgr import PLAIN, Span
 
-_LINK_END = "\x1b]8;;" + STRING_END
 # A run is not interrupted for so few unchanged cells: the move over them would be as long.
 _MAX_GAP = 4
-# Erasing (and the move after it) takes about eight bytes.
-_MIN_ERASE = 9
-_EMOJI = "\U0001f000"
+# Scrolling a part of a line takes about twenty bytes.
+_MIN_SCROLLED = 12
+_MAX_SCROLL = 4
+# Equal to no cell.
+_GAP = "\0"
 
 
 class CellLine(NamedTuple):
@@ -49,7 +52,7 @@ class Painted:
 
     def draw(self, lines: Iterable[tuple[int, list[Span]]], size: tuple[int, int]) -> str:
         """The output that makes the terminal show these lines, which it is then assumed to do."""
-        brush = _Brush(size[0])
+        brush = Brush(size[0])
         if not self.knows(size):
             self.reset()
             self._size = size
@@ -58,70 +61,20 @@ class Painted:
             old = self._lines.get(row)
             if old is None or old.spans != spans:
                 new = self._lines[row] = _next_line(old, spans, size[0])
-                for start, end in _runs(old, new):
-                    brush.paint(row, start, end, new)
+                _paint(brush, row, old, new)
         return brush.finish()
 
 
-class _Brush:
-    """Collects output and tracks where it leaves the terminal's cursor, and in which style."""
-
-    def __init__(self, width: int) -> None:
-        self._width = width
-        self._output: list[str] = []
-        self._sgr = PLAIN
-        self._row = -1
-        self._column: int | None = None
-
-    def reset(self) -> None:
-        """Take nothing for granted: a shell or another program may have drawn last."""
-        self._output.append(PLAIN)
-
-    def paint(self, row: int, start: int, end: int, line: CellLine) -> None:
+def _paint(brush: Brush, row: int, old: CellLine | None, new: CellLine) -> None:
+    changed: Sequence[int] = range(len(new.cells)) if old is None else _changed(old, new)
+    if old and len(changed) >= _MIN_SCROLLED and (scroll := _scroll(old, new, changed)):
+        brush.scroll(row, *scroll)
+        changed = _changed(_scrolled(old, *scroll), new)
+    for start, end in _runs(changed, new):
         column = start
-        for stop in _stops(line, start, end):
-            self._move(row, column)
-            self._write(line.cells[column:stop], line.sgrs[column])
+        for stop in _stops(new, start, end):
+            brush.write(row, column, new.cells[column:stop], new.sgrs[column])
             column = stop
-
-    def finish(self) -> str:
-        if self._output:
-            self._pick(PLAIN)
-        return "".join(self._output)
-
-    def _move(self, row: int, column: int) -> None:
-        if row != self._row:
-            self._output.append(f"\x1b[{row + 1};{column + 1}H")
-        elif self._column is None or column < self._column:
-            self._output.append(f"\x1b[{column + 1}G")
-        elif column > self._column:
-            distance = column - self._column
-            self._output.append(f"\x1b[{distance}C" if distance > 1 else "\x1b[C")
-        self._row, self._column = row, column
-
-    def _pick(self, sgr: str) -> None:
-        if sgr != self._sgr:
-            if self._sgr.endswith(STRING_END):
-                self._output.append(_LINK_END)
-            self._output.append(sgr)
-            self._sgr = sgr
-
-    def _write(self, cells: list[str], sgr: str) -> None:
-        """Only plain blanks are erased rather than written: not every terminal erases to the
-        current background."""
-        text = "".join(cells)
-        self._pick(sgr)
-        column = (self._column or 0) + len(cells)
-        inked = text.rstrip(" ") if sgr == PLAIN else text
-        blanks = len(text) - len(inked)
-        if blanks >= _MIN_ERASE:
-            self._output.append(f"{inked}\x1b[{blanks}X")
-            column -= blanks
-        else:
-            self._output.append(text)
-        # At the right edge the cursor waits or stays, depending on the terminal.
-        undisputed = text.isascii() or not _width_is_disputed(_character(cells, len(cells) - 1))
-        self._column = column if undisputed and column < self._width else None
 
 
 def _next_line(old: CellLine | None, spans: list[Span], width: int) -> CellLine:
@@ -198,13 +151,47 @@ def _cells(text: str) -> tuple[str, tuple[str, ...]]:
     return clusters[0], tuple(cells)
 
 
-def _runs(old: CellLine | None, new: CellLine) -> Iterator[tuple[int, int]]:
+def _changed(old: CellLine, new: CellLine) -> list[int]:
+    differs: Iterator[bool] = map(ne, old.cells, new.cells)
+    if old.sgrs is not new.sgrs and old.sgrs != new.sgrs:
+        differs = map(or_, differs, map(ne, old.sgrs, new.sgrs))
+    return list(compress(count(), differs))
+
+
+def _scroll(old: CellLine, new: CellLine, changed: Sequence[int]) -> tuple[int, int, int] | None:
+    """Between which columns cells have moved to the left, and by how many, as those of a graph do;
+    None where writing them is as short."""
+    if "" in new.cells or "" in old.cells:
+        return None  # a half of a character cannot move alone
+    end = changed[-1] + 1
+    for count_ in range(1, _MAX_SCROLL + 1):
+        last = end - count_
+        start = last
+        while start and _is_moved(old, new, start - 1, count_):
+            start -= 1
+        if bisect_left(changed, last) - bisect_left(changed, start) >= _MIN_SCROLLED:
+            return start, end, count_
+    return None
+
+
+def _is_moved(old: CellLine, new: CellLine, column: int, count_: int) -> bool:
+    source = column + count_
+    return new.cells[column] == old.cells[source] and new.sgrs[column] == old.sgrs[source]
+
+
+def _scrolled(line: CellLine, start: int, end: int, count_: int) -> CellLine:
+    """The line as the terminal shows it then; the cells of the gap equal none."""
+    cells, sgrs = (
+        [*column[:start], *column[start + count_ : end], *[_GAP] * count_, *column[end:]]
+        for column in (line.cells, line.sgrs)
+    )
+    return line._replace(cells=cells, sgrs=sgrs)
+
+
+def _runs(changed: Iterable[int], new: CellLine) -> Iterator[tuple[int, int]]:
     """The ranges to draw, none from the middle of a character: its cells change together."""
-    if old is None:
-        yield 0, len(new.cells)
-        return
     start = end = -1
-    for column in _changed(old, new):
+    for column in changed:
         if column < end:
             continue
         if end < 0 or (column > end and not _bridges(new.sgrs, end, column)):
@@ -216,13 +203,6 @@ def _runs(old: CellLine | None, new: CellLine) -> Iterator[tuple[int, int]]:
             end += 1
     if end >= 0:
         yield start, end
-
-
-def _changed(old: CellLine, new: CellLine) -> Iterator[int]:
-    differs: Iterator[bool] = map(ne, old.cells, new.cells)
-    if old.sgrs is not new.sgrs and old.sgrs != new.sgrs:
-        differs = map(or_, differs, map(ne, old.sgrs, new.sgrs))
-    return compress(count(), differs)
 
 
 def _bridges(sgrs: list[str], end: int, column: int) -> bool:
@@ -240,24 +220,12 @@ def _stops(line: CellLine, start: int, end: int) -> Iterator[int]:
         return
     new_sgr = map(ne, sgrs, sgrs[1:])
     if not plain and _has_disputed(cells):
-        disputed = (_width_is_disputed(_character(cells, x)) for x in range(len(cells) - 1))
+        disputed = (is_disputed(character(cells, x)) for x in range(len(cells) - 1))
         new_sgr = map(or_, new_sgr, map(and_, disputed, map(bool, cells[1:])))
     yield from compress(count(start + 1), new_sgr)
     yield end
 
 
-def _character(cells: list[str], column: int) -> str:
-    while column and not cells[column]:
-        column -= 1
-    return cells[column]
-
-
 def _has_disputed(cells: list[str]) -> bool:
     """Whether any width is disputed, told without a loop in Python."""
-    return max(cells) >= _EMOJI or max(map(len, cells)) > 1
-
-
-def _width_is_disputed(cell: str) -> bool:
-    """Whether terminals may advance differently, by the age of their tables: the next cell is then
-    addressed by its column, so that a disagreement does not spread."""
-    return len(cell) > 1 or cell >= _EMOJI
+    return max(cells) >= EMOJI or max(map(len, cells)) > 1

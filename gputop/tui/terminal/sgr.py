@@ -4,6 +4,7 @@ An *sgr* (ECMA-48: select graphic rendition) does that whatever the terminal dre
 *span* is text and its sgr.
 """
 
+import re
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -15,6 +16,10 @@ Span: TypeAlias = tuple[str, str]
 
 PLAIN = "\x1b[m"
 STRING_END = "\x1b\\"
+LINK_END = "\x1b]8;;" + STRING_END
+# A colour of the foreground or background, or one other attribute.
+_COLOURS = {"3": "foreground", "9": "foreground", "4": "background", "10": "background"}
+_CODE = re.compile(r"([34])8;(?:2(?:;\d+){3}|5;\d+)|\d+")
 
 
 def span(text: str, style: Style | None, colors: ColorSystem) -> Span:
@@ -48,3 +53,24 @@ def _unless_default(color: Color | None) -> Color | None:
 def _marks_blanks(style: Style) -> bool:
     lines = style.underline or style.underline2 or style.overline or style.strike
     return bool(lines or style.reverse or style.frame or style.encircle or style.link)
+
+
+@lru_cache(maxsize=4096)
+def change(before: str, after: str) -> str:
+    """Return the shortest output that takes a terminal from one sgr to another."""
+    if STRING_END in before + after:
+        return after
+    had, wanted = _codes(before), _codes(after)
+    if not had.keys() <= wanted.keys():
+        return after
+    codes = ";".join(code for kind, code in wanted.items() if had.get(kind) != code)
+    return f"\x1b[{codes}m"
+
+
+def _codes(sgr: str) -> dict[str, str]:
+    """The codes of an sgr by what they set: a colour, of which there is one, or an attribute."""
+    codes = {}
+    for match in _CODE.finditer(sgr.removeprefix("\x1b[0;")):
+        code = match[0]
+        codes[_COLOURS.get(match[1] or code[:-1], code)] = code
+    return codes

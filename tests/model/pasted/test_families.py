@@ -108,3 +108,9 @@ def test_what_the_shell_has_already() -> None:
     assert given("CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0} python t.py")[0] == "3"
     assert given("import os\nos.environ.setdefault('CUDA_VISIBLE_DEVICES', '1')")[0] == "3"
     assert given("CUDA_VISIBLE_DEVICES=2\npython t.py")[0] == "2"
+
+
+def test_what_sbatch_is_told_holds_in_whatever_order_it_is_told() -> None:
+    wrapped = read_pasted(f"{NAME}=1 sbatch --wrap='python t.py' --export=NONE")
+    assert wrapped is not None
+    assert (wrapped.value, wrapped.rest) == (None, ("python", "t.py"))

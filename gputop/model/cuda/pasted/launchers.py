@@ -21,7 +21,7 @@ from gputop.model.cuda.pasted.shell import Shell
 from gputop.model.cuda.pasted.words import Argument, Command
 from gputop.model.cuda.pasted.wrappers import (
     WRAPPERS,
-    Option,
+    Options,
     Rest,
     Wrapper,
     give,
@@ -52,25 +52,24 @@ def _docker(shell: Shell, command: Command) -> Rest:
     if verb not in ("run", "create"):
         return []
     options, words = split(f"{command.name} {verb}", rest[1:], *_DOCKER_RUN)
-    if any(option.name == "--env-file" for option in options):
+    if "--env-file" in options:
         raise UndecidedError("the variables stand in a file (--env-file)")
     before = shell.variables.all_inherited()
     shell.variables.clear()
     shell.local = set()
-    give(shell, options, "-e --env", before)
+    give(shell, options["-e"] + options["--env"], before)
     shell.variables.gpus = _gpus_of(options, shell.variables.inherited(CONTAINER))
-    program = [*(o.value for o in options if o.name == "--entrypoint"), *words[1:]]
-    return program or None
+    return [*options["--entrypoint"], *words[1:]] or None
 
 
-def _gpus_of(options: list[Option], variable: PastedValue) -> PastedValue:
+def _gpus_of(options: Options, variable: PastedValue) -> PastedValue:
     """Read --gpus, --runtime and --device as NVIDIA_VISIBLE_DEVICES, which may be set as well."""
     cdi = "nvidia.com/gpu="
-    devices = [o.value.word.removeprefix(cdi) for o in options
-               if o.name == "--device" and o.value.word.startswith(cdi)]  # fmt: skip
+    names = [name.word for name in options["--device"]]
+    devices = [name.removeprefix(cdi) for name in names if name.startswith(cdi)]
     if devices:
         return "all" if "all" in devices else ",".join(devices)
-    gpus = next((o.value for o in reversed(options) if o.name == "--gpus"), None)
+    gpus = next(reversed(options["--gpus"]), None)
     if gpus is not None and isinstance(gpus.text, Unknown):
         return gpus.text
     if gpus is not None and variable is not None:
@@ -109,20 +108,18 @@ def _apptainer(shell: Shell, command: Command) -> Rest:
     if verb not in ("exec", "run", "shell"):
         return []
     options, words = split(f"{name} {verb}", rest[1:], *_APPTAINER_RUN)
-    names = {option.name for option in options}
-    if "--nv" not in names:
+    if "--nv" not in options:
         raise UndecidedError(f"without --nv {name} may give the container no GPU")
     prefixed = {variable: value for variable in CONCERNED
                 for prefix in ("APPTAINERENV_", "SINGULARITYENV_")
                 if (value := shell.variables.inherited(prefix + variable)) is not None}  # fmt: skip
-    if names & {"-e", "--cleanenv", "-C", "--containall"}:
+    if options.keys() & {"-e", "--cleanenv", "-C", "--containall"}:
         shell.variables.clear()
     for variable, value in prefixed.items():
         set_variable(shell, variable, value)
-    for option in options:
-        if option.name == "--env" and re.match("[^=]*=.*,[^,]*=", option.value.word, re.DOTALL):
-            raise UnclearError("several variables in one --env are not followed")
-    give(shell, options, "--env")
+    if any(re.match("[^=]*=.*,[^,]*=", v.word, re.DOTALL) for v in options["--env"]):
+        raise UnclearError("several variables in one --env are not followed")
+    give(shell, options["--env"])
     shell.variables.gpus = "all"
     return words[1:] or None
 
@@ -136,7 +133,7 @@ _SSH = ("-4 -6 -A -a -C -f -G -g -K -k -M -N -n -q -s -T -t -tt -V -v -X -x -Y -
 def _ssh(shell: Shell, command: Command) -> Rest:
     """The other machine's shell gets the words as one text, and none of the variables."""
     options, rest = split("ssh", command.arguments, *_SSH)
-    if any(option.name == "-o" and "Env" in option.value.word for option in options):
+    if any("Env" in setting.word for setting in options["-o"]):
         raise UnclearError("SendEnv and SetEnv of ssh are not followed")
     if not rest:
         return []
@@ -174,15 +171,14 @@ SLURM_SETS = "Slurm sets the variable itself where GPUs are asked for, and renum
 def _slurm(shell: Shell, command: Command) -> Rest:
     """srun and sbatch pass variables on as --export says; Slurm sets it for GPUs asked for."""
     options, rest = split(command.name, command.arguments, *_SLURM)
-    if any(option.name in _GPU_OPTIONS.split() for option in options):
+    if options.keys() & set(_GPU_OPTIONS.split()):
         raise UndecidedError(SLURM_SETS)
     shell.trace.say(mistake("shell-slurm"))
-    for option in options:
-        if option.name == "--export":
-            _export(shell, option.value)
-        if option.name == "--wrap":
-            shell.follow_words(option.value)
-            return []
+    for names in options["--export"]:
+        _export(shell, names)
+    if options["--wrap"]:
+        shell.follow_words(options["--wrap"][0])
+        return []
     if command.name == "sbatch" and not rest:
         if command.input.document is None:
             raise UndecidedError("the job's script is not told")
@@ -221,19 +217,19 @@ def _mpirun(shell: Shell, command: Command) -> Rest:
     options, rest = split(command.name, command.arguments, *_MPI)
     if any(word.word == ":" for word in rest):
         raise UnclearError("several programs of one mpirun are not followed")
-    give(shell, options, "-x", shell.variables.all_inherited())
-    if any(option.name in _HOSTS.split() for option in options):
+    give(shell, options["-x"], shell.variables.all_inherited())
+    if options.keys() & set(_HOSTS.split()):
         shell.trace.say(mistake("shell-remote", name="the hosts of mpirun"))
     return rest
 
 
-def _own_options(command: Command, names: str) -> list[Option]:
-    options: list[Option] = []
+def _own_options(command: Command, names: str) -> list[tuple[str, Argument]]:
+    options: list[tuple[str, Argument]] = []
     following = [*command.arguments[1:], Argument("")]
     for argument, behind in zip(command.arguments, following, strict=False):
         flag, equals, value = argument.word.partition("=")
         if flag in names.split():
-            options.append(Option(flag, Argument(value) if equals else behind))
+            options.append((flag, Argument(value) if equals else behind))
         elif flag.endswith(".py"):
             break
     return options
@@ -246,11 +242,11 @@ def _launches(shell: Shell, command: Command, value: str) -> None:
 
 def _accelerate(shell: Shell, command: Command) -> Rest:
     """--gpu_ids sets the variable, over what was there."""
-    for option in _own_options(command, "--gpu_ids --gpu-ids"):
-        if isinstance(option.value.text, Unknown):
+    for _, numbers in _own_options(command, "--gpu_ids --gpu-ids"):
+        if isinstance(numbers.text, Unknown):
             raise UndecidedError("the value of --gpu_ids is not told")
-        if option.value.word != "all":
-            _launches(shell, command, option.value.word)
+        if numbers.word != "all":
+            _launches(shell, command, numbers.word)
     return None
 
 
@@ -260,7 +256,7 @@ def _deepspeed(shell: Shell, command: Command) -> Rest:
     options = _own_options(command, names)
     if not options:
         return None
-    flag, value = options[0].name, options[0].value.word
+    flag, value = options[0][0], options[0][1].word
     match = re.fullmatch(r"(?:localhost|127\.0\.0\.1):([0-9]+(?:,[0-9]+)*)|([0-9]{1,2})", value)
     if len(options) > 1 or match is None or (match[1] is None) == (flag in ("-i", "--include")):
         raise UndecidedError(f"DeepSpeed's {flag} {value[:40]} is not followed")

@@ -8,7 +8,7 @@ joined. A name of a variable that no step has accounted for means that the text 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from gputop.model.cuda.pasted.grammar import Node, parse, within
@@ -28,6 +28,7 @@ _DEEPEST = 40
 _MOST_ROUNDS = 64
 _ROUNDS = "a loop gives it a value that the text does not tell"
 _REDIRECTS = {"file_redirect", "herestring_redirect", "heredoc_redirect"}
+_CLAUSES = {"elif_clause", "else_clause"}
 _SPECIAL = words(
     "eval . source exec export set unset : readonly shift trap break continue return exit times"
 )
@@ -127,7 +128,7 @@ class Shell:
             raise UnclearError(f"the shell's {kind} is not followed here")
         follow(node)
 
-    def _each(self, nodes: list[Node]) -> None:
+    def _each(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
             self._statement(node)
 
@@ -191,7 +192,8 @@ class Shell:
                 differs = any(before.get(n) != self.variables.get(n) for n in CONCERNED)
             if last and differs:
                 self.variables.forget(CONCERNED, "shells differ on the end of a pipeline")
-                self.variables.exported |= set(CONCERNED)
+                for name in CONCERNED:
+                    self.variables.exported.setdefault(name, True)
         self._input = outside
 
     def _on_subshell(self, node: Node) -> None:
@@ -250,43 +252,29 @@ class Shell:
     # --- choices and loops ---------------------------------------------------------------------
 
     def _on_if_statement(self, node: Node) -> None:
-        """Follow each branch, and none where there is no `else`."""
-        otherwise: list[Node] = []
-        outcomes: list[Variables] = []
-        for condition, body in self._clauses(node):
-            if condition is None:
-                otherwise = body
-                continue
-            self._each(condition)
-            before = self.variables.copy()
-            self._each(body)
-            outcomes.append(self.variables.copy())
-            self.variables.become(before)
-        self._each(otherwise)
-        for branch in outcomes:
-            self.variables.join(branch)
+        clauses = [child for child in node.children if child.type in _CLAUSES]
+        self._choose([node, *clauses])
         self.variables.exits(None)
 
-    def _clauses(self, node: Node) -> Iterator[tuple[list[Node] | None, list[Node]]]:
-        condition: list[Node] = []
-        body: list[Node] = []
-        clauses: list[Node] = []
-        target = condition
-        for child in node.children:
-            if child.type == "then":
-                target = body
-            elif child.type in ("elif_clause", "else_clause"):
-                clauses.append(child)
-            elif _in_background(child):
-                raise UnclearError("a background job inside of if is not followed")
-            elif child.is_named:
-                target.append(child)
-        yield condition, body
-        for clause in clauses:
-            if clause.type == "else_clause":
-                yield None, [clause]
-            else:
-                yield from self._clauses(clause)
+    def _choose(self, clauses: list[Node]) -> None:
+        """Follow each branch of `if`, and none where there is no `else`."""
+        if not clauses:
+            return
+        clause, *others = clauses
+        if clause.type == "else_clause":
+            self._statement(clause)
+            return
+        if any(map(_in_background, clause.children)):
+            raise UnclearError("a background job inside of if is not followed")
+        parts = [child for child in clause.children if child.type not in _CLAUSES]
+        then = [part.type for part in parts].index("then")
+        self._each(part for part in parts[:then] if part.is_named)
+        before = self.variables.copy()
+        self._each(part for part in parts[then:] if part.is_named)
+        chosen = self.variables.copy()
+        self.variables.become(before)
+        self._choose(others)
+        self.variables.join(chosen)
 
     def _on_for_statement(self, node: Node) -> None:
         if node.children[0].type != "for":

@@ -17,8 +17,8 @@ class Variables:
 
     def __init__(self, inherited: Mapping[str, str]) -> None:
         self.values: dict[str, PastedValue] = {name: inherited.get(name) for name in CONCERNED}
-        self.exported = {name for name in CONCERNED if name in inherited}
-        self.perhaps_exported: set[str] = set()
+        self.exported = {name: True for name in CONCERNED if name in inherited}
+        """What programs inherit, and whether that is certain."""
         self.gpus: PastedValue = None
         """Of the container that the shell is in; None: it is in none."""
         self.functions: dict[str, Any] = {}
@@ -53,13 +53,11 @@ class Variables:
 
     def export(self, name: str) -> None:
         """Have programs inherit it from now on."""
-        self.exported.add(name)
-        self.perhaps_exported.discard(name)
+        self.exported[name] = True
 
     def keep(self, name: str) -> None:
         """Have no program inherit it from now on."""
-        self.exported.discard(name)
-        self.perhaps_exported.discard(name)
+        self.exported.pop(name, None)
 
     def restore(self, name: str, before: Variables) -> None:
         """Make one variable what it was."""
@@ -67,14 +65,15 @@ class Variables:
         self.values.pop(name, None)
         if name in before.values:
             self.values[name] = before.values[name]
-        self.exported |= {name} & before.exported
-        self.perhaps_exported |= {name} & before.perhaps_exported
+        if name in before.exported:
+            self.exported[name] = before.exported[name]
 
     def inherited(self, name: str) -> PastedValue:
         """Return what a program that is started now finds."""
-        if name in self.perhaps_exported and self.get(name) is not None:
-            return DEPENDS
-        return self.get(name) if name in self.exported else None
+        if name not in self.exported:
+            return None
+        value = self.get(name)
+        return value if self.exported[name] or value is None else DEPENDS
 
     def all_inherited(self) -> dict[str, PastedValue]:
         """Return what it finds of each variable that is followed."""
@@ -83,16 +82,15 @@ class Variables:
     def child(self) -> Variables:
         """Return the variables of a shell that is started as a program."""
         child = self.copy()
-        child.values = {name: self.get(name) for name in self.values if name in self.exported}
-        child.values = {**dict.fromkeys(CONCERNED), **child.values}
+        inherited = {name: self.get(name) for name in self.values if name in self.exported}
+        child.values = {**dict.fromkeys(CONCERNED), **inherited}
         child.functions, child.export_all = {}, False
         return child
 
     def clear(self) -> None:
         """Remove all, as `env -i` does."""
         self.values = dict.fromkeys((*self.values, *CONCERNED))
-        self.exported = set()
-        self.perhaps_exported = set()
+        self.exported = {}
 
     def exits(self, status: bool | None, *, certain: bool = True) -> None:
         """Note how a command ends."""
@@ -107,8 +105,9 @@ class Variables:
         for name in {*self.values, *other.values}:
             if self.get(name) != other.get(name):
                 self.values[name] = DEPENDS
-        self.perhaps_exported |= other.perhaps_exported | (self.exported ^ other.exported)
-        self.exported |= other.exported
+        for name in {*self.exported, *other.exported}:
+            both = self.exported.get(name, False) and other.exported.get(name, False)
+            self.exported[name] = both
         for name in {*self.functions, *other.functions}:
             if self.functions.get(name) is not other.functions.get(name):
                 self.functions[name] = _AMBIGUOUS
@@ -120,8 +119,7 @@ class Variables:
 
     def same(self, other: Variables) -> bool:
         """Tell whether another step round a loop changed nothing."""
-        mine = (self.values, self.exported, self.perhaps_exported)
-        return mine == (other.values, other.exported, other.perhaps_exported)
+        return (self.values, self.exported) == (other.values, other.exported)
 
     def forget(self, names: Iterable[str], why: str) -> None:
         """Treat some variables as not known from now on."""

@@ -9,7 +9,7 @@ something in a way that is not followed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gputop.model.cuda.advice import mistake
@@ -36,23 +36,26 @@ Wrapper = Callable[[Shell, Command], Rest]
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
 
 
-class Option(NamedTuple):
-    """An option as it is written."""
+class Options(dict[str, list[Argument]]):
+    """The values of each option, by its name as it is written; none of a flag."""
 
-    name: str
-    value: Argument = Argument("")
+    def __missing__(self, _name: str) -> list[Argument]:
+        return []
+
+    def add(self, name: str, *values: Argument) -> None:
+        self[name] = [*self[name], *values]
 
 
 def split(
     command: str, arguments: Sequence[Argument], flags: str = "", valued: str = ""
-) -> tuple[list[Option], list[Argument]]:
+) -> tuple[Options, list[Argument]]:
     """Return the options in front of the first other word, and the words from there on.
 
     `flags` and `valued` are the known options, those with a value apart; `--any=` knows all that
     are written as --name=value.
     """
     alone, with_value = flags.split(), valued.split()
-    options: list[Option] = []
+    options = Options()
     rest = list(arguments)
     while rest and rest[0].word.startswith("-") and rest[0].word != "-":
         word = rest.pop(0)
@@ -61,13 +64,14 @@ def split(
             break
         if equals and (name in with_value or ("--any=" in alone and name.startswith("--"))):
             start = word.end - len(value.encode()) if word.bare else word.start
-            options.append(Option(name, Argument(value, start, word.end, word.bare)))
+            options.add(name, Argument(value, start, word.end, word.bare))
         elif word.word in alone:
-            options.append(Option(word.word))
+            options.add(word.word)
         elif word.word in with_value:
-            options.append(Option(word.word, _value(command, word.word, rest)))
+            options.add(word.word, _value(command, word.word, rest))
         else:
-            options += _letters(command, word, alone, with_value, rest)
+            for letter in _letters(command, word, alone, with_value, rest):
+                options.add(*letter)
     return options, rest
 
 
@@ -79,18 +83,17 @@ def _value(command: str, name: str, rest: list[Argument]) -> Argument:
 
 def _letters(
     command: str, word: Argument, alone: list[str], with_value: list[str], rest: list[Argument]
-) -> list[Option]:
+) -> Iterator[tuple[str, Argument] | tuple[str]]:
     """Read letters that stand together, as -dmS, the last perhaps with a value."""
-    options: list[Option] = []
     for end, letter in enumerate(word.word[1:], 2):
         name, attached = f"-{letter}", word.word[end:]
         if name in with_value:
             value = word._replace(text=attached) if attached else _value(command, name, rest)
-            return [*options, Option(name, value)]
+            yield name, value
+            return
         if name not in alone:
             raise UnclearError(f"gputop does not know {word.word.partition('=')[0]} of {command}")
-        options.append(Option(name))
-    return options
+        yield (name,)
 
 
 def set_variable(shell: Shell, name: str, value: PastedValue) -> None:
@@ -120,14 +123,11 @@ def assign(shell: Shell, rest: list[Argument]) -> list[Argument]:
 
 
 def give(
-    shell: Shell,
-    options: Iterable[Option],
-    names: str,
-    before: Mapping[str, PastedValue] | None = None,
+    shell: Shell, values: Sequence[Argument], before: Mapping[str, PastedValue] | None = None
 ) -> None:
     """Do what options such as `-e NAME=VALUE` say; a bare NAME takes the value from `before`."""
     before = before or {}
-    for value in (option.value for option in options if option.name in names.split()):
+    for value in sorted(values, key=lambda value: value.start):
         pair = _assigned(shell, value)
         if pair is not None:
             set_variable(shell, *pair)
@@ -207,12 +207,11 @@ def _env(shell: Shell, command: Command) -> Rest:
         "env", command.arguments, "-i --ignore-environment -0 --null -v", "-u --unset -C --chdir"
     )
     dash = bool(rest) and rest[0].word == "-"
-    if dash or any(option.name in ("-i", "--ignore-environment") for option in options):
+    if dash or options.keys() & {"-i", "--ignore-environment"}:
         shell.variables.clear()
-    for option in options:
-        if option.name in ("-u", "--unset"):
-            shell.variables.set(option.value.word, None)
-            shell.account(option.value)
+    for name in (*options["-u"], *options["--unset"]):
+        shell.variables.set(name.word, None)
+        shell.account(name)
     return assign(shell, rest[dash:])
 
 
@@ -224,15 +223,13 @@ def _sudo(shell: Shell, command: Command) -> Rest:
         "-A -b -E -H -i -k -n -P -S -s -v --set-home --login --shell --non-interactive --stdin",
         "-u -g -h -p -C -r -t -T -U -D --user --group --host --prompt --chdir --preserve-env",
     )  # fmt: skip
-    names = {option.name for option in options}
-    keeps_all = "-E" in names or len(arguments) < len(command.arguments)
+    keeps_all = "-E" in options or len(arguments) < len(command.arguments)
     keeps = set(CONCERNED if keeps_all else ())
-    for option in options:
-        if option.name == "--preserve-env":
-            keeps |= set(option.value.word.split(","))
-            shell.account(option.value)
+    for names in options["--preserve-env"]:
+        keeps |= set(names.word.split(","))
+        shell.account(names)
     for variable in CONCERNED:
-        if variable in keeps and not names & {"-i", "--login"}:
+        if variable in keeps and not options.keys() & {"-i", "--login"}:
             continue
         if variable == NAME and shell.variables.inherited(variable) is not None:
             shell.trace.say(mistake("shell-sudo"))
@@ -262,7 +259,7 @@ def _tmux(shell: Shell, command: Command) -> Rest:
     if carried:
         reason = "tmux gives it the variables of its server, which may have been started before"
         shell.variables.forget([NAME], reason)
-    give(shell, options, "-e")
+    give(shell, options["-e"])
     if len(program) == 1:
         shell.follow_words(*program)
         return []

@@ -1,4 +1,4 @@
-"""The link of a GPU to its host."""
+"""What a GPU carries over PCIe and NVLink, the state of these, and their errors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pynvml
 from gputop.agent.errors import log_once
 from gputop.agent.gpu import validate
 from gputop.agent.gpu.sections import (
+    ALL_LINKS,
     OFTEN,
     QUICK,
     SELDOM,
@@ -17,16 +18,18 @@ from gputop.agent.gpu.sections import (
     CounterRate,
     Fields,
     Section,
-    SlowValues,
+    scoped,
     values_of,
 )
+from gputop.agent.gpu.topology import ASLEEP, UP, link_states
 from gputop.model.machine import sections
 
+_KIB = 1024
+"""What NVML counts of NVLinks, and measures of PCIe."""
 _WRAPS = 2**32
 """NVML does not say how wide its byte counters are: one that never passes this may wrap several
 times a second."""
 _MOST_RATE = 10**12
-_KIB = 1024
 _LINK = {
     "generation": (validate.pcie_generation, pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
     "width": (validate.pcie_width, pynvml.nvmlDeviceGetCurrPcieLinkWidth),
@@ -38,11 +41,8 @@ class PcieSection(Section):
     """Byte counters where there are any; elsewhere `PcieThroughput`. The link itself is read less
     often than its traffic."""
 
-    name, kind, every = "pcie", sections.Pcie, QUICK
-    fields = (
-        pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
-        pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
-    )
+    name, kind, every, slow = "pcie", sections.Pcie, QUICK, OFTEN
+    fields = (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
     fixed = {
         "generation_max": (validate.pcie_generation, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
         "width_max": (validate.pcie_width, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
@@ -52,11 +52,13 @@ class PcieSection(Section):
         super().__init__()
         self._rates = (CounterRate(), CounterRate())
         self._throughput = PcieThroughput()
-        self._link = SlowValues(OFTEN, lambda ask: values_of(ask, _LINK))
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         tx, rx = self._traffic(ask, [fields.get(field) for field in self.fields], now)
-        return {"tx": tx, "rx": rx, **self._link.read(ask, now)}
+        return {"tx": tx, "rx": rx}
+
+    def slow_values(self, ask: Ask) -> dict[str, Any]:
+        return values_of(ask, _LINK)
 
     def _traffic(
         self, ask: Ask, counts: list[int | float | None], now: float
@@ -102,3 +104,49 @@ class PcieThroughput:
                 log_once("pcie", error)
             elif error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
                 self._absent = True
+
+
+_TX = scoped(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS)
+_RX = scoped(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS)
+_ERRORS = [
+    pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
+    pynvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
+    pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
+    pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
+]
+
+
+class NvlinkSection(Section):
+    """Rates each time, the rest now and then; None on a card without NVLinks."""
+
+    name, kind, every, slow = "nvlink", sections.Nvlink, QUICK, 30.0
+    fields = (_TX, _RX)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tx, self._rx = CounterRate(), CounterRate()
+
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        return {
+            "tx": _bytes(self._tx.per_second(validate.counter(fields.get(_TX)), now)),
+            "rx": _bytes(self._rx.per_second(validate.counter(fields.get(_RX)), now)),
+        }
+
+    def slow_values(self, ask: Ask) -> dict[str, Any]:
+        """A call for each link."""
+        states = link_states(ask)
+        up, asleep = states.count(UP), states.count(ASLEEP)
+        down = len(states) - up - asleep
+        return {"up": up, "down": down, "asleep": asleep, "errors": ask(_errors)} if states else {}
+
+
+def _bytes(kibibytes: float | None) -> float | None:
+    return None if kibibytes is None else kibibytes * _KIB
+
+
+def _errors(handle: Any) -> int | None:
+    """Not with the rates, which are asked for more often: it is a sum over the links."""
+    records = pynvml.nvmlDeviceGetFieldValues(handle, _ERRORS)
+    values = [rec.value.ullVal for rec in records if rec.nvmlReturn == pynvml.NVML_SUCCESS]
+    counts = [count for count in map(validate.counter, values) if count is not None]
+    return sum(counts) if counts else None

@@ -1,14 +1,14 @@
-"""A button of a dialog."""
+"""What dialogs are made of: buttons and notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.message import Message
 
-from gputop.tui.panes.lines import Lines, Piece
+from gputop.tui.panes.columns import sized
+from gputop.tui.panes.lines import Lines, Piece, StyledLine
 
 
 class DialogButton(Lines, can_focus=True):
@@ -18,20 +18,12 @@ class DialogButton(Lines, can_focus=True):
         Binding("enter", "press", "Press", id="choice.take", show=False),
     ]
 
-    class Pressed(Message):
-        """The button was pressed."""
-
-        def __init__(self, button: DialogButton) -> None:
-            super().__init__()
-            self.button = button
-
-        @property
-        def control(self) -> DialogButton:
-            return self.button
-
-    def __init__(self, label: str, *, id: str) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, label: str, pressed: Callable[[], None], *, id: str) -> None:  # noqa: A002
+        """`pressed` does what the button is for."""
         super().__init__(id=id)
-        self.label = label
+        self._pressed = pressed
+        self.label = ""
+        self.say(label)
 
     def say(self, label: str) -> None:
         if label != self.label:
@@ -39,8 +31,8 @@ class DialogButton(Lines, can_focus=True):
             self.styles.width = len(label) + 6
             self.sync()
 
-    def on_mount(self) -> None:
-        self.styles.width = len(self.label) + 6
+    def action_press(self) -> None:
+        self._pressed()
 
     def on_focus(self) -> None:
         self.sync()
@@ -54,5 +46,18 @@ class DialogButton(Lines, can_focus=True):
             return [(f"{self.glyphs.cursor}[ {self.label} ]", "cursor")]
         return [(f" [ {self.label} ]", "text")]
 
-    def action_press(self) -> None:
-        self.post_message(self.Pressed(self))
+
+class DialogNote(Lines):
+    """A sentence, in as many lines as it has."""
+
+    _said: Sequence[StyledLine] = ()
+
+    def say(self, lines: Sequence[StyledLine]) -> None:
+        """Show other words."""
+        self._said = lines
+        self.styles.height = len(lines)
+        self.sync()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        line = self._said[y] if y < len(self._said) else []
+        return sized(line, self.size.width, self.glyphs.ellipsis, left=True)

@@ -1,0 +1,129 @@
+"""The keys of the screens of machines, in the order in which their last lines show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from textual.binding import Binding, BindingType
+
+from gputop.sources.past import Moment
+from gputop.tui.panes.heading import described_key
+
+T = TypeVar("T")
+_look = partial(described_key, "Look", area="main")
+_processes = partial(described_key, "Processes", area="main")
+_mapping = partial(described_key, "Mapping", area="main")
+_screen = partial(described_key, "Screen", area="main")
+_hosts = partial(described_key, "Hosts", area="fleet")
+_cluster = partial(described_key, "Cluster", area="cluster")
+_step = partial(described_key, "Look", area="time")
+_time = partial(described_key, "Time", area="time")
+
+MAIN_BINDINGS: list[BindingType] = [
+    _look("enter", "process", "Open", "Open the selected row", "Enter"),
+    _look("slash,f3,f4,backslash", "filter", "Filter", "Filter: alice, gpu:1, mem>10G", "/"),
+    _look("u", "user", "Users", "All, mine, or a row per user", "u", area="view"),
+    _processes("f9,K", "signal", "Signal", "Kill, or send another signal", "F9"),
+    _mapping("m", "mapping", "Mapping", "Try a CUDA_VISIBLE_DEVICES", "m"),
+    _look("H", "health", "Health", "What needs attention, and why", "H"),
+    _look("G", "graphs", "Graphs", "Graphs of the last minutes", "G"),
+    *(
+        _look(digit, f"pid('{digit}')", "PID search", "Find a process by its PID", area="pid",
+              name=digit)
+        for digit in "0123456789"
+    ),
+    _look("backspace", "pid_back", "PID digit back", "Find a process by its PID", area="pid",
+          name="back"),
+    _look("W", "mark", "Wait for", "Notify when free, or ended", "W"),
+    _look("f", "only", "Its processes", "Only this GPU's processes", "f"),
+    _look("g", "history", "History", "Next metric of the history", "g"),
+    _look("e", "environment", "Environment", "Environment of the process", "e"),
+    _processes("space", "tag", "Tag", "Tag the process or the group", "Space", area="view"),
+    _processes("s,f6", "sort", "Sort", "Choose the column to sort by", "s"),
+    _processes("I", "invert", "Invert", "Reverse the order"),
+    _processes("t", "tree", "Tree", "Processes as a tree", "t", area="view"),
+    _processes("c", "command", "Command", "Script or full command line", "c"),
+    _processes("left", "shift(-1)", "Scroll left", "Scroll the command line", name="shift-back"),
+    _processes("right", "shift(1)", "Scroll right", "Scroll the command line"),
+    _processes("ctrl+a,circumflex_accent", "shift_to(0)", "Start of line", "Its start, its end",
+               name="shift-start"),
+    _processes("ctrl+e,dollar_sign", "shift_to(1)", "End of line", "Its start, its end",
+               name="shift-end"),
+    _processes("z", "finished", "Ended", "Show or hide ended processes", area="view"),
+    _processes("C", "columns", "Columns", "Choose the columns", "C", area="view"),
+    _mapping("M", "whole", "Whole mapping", "The mapping, full screen", "M"),
+    _mapping("o", "order", "Order", "Change CUDA_DEVICE_ORDER"),
+    _mapping("U", "unset", "Unset", "Unset CUDA_VISIBLE_DEVICES"),
+    _mapping("v", "verify", "Verify", "Check with the CUDA driver"),
+    _mapping("y", "copy", "Copy", "Copy the export line"),
+    _screen("escape", "back", "Back", "Back: clear tags, filter"),
+    _screen("f2,S", "panes", "Panes", "Choose the panes"),
+]  # fmt: skip
+
+FLEET_BINDINGS: list[BindingType] = [
+    _hosts("enter", "open", "Open", "The screen of this host", "Enter"),
+    _hosts("slash,f3,f4,backslash", "filter", "Filter", "Word, host:node3, mem>10G", "/"),
+    _hosts("u", "user", "Users", "All, my own, a row a user", "u"),
+    _hosts("s,f6", "sort", "Sort", "Hosts: other order; processes: by", "s"),
+    _hosts("L", "login", "Log in", "Log in to this host by hand", "L"),
+    _hosts("f9,K", "signal", "Signal", "Open its host, where F9 signals"),
+    _hosts("I", "invert", "Invert", "Sort processes the other way round"),
+    _hosts("c", "command", "Command", "Script, or the whole line"),
+    _hosts("left", "shift(-1)", "Scroll left", "Scroll the command", name="shift-back"),
+    _hosts("right", "shift(1)", "Scroll right", "Scroll the command"),
+    _hosts("escape", "back", "Back", "One step back: cursor, filter"),
+]
+
+CLUSTER_BINDINGS: list[BindingType] = [
+    _cluster("enter", "open", "Open", "The screen of this host", "Enter"),
+    _cluster("slash,f3,f4,backslash", "filter", "Filter", "A part of a host's name", "/"),
+    _cluster("s,f6", "sort", "Sort", "Attention, free, busy first", "s"),
+    _cluster("escape", "back", "Back", "One step back: cursor, filter"),
+]
+
+_BACK = "A step, a minute back; on"
+TIME_BINDINGS: list[BindingType] = [
+    _step("comma", "step(-1)", "Step back", _BACK, name="back"),
+    _step("full_stop", "step(1)", "Step on", _BACK, name="on"),
+    _step("less_than_sign", "skip(-60)", "Minute back", _BACK, name="minute-back"),
+    _step("greater_than_sign", "skip(60)", "Minute on", _BACK, name="minute-on"),
+]  # fmt: skip
+"""The keys that move in time, in the live view."""
+
+_ABOVE_ALL: list[BindingType] = [
+    _time("t", "ask_time", "To a time", "Go to a time: 03:00, -2h", name="to"),
+    _time("space", "run", "Run", "Run, stop"),
+    *(
+        _time(f"{number}", f"speed({number})", "Speed", "1, 2, 5, ... 500 times", name=f"{number}")
+        for number in range(1, 10)
+    ),
+]
+REPLAY_BINDINGS: list[BindingType] = [
+    _time("comma", "step(-1)", "Step back", "A sample back; on", name="back"),
+    _time("full_stop", "step(1)", "Step on", "A sample back; on", name="on"),
+    _time("less_than_sign", "skip(-60)", "Minute back", "A minute back; on", name="minute-back"),
+    _time("greater_than_sign", "skip(60)", "Minute on", "A minute back; on", name="minute-on"),
+    *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
+]
+"""In a replay. What has keys of the same names on other screens gives way to some of them."""
+
+FIRST_KEYS: dict[Moment, tuple[tuple[str, str], ...]] = {
+    "now": (),
+    "past": ((", .", "step"), ("< >", "minute"), ("Esc", "now")),
+    "replay": ((", .", "step"), ("< >", "minute"), ("t", "time"), ("Space", "run"),
+               ("1-9", "speed")),
+}  # fmt: skip
+"""What stands first in the line of keys."""
+NOT_IN_A_REPLAY = ("tag", "pid", "pid_back", "mark")
+"""Actions of the main screen whose keys are those of a replay, or that are about what comes."""
+
+
+def following(current: T, choices: Iterable[T], step: int = 1) -> T:
+    """Return the choice that is a step after another, or before; they go round. What is none of
+    them comes before the first."""
+    every = list(choices)
+    index = every.index(current) if current in every else -1
+    return every[(index + step) % len(every)]

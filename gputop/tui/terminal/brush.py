@@ -1,0 +1,115 @@
+"""The output that writes cells: in which order, and by the shortest way from one to the next."""
+
+from collections.abc import Sequence
+
+from gputop.tui.terminal.sgr import LINK_END, PLAIN, STRING_END, change
+
+# Erasing (and the move after it) takes about eight bytes.
+_MIN_ERASE = 9
+# So many backspaces are no longer than a move.
+_MAX_BACKSPACES = 4
+# From here on, terminals may differ in how wide a character is.
+EMOJI = "\U0001f000"
+
+
+class Brush:
+    """Collects what to write; knows where that leaves the terminal's cursor, and in which sgr."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._output: list[str] = []
+        self._stretches: dict[str, list[tuple[int, int, Sequence[str]]]] = {}
+        """By sgr: column, row, cells."""
+        self._sgr = PLAIN
+        self._row: int | None = None
+        self._column: int | None = None
+        """None where terminals may not agree on it."""
+
+    def reset(self) -> None:
+        """Take nothing for granted: a shell or another program may have drawn last."""
+        self._output.append(PLAIN)
+
+    def scroll(self, row: int, start: int, end: int, count: int) -> None:
+        """Move the cells of a row between two columns to the left. The first `count` of them go;
+        what is at the place of the last ones is for `write` to say."""
+        self._move(row, start)
+        self._output.append(f"\x1b[{count}P")
+        self._move(row, end - count)
+        self._output.append(f"\x1b[{count}@")
+
+    def write(self, row: int, column: int, cells: Sequence[str], sgr: str) -> None:
+        """Write cells, of which only the last may be of disputed width."""
+        self._stretches.setdefault(sgr, []).append((column, row, cells))
+
+    def finish(self) -> str:
+        """Return the output. What has one sgr goes together, and column by column: most changes are
+        digits below each other."""
+        for sgr, stretches in self._stretches.items():
+            for column, row, cells in sorted(stretches):
+                self._move(row, column)
+                self._pick(sgr)
+                self._put(cells)
+        if self._output:
+            self._pick(PLAIN)
+        return "".join(self._output)
+
+    def _move(self, row: int, column: int) -> None:
+        if (row, column) != (self._row, self._column):
+            moves = [f"\x1b[{row + 1};{column + 1}H"]
+            if self._row is not None and self._column is not None:
+                moves.append(_vertical(row - self._row) + _horizontal(column - self._column))
+            elif row == self._row:
+                moves.append(f"\x1b[{column + 1}G")
+            self._output.append(min(moves, key=len))
+            self._row, self._column = row, column
+
+    def _pick(self, sgr: str) -> None:
+        if sgr != self._sgr:
+            if self._sgr.endswith(STRING_END):
+                self._output.append(LINK_END)
+            self._output.append(change(self._sgr, sgr))
+            self._sgr = sgr
+
+    def _put(self, cells: Sequence[str]) -> None:
+        """Only plain blanks are erased rather than written: not every terminal erases to the
+        current background."""
+        text = "".join(cells)
+        column = (self._column or 0) + len(cells)
+        inked = text.rstrip(" ") if self._sgr == PLAIN else text
+        blanks = len(text) - len(inked)
+        if blanks >= _MIN_ERASE:
+            self._output.append(f"{inked}\x1b[{blanks}X")
+            column -= blanks
+        else:
+            self._output.append(text)
+        disputed = not text.isascii() and is_disputed(character(cells, len(cells) - 1))
+        self._column = None if disputed else column
+        if column >= self._width:
+            # There the cursor waits, stays or goes on, depending on the terminal.
+            self._row = self._column = None
+
+
+def _vertical(rows: int) -> str:
+    return _times(rows, "B", "A") if rows else ""
+
+
+def _horizontal(columns: int) -> str:
+    return "\b" * -columns if -_MAX_BACKSPACES <= columns <= 0 else _times(columns, "C", "D")
+
+
+def _times(steps: int, forth: str, back: str) -> str:
+    count = abs(steps)
+    return f"\x1b[{count if count > 1 else ''}{forth if steps > 0 else back}"
+
+
+def character(cells: Sequence[str], column: int) -> str:
+    """Return the character in a column, of which that may be the second half."""
+    while column and not cells[column]:
+        column -= 1
+    return cells[column]
+
+
+def is_disputed(cell: str) -> bool:
+    """Whether terminals may advance differently, by the age of their tables: the next cell is then
+    addressed by its column, so that a disagreement does not spread."""
+    return len(cell) > 1 or cell >= EMOJI
