@@ -18,6 +18,10 @@ Message: TypeAlias = Frame | Reply | SourceError
 Listener = Callable[[Message], None]
 
 
+_NO_THREAD = (
+    "no thread can be started: this user (ulimit -u) or this container (pids.max) has as many as "
+    "it may have; end some of its processes"
+)
 _CLOSING = 2.0
 """Seconds for all sources of a screen to end."""
 
@@ -55,7 +59,10 @@ class Feed:
                 listener(self._last)
         if self._thread is None:
             self._thread = threading.Thread(target=self._read, name="source", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self._hand_over(SourceError(_NO_THREAD))
 
     def _read(self) -> None:
         """Nobody waits for this thread: whatever happens in it is told."""
