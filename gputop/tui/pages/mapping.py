@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from gputop.errors import UsageError
-from gputop.model.cuda.framework_selection import Layers, read_layers
+from gputop.model.cuda.frameworks import Layers, read_layers
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Probe
 from gputop.tui.pages.base import ShownFrame

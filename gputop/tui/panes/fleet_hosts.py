@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.message import Message
 
 from gputop.model.fleet.host_row import HostRow
-from gputop.model.fleet.lamps import LampKind
+from gputop.model.fleet.host_summary import LampKind
 from gputop.model.machine.text import GIB, MISSING, duration, percent
 from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
