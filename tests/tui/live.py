@@ -20,7 +20,7 @@ HELP = "? help"
 SIZES = [(200, 50), (80, 24)]
 CONTROL = re.compile(
     rb"\x1b(?:"
-    rb"\[[0-9;]*[HGCXmJK]"  # moves, erasures, colours
+    rb"\[[0-9;]*[HABCDGP@XmJK]"  # moves, erasures, colours
     rb"|\[\?(?:25|7|100[046]|1049|2004|2026)[hl]"  # cursor, wrapping, focus, screen, paste, sync
     rb"|\[\?2026\$p|\[>[0-9]*u|\[<u|\[\?u|\[=[0-9;]*u|\[c|\[\?2048[hl]|\[\?2048\$p"
     rb"|[78]|\[6n|\\|\]22;[a-z]+\x07"  # the last one: the shape of the mouse pointer
