@@ -1,6 +1,7 @@
 """The output that writes cells: in which order, and by the shortest way from one to the next."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gputop.tui.terminal.sgr import LINK_END, PLAIN, STRING_END, change
 
@@ -8,8 +9,24 @@ from gputop.tui.terminal.sgr import LINK_END, PLAIN, STRING_END, change
 _MIN_ERASE = 9
 # So many backspaces are no longer than a move.
 _MAX_BACKSPACES = 4
+# So many cells come to a terminal at once, usually: in 4 KiB.
+_FEW = 1000
 # From here on, terminals may differ in how wide a character is.
 EMOJI = "\U0001f000"
+
+
+class _Stretch(NamedTuple):
+    """Cells to write, in the order of writing a few."""
+
+    rank: int
+    column: int
+    row: int
+    cells: Sequence[str]
+    sgr: str
+
+
+def _place(stretch: _Stretch) -> tuple[int, int]:
+    return stretch.row, stretch.column
 
 
 class Brush:
@@ -18,8 +35,9 @@ class Brush:
     def __init__(self, width: int) -> None:
         self._width = width
         self._output: list[str] = []
-        self._stretches: dict[str, list[tuple[int, int, Sequence[str]]]] = {}
-        """By sgr: column, row, cells."""
+        self._stretches: list[_Stretch] = []
+        self._ranks: dict[str, int] = {}
+        """Of each sgr, in the order of their first use."""
         self._sgr = PLAIN
         self._row: int | None = None
         self._column: int | None = None
@@ -39,16 +57,18 @@ class Brush:
 
     def write(self, row: int, column: int, cells: Sequence[str], sgr: str) -> None:
         """Write cells, of which only the last may be of disputed width."""
-        self._stretches.setdefault(sgr, []).append((column, row, cells))
+        rank = self._ranks.setdefault(sgr, len(self._ranks))
+        self._stretches.append(_Stretch(rank, column, row, cells, sgr))
 
     def finish(self) -> str:
-        """Return the output. What has one sgr goes together, and column by column: most changes are
-        digits below each other."""
-        for sgr, stretches in self._stretches.items():
-            for column, row, cells in sorted(stretches):
-                self._move(row, column)
-                self._pick(sgr)
-                self._put(cells)
+        """Return the output. Of a few changes, those of one sgr go together, and column by column:
+        most are digits below each other. More of them go line by line, since a terminal may show
+        what has come so far."""
+        is_few = sum(len(stretch.cells) for stretch in self._stretches) <= _FEW
+        for stretch in sorted(self._stretches, key=None if is_few else _place):
+            self._move(stretch.row, stretch.column)
+            self._pick(stretch.sgr)
+            self._put(stretch.cells)
         if self._output:
             self._pick(PLAIN)
         return "".join(self._output)
