@@ -80,7 +80,7 @@ the rest is gputop's own, with its module.)
                     (ProcessHandle, agent/signals/handle.py)
     index           the number of a GPU in NVML's order, that of its PCI bus (NVML)
     lease           how long an agent elsewhere goes on while its reader says nothing
-                    (sources/ssh/heart.py)
+                    (sources/ssh/crowd.py)
     liveness        whether a process still runs, by its PID and its start in clock ticks, be it on
                     a GPU or not (ProcessLiveness, model/machine/liveness.py)
     link            the way between two GPUs, rated as `nvidia-smi topo -m` does

@@ -22,6 +22,7 @@ from gputop.model.machine.frame import SCHEMA, Frame
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.messages import Preview, Refresh, SetInterval
 from gputop.sources.ask import frames_of, wait_for_frame
+from gputop.sources.feed import Feed, Message
 from gputop.sources.local import LocalSource
 from tests.agent.driving import COMMAND, Agent, Json, gone, until
 from tests.conftest import ME, MachineFactory
@@ -266,6 +267,35 @@ def test_a_source_that_reconnects_has_another_agent(source: LocalSource) -> None
     assert next(frames_of(source)).interval == 0.2
     assert _agent_of(os.getpid()).pid != before.pid
     until(lambda: gone(before.pid))
+
+
+def test_that_no_other_agent_can_be_started_is_told_by_frames(
+    source: LocalSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where this user has as many processes as he may: r on the screen is not its end."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", "/nonexistent")
+        source.reconnect()
+        source.reconnect()
+        source.request(Refresh())
+        for _ in range(2):
+            with pytest.raises(SourceError, match="cannot be started: /nonexistent: "):
+                next(source.frames())
+    source.reconnect()
+    assert next(frames_of(source)).gpus
+
+
+def test_that_no_thread_can_be_started_is_told(
+    source: LocalSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    told: list[Message] = []
+    Feed(source).listen(told.append)
+    assert [type(message) for message in told] == [SourceError]
+    assert "pids.max" in str(told[0])
 
 
 def test_a_closed_source_ends_without_a_word(source: LocalSource) -> None:

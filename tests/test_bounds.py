@@ -135,9 +135,7 @@ def test_facts_of_processes() -> None:
             known = facts.read([program.pid], timeout=5)
             keys = frozenset((pid, fact.start_time) for pid, fact in known.items())
             assert len(keys) == 1
-            told = surveyor.read(
-                EnrichmentRequest(keys, frozenset({0}), frozenset({program.pid})), timeout=5
-            )
+            told = surveyor.read(EnrichmentRequest(keys, frozenset({0})), timeout=5)
             assert told.origins.keys() == keys
             sizes.append(kept(facts) + kept(surveyor))
             program.kill()

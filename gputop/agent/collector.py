@@ -29,6 +29,7 @@ from gputop.agent.worker import Worker, ask_all
 from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.topology import Links, Topology
+from gputop.protocol.messages import Preview
 
 _NO_DRIVER = Driver(None, None, 0)
 _RETRY = 5.0
@@ -46,7 +47,7 @@ _NAMES_TIMEOUT = 0.5
 class Collector:
     """Makes Frames; `collect` is called by one thread.
 
-    With `hasty` the first says only what GPUs tell at once, and nothing of processes. Without
+    With `hasty` the first is a Preview: only what GPUs tell at once, and no processes. Without
     `driver` they say what the host does, and the driver is left alone.
     """
 
@@ -83,7 +84,7 @@ class Collector:
         if problem is None and self._links is None and not hasty and self._awake():
             self._ask_topology()
         gpus, processes = ((), ()) if problem else self._assemble(timeout, settle)
-        return Frame(
+        return (Preview if hasty else Frame)(
             host=self._host.read(),
             time=round(time.time(), 3),
             interval=interval,
@@ -143,8 +144,9 @@ class Collector:
         busy = any(gpu.worker.busy for gpu in self.gpus)
         codes = {gpu.latest.code for gpu in self.gpus if not gpu.worker.busy}
         if codes and codes <= DRIVER_GONE:
-            for gpu in self.gpus:
-                gpu.worker.end()
+            for worker in (*(gpu.worker for gpu in self.gpus), self._links, self._topology):
+                if worker is not None:
+                    worker.end()
             self._driver, self.gpus = _NO_DRIVER, ()
             self._links = self._topology = None
             self._opener.reset()
@@ -215,7 +217,6 @@ class Collector:
         wanted = EnrichmentRequest(
             frozenset((pid, fact.start_time) for pid, fact in facts.items()),
             frozenset(minor for minor in dubious if minor is not None),
-            frozenset(facts),
         )
         return self._enricher.read(wanted, timeout)
 

@@ -6,6 +6,7 @@ no context and takes no GPU memory, but may wake a sleeping GPU: ask when somebo
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
+from gputop.agent.program import run_program
 from gputop.model.cuda.inventory import Inventory
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.probed import Probed, ProbedDevice
@@ -61,8 +63,6 @@ for ordinal in range(count.value):
 say(devices=devices)
 """
 
-_DIES = 0.2
-"""Seconds for a process that is killed."""
 _MOST = 16
 """Answers that are remembered."""
 
@@ -96,41 +96,29 @@ class Prober:
         # A child that hangs in the driver may outlive SIGKILL: it gets no company.
         if self._stuck is not None and self._stuck.poll() is None:
             return Probed(problem="the CUDA driver still holds the process that asked it before")
-        wanted = {**probe_environment(), **variables}
+        # Modules of the current directory or of site-packages cannot be in the way.
+        command = [sys.executable, "-I", "-S", "-c", _CHILD]
+        reading, lifeline = os.pipe()
         try:
-            child = subprocess.Popen(
-                # Modules of the current directory or of site-packages cannot be in the way.
-                [sys.executable, "-I", "-S", "-c", _CHILD],
-                env={name: text for name, text in wanted.items() if text is not None},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
+            done = run_program(
+                command, self._seconds, {**probe_environment(), **variables}, stdin=reading
             )
         except (OSError, ValueError) as error:
             return Probed(problem=f"no process can be started: {printable(str(error), 200)}")
-        lifeline, child.stdin = child.stdin, None  # which communicate() would close
-        try:
-            output, errors = child.communicate(timeout=self._seconds)
-        except subprocess.TimeoutExpired:
-            return Probed(problem=f"the CUDA driver did not answer within {self._seconds:g} s")
         finally:
-            if child.returncode is None:
-                child.kill()
-                self._stuck = child
-                with suppress(subprocess.TimeoutExpired):  # the driver may hold it
-                    child.wait(_DIES)
-            for pipe in filter(None, (lifeline, child.stdout, child.stderr)):
-                pipe.close()
-        return _read(child.returncode, output, errors)
+            os.close(reading)
+            os.close(lifeline)
+        self._stuck = done.stuck
+        if done.status is None:
+            return Probed(problem=f"the CUDA driver did not answer within {self._seconds:g} s")
+        return _read(done.status, done.output)
 
 
-def _read(status: int, output: bytes, errors: bytes) -> Probed:
-    try:
-        return _harmless(msgspec.json.decode(output.rpartition(b"\n")[2], type=Probed))
-    except msgspec.MsgspecError:
-        words = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    end = f"ended with status {status}: {words}"
+def _read(status: int, output: bytes) -> Probed:
+    last = output.strip().rpartition(b"\n")[2]
+    with suppress(msgspec.MsgspecError):
+        return _harmless(msgspec.json.decode(last, type=Probed))
+    end = f"ended with status {status}: {last.decode('utf-8', 'replace')}"
     if status < 0:
         end = f"died of signal {-status} ({signal.strsignal(-status)})"
     return Probed(problem=f"the process that asked {printable(end, 200)}")

@@ -27,24 +27,28 @@ class Done(NamedTuple):
     output: bytes
     status: int | None
     """None: it had to be killed; with all of MOST_BYTES written it may be cut."""
+    stuck: subprocess.Popen[bytes] | None = None
+    """The program, where it was killed and the kernel holds it still."""
 
 
 def run_program(
     command: Sequence[str],
     seconds: float,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | None] | None = None,
     errors: int = subprocess.STDOUT,
+    stdin: int = subprocess.DEVNULL,
 ) -> Done:
     """Run a program, by its whole path, for `seconds` at most; OSError where it cannot be started.
 
-    What it started ends with it. `env`: variables over those that programs get; `errors`: where its
-    standard error goes, as for Popen.
+    What it started ends with it. `env`: variables over those that programs get, None for one that
+    is not set; `errors` and `stdin`: as for Popen.
     """
+    variables = {**program_environment(), **(env or {})}
     child = subprocess.Popen(
         list(command),
-        env={**program_environment(), **(env or {})},
+        env={name: text for name, text in variables.items() if text is not None},
         cwd="/" if is_elevated() else None,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=errors,
         start_new_session=True,
@@ -54,17 +58,17 @@ def run_program(
     if ended:
         with suppress(subprocess.TimeoutExpired):
             return Done(output, child.wait(max(0.0, deadline - time.monotonic())))
-    _kill(child)  # whatever else it may have ended of, now that nobody reads it
-    return Done(output, None)
+    # Whatever else it may have ended of, now that nobody reads it.
+    return Done(output, None, _kill(child))
 
 
 def answer_of(command: Sequence[str], seconds: float) -> str:
     """What it writes in time, its errors apart; empty if it fails."""
     try:
-        output, status = run_program(command, seconds, errors=subprocess.DEVNULL)
+        done = run_program(command, seconds, errors=subprocess.DEVNULL)
     except OSError:
         return ""
-    return output.decode("utf-8", "replace") if status == 0 else ""
+    return done.output.decode("utf-8", "replace") if done.status == 0 else ""
 
 
 def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
@@ -83,8 +87,10 @@ def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]
     return output, False
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    """And take notice of its end, unless the kernel holds it: nobody else may."""
+def _kill(child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
+    """And take notice of its end: nobody else may. Return it if the kernel holds it."""
     os.killpg(child.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
         child.wait(_DIES)
+        return None
+    return child

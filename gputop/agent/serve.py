@@ -19,8 +19,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, get_args
 
-from msgspec.structs import asdict
-
 from gputop import __version__
 from gputop.agent.collector import Collector
 from gputop.agent.errors import end_on_errors
@@ -38,7 +36,6 @@ from gputop.protocol.messages import (
     Hello,
     Pause,
     Ping,
-    Preview,
     Refresh,
     Reply,
     Request,
@@ -123,8 +120,7 @@ def serve(
     if lease is not None:
         threading.Thread(target=inlet.watch, args=(lease,), name="lease", daemon=True).start()
     if preview:
-        early = collector.collect(schedule.interval, schedule.timeout)
-        outlet.send_frame(Preview(**asdict(early)))
+        outlet.send_frame(collector.collect(schedule.interval, schedule.timeout))
     frame = collector.collect(schedule.interval, schedule.timeout)
     outlet.send_frame(frame)
     # What answers is loaded after the first frame, for which somebody waits.

@@ -14,8 +14,7 @@ from gputop.commands.reading import read_file
 from gputop.errors import UsageError
 from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
 from gputop.model.cuda.advice import Advice, advise, environ_advice
-from gputop.model.cuda.framework_selection import Layers, read_layers, selected
-from gputop.model.cuda.frameworks import FRAMEWORKS
+from gputop.model.cuda.frameworks import FRAMEWORKS, Layers, read_layers, selected
 from gputop.model.cuda.inventory import (
     Inventory,
     frame_inventory,

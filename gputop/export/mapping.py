@@ -36,8 +36,15 @@ from gputop.model.cuda.advice import Advice
 from gputop.model.cuda.entries import ENDS, ResolvedEntry
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS, CudaDevice
 from gputop.model.cuda.export import shell_lines, why_no_line
-from gputop.model.cuda.framework_selection import Layers, identity, layer_lines, layers_json
-from gputop.model.cuda.frameworks import FRAMEWORKS, MAIN, device_name
+from gputop.model.cuda.frameworks import (
+    FRAMEWORKS,
+    MAIN,
+    Layers,
+    device_name,
+    identity,
+    layer_lines,
+    layers_json,
+)
 from gputop.model.cuda.inventory import Inventory
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.mapping import bus_id, hidden_by_reason, unnamed

@@ -83,6 +83,10 @@ class ChunkReader:
         self._unpacker = zlib.decompressobj()
         self._assembler = Assembler()
         self._left = MAX_UNPACKED
+        self.count = 0
+        """Payloads so far."""
+        self.frame: Frame | None = None
+        """Of the last one, unless it was skipped."""
 
     def skip(self, payload: bytes) -> None:
         """Take the next payload in without its numbers. SourceError."""
@@ -90,6 +94,7 @@ class ChunkReader:
         for line in lines:
             self._assembler.read(line)
         self._assembler.skip()
+        self.count, self.frame = self.count + 1, None
 
     def read(self, payload: bytes) -> Frame:
         """Return the frame of the next payload. SourceError if it is none of this chunk."""
@@ -97,6 +102,7 @@ class ChunkReader:
             message = self._assembler.read(line)
         if not isinstance(message, Frame):
             raise SourceError("a sample ends without its numbers")
+        self.count, self.frame = self.count + 1, message
         return message
 
     def _lines(self, payload: bytes) -> list[bytes]:

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from math import inf
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,15 +23,7 @@ from gputop.recording.chunks import ChunkReader
 from gputop.recording.datafile import Chunk, DataFile, Track
 from gputop.recording.days import SUFFIX
 
-_LEAST_CURSORS = 4
-
-
-class _Recorded(NamedTuple):
-    """Where a sample is."""
-
-    time: float
-    track: Track
-    number: int
+_LEAST_READERS = 4
 
 
 class _Damage(NamedTuple):
@@ -56,7 +48,7 @@ class Recording:
     def __init__(self, path: Path) -> None:
         """GputopError if it is none, or cannot be read."""
         self.path = path
-        self._cursors: OrderedDict[_ChunkKey, _Cursor] = OrderedDict()
+        self._readers: OrderedDict[_ChunkKey, ChunkReader] = OrderedDict()
         self._damage: dict[_ChunkKey, _Damage] = {}
         self._files: list[DataFile] = []
         self._unreadable: list[str] = []
@@ -113,69 +105,55 @@ class Recording:
         for track in self._tracks(host):
             numbers = range(bisect_left(track.times, since), bisect_right(track.times, until))
             samples.append(_samples(track, numbers[::-1] if newest_first else numbers))
-        for sample in heapq.merge(*samples, key=attrgetter("time"), reverse=newest_first):
-            frame = self._frame(host, sample)
+        for _, track, number in heapq.merge(*samples, key=itemgetter(0), reverse=newest_first):
+            frame = self._frame(host, track, number)
             if frame is not None:
                 yield frame
 
     def _tracks(self, host: str) -> list[Track]:
         return [file.tracks[host] for file in self._files if host in file.tracks]
 
-    def _frame(self, host: str, sample: _Recorded) -> Frame | None:
+    def _frame(self, host: str, track: Track, number: int) -> Frame | None:
         """Return the frame of a sample; None where it is damaged."""
-        track = sample.track
-        chunk = track.chunk(sample.number)
+        chunk = track.chunk(number)
         key = track.file.path, host, chunk.first
         damage = self._damage.get(key)
         if damage is not None and chunk.wanted.position >= damage.position:
             return None
-        cursor = self._cursor(key)
+        reader = self._reader(key, chunk.wanted.position)
         try:
-            frame = cursor.frame(track.file, chunk)
+            frame = _read(reader, track.file, chunk)
         except (SourceError, OSError) as error:
-            del self._cursors[key]
-            self._damage[key] = _damage(host, track, chunk, cursor.count, error)
+            del self._readers[key]
+            self._damage[key] = _damage(host, track, chunk, reader.count, error)
             return None
         alone = len(self.hosts) == 1 and frame.host.name == host
         return frame if alone else replace(frame, host=replace(frame.host, asked=host))
 
-    def _cursor(self, key: _ChunkKey) -> _Cursor:
-        """Return what reads a chunk; a few are kept, for each host one and more."""
-        cursor = self._cursors.pop(key, None) or _Cursor()
-        self._cursors[key] = cursor
-        if len(self._cursors) > max(_LEAST_CURSORS, 2 * len(self.hosts)):
-            self._cursors.popitem(last=False)
-        return cursor
+    def _reader(self, key: _ChunkKey, position: int) -> ChunkReader:
+        """Return what reads a chunk up to a position, anew where it is beyond that; a few are kept,
+        for each host one and more."""
+        reader = self._readers.pop(key, None)
+        if reader is None or reader.count > position + 1:
+            reader = ChunkReader()
+        self._readers[key] = reader
+        if len(self._readers) > max(_LEAST_READERS, 2 * len(self.hosts)):
+            self._readers.popitem(last=False)
+        return reader
 
 
-class _Cursor:
-    """Reads one chunk, forward; going back begins it anew. Not to be used after an error."""
-
-    def __init__(self) -> None:
-        self._reader = ChunkReader()
-        self._frame: Frame | None = None
-        """Of the payload that was read last."""
-        self.count = 0
-        """Payloads that were read."""
-
-    def frame(self, file: DataFile, chunk: Chunk) -> Frame:
-        """Return the frame at the position of the chunk. SourceError, OSError."""
-        wanted = chunk.wanted.position + 1
-        if self._frame is not None and self.count == wanted:
-            return self._frame
-        if self.count >= wanted:
-            self._reader, self.count = ChunkReader(), 0
+def _read(reader: ChunkReader, file: DataFile, chunk: Chunk) -> Frame:
+    """Return the frame at the position of a chunk, beyond which its reader is not. SourceError,
+    OSError."""
+    position = chunk.wanted.position
+    if entries := chunk.entries[reader.count :]:
         with file.open() as opened:
-            for entry in chunk.entries[self.count :]:
-                payload = file.payload(opened.fileno(), entry)
-                if entry.position + 1 == wanted:
-                    self._frame = self._reader.read(payload)
-                else:
-                    self._reader.skip(payload)
-                self.count += 1
-        if self._frame is None or self.count < wanted:
-            raise SourceError("samples before it are missing")
-        return self._frame
+            for entry in entries:
+                take_in = reader.read if entry.position == position else reader.skip
+                take_in(file.payload(opened.fileno(), entry))
+    if reader.frame is None or reader.count <= position:
+        raise SourceError("samples before it are missing")
+    return reader.frame
 
 
 def _damage(host: str, track: Track, chunk: Chunk, position: int, error: Exception) -> _Damage:
@@ -199,5 +177,6 @@ def _data_files(path: Path) -> list[Path]:
         raise GputopError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
-def _samples(track: Track, numbers: range) -> Iterator[_Recorded]:
-    return (_Recorded(track.times[number], track, number) for number in numbers)
+def _samples(track: Track, numbers: range) -> Iterator[tuple[float, Track, int]]:
+    """Yield samples with their times."""
+    return ((track.times[number], track, number) for number in numbers)

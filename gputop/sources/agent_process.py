@@ -96,6 +96,9 @@ class AgentProcess(PipedProcess):
         command = (sys.executable, _MAIN, "agent", *arguments)
         try:
             super().__init__(command, os.environ, told, errors)
+        except SourceError:
+            self.close()
+            raise
         finally:
             os.close(told)
 

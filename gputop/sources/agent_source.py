@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from gputop.errors import SourceError
-from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.messages import Reply, Request, SetInterval
@@ -23,11 +22,6 @@ class AgentConnection(ABC):
     def __init__(self, asked: str | None = None) -> None:
         """`asked`: the name by which the machine was asked for."""
         self.assembler = Assembler(asked=asked)
-
-    @property
-    def link(self) -> Link | None:
-        """How it is just now; None where it is no way that could break."""
-        return None
 
     @abstractmethod
     def messages(self) -> Iterator[Frame | Reply]:
@@ -55,15 +49,13 @@ class AgentSource(Source, Generic[C]):
     def __init__(self, host: str, interval: float | None) -> None:
         self.host, self._interval = host, interval
         self._is_closed = False
+        self._refused: SourceError | None = None
+        """Why there was no way to another agent."""
         self._connection = self._connect()
 
     @abstractmethod
     def _connect(self) -> C:
         """Return the way to another agent. SourceError."""
-
-    @property
-    def link(self) -> Link | None:
-        return self._connection.link
 
     @property
     def past(self) -> Past | None:
@@ -75,6 +67,8 @@ class AgentSource(Source, Generic[C]):
 
     def frames(self) -> Iterator[Frame | Reply]:
         """See `Source`; the frame of an agent that was asked for one is the last."""
+        if self._refused is not None:
+            raise self._refused
         connection = self._connection
         try:
             for message in connection.messages():
@@ -91,9 +85,14 @@ class AgentSource(Source, Generic[C]):
         self._connection.request(request)
 
     def reconnect(self) -> None:
-        """Begin anew, with another agent: it loads the driver's library anew."""
-        before, self._connection = self._connection, self._connect()
-        self.remember(before.assembler.recent is not None)
+        """Begin anew, with another agent: it loads the driver's library anew. That there is none is
+        told by `frames`."""
+        before = self._connection
+        try:
+            self._connection, self._refused = self._connect(), None
+            self.remember(before.assembler.recent is not None)
+        except SourceError as error:
+            self._refused = error
         before.stop()
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from gputop.deadline import Call
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
@@ -17,6 +18,10 @@ Message: TypeAlias = Frame | Reply | SourceError
 Listener = Callable[[Message], None]
 
 
+_NO_THREAD = (
+    "no thread can be started: this user (ulimit -u) or this container (pids.max) has as many as "
+    "it may have; end some of its processes"
+)
 _CLOSING = 2.0
 """Seconds for all sources of a screen to end."""
 
@@ -26,12 +31,10 @@ def close_all(sources: Sequence[Source]) -> None:
     if len(sources) == 1:
         sources[0].close()
         return
-    threads = [threading.Thread(target=source.close, daemon=True) for source in sources]
-    for thread in threads:
-        thread.start()
+    calls = [Call(source.close) for source in sources]
     end = time.monotonic() + _CLOSING
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
+    for call in calls:
+        call.wait(max(0.0, end - time.monotonic()))
 
 
 class Feed:
@@ -56,7 +59,10 @@ class Feed:
                 listener(self._last)
         if self._thread is None:
             self._thread = threading.Thread(target=self._read, name="source", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self._hand_over(SourceError(_NO_THREAD))
 
     def _read(self) -> None:
         """Nobody waits for this thread: whatever happens in it is told."""

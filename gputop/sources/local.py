@@ -70,14 +70,10 @@ class LocalSource(AgentSource[AgentPipe]):
         super().__init__("localhost", interval)
 
     def _connect(self) -> AgentPipe:
+        pace = ("--once",) if self._interval is None else ("--interval", str(self._interval))
         early = None if self._interval is None else take_early()
-        pipe = AgentPipe(early or self._start(), self._timeout)
+        agent = early or AgentProcess(*pace, "--protocol", str(SPOKEN), *self._options)
+        pipe = AgentPipe(agent, self._timeout)
         if early is not None and self._interval not in (None, INTERVAL):
             pipe.request(SetInterval(self._interval))
         return pipe
-
-    def _start(self) -> AgentProcess:
-        if self._interval is None:
-            return AgentProcess("--once", "--protocol", str(SPOKEN))
-        options = ("--interval", str(self._interval), "--protocol", str(SPOKEN), *self._options)
-        return AgentProcess(*options)

@@ -22,11 +22,9 @@ class RecordedPast:
         """See `Past`."""
 
     def at(self, when: float) -> Frame | None:
-        """See `Past`."""
         return self._recording.at(self._host, when)
 
     def frames(self, since: float, until: float) -> Iterator[Frame]:
-        """See `Past`."""
         return self._recording.frames(self._host, since, until)
 
 

@@ -124,7 +124,8 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
 
     def start(self) -> None:
         """Read the source and take readers, in threads of their own."""
-        for work in (self._read, partial(self.serve_forever, _LOOKS_UP)):
+        read = partial(follow, self.source, lambda source: source.frames(), self._pass_on)
+        for work in (read, partial(self.serve_forever, _LOOKS_UP)):
             threading.Thread(target=work, daemon=True).start()
 
     def close(self) -> None:
@@ -135,9 +136,6 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
             for follower in self.followers.values():
                 with contextlib.suppress(OSError):
                     follower.connection.shutdown(socket.SHUT_RDWR)
-
-    def _read(self) -> None:
-        follow(self.source, lambda source: source.frames(), self._pass_on)
 
     def _broken(self, error: GputopError) -> Frame:
         advice = "it is tried again"

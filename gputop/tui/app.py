@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
@@ -24,7 +24,7 @@ from gputop.sources.feed import Feed, close_all
 from gputop.tui import palette, themes
 from gputop.tui.cluster import ClusterScreen
 from gputop.tui.fleet import TICK, FleetScreen
-from gputop.tui.keys import TIME_BINDINGS, following
+from gputop.tui.keys import APP_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
@@ -32,7 +32,7 @@ from gputop.tui.messages import Arrived, MarkReached, NotifyFailed
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
-from gputop.tui.table_screen import NOTE_SECONDS
+from gputop.tui.table_screen import NOTE_SECONDS, TableScreen
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 from gputop.tui.terminal.alert import alert
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
-
-SCREEN = Binding.Group("Screen")
 
 _LATE = 3
 """Intervals, and seconds at least, after which an agent is said not to answer."""
@@ -66,29 +64,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     silence: reactive[int] = reactive(0, repaint=False)
     """Seconds since the agent has sent something, once they are more than they should be."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1,h", "help", "Help", tooltip="This page", id="app.help",
-                key_display="?", group=SCREEN),
-        Binding("q,f10", "quit", "Quit", tooltip="Quit", id="app.quit", key_display="q",
-                group=SCREEN),
-        Binding("ctrl+c", "interrupt", "Quit", tooltip="Quit",
-                id="app.interrupt", show=False, priority=True, group=SCREEN),
-        Binding("p,Z", "pause", "Pause", tooltip="Pause the display", id="app.pause",
-                key_display="p", group=SCREEN),
-        Binding("ctrl+z", "suspend_process", "Suspend", tooltip="Suspend; fg resumes",
-                id="app.suspend", show=False, priority=True, group=SCREEN),
-        Binding("plus,equals_sign", "interval(1)", "Slower", tooltip="Longer, shorter interval",
-                id="app.slower", show=False, group=SCREEN),
-        Binding("minus", "interval(-1)", "Faster", tooltip="Longer, shorter interval",
-                id="app.faster", show=False, group=SCREEN),
-        Binding("r,f5,ctrl+r", "refresh_now", "Refresh", tooltip="Refresh now", id="app.refresh",
-                show=False, group=SCREEN),
-        Binding("T", "next_theme", "Theme", tooltip="Next colour theme", id="app.theme", show=False,
-                group=SCREEN),
-        Binding("ctrl+l", "repaint", "Redraw", tooltip="Redraw the screen", id="app.redraw",
-                show=False, priority=True, group=SCREEN),
-        *TIME_BINDINGS,
-    ]  # fmt: skip
+    BINDINGS = APP_BINDINGS
 
     def __init__(
         self, feeds: Sequence[Feed], settings: Session, cluster: ClusterWatch | None = None
@@ -108,11 +84,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         """Seconds between two frames that agents were told: more of them without focus."""
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
         self._fleet: FleetScreen | ClusterScreen | None = None
-        self._cluster: ClusterScreen | None = None
-        """The fleet, where it is a cluster."""
+        self._cluster = cluster
         self.view: MachineView | None = None
         if cluster is not None:
-            self._fleet = self._cluster = ClusterScreen(settings, cluster, self._open_node)
+            self._fleet = ClusterScreen(settings, cluster, self._open_node)
             self._interval = cluster.interval
         elif len(feeds) == 1:
             self.view = self._view(self._machines[0])
@@ -123,11 +98,14 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         return themes.DEFAULTS
 
     def get_default_screen(self) -> Screen[None]:
-        """The only machine, or all of them."""
-        if self.view is not None:
-            return self.view.main
-        assert self._fleet is not None
-        return self._fleet
+        return self._table_screen
+
+    @property
+    def _table_screen(self) -> TableScreen:
+        """The screen of the machine that is open, or of all of them."""
+        screen = self._fleet if self.view is None else self.view.main
+        assert screen is not None
+        return screen
 
     def on_mount(self) -> None:
         """Start to read."""
@@ -232,7 +210,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         """Open the screen of a machine of the cluster, and begin to read it."""
         assert self._cluster is not None
         self._interval = self._pace = self.settings.interval
-        machine = WatchedMachine(self._cluster.feed_of(host, self._interval), self.post_message)
+        source = self._cluster.source_of(host, self._interval)
+        machine = WatchedMachine(Feed(source), self.post_message)
         self._machines = [machine]
         machine.listen()
         await self._open_host(host, None)
@@ -302,10 +281,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def choose_theme(self, name: str) -> None:
         """Use a theme, and keep it for the next time."""
         self.theme = name
-        if self.view is not None:
-            self.view.main.save({"theme": name})
-        elif self._fleet is not None:
-            self._fleet.save({"theme": name})
+        self._table_screen.save({"theme": name})
 
     def action_next_theme(self) -> None:
         self.choose_theme(following(self.theme, (theme.name for theme in themes.THEMES)))
@@ -336,7 +312,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def close_sources(self) -> None:
         """End the sources of now, which need not be those that the app began with."""
         if self._cluster is not None:
-            self._cluster.end()
+            self._cluster.close()
         close_all([machine.feed.source for machine in self._machines])
 
     def action_pause(self) -> None:
@@ -415,7 +391,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def action_refresh_now(self) -> None:
         """Ask for a frame, or start another agent where the one of now does not answer."""
         if self.view is None and self._cluster is not None:
-            self._cluster.ask_anew()
+            self._cluster.refresh()
         elif self.view is None:
             for machine in self._machines:
                 if machine.ended:

@@ -10,10 +10,8 @@ from textual.app import ComposeResult
 from gputop.model.fleet.cluster import MOST_COUNT, NODE_ORDERS, ClusterState, NodePage
 from gputop.model.machine.text import printable
 from gputop.settings import Session
-from gputop.sources.feed import Feed
 from gputop.tui.keys import CLUSTER_BINDINGS, following
-from gputop.tui.panes.cluster_heading import ClusterHeading, ClusterNote, ClusterSums
-from gputop.tui.panes.cluster_nodes import NodeTable
+from gputop.tui.panes.cluster import ClusterHeading, ClusterNote, ClusterSums, NodeTable
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.table_screen import TableScreen
 
@@ -54,21 +52,12 @@ class ClusterScreen(TableScreen):
 
     def on_mount(self) -> None:
         self.nodes.on_scrolled = self._ask_for_more
-        self._arrange()
-
-    def on_resize(self) -> None:
-        self._arrange()
 
     @property
     def nodes(self) -> NodeTable:
         return self.query_one(NodeTable)
 
     table = nodes
-
-    @property
-    def interval(self) -> float:
-        """Seconds between refreshes."""
-        return self._watch.interval
 
     @property
     def _state_now(self) -> ClusterState:
@@ -88,24 +77,12 @@ class ClusterScreen(TableScreen):
         before, self._state = self._state, self._state_now
         state = self._state
         order = NODE_ORDERS[self._page.order]
-        self.query_one(ClusterHeading).show_state(state, order, self.interval)
+        self.query_one(ClusterHeading).show_state(state, order, self._watch.interval)
         self.query_one(ClusterNote).show_state(state)
         if before is None or before._replace(age=state.age) != state:
             self.query_one(ClusterSums).show_state(state)
-            self._arrange()
+            self.share_lines()
             self._show_nodes(state)
-
-    def ask_anew(self) -> None:
-        """Ask for all now."""
-        self._watch.refresh()
-
-    def feed_of(self, host: str, interval: float) -> Feed:
-        """Return the frames of a machine."""
-        return Feed(self._watch.source_of(host, interval))
-
-    def end(self) -> None:
-        """Ask no more."""
-        self._watch.close()
 
     def say(self, words: str) -> None:
         heading = self.query_one(ClusterHeading)
@@ -120,7 +97,7 @@ class ClusterScreen(TableScreen):
             table.nothing = f"no host has {self._page.matching!r} in its name; Esc drops the filter"
         else:
             table.nothing = "no host"
-        table.show_nodes(state.cluster.nodes if state.cluster is not None else ())
+        table.show_machines(state.cluster.nodes if state.cluster is not None else ())
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
@@ -137,7 +114,7 @@ class ClusterScreen(TableScreen):
         self._page = page
         self._watch.show(page)
 
-    def _arrange(self) -> None:
+    def share_lines(self) -> None:
         """Give the sums what the table does not need, in whole."""
         sums = self.query_one(ClusterSums)
         wanted = sums.wanted(self.size.width)
@@ -152,7 +129,7 @@ class ClusterScreen(TableScreen):
     def action_open(self) -> None:
         self.nodes.action_choose()
 
-    async def on_node_table_node_chosen(self, message: NodeTable.NodeChosen) -> None:
+    async def on_machine_table_machine_chosen(self, message: NodeTable.MachineChosen) -> None:
         await self._open_host(message.host)
 
     def action_sort(self) -> None:

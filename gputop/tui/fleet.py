@@ -12,9 +12,7 @@ from gputop.settings import Session
 from gputop.tui.keys import FLEET_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.panes.filter_line import FilterLine
-from gputop.tui.panes.fleet_heading import FleetHeading, FreeLine
-from gputop.tui.panes.fleet_hosts import HostTable
-from gputop.tui.panes.fleet_processes import FleetProcesses
+from gputop.tui.panes.fleet import FleetHeading, FleetProcesses, FreeLine, HostTable
 from gputop.tui.table_screen import ProcessTableScreen
 from gputop.tui.themes import show_users
 
@@ -70,10 +68,6 @@ class FleetScreen(ProcessTableScreen):
 
     def on_mount(self) -> None:
         self.processes.on_arranged = self.arranged
-        self._arrange()
-
-    def on_resize(self) -> None:
-        self._arrange()
 
     @property
     def hosts(self) -> HostTable:
@@ -99,7 +93,7 @@ class FleetScreen(ProcessTableScreen):
         show_users(user for row in self._fleet.rows if row.summary for user in row.summary.users)
         if self.is_mounted:
             if is_more:
-                self._arrange()
+                self.share_lines()
             self._show_hosts()
             self.processes.show_rows(self._fleet.processes)
 
@@ -120,7 +114,7 @@ class FleetScreen(ProcessTableScreen):
         self.hosts.show_hosts(ordered(rows, self._order))
         self.query_one(FreeLine).show_free(free_gpus(rows), totals.free is not None)
 
-    def _arrange(self) -> None:
+    def share_lines(self) -> None:
         """Share the lines: hosts have what processes leave, and half of them in any case."""
         height = self.size.height
         free = self.query_one(FreeLine)
@@ -133,7 +127,7 @@ class FleetScreen(ProcessTableScreen):
     def make_room(self, count: int) -> None:
         if not self._rows - _SLACK < count <= self._rows:
             self._rows = count
-            self._arrange()
+            self.share_lines()
 
     async def action_open(self) -> None:
         """Open the group, or the host of the selected row."""
@@ -148,7 +142,7 @@ class FleetScreen(ProcessTableScreen):
         else:
             await self._open_host(table.selected.host, table.selected.process.pid)
 
-    async def on_host_table_host_chosen(self, message: HostTable.HostChosen) -> None:
+    async def on_machine_table_machine_chosen(self, message: HostTable.MachineChosen) -> None:
         await self._open_host(message.host, None)
 
     async def on_process_table_opened(self) -> None:

@@ -76,62 +76,37 @@ class GlyphSet:
         return text if self.name == "unicode" or text.isascii() else _ascii(text)
 
 
-UNICODE = GlyphSet(
-    name="unicode",
-    bar="▏▎▍▌▋▊▉█",
-    bar_empty="░",
-    levels="▁▂▃▄▅▆▇█",
-    no_sample=" ",
-    rule="─",
-    ellipsis="…",
-    ascending="↑",
-    descending="↓",
-    cursor="▸",
-    tag="»",
-    mark="W",
-    caret="▏",
-    to="→",
-    separator="·",
-    degree="°",
-    not_available="–",
-    pending="·",
-    stale="≈",
-    warning="!",
-    branch="├─",
-    last_branch="└─",
-    lamp_free="□",
-    lamp_used="■",
-    lamp_idle="▄",
-)
-"""Block elements and box drawing: what a UTF-8 terminal has."""
+_SIGNS = {
+    "bar": ("▏▎▍▌▋▊▉█", "#"),
+    "bar_empty": ("░", "."),
+    "levels": ("▁▂▃▄▅▆▇█", "_.:-=+*#"),
+    "no_sample": (" ", " "),
+    "rule": ("─", "-"),
+    "ellipsis": ("…", "~"),
+    "ascending": ("↑", "^"),
+    "descending": ("↓", "v"),
+    "cursor": ("▸", ">"),
+    "tag": ("»", "#"),
+    "mark": ("W", "W"),
+    "caret": ("▏", "|"),
+    "to": ("→", ">"),
+    "separator": ("·", "|"),
+    "degree": ("°", " "),
+    "not_available": ("–", "-"),
+    "pending": ("·", "."),
+    "stale": ("≈", "*"),
+    "warning": ("!", "!"),
+    "branch": ("├─", "|-"),
+    "last_branch": ("└─", "`-"),
+    "lamp_free": ("□", "o"),
+    "lamp_used": ("■", "#"),
+    "lamp_idle": ("▄", "="),
+}
+"""Each sign in Unicode and in ASCII."""
 
-ASCII = GlyphSet(
-    name="ascii",
-    bar="#",
-    bar_empty=".",
-    levels="_.:-=+*#",
-    no_sample=" ",
-    rule="-",
-    ellipsis="~",
-    ascending="^",
-    descending="v",
-    cursor=">",
-    tag="#",
-    mark="W",
-    caret="|",
-    to=">",
-    separator="|",
-    degree=" ",
-    not_available="-",
-    pending=".",
-    stale="*",
-    warning="!",
-    branch="|-",
-    last_branch="`-",
-    lamp_free="o",
-    lamp_used="#",
-    lamp_idle="=",
-)
+UNICODE = GlyphSet("unicode", **{name: signs[0] for name, signs in _SIGNS.items()})
+"""Block elements and box drawing: what a UTF-8 terminal has."""
+ASCII = GlyphSet("ascii", **{name: signs[1] for name, signs in _SIGNS.items()})
 """For other locales and for the Linux console, whose font has few block elements."""
 
 _SETS = {glyphs.name: glyphs for glyphs in (UNICODE, ASCII)}

@@ -21,6 +21,7 @@ _hosts = partial(described_key, "Hosts", area="fleet")
 _cluster = partial(described_key, "Cluster", area="cluster")
 _step = partial(described_key, "Look", area="time")
 _time = partial(described_key, "Time", area="time")
+_app = partial(described_key, "Screen", area="app")
 
 MAIN_BINDINGS: list[BindingType] = [
     _look("enter", "process", "Open", "Open the selected row", "Enter"),
@@ -92,6 +93,23 @@ TIME_BINDINGS: list[BindingType] = [
     _step("greater_than_sign", "skip(60)", "Minute on", _BACK, name="minute-on"),
 ]  # fmt: skip
 """The keys that move in time, in the live view."""
+
+APP_BINDINGS: list[BindingType] = [
+    _app("question_mark,f1,h", "help", "Help", "This page", "?"),
+    _app("q,f10", "quit", "Quit", "Quit", "q"),
+    replace(_app("ctrl+c", "interrupt", "Quit", "Quit"), priority=True),
+    _app("p,Z", "pause", "Pause", "Pause the display", "p"),
+    replace(_app("ctrl+z", "suspend_process", "Suspend", "Suspend; fg resumes", name="suspend"),
+            priority=True),
+    _app("plus,equals_sign", "interval(1)", "Slower", "Longer, shorter interval", name="slower"),
+    _app("minus", "interval(-1)", "Faster", "Longer, shorter interval", name="faster"),
+    _app("r,f5,ctrl+r", "refresh_now", "Refresh", "Refresh now", name="refresh"),
+    _app("T", "next_theme", "Theme", "Next colour theme", name="theme"),
+    replace(_app("ctrl+l", "repaint", "Redraw", "Redraw the screen", name="redraw"),
+            priority=True),
+    *TIME_BINDINGS,
+]  # fmt: skip
+"""Of every screen of machines."""
 
 _ABOVE_ALL: list[BindingType] = [
     _time("t", "ask_time", "To a time", "Go to a time: 03:00, -2h", name="to"),

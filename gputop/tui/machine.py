@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from textual.message import Message
@@ -16,7 +17,7 @@ from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
-from gputop.sources.past import Moment, Past
+from gputop.sources.past import Moment
 from gputop.tui.messages import Arrived, MarkReached
 
 _MARKS = "marks"
@@ -92,7 +93,8 @@ class WatchedMachine:
         """Since something has come from the source, or since it was started."""
         self._post = post
         self._frame: Frame | None = None
-        self._history = History()
+        self.history = History()
+        """What led up to the newest frame."""
         self._frozen: Picture | None = None
         """What a pause holds, or a step back, while frames go on into the history."""
         self._arrived: deque[Frame] = deque(maxlen=1)
@@ -177,7 +179,7 @@ class WatchedMachine:
 
     def listen(self) -> None:
         """Begin to read."""
-        self.feed.listen(self._listener(self.feed))
+        self.feed.listen(partial(self._take, self.feed))
 
     def open(self) -> None:
         """Have each frame told, and keep a whole history."""
@@ -220,7 +222,7 @@ class WatchedMachine:
         if before is not None and None is not before.host.boot_id != frame.host.boot_id:
             self._rebooted = frame.time
         self._frame = frame
-        self._history.append(frame)
+        self.history.append(frame)
         self._attempts = self.seconds = 0
         self._reason = ""
         self._tell(self.marks.handle_frame(frame))
@@ -249,7 +251,7 @@ class WatchedMachine:
         """What is to be shown: that of now, or the one that is frozen; None before any frame."""
         if self._frozen is not None or self._frame is None:
             return self._frozen
-        return Picture(self._frame, self._history)
+        return Picture(self._frame, self.history)
 
     @property
     def age(self) -> float | None:
@@ -257,16 +259,6 @@ class WatchedMachine:
         if self._frozen is None or self._frame is None:
             return None
         return max(0.0, self._frame.time - self._frozen.frame.time)
-
-    @property
-    def past(self) -> Past | None:
-        """What can be looked at again; None where its source remembers nothing."""
-        return self.feed.source.past
-
-    @property
-    def history(self) -> History:
-        """What led up to the newest frame."""
-        return self._history
 
     @property
     def now(self) -> float | None:
@@ -280,7 +272,7 @@ class WatchedMachine:
     def freeze(self) -> None:
         """Hold the picture of now, from which the history goes on apart."""
         if self._frame is not None:
-            self._frozen = Picture(self._frame, self._history.copy())
+            self._frozen = Picture(self._frame, self.history.copy())
 
     def thaw(self) -> None:
         """Show what comes again."""
@@ -327,8 +319,8 @@ class WatchedMachine:
         """Begin anew with the same source; what its last connection still says comes too late."""
         self.feed = Feed(self.feed.source)
         self.feed.source.reconnect()
-        brief, self._history = self._history.brief, History()
-        self._history.brief = brief
+        self.history = History()
+        self.history.brief = not self._is_open
         self._frozen = self.retry_in = None
         self._arrived.clear()
         self.ended, self.seconds = False, 0
@@ -336,18 +328,14 @@ class WatchedMachine:
 
     def _set_open(self, is_open: bool) -> None:
         """The frames of a machine that is open are remembered."""
-        self._is_open, self._history.brief = is_open, not is_open
+        self._is_open, self.history.brief = is_open, not is_open
         self.feed.source.remember(is_open)
 
-    def _listener(self, feed: Feed) -> Callable[[Frame | Reply | SourceError], None]:
-        """Return what makes messages of what comes, in the thread that reads."""
-
-        def tell(told: Frame | Reply | SourceError) -> None:
-            if isinstance(told, Preview):
-                return  # the splash shows that
-            if self._is_open or not isinstance(told, Frame):
-                self._post(Arrived(feed, told))
-            elif feed is self.feed:
-                self._arrived.append(told)
-
-        return tell
+    def _take(self, feed: Feed, told: Frame | Reply | SourceError) -> None:
+        """Take what comes, in the thread that reads."""
+        if isinstance(told, Preview):
+            return  # the splash shows that
+        if self._is_open or not isinstance(told, Frame):
+            self._post(Arrived(feed, told))
+        elif feed is self.feed:
+            self._arrived.append(told)

@@ -124,7 +124,7 @@ class MachineView:
 
     def _begin(self) -> Playback | None:
         """Return what goes on from the picture; None where nothing is remembered."""
-        past, picture = self.machine.past, self.machine.picture
+        past, picture = self.machine.feed.source.past, self.machine.picture
         if past is None or picture is None or not past.times:
             return None
         playback = Playback(past, self.machine.history)

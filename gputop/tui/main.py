@@ -35,8 +35,7 @@ from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.heading import Heading, KeyLine
 from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.layout import PaneLayout
-from gputop.tui.panes.mapping import MappingPane
-from gputop.tui.panes.mapping_control import MappingControl
+from gputop.tui.panes.mapping import MappingControl, MappingPane
 from gputop.tui.panes.mapping_state import FollowedProcess, MappingState
 from gputop.tui.panes.mark_control import MarkControl
 from gputop.tui.panes.pid_search import PidSearch
@@ -106,7 +105,6 @@ class MainScreen(ProcessTableScreen):
         yield from super().compose()
 
     def on_mount(self) -> None:
-        self.panes.arrange()
         self.gpus.on_scrolled = self._say_above
         self.marks.attach()
         self.processes.above = self._words_above
@@ -114,7 +112,7 @@ class MainScreen(ProcessTableScreen):
         for table in self.query(Table):
             table.on_moved = self._cursor_moved
 
-    def on_resize(self) -> None:
+    def share_lines(self) -> None:
         self.panes.arrange()
         if self._shown is not None:
             self.show_mapping()

@@ -16,6 +16,7 @@ from gputop.manual import TOPICS, contents, page, search
 from gputop.output import complain
 from gputop.settings import Session, session_of
 from gputop.tui import themes
+from gputop.tui.keys import following
 from gputop.tui.panes.heading import KeyLine
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
@@ -119,9 +120,7 @@ class ManualApp(terminal_app.TerminalApp[None]):
         (scroll.scroll_end if last else scroll.scroll_home)(animate=False)
 
     async def action_turn(self, pages: int) -> None:
-        """Open the page that many further on; they go round."""
-        topics = list(TOPICS)
-        await self._open(topics[(topics.index(self._topic) + pages) % len(topics)])
+        await self._open(following(self._topic, TOPICS, pages))
 
     async def action_contents(self) -> None:
         await self._show(_CONTENTS, contents())

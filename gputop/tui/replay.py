@@ -86,7 +86,7 @@ class ReplayView(MachineView):
         return False
 
     def _begin(self) -> Playback | None:
-        past = self.machine.past
+        past = self.machine.feed.source.past
         return None if past is None else Playback(past)
 
     def _show_past(self, playback: Playback) -> None:

@@ -4,9 +4,11 @@ the filter."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
+from textual.css.query import NoMatches
 from textual.screen import Screen
 
 from gputop.files import reason_of
@@ -26,7 +28,8 @@ NOTE_SECONDS = 6.0
 
 
 class TableScreen(Screen[None]):
-    """A subclass gives `table`, `filter` and `say`, and composes what is above the last line."""
+    """A subclass gives `table`, `filter`, `say` and `share_lines`, and composes what is above the
+    last line."""
 
     FIRST: ClassVar[int]
     """Bindings that stand in the line of keys before those of the app."""
@@ -40,6 +43,17 @@ class TableScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield FilterLine(self.filter, self.close_filter, id="filter-line")
         yield KeyLine(self.key_words(), self.NEEDED, id="keys")
+
+    def on_mount(self) -> None:
+        self.share_lines()
+
+    def on_resize(self) -> None:
+        with suppress(NoMatches):  # at the end of the app its parts go one by one
+            self.share_lines()
+
+    def share_lines(self) -> None:
+        """Give each part as many lines as it needs, or as there are for it."""
+        raise NotImplementedError
 
     @property
     def table(self) -> Table[Any]:

@@ -93,44 +93,32 @@ def _ansi(name: str, variables: dict[str, str]) -> Theme:
     )
 
 
+def _rgb(
+    name: str, plain: str, variables: dict[str, str], *, dark: bool = True, warning: str = ""
+) -> Theme:
+    """Return a theme in which Textual's own widgets have the colours of the roles."""
+    foreground, background, surface, panel = plain.split()
+    return Theme(
+        name,
+        primary=variables["gp-key"],
+        error=variables["gp-alarm"],
+        warning=warning or variables["gp-notice"],
+        success=variables["gp-good"],
+        foreground=foreground,
+        background=background,
+        surface=surface,
+        panel=panel,
+        dark=dark,
+        variables=variables,
+    )
+
+
+# foreground background surface panel
+_DARK_PLAIN = "#e3e6eb #16181d #1d2026 #252931"
 _RGB = (
-    Theme(
-        name="dark",
-        primary="#62aeef",
-        foreground="#e3e6eb",
-        background="#16181d",
-        surface="#1d2026",
-        panel="#252931",
-        error="#ff5f57",
-        warning="#ffd75f",
-        success="#5fd787",
-        variables=_DARK,
-    ),
-    Theme(
-        name="light",
-        primary="#1f6fb2",
-        foreground="#1f2328",
-        background="#fbfcfd",
-        surface="#f1f3f5",
-        panel="#e6e9ed",
-        error="#cf222e",
-        warning="#9a6700",
-        success="#1a7f37",
-        dark=False,
-        variables=_LIGHT,
-    ),
-    Theme(
-        name="colorblind",
-        primary="#56b4e9",
-        foreground="#e3e6eb",
-        background="#16181d",
-        surface="#1d2026",
-        panel="#252931",
-        error="#ff8c42",
-        warning="#f0e442",
-        success="#56b4e9",
-        variables=_COLORBLIND,
-    ),
+    _rgb("dark", _DARK_PLAIN, _DARK),
+    _rgb("light", "#1f2328 #fbfcfd #f1f3f5 #e6e9ed", _LIGHT, dark=False),
+    _rgb("colorblind", _DARK_PLAIN, _COLORBLIND, warning="#f0e442"),
 )
 
 DEFAULTS = _ANSI_DARK

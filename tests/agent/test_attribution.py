@@ -18,10 +18,12 @@ import psutil
 import pytest
 
 from gputop.agent.process import stat
+from gputop.agent.process.environment import read_whole_environ
 from gputop.agent.process.origin import read_origin
 from gputop.agent.process.paths import MountCache
 from gputop.agent.process.processes import IoRates
 from gputop.agent.stall import CallGuard
+from gputop.model.machine.origin import Origin
 from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine, build
@@ -299,6 +301,11 @@ def listed(here: Machine, agent: Agent, *pids: int) -> list[Json]:
     return [processes[pid] for pid in pids]
 
 
+def origin_of(pid: int) -> Origin:
+    variables = read_whole_environ(pid).variables
+    return read_origin(pid, variables, MountCache(CallGuard()), stat.read_stat)
+
+
 @ROOT
 def test_another_users_process_tells_little() -> None:
     """Only root and its owner may see its directory, its variables and its I/O."""
@@ -307,7 +314,7 @@ def test_another_users_process_tells_little() -> None:
     child = os.fork()
     if child == 0:
         os.setuid(65534)
-        place = read_origin(ours, MountCache(CallGuard()), stat.read_stat)
+        place = origin_of(ours)
         io = IoRates(ours)
         io.update()
         io.update()
@@ -317,5 +324,5 @@ def test_another_users_process_tells_little() -> None:
     os.waitpid(child, 0)
     known, ancestors = json.loads(os.read(read, 1000))
     assert known == [None] * 5
-    assert ancestors == len(read_origin(ours, MountCache(CallGuard()), stat.read_stat).ancestors)
+    assert ancestors == len(origin_of(ours).ancestors)
     assert (ancestors > 0) == (os.getppid() > 1)

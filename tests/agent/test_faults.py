@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+import psutil
 import pytest
 
-from tests.agent.driving import Agent, Json, plain
+from tests.agent.driving import Agent, Json, plain, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 
@@ -222,6 +223,22 @@ def test_the_driver_is_unloaded_and_comes_back(error: str, machine: MachineFacto
     assert back["driver_version"] == "999.1"
     assert temperatures(back) == [40] * 4
     assert ("nvmlInitWithFlags", None) in here.calls()
+
+
+def test_a_driver_that_comes_and_goes_leaves_no_threads(machine: MachineFactory) -> None:
+    here = machine(QUICK)
+    with Agent(here) as agent:
+        agent.line()
+        threads = psutil.Process(agent.process.pid).num_threads
+        counts = []
+        for _ in range(4):
+            until(lambda: None not in map(agent.refresh().get, ("links", "topology")))
+            counts.append(threads())
+            here.fail("nvmlDevice*", "DRIVER_NOT_LOADED")
+            assert agent.refresh()["problem"]
+            here.heal()
+        agent.refresh()
+        until(lambda: threads() <= counts[1])
 
 
 def test_the_driver_comes_back_with_fewer_gpus(machine: MachineFactory) -> None:

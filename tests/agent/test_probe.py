@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -11,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gputop.agent.probe import Prober
 from gputop.model.cuda.enumeration import CudaDevice, MigInstance
 from gputop.model.cuda.inventory import Inventory
-from gputop.model.cuda.probe import compare, cuda_order
+from gputop.model.cuda.probe import compare, probed_order
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.probed import Probed, ProbedDevice
@@ -91,7 +93,7 @@ def test_the_order_makes_a_mapping_exact(
     machine = here({**BOX, "cuda_order": [2, 0, 1]})
     machines = inventory(machine)
     prober = Prober()
-    seen = cuda_order(prober.ask(None, order, machines), machines.devices)
+    seen = probed_order([prober.ask(None, order, machines)], order, machines.devices)
     assert seen == tuple(expected)
     answer = resolve("2,0", machines.devices, order=order, cuda_order=seen)
     assert answer.certainty == "exact"
@@ -265,16 +267,16 @@ def test_a_child_that_cannot_be_killed_is_left_alone(
     machine = here(log=True)
     machine.hang("cuInit")
     prober = Prober(seconds=0.5)
-    stopped: list[subprocess.Popen[bytes]] = []
+    stopped: list[int] = []
 
-    def stop(child: subprocess.Popen[bytes]) -> None:
+    def stop(pid: int, _: int) -> None:
         """It does not even notice that its asker left it."""
         until(machine.calls)
-        child.send_signal(signal.SIGSTOP)
-        stopped.append(child)
+        os.kill(pid, signal.SIGSTOP)
+        stopped.append(pid)
 
     with monkeypatch.context() as patch:
-        patch.setattr(subprocess.Popen, "kill", stop)
+        patch.setattr(os, "killpg", stop)
         assert prober.ask(None, None, NOTHING).problem == (
             "the CUDA driver did not answer within 0.5 s"
         )
@@ -283,7 +285,7 @@ def test_a_child_that_cannot_be_killed_is_left_alone(
         )
     assert machine.calls() == [("cuInit", None)]
     machine.heal()
-    stopped[0].kill()
+    os.kill(stopped[0], signal.SIGKILL)
     until(lambda: prober.ask(None, None, NOTHING).devices is not None)
 
 
@@ -329,7 +331,8 @@ def test_mig(here: Here, era: int, gpu: CudaDevice, ok: bool | None, reason: str
     assert probed.devices[0].uuid == (MIG_UUID if era == 580 else GPU_0)[4:]
     verdict = compare(resolve("0", [gpu], driver_version="535.1"), probed, [gpu])
     assert (verdict.ok, verdict.reason) == (ok, reason)
-    assert cuda_order(probed, [gpu]) is None
+    unset = msgspec.structs.replace(probed, value=None)
+    assert probed_order([unset], None, [gpu]) is None
 
 
 @pytest.mark.system
@@ -387,15 +390,15 @@ def test_where_gputop_cannot_tell() -> None:
 
 def test_a_gpu_whose_uuid_nvml_does_not_tell() -> None:
     devices = [gpu(0, uuid=False), gpu(1)]
-    assert cuda_order(shown(1, 0), devices) == (1, 0)
+    assert probed_order([shown(1, 0)], None, devices) == (1, 0)
     assert compare(resolve("0,1", devices), shown(0, 1)).ok is True
-    assert cuda_order(shown(1, 2), devices) is None
+    assert probed_order([shown(1, 2)], None, devices) is None
 
 
 @pytest.mark.parametrize("order", [(), (0,)])
 def test_gpus_that_cuda_does_not_count(order: tuple[int, ...]) -> None:
-    assert cuda_order(shown(*order), [gpu(0), gpu(1)]) == order
-    assert cuda_order(Probed(problem="it hangs"), [gpu(0), gpu(1)]) is None
+    assert probed_order([shown(*order)], None, [gpu(0), gpu(1)]) == order
+    assert probed_order([Probed(problem="it hangs")], None, [gpu(0), gpu(1)]) is None
 
 
 # gputop map --verify

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from gputop.agent.process.processes import IoRates, ProcessCache
 from tests.agent.driving import Agent, Json, executes, sleeping, start_as, until
 from tests.conftest import ME, NESTED, MachineFactory
 from tests.driver import Machine
@@ -316,3 +317,12 @@ def test_very_many_are_looked_at_in_turn(machine: MachineFactory) -> None:
             states.append(told[stopped]["state"])
         assert states[-1] == "T"
         assert sum(process["cpu"] is not None for process in told.values()) == 600
+
+
+def test_no_memory_at_first_sight_costs_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: IoRates) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(IoRates, "update", fail)
+    own = os.getpid()
+    assert ProcessCache().read([own], timeout=5).keys() == {own}

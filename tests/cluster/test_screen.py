@@ -136,7 +136,7 @@ async def test_a_host_opens_as_prometheus_knows_it(server: Prometheus) -> None:
         assert " free" not in cluster.text
         assert "not listed" in cluster.text
         machine = cluster.app._machines[0]
-        await cluster.until(lambda: len(machine._history.times) > 50)
+        await cluster.until(lambda: len(machine.history.times) > 50)
         assert "Prometheus does not tell which processes are on the GPUs" in cluster.text
         await cluster.press("H")
         assert "Not known: Prometheus does not tell what is wrong with 2 GPUs" in cluster.text

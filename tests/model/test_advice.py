@@ -319,9 +319,10 @@ def test_processes() -> None:
     assert environ_advice(Environ({"NVIDIA_VISIBLE_DEVICES": "1"}), in_container=True) == ()
     both = Environ({"NVIDIA_VISIBLE_DEVICES": "1", N: "1"})
     assert environ_advice(both) == ()
-    (index,) = container_advice(resolve("2", h100(4)[2:]), h100(4))
+    inside = h100(4)[2:]
+    (index,) = container_advice(resolve("2", inside), h100(4), inside, "the container")
     assert index.id == "container-index"
-    assert list(container_advice(resolve("7", h100(4)[2:]), h100(4))) == []
+    assert not [*container_advice(resolve("7", inside), h100(4), inside, "the container")]
 
 
 PIECES = [N, "=", " ", ";", "0", ",", "'", "sudo ", "set ", "GPU-", "-", "$0"]

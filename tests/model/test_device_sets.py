@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gputop.model.cuda.reach import DeviceSet, container_set, mps_set, node_set, slurm_set
+from gputop.model.cuda.reach import DeviceSet, Machine, container_set, mps_set, node_set, slurm_set
 from gputop.model.cuda.resolve import resolve
 from tests.model.inventories import h100, indices
 from tests.model.test_mig import TWO
@@ -60,28 +60,25 @@ def test_device_nodes_count_by_minor_and_not_by_index() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "value", "constrained", "inside"),
+    ("job", "value", "inside"),
     [
-        ("2,3", "0,1", None, [2, 3]),
-        ("2,3", "2,3", None, [0, 1, 2, 3]),
-        ("0,1", "0,1", None, [0, 1, 2, 3]),
-        ("2", "GPU-2", None, [2]),
-        ("2,3", "1", None, None),
-        ("2,3", None, None, None),
-        ("2,3", None, True, [2, 3]),
-        ("2,3", "0", False, [0, 1, 2, 3]),
-        (None, "0", None, None),
-        ("2,9", "0,1", True, None),
+        ("2,3", "0,1", [2, 3]),
+        ("2,3", "2,3", [0, 1, 2, 3]),
+        ("0,1", "0,1", [0, 1, 2, 3]),
+        ("2", "GPU-2", [2]),
+        ("2,3", "1", None),
+        ("2,3", None, None),
+        ("2,3", "0", None),
+        (None, "0", None),
+        ("2,9", "0,1", None),
     ],
 )
-def test_slurm(
-    job: str | None, value: str | None, constrained: bool | None, inside: list[int] | None
-) -> None:
-    assert numbers(slurm_set(h100(4), job, value, constrained=constrained)) == inside
+def test_slurm(job: str | None, value: str | None, inside: list[int] | None) -> None:
+    assert numbers(slurm_set(h100(4), job, value)) == inside
 
 
 def test_an_mps_client_counts_the_daemons_list() -> None:
-    inside = mps_set(h100(4), "2,0").devices
+    inside = mps_set(Machine(tuple(h100(4))), "2,0", None).devices
     assert inside is not None
     order = [device.index for device in inside]
     assert indices(resolve("1,0", inside, cuda_order=order).visible) == [0, 2]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gputop.model.fleet.fleet import Fleet, free_gpus
 from gputop.model.fleet.host_row import HostRow, HostState, ordered
-from gputop.model.fleet.lamps import LampKind, lamp
+from gputop.model.fleet.host_summary import LampKind, lamp
 from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.model.machine.gpu import Gpu

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.model.cuda.pick import PickRequest, choose
-from gputop.model.fleet.lamps import lamp
+from gputop.model.fleet.host_summary import lamp
 from gputop.model.health.free import WORDS, count_of_free, is_free, not_free, objections
 from gputop.model.machine.frame import Process
 from gputop.model.machine.gpu import Gpu, MigDevice, Reservation

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputop.model.cuda.framework_selection import (
+from gputop.model.cuda.frameworks import (
     LogicalDevice,
     jax_visible_devices,
     local_rank,

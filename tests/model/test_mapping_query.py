@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.model.cuda.enumeration import CudaDevice
-from gputop.model.cuda.framework_selection import Layers
+from gputop.model.cuda.frameworks import Layers
 from gputop.model.cuda.inventory import Inventory, frame_inventory
 from gputop.model.cuda.mapping_query import (
     MappingQuery,

@@ -54,10 +54,7 @@ def device_set(vector: Vector) -> tuple[CudaDevice, ...]:
     if vector["layer"] == "container":
         found = container_set(devices, vector["nvidia_visible_devices"])
     elif vector["layer"] == "slurm":
-        constrained = vector["constrain_devices"]
-        found = slurm_set(
-            devices, vector["slurm_job_gpus"], vector["value"], constrained=constrained
-        )
+        found = slurm_set(devices, vector["slurm_job_gpus"], vector["value"])
     else:
         return devices
     assert found.devices is not None

@@ -13,9 +13,9 @@ from gputop.errors import LoginError, SourceError
 from gputop.protocol.versions import SPOKEN, Versions
 from gputop.sources.follow import backoff
 from gputop.sources.ssh.connection import AgentOptions, choice
+from gputop.sources.ssh.crowd import Wave
 from gputop.sources.ssh.process import Allowance, failure
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
-from gputop.sources.ssh.wave import Wave
 from gputop.sources.ssh.ways import ways_check
 from tests.conftest import needed
 from tests.sshd import INSTALLED

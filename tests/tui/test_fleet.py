@@ -7,6 +7,7 @@ import re
 from msgspec.structs import replace
 
 from gputop.errors import LoginError, SourceError
+from gputop.model.fleet.cluster import ClusterNode
 from gputop.model.fleet.link import Link
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Verdict
@@ -15,7 +16,8 @@ from gputop.settings import Session
 from gputop.tui.fleet import FleetScreen
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
-from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of
+from gputop.tui.panes.cluster import NodeTable
+from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown
 from tests.tui.fleets import UP, Fleetful, frame_on, watched
 
 HOSTS = ("node1", "node2", "node3")
@@ -303,9 +305,39 @@ async def test_three_hundred_hosts_and_small_screens() -> None:
         assert " hosts" in fleet.line_with("free  node")
 
 
+async def test_another_size_while_gputop_ends_is_no_error() -> None:
+    """The parts of a screen go one by one then."""
+    async with watched(*HOSTS) as fleet:
+        await fleet.app.screen.query_one("#free").remove()
+        await fleet.resize(100, 30)
+        assert "node1" in fleet.text
+
+
 async def test_the_help_begins_with_the_keys_of_hosts() -> None:
     async with watched(*HOSTS, settings=Session(readonly=True)) as fleet:
         assert "read only" in fleet.lines[0]
         await fleet.press("question_mark")
         assert "Log in to this host by hand" in fleet.text
         assert "held by somebody who does nothing on it" in await fleet.whole_page()
+
+
+async def test_a_long_name_does_not_hide_how_many_users_there_are_besides() -> None:
+    node = ClusterNode("node1", up=True, users=("bartholomew.longfellow", "bob", "carol"))
+    async with shown(size=(60, 12)) as screen:
+        table = NodeTable(Session())
+        await screen.main.mount(table, before="#keys")
+        table.styles.height = 2
+        await screen.drawn()
+        table.show_machines([node])
+        await screen.drawn()
+        assert re.search(r" barth\w*… \+2 ", screen.line_with("node1"))
+
+
+async def test_the_cursor_is_as_wide_on_a_host_that_is_down() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.tell("node3", SourceError("no route to host"))
+        for host in ("node3", "node1"):
+            await fleet.press("down")
+            line = next(line for line in fleet.segments if host in "".join(s.text for s in line))
+            assert all(segment.style and segment.style.reverse for segment in line), host

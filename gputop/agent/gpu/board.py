@@ -61,10 +61,6 @@ def _share(answer: Sequence[int] | None) -> float | None:
     return validate.ratio(answer[0]) if answer else None
 
 
-def _limit(milliwatts: int | None) -> float | None:
-    return validate.positive(validate.watts(milliwatts))
-
-
 def _positive_celsius(degrees: float | None) -> float | None:
     return validate.positive(validate.celsius(degrees))
 
@@ -145,9 +141,9 @@ class PowerSection(Section):
     def slow_values(self, ask: Ask) -> dict[str, Any]:
         lowest, highest = ask(pynvml.nvmlDeviceGetPowerManagementLimitConstraints) or (None, None)
         return {
-            "limit_default": _limit(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-            "limit_min": _limit(lowest),
-            "limit_max": _limit(highest),
+            "limit_default": validate.limit(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+            "limit_min": validate.limit(lowest),
+            "limit_max": validate.limit(highest),
         }
 
 
@@ -178,7 +174,7 @@ def with_margin(thermal: Any, temperature: float | None) -> sections.Thermal | N
 class ThrottleSection(Section):
     """What holds the clocks back, now and since the first reading."""
 
-    name, every = "throttle", QUICK
+    name, kind, every = "throttle", sections.Throttle, QUICK
     fields = tuple(_HELD_BACK.values())
 
     def __init__(self) -> None:
@@ -187,18 +183,17 @@ class ThrottleSection(Section):
         self._since: float | None = None
         self._in_a_row = dict.fromkeys(THROTTLE_REASONS, 0)
 
-    def read(self, ask: Ask, fields: Fields, now: float) -> sections.Throttle | None:
-        bits = first_of(ask, _THROTTLE_REASONS)
-        shares = self._shares(fields, now)
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        bits, shares = first_of(ask, _THROTTLE_REASONS), self._shares(fields, now)
         if bits is None:
-            return None
+            return {}
         for name, reason in THROTTLE_REASONS.items():
             self._in_a_row[name] = self._in_a_row[name] + 1 if bits & reason.bit else 0
-        return sections.Throttle(
-            reasons=tuple(name for name, times in self._in_a_row.items() if times),
-            lasting=tuple(name for name, times in self._in_a_row.items() if times >= _LASTING),
-            shares=shares,
-        )
+        return {
+            "reasons": tuple(name for name, times in self._in_a_row.items() if times),
+            "lasting": tuple(name for name, times in self._in_a_row.items() if times >= _LASTING),
+            "shares": shares,
+        }
 
     def _shares(self, fields: Fields, now: float) -> dict[str, float]:
         """Empty the first time."""

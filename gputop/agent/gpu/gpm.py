@@ -20,26 +20,19 @@ from gputop.model.machine.sections import Activity
 _EVERY = 0.95
 """Seconds between two readings; samples that lie closer than 0.1 s say little."""
 
-_RATIOS = {
-    "graphics": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
-    "sm": pynvml.NVML_GPM_METRIC_SM_UTIL,
-    "occupancy": pynvml.NVML_GPM_METRIC_SM_OCCUPANCY,
-    "tensor": pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
-    "fp64": pynvml.NVML_GPM_METRIC_FP64_UTIL,
-    "fp32": pynvml.NVML_GPM_METRIC_FP32_UTIL,
-    "fp16": pynvml.NVML_GPM_METRIC_FP16_UTIL,
-    "dram": pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
-}
-_RATES = {
-    "pcie_tx": pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
-    "pcie_rx": pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
-    "nvlink_tx": pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
-    "nvlink_rx": pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
-}
-_METRICS = tuple(
-    (name, id_, show)
-    for ids, show in ((_RATIOS, validate.ratio), (_RATES, validate.bytes_per_second))
-    for name, id_ in ids.items()
+_METRICS = (
+    ("graphics", pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL, validate.ratio),
+    ("sm", pynvml.NVML_GPM_METRIC_SM_UTIL, validate.ratio),
+    ("occupancy", pynvml.NVML_GPM_METRIC_SM_OCCUPANCY, validate.ratio),
+    ("tensor", pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, validate.ratio),
+    ("fp64", pynvml.NVML_GPM_METRIC_FP64_UTIL, validate.ratio),
+    ("fp32", pynvml.NVML_GPM_METRIC_FP32_UTIL, validate.ratio),
+    ("fp16", pynvml.NVML_GPM_METRIC_FP16_UTIL, validate.ratio),
+    ("dram", pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL, validate.ratio),
+    ("pcie_tx", pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC, validate.bytes_per_second),
+    ("pcie_rx", pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC, validate.bytes_per_second),
+    ("nvlink_tx", pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, validate.bytes_per_second),
+    ("nvlink_rx", pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, validate.bytes_per_second),
 )
 
 
@@ -66,8 +59,7 @@ class GpmSection:
         is missing. The same again until the next reading is due."""
         if instance not in self._meters:
             self._meters[instance] = _Meter(instance)
-        meter = self._meters[instance]
-        return meter.read(self._gpu, utilization, self._now)
+        return self._meters[instance].read(self._gpu, utilization, self._now)
 
     def keep(self, instances: Collection[int]) -> None:
         """The GPU instances that there are; the samples of others are freed."""

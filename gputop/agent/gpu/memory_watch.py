@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pynvml
 
 from gputop.agent.gpu.reader import GpuReader
-from gputop.agent.worker import Worker
+from gputop.agent.worker import Worker, ask_all
 
 _TIMEOUT = 0.02
 """Seconds that a look waits for the driver; what comes later is seen at the next."""
@@ -42,11 +42,7 @@ class MemoryWatch:
     def read(self, uuids: Iterable[str]) -> dict[str, GpuMemory]:
         """Ask those GPUs, and return what they have said last. By one thread."""
         workers = {uuid: self._worker(uuid) for uuid in uuids}
-        for worker in workers.values():
-            worker.ask()
-        deadline = time.monotonic() + _TIMEOUT
-        for worker in workers.values():
-            worker.wait(deadline)
+        ask_all(workers.values(), _TIMEOUT)
         said = {uuid: worker.latest for uuid, worker in workers.items()}
         return {uuid: memory for uuid, memory in said.items() if memory is not None}
 

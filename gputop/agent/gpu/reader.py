@@ -18,7 +18,7 @@ from gputop.agent.gpu.gpm import GpmSection
 from gputop.agent.gpu.health import EccSection, HealthSection
 from gputop.agent.gpu.lists import GpuProcess, ProcessLists, Utilization
 from gputop.agent.gpu.mig_devices import MigDevices, cores, read_memory
-from gputop.agent.gpu.sections import Sections, first_of, values_of
+from gputop.agent.gpu.sections import Sections, values_of
 from gputop.agent.gpu.traffic import NvlinkSection, PcieSection
 from gputop.agent.host import card_file, is_wsl
 from gputop.agent.worker import Worker
@@ -75,7 +75,12 @@ def _pci_info_v2(handle: Any) -> Any:
     return info
 
 
+def _bus_id(info: Any) -> str | None:
+    return f"{info.domain:08X}:{info.bus:02X}:{info.device:02X}.0" if info else None
+
+
 _FIXED = {
+    "pci_bus_id": (_bus_id, (pynvml.nvmlDeviceGetPciInfo, _pci_info_v2)),
     "uuid": (validate.text, pynvml.nvmlDeviceGetUUID),
     "name": (validate.text, pynvml.nvmlDeviceGetName),
     "minor": (lambda minor: minor, pynvml.nvmlDeviceGetMinorNumber),
@@ -88,6 +93,7 @@ _SLOW = {
     "persistence_mode": (validate.flag, pynvml.nvmlDeviceGetPersistenceMode),
     "accounting_mode": (validate.flag, pynvml.nvmlDeviceGetAccountingMode),
     "display_active": (validate.flag, pynvml.nvmlDeviceGetDisplayActive),
+    "power_limit": (validate.limit, _POWER_LIMITS),
     "compute_mode": (_COMPUTE_MODES.get, pynvml.nvmlDeviceGetComputeMode),
     "ecc_uncorrected": (
         validate.counter, pynvml.nvmlDeviceGetTotalEccErrors,
@@ -101,6 +107,7 @@ _EVERY_SECOND = {
 }
 """Read in every second cycle: they change seldom, and together."""
 _FAST = {
+    "temperature": (validate.celsius, _TEMPERATURES, pynvml.NVML_TEMPERATURE_GPU),
     "power": (validate.watts, pynvml.nvmlDeviceGetPowerUsage),
     "sm_clock": (validate.hertz, pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
 }
@@ -254,30 +261,22 @@ class GpuReader:
     def _read_fixed(self) -> dict[str, Any]:
         capability = board.capability(self._ask(pynvml.nvmlDeviceGetCudaComputeCapability))
         self._integrated = capability in INTEGRATED
-        fixed = values_of(self._ask, _FIXED)
-        return {**fixed, "pci_bus_id": self._bus_id(), **cores(self._ask)}
+        return {**values_of(self._ask, _FIXED), **cores(self._ask)}
 
     def _read_memory(self) -> dict[str, int | None]:
         """Nothing of an integrated GPU: some drivers tell the machine's, as if it were its own."""
         return {} if self._integrated else read_memory(self._ask)
 
     def _read_slow(self) -> dict[str, Any]:
-        limit = first_of(self._ask, _POWER_LIMITS)
-        return {
-            **values_of(self._ask, _SLOW),
-            "power_limit": validate.positive(validate.watts(limit)),
-            "mig_mode": self._mig_mode(),
-        }
+        return {**values_of(self._ask, _SLOW), "mig_mode": self._mig_mode()}
 
     def _read_fast(self) -> dict[str, Any]:
         rates = self._ask(pynvml.nvmlDeviceGetUtilizationRates)
-        degrees = first_of(self._ask, _TEMPERATURES, pynvml.NVML_TEMPERATURE_GPU)
         if self._cycle % 2 or not self._brisk:
             self._brisk = values_of(self._ask, _EVERY_SECOND)
         return {
             "utilization": validate.ratio(rates.gpu) if rates else None,
             "memory_utilization": validate.ratio(rates.memory) if rates else None,
-            "temperature": validate.celsius(degrees),
             **values_of(self._ask, _FAST),
             **self._brisk,
         }
@@ -289,12 +288,6 @@ class GpuReader:
         self._mig_devices.find(self.handle, slots)
         self._gpm.keep(self._mig_devices.instances)
         return on
-
-    def _bus_id(self) -> str | None:
-        info: Any = first_of(self._ask, (pynvml.nvmlDeviceGetPciInfo, _pci_info_v2))
-        if info is None:
-            return None
-        return f"{info.domain:08X}:{info.bus:02X}:{info.device:02X}.0"
 
     def _ask(self, call: Callable[..., T], *arguments: int | None) -> T | None:
         """One call on this GPU; None where it has no answer. Raises if the GPU itself is gone."""

@@ -35,12 +35,16 @@ class Ask(Protocol):
 
 
 Calls = Mapping[str, tuple[Any, ...]]
-"""By the names of values: how an answer is converted (None, too), the call, and its arguments."""
+"""By the names of values: how an answer is converted (None, too), the call, and its arguments. Of
+several calls the first counts that has an answer."""
 
 
 def values_of(ask: Ask, calls: Calls) -> dict[str, Any]:
     """The converted answers of some calls."""
-    return {name: call[0](ask(*call[1:])) for name, call in calls.items()}
+    return {
+        name: convert(first_of(ask, call, *rest) if isinstance(call, tuple) else ask(call, *rest))
+        for name, (convert, call, *rest) in calls.items()
+    }
 
 
 def first_of(ask: Ask, calls: Iterable[Callable[..., T]], *arguments: int | None) -> T | None:
@@ -112,9 +116,10 @@ class CounterTotal:
 
 
 class CounterRate:
-    """How fast a counter rises."""
+    """How fast a counter rises, each count being `unit`."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: int = 1) -> None:
+        self._unit = unit
         self._last: tuple[int, float] | None = None
 
     def per_second(self, count: int | None, now: float) -> float | None:
@@ -122,7 +127,7 @@ class CounterRate:
         last, self._last = self._last, None if count is None else (count, now)
         if count is None or last is None or count < last[0] or now <= last[1]:
             return None
-        return (count - last[0]) / (now - last[1])
+        return (count - last[0]) / (now - last[1]) * self._unit
 
 
 def scoped(field: int, scope: int) -> int:

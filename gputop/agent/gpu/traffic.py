@@ -124,12 +124,12 @@ class NvlinkSection(Section):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tx, self._rx = CounterRate(), CounterRate()
+        self._tx, self._rx = CounterRate(_KIB), CounterRate(_KIB)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         return {
-            "tx": _bytes(self._tx.per_second(validate.counter(fields.get(_TX)), now)),
-            "rx": _bytes(self._rx.per_second(validate.counter(fields.get(_RX)), now)),
+            "tx": self._tx.per_second(validate.counter(fields.get(_TX)), now),
+            "rx": self._rx.per_second(validate.counter(fields.get(_RX)), now),
         }
 
     def slow_values(self, ask: Ask) -> dict[str, Any]:
@@ -138,10 +138,6 @@ class NvlinkSection(Section):
         up, asleep = states.count(UP), states.count(ASLEEP)
         down = len(states) - up - asleep
         return {"up": up, "down": down, "asleep": asleep, "errors": ask(_errors)} if states else {}
-
-
-def _bytes(kibibytes: float | None) -> float | None:
-    return None if kibibytes is None else kibibytes * _KIB
 
 
 def _errors(handle: Any) -> int | None:

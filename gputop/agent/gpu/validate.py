@@ -72,6 +72,11 @@ def positive(value: T | None) -> T | None:
     return value or None
 
 
+def limit(milliwatts: float | None) -> float | None:
+    """Watts that may be drawn: some."""
+    return positive(watts(milliwatts))
+
+
 def text(answer: str | None) -> str | None:
     """Of a name; who writes it may be nobody to trust."""
     return None if answer is None else printable(answer, 96)

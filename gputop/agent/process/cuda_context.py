@@ -19,7 +19,7 @@ from gputop.agent.process.paths import MountCache, Sight
 from gputop.agent.process.procfs import MAPS, read_bounded, read_cgroup
 from gputop.agent.process.stat import every_process
 from gputop.agent.stall import CallGuard, StalledError
-from gputop.model.machine.environment import CudaContext, Standpoint, job_gpus, job_of
+from gputop.model.machine.environment import CudaContext, Environ, Standpoint, job_gpus, job_of
 from gputop.model.machine.text import printable
 
 _TRIES = 3
@@ -52,11 +52,11 @@ _MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
 _INIT = 1
 
 
-def read_context(pid: int, mounts: MountCache) -> CudaContext:
-    """Read one process without its frameworks and descendants."""
+def read_context(pid: int, environ: Environ, mounts: MountCache) -> CudaContext:
+    """Read what one process sees, without its frameworks and descendants."""
     minors = visible_minors(pid, mounts)
     return CudaContext(
-        environ=read_environ(pid),
+        environ=environ,
         minors=None if minors is None else tuple(sorted(minors)),
         in_container=mounts.ask(in_container, pid) or False,
     )
@@ -65,13 +65,14 @@ def read_context(pid: int, mounts: MountCache) -> CudaContext:
 def read_whole_context(pid: int) -> CudaContext:
     """Read one process, its frameworks and descendants too."""
     guard = CallGuard()
-    context = CudaContext(environ=read_environ(pid))
+    environ = read_environ(pid)
+    context = CudaContext(environ=environ)
     for _ in range(_TRIES):
         mounts = MountCache(guard)
         with suppress(StalledError):
-            context = guard.ask(mounts.step, partial(read_context, pid, mounts))
+            context = guard.ask(mounts.step, partial(read_context, pid, environ, mounts))
             break
-    below = descendant_env({pid: context.environ}, every_process())
+    below = descendant_env({pid: environ}, every_process())
     return msgspec.structs.replace(
         context, frameworks=loaded_frameworks(pid), descendant=below.get(pid)
     )

@@ -76,7 +76,7 @@ def _is_there(pid: int, start_time: float) -> bool:
 def _open_files(pid: int) -> OpenFiles | None:
     """Its open files, as many as there is time for; None where they may not be seen."""
     try:
-        return open_files(pid, deadline=time.monotonic() + _SECONDS)
+        return open_files(pid, time.monotonic() + _SECONDS)
     except OSError:
         return None
 
@@ -91,17 +91,15 @@ def _count(pid: int) -> int | None:
 
 
 def _children(pid: int) -> tuple[tuple[ChildProcess, ...], int]:
-    children = [
-        (stat.start_ticks, child, stat)
-        for child, stat in every_process().items()
-        if stat.parent == pid
-    ]
-    oldest = sorted(children, key=lambda child: child[:2])[:_MOST_CHILDREN]
-    shown = (
-        ChildProcess(child, started(ticks), command_of(child, stat))
-        for ticks, child, stat in oldest
+    processes = every_process()
+    children = sorted(
+        (stat.start_ticks, child) for child, stat in processes.items() if stat.parent == pid
     )
-    return tuple(shown), len(children)
+    oldest = (
+        ChildProcess(child, started(ticks), command_of(child, processes[child]))
+        for ticks, child in children[:_MOST_CHILDREN]
+    )
+    return tuple(oldest), len(children)
 
 
 def dump_stack(pid: int, seconds: float = 10.0) -> tuple[tuple[str, ...], str | None]:
@@ -111,7 +109,7 @@ def dump_stack(pid: int, seconds: float = 10.0) -> tuple[tuple[str, ...], str | 
         return (), printable(refused, 300) if refused else _INSTALL
     command = [program, "dump", "--pid", str(pid), "--nonblocking"]
     try:
-        output, status = run_program(command, seconds, {"RUST_BACKTRACE": "0"})
+        output, status, _ = run_program(command, seconds, {"RUST_BACKTRACE": "0"})
     except OSError as error:
         return (), printable(f"py-spy cannot be started: {error.strerror} ({program})", 300)
     lines = output.decode("utf-8", "replace").expandtabs().splitlines()

@@ -100,7 +100,7 @@ class HolderFinder:
         """List the files of one process; whether to the last."""
         first, before = self._begun.pop(key, (0, frozenset()))
         try:
-            names, later = open_files(key[0], first, deadline=deadline)
+            names, later = open_files(key[0], deadline, first)
         except OSError:  # ended, or another user's
             names, later = set(), None
         files = before.union(name for name in names if name.startswith(_KEPT))

@@ -14,13 +14,13 @@ import msgspec
 from gputop.agent.process.containers import ContainerNames
 from gputop.agent.process.cuda_context import loaded_frameworks, read_context
 from gputop.agent.process.device_holders import DeviceHolders, HolderFinder
-from gputop.agent.process.environment import descendant_env, read_environ
+from gputop.agent.process.environment import descendant_env, read_whole_environ
 from gputop.agent.process.origin import read_origin
 from gputop.agent.process.paths import MountCache
 from gputop.agent.process.stat import ProcStat, every_process, read_stat
 from gputop.agent.stall import CallGuard, StalledError, Step
 from gputop.agent.worker import Worker
-from gputop.model.machine.environment import CudaContext, Descendant, Environ
+from gputop.model.machine.environment import CudaContext, Descendant, Environ, what_matters
 from gputop.model.machine.origin import Container, Origin
 
 PidAndStart = tuple[int, float]
@@ -68,9 +68,7 @@ class EnrichmentRequest(NamedTuple):
 
     processes: frozenset[PidAndStart] = frozenset()
     minors: frozenset[int] = frozenset()
-    """The N of the /dev/nvidiaN whose holders are to be found."""
-    listed: frozenset[int] = frozenset()
-    """Pids that the driver names, which are no such holders."""
+    """The N of the /dev/nvidiaN whose holders are to be found, other than `processes`."""
 
 
 class _EnrichedProcess(msgspec.Struct):
@@ -192,12 +190,14 @@ class Enricher:
         unknown."""
         pid, process = key[0], self._processes.get(key)
         try:
+            whole = read_whole_environ(pid)
+            environ = what_matters(whole)
+            origin = read_origin(pid, whole.variables, mounts, stat_of)
             if process is None:
-                return read_context(pid, mounts), read_origin(pid, mounts, stat_of)
-            context, environ = process.context, read_environ(pid)
+                return read_context(pid, environ, mounts), origin
+            context = process.context
             if environ.missing not in ("overwritten", "gone"):  # else the old one holds still
                 context = msgspec.structs.replace(context, environ=environ)
-            origin = read_origin(pid, mounts, stat_of)
             return context, process.origin if origin.cwd is None else origin  # that of a zombie
         except MemoryError:
             return CudaContext(environ=Environ({}, "too_long")), Origin()
@@ -251,7 +251,8 @@ class Enricher:
         if self._guard.is_stuck(_RELATING):
             return
         begun = time.monotonic()
-        minors, listed = self._request.minors, self._request.listed
+        minors = self._request.minors
+        listed = frozenset(pid for pid, _ in self._request.processes)
         oldest = sorted(self._processes.items(), key=lambda item: item[1].related)
         environs = {pid: process.context.environ for (pid, _), process in oldest}
         seconds = _FIRST_SECONDS if self._holders == _NOBODY else _SECONDS

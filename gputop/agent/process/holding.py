@@ -43,7 +43,7 @@ def look_for_gpu(pid: int, seconds: float = SECONDS) -> Holding:
     nvidiactl and nvidia-uvm do not count: who only asks the driver has them open too.
     """
     try:
-        files = open_files(pid, deadline=time.monotonic() + seconds)
+        files = open_files(pid, time.monotonic() + seconds)
     except PermissionError:
         return Holding.UNSEEN
     except OSError:

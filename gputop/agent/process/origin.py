@@ -9,7 +9,6 @@ from contextlib import suppress
 
 import msgspec
 
-from gputop.agent.process.environment import read_whole_environ
 from gputop.agent.process.paths import MountCache, Sight
 from gputop.agent.process.procfs import read_cgroup, read_link, read_short
 from gputop.agent.process.stat import ProcStat
@@ -28,9 +27,14 @@ _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 """What the directory of a virtual (PEP 405) or conda environment has in it."""
 
 
-def read_origin(pid: int, mounts: MountCache, stat_of: Callable[[int], ProcStat | None]) -> Origin:
-    """Read it; the container's name is not in /proc. `stat_of` is as `read_stat`, or remembers."""
-    variables = read_whole_environ(pid).variables
+def read_origin(
+    pid: int,
+    variables: Mapping[str, str],
+    mounts: MountCache,
+    stat_of: Callable[[int], ProcStat | None],
+) -> Origin:
+    """Read it; the container's name is not in /proc. `variables`: all that it was started with.
+    `stat_of` is as `read_stat`, or remembers."""
     origin = read_cgroup(pid) or Origin()
     cwd = read_link(f"/proc/{pid}/cwd")
     return msgspec.structs.replace(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 import psutil
@@ -165,15 +166,13 @@ class ProcessCache:
             stat = read_stat(pid)
             if stat is None:
                 continue
-            try:
-                cached = _updated(pid, cached, stat, turn // turns)
-                if turn // turns % io_turns == 0:
-                    cached.io.update()
-                read.add(pid)
-            except MemoryError:  # that of one costs no other its row
-                pass
             if cached is not None:
                 self._cached[pid] = cached
+            with suppress(MemoryError):  # that of one costs no other its row
+                self._cached[pid] = cached = _updated(pid, cached, stat, turn // turns)
+                read.add(pid)
+                if turn // turns % io_turns == 0:
+                    cached.io.update()
         return read
 
     def _facts_of(self, cached: _CachedFacts, longest: int) -> ProcessFacts:
@@ -202,10 +201,10 @@ def _updated(pid: int, cached: _CachedFacts | None, stat: ProcStat, turn: int) -
     renamed = cached.stat.name != stat.name
     executing = cached.command is None  # it was seen while it began
     if renamed or executing or turn % _COMMAND_TURNS == 0:
-        if cached.local is None:
-            cached.local = shown_process(pid)
         cached.uid = real_uid(pid)
         cached.command = command_line(pid) or cached.command  # a zombie keeps what it was
+        if cached.local is None:
+            cached.local = shown_process(pid)
     cached.stat = stat
     seconds = now - cached.cpu_time
     if seconds >= 1 / TICKS_PER_SECOND:

@@ -106,10 +106,9 @@ def read_link(path: str) -> str | None:
         return None
 
 
-def open_files(
-    pid: int, first: int = 0, most: int = 1 << 20, deadline: float = math.inf
-) -> OpenFiles:
-    """List the files behind descriptors from `first` on; OSError where they may not be seen."""
+def open_files(pid: int, deadline: float, first: int = 0) -> OpenFiles:
+    """List the files behind descriptors from `first` on until `deadline` (monotonic); OSError where
+    they may not be seen."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     directory = os.open(f"/proc/{pid}/fd", flags)
     names: set[str] = set()
@@ -118,8 +117,7 @@ def open_files(
         with os.scandir(directory) as entries:
             for count, entry in enumerate(entries, 1):
                 names.add(_link(entry.name, directory))
-                late = count % _BETWEEN == 0 and time.monotonic() >= deadline
-                if late or count >= most:
+                if count % _BETWEEN == 0 and time.monotonic() >= deadline:
                     return OpenFiles(names, int(entry.name) + 1)
     finally:
         os.close(directory)

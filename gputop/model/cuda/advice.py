@@ -390,14 +390,12 @@ def mps_advice(inside: DeviceSet, client: CudaMapping) -> Iterator[Advice]:
 def container_advice(
     mapping: CudaMapping,
     machine: Sequence[CudaDevice],
-    reached: Sequence[CudaDevice] | None = None,
-    where: str = "the container",
+    reached: Sequence[CudaDevice] | None,
+    where: str,
 ) -> Iterator[Advice]:
-    """Judge a value that counts as the machine does, `where` there are fewer GPUs: `reached`, by
-    default those of the mapping. Where there is none, no other value helps."""
+    """Judge a value that counts as the machine does, `where` there are fewer GPUs: `reached`. Where
+    there is none, no other value helps."""
     stop = mapping.stopped_at
-    if reached is None:
-        reached = (*(mapping.visible or ()), *(hidden.device for hidden in mapping.hidden))
     if stop is None or mapping.reason != "out_of_range" or not reached:
         return
     number = stop.text.strip()

@@ -272,9 +272,8 @@ def read_entries(value: str, cuda: Enumeration) -> tuple[ResolvedEntry, ...]:
             end = _end(position, text, entry, taken)
             return (*_before(taken.values(), end), end, *_after(texts, end))
         device = targets[entry.rank] if kind != "integer" or cuda.ordered else None
-        documented = entry.documented
         taken[entry.rank] = ResolvedEntry(
-            position, text, "visible", device=device, documented=documented
+            position, text, "visible", device=device, documented=entry.documented
         )
     return tuple(taken.values())
 
@@ -371,12 +370,8 @@ def _before(taken: Iterable[ResolvedEntry], end: ResolvedEntry) -> Iterator[Reso
             yield msgspec.structs.replace(entry, outcome="discarded", device=None)
         else:
             subject = _subject(entry.position, entry.text)
-            yield msgspec.structs.replace(
-                entry,
-                outcome="unresolved",
-                message=f"{subject} is undecided because of entry {end.position + 1}",
-                device=None,
-            )
+            message = f"{subject} is undecided because of entry {end.position + 1}"
+            yield msgspec.structs.replace(entry, outcome="unresolved", message=message, device=None)
 
 
 def _after(texts: list[str], end: ResolvedEntry) -> Iterator[ResolvedEntry]:

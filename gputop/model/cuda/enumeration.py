@@ -148,11 +148,6 @@ class Enumeration(msgspec.Struct, frozen=True):
         """Whether the i-th of `devices` is CUDA's device i."""
         return self.certainty != "unknown"
 
-    @property
-    def has_mig(self) -> bool:
-        """Whether CUDA counts MIG instances beside or in place of the GPUs."""
-        return self.mig != "none"
-
     def targets(self, mig: bool) -> tuple[CudaDevice, ...]:
         """Return what a list of MIG UUIDs, or of anything else, can name; a rank counts in it."""
         return self.instances if mig else self.devices
@@ -274,7 +269,7 @@ def with_mig(gpus: Enumeration, rule: MigRule, *, mixed: bool = False) -> Enumer
 
 
 def unset_devices(cuda: Enumeration) -> tuple[tuple[CudaDevice, ...] | None, int | None, bool]:
-    """Return what CUDA shows on a MIG machine when the variable is unset.
+    """Return what CUDA shows when the variable is unset.
 
     That is the devices (None where they cannot be told), their number, and whether the k-th of
     them is cuda:k.

@@ -136,7 +136,6 @@ def only_device(inside: DeviceSet, process: SeenProcess) -> Evidence:
 
 
 def is_among(used: Sequence[CudaDevice], mapping: Mapping) -> bool:
-    """Tell whether all of them are visible."""
     return {device.id for device in used} <= {device.id for device in mapping.visible or ()}
 
 

@@ -34,19 +34,21 @@ def why_no_line(mapping: Mapping) -> str | None:
         return None
     for name, text in (("VISIBLE_DEVICES", mapping.value), ("DEVICE_ORDER", mapping.order)):
         if text is not None and quoted(text) is None:
-            return f"no line for a shell: CUDA_{name} {why_not_quoted(text)}"
+            why = "has characters that no line for a shell may carry"
+            if len(text) > _LONGEST:
+                why = f"is longer than {_LONGEST} characters"
+            return f"no line for a shell: CUDA_{name} {why}"
     return None
 
 
 def shell_lines(mapping: Mapping) -> tuple[str, ...]:
     """Return the lines that set the value again: as it is, and where its order is not sure, by
     UUIDs."""
-    same = None if mapping.certainty == "exact" else uuid_export_line(mapping)
     line = export_line(mapping)
+    same = None if mapping.certainty == "exact" else uuid_export_line(mapping)
     if same == line:
-        return (line,) if line else ()
-    lines = (line, same and f"{same}  # the same in every order")
-    return tuple(line for line in lines if line)
+        same = None
+    return tuple(filter(None, (line, same and f"{same}  # the same in every order")))
 
 
 def uuid_export_line(mapping: Mapping) -> str | None:
@@ -76,10 +78,3 @@ def quoted(text: str) -> str | None:
     if _PLAIN.fullmatch(text):
         return text
     return "'" + text.replace("'", "'\\''") + "'"
-
-
-def why_not_quoted(text: str) -> str:
-    """Say why `quoted` gives nothing for a text."""
-    if len(text) > _LONGEST:
-        return f"is longer than {_LONGEST} characters"
-    return "has characters that no line for a shell may carry"

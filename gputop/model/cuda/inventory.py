@@ -42,27 +42,15 @@ class Inventory(msgspec.Struct, frozen=True):
         return Usage() if device.instance else self.usage.get(device.index, Usage())
 
 
-class _ReadGpu(msgspec.Struct):
-    index: int
-    name: str | None = None
-    uuid: str | None = None
-    pci_bus_id: str | None = None
-    minor: int | None = None
+class _DescribedGpu(Gpu, frozen=True, kw_only=True):
     mig_enabled: bool | None = None
-    mig_mode: bool | None = None
-    mig: tuple[MigInstance, ...] | None = None
-    cores: int | None = None
-    sm: int | None = None
-    sm_clock_max: int | None = None
-    memory_total: int | None = None
-    memory_free: int | None = None
 
 
-def _device(gpu: Gpu | _ReadGpu) -> CudaDevice:
+def _device(gpu: Gpu) -> CudaDevice:
     mig = None
     if gpu.mig is not None:
         mig = tuple(MigInstance(part.uuid, part.gi, part.ci, part.profile) for part in gpu.mig)
-    enabled = isinstance(gpu, _ReadGpu) and gpu.mig_enabled
+    enabled = isinstance(gpu, _DescribedGpu) and gpu.mig_enabled
     return CudaDevice(
         index=gpu.index,
         uuid=gpu.uuid,
@@ -77,8 +65,8 @@ def _device(gpu: Gpu | _ReadGpu) -> CudaDevice:
     )
 
 
-class _ReadMachine(msgspec.Struct):
-    gpus: tuple[_ReadGpu, ...]
+class _DescribedMachine(msgspec.Struct):
+    gpus: tuple[_DescribedGpu, ...]
     driver_version: str | None = None
     cuda_order: tuple[int, ...] | None = None
 
@@ -113,8 +101,8 @@ def without(frame: Frame, pid: int) -> Frame:
         if row.pid == pid:
             held[row.gpu_uuid] = held.get(row.gpu_uuid, 0) + (row.gpu_memory or 0)
     gpus = tuple(
-        msgspec.structs.replace(gpu, memory_free=gpu.memory_free + held[gpu.uuid])
-        if gpu.uuid in held and gpu.memory_free is not None
+        msgspec.structs.replace(gpu, memory_free=gpu.memory_free + held.get(gpu.uuid, 0))
+        if gpu.memory_free is not None
         else gpu
         for gpu in frame.gpus
     )
@@ -126,7 +114,7 @@ def read_inventory(text: str | bytes, path: str) -> Inventory:
     """Read a file's text; UsageError with `path` and the reason if it describes no machine."""
     try:
         decoded = _decode(text)
-        inventory = msgspec.convert(decoded, _ReadMachine).inventory()
+        inventory = msgspec.convert(decoded, _DescribedMachine).inventory()
         frame = msgspec.convert(decoded, Frame) if "host" in decoded else None
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(f"{path} describes no machine: {error}") from None

@@ -65,7 +65,6 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, certainty=certainty, because=because)
 
     def hiding(self, devices: Iterable[CudaDevice], reason: str) -> Mapping:
-        """Return it with some more devices hidden."""
         hidden = tuple(Hidden(device, reason) for device in devices)
         return msgspec.structs.replace(self, hidden=(*self.hidden, *hidden))
 

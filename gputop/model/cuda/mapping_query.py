@@ -13,7 +13,7 @@ import msgspec
 from gputop.model.cuda.advice import Advice, advise
 from gputop.model.cuda.entries import ENDS, kind_of
 from gputop.model.cuda.enumeration import CudaDevice
-from gputop.model.cuda.framework_selection import Layers
+from gputop.model.cuda.frameworks import Layers
 from gputop.model.cuda.inventory import Inventory, Usage
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.pasted.meaning import in_this_shell, meaning, requests_advice
@@ -179,11 +179,6 @@ def suggest(
     return choose(recent, PickRequest(exclude=taken, value=own.text, order=own.order))
 
 
-def name_of(gpu: Gpu, result: MappingResult) -> str:
-    """Name a GPU for CUDA_VISIBLE_DEVICES: by its number where that is exact, else by UUID."""
-    return result.ranks[gpu.index] if result.exact and gpu.index in result.ranks else gpu.uuid or ""
-
-
 def completion(
     text: str,
     result: MappingResult,
@@ -208,13 +203,12 @@ def completion(
     if text and (end is None or end.position != text.count(",") or named is None):
         return None
     gpu = free((named or ()) if text else ())
-    name = "" if gpu is None else _like(text, gpu, result)
+    name = gpu and _name(gpu, result, text)
     return f"{text}{name}" if name else None
 
 
-def _like(text: str, gpu: Gpu, result: MappingResult) -> str:
-    """Name a GPU in the way in which a list names the others; "" where that cannot be."""
-    if not text:
-        return name_of(gpu, result)
-    names = {"integer": result.ranks.get(gpu.index), "gpu": gpu.uuid, "mig": None}
-    return names[kind_of(text)] or ""
+def _name(gpu: Gpu, result: MappingResult, text: str) -> str | None:
+    """Name a GPU as a list names the others, the first by its number where that is exact."""
+    rank = result.ranks.get(gpu.index)
+    kind = kind_of(text) if text else "integer" if result.exact and rank else "gpu"
+    return {"integer": rank, "gpu": gpu.uuid, "mig": None}[kind]

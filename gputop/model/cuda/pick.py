@@ -65,8 +65,6 @@ class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuPick(msgspec.Struct, frozen=True):
-    """The answer."""
-
     gpus: tuple[Gpu, ...] | None
     """By PCI bus id; None: there are not enough."""
     reasons: dict[int, str]

@@ -49,15 +49,6 @@ def compare(mapping: Mapping, probed: Probed, devices: Sequence[CudaDevice] = ()
     return ProbeVerdict(True, "verified by the driver")
 
 
-def cuda_order(probed: Probed, devices: Sequence[CudaDevice]) -> tuple[int, ...] | None:
-    """Return the order for `resolve`, from the answer to the value left unset; None where it gives
-    none. With MIG it gives none: CUDA then counts MIG devices in place of GPUs."""
-    if probed.devices is None or any(device.mig_enabled for device in devices):
-        return None
-    fits = [[device.index for device in devices if _is(device, p)] for p in probed.devices]
-    return tuple(indices[0] for indices in fits) if all(len(f) == 1 for f in fits) else None
-
-
 def answer_to(answers: Sequence[Probed], value: str | None, order: str | None) -> Probed | None:
     """The driver's answer to these variables among those of a frame; None: it was not asked."""
     return next((a for a in answers if (a.value, a.order) == (value, order)), None)
@@ -66,10 +57,16 @@ def answer_to(answers: Sequence[Probed], value: str | None, order: str | None) -
 def probed_order(
     answers: Sequence[Probed], order: str | None, devices: Sequence[CudaDevice]
 ) -> tuple[int, ...] | None:
-    """The order that the driver gave under CUDA_DEVICE_ORDER=`order`; None where it was not asked
-    with CUDA_VISIBLE_DEVICES unset, or its answer gives none."""
+    """Return the driver's order under CUDA_DEVICE_ORDER=`order`, as `resolve` wants it.
+
+    None where it was not asked with CUDA_VISIBLE_DEVICES unset, or its answer gives none. With MIG
+    it gives none: CUDA then counts MIG devices in place of GPUs.
+    """
     answer = answer_to(answers, None, order)
-    return None if answer is None else cuda_order(answer, devices)
+    if answer is None or answer.devices is None or any(device.mig_enabled for device in devices):
+        return None
+    fits = [[device.index for device in devices if _is(device, p)] for p in answer.devices]
+    return tuple(indices[0] for indices in fits) if all(len(f) == 1 for f in fits) else None
 
 
 def _label(probed: ProbedDevice, candidates: Sequence[CudaDevice]) -> str:

@@ -118,7 +118,6 @@ class SeenProcess(NamedTuple):
 
 
 def reachable(process: SeenProcess) -> DeviceSet:
-    """Return the GPUs that a process can reach."""
     inside = _in_job(_in_view(process), process)
     if inside.devices == () or not is_mps_client(process):
         return inside
@@ -275,17 +274,11 @@ def _both(inside: DeviceSet, job: DeviceSet, ids: str | None) -> DeviceSet:
     return DeviceSet(left, smaller.because, certainty=weaker(inside.certainty, job.certainty))
 
 
-def slurm_set(
-    devices: Sequence[CudaDevice],
-    job_gpus: str | None,
-    value: str | None,
-    *,
-    constrained: bool | None = None,
-) -> DeviceSet:
+def slurm_set(devices: Sequence[CudaDevice], job_gpus: str | None, value: str | None) -> DeviceSet:
     """Read SLURM_JOB_GPUS (or SLURM_STEP_GPUS), which keeps the machine's numbers.
 
-    `value` is CUDA_VISIBLE_DEVICES and `constrained` Slurm's ConstrainDevices, None if not known:
-    then a value equal to the job's numbers was not counted anew, and one from 0 on was.
+    `value` is CUDA_VISIBLE_DEVICES: one equal to the job's numbers was not counted anew by Slurm
+    (ConstrainDevices), and one from 0 on was.
     """
     ids, by_index = slurm_ids(job_gpus), {device.index: device for device in devices}
     if not ids or not by_index.keys() >= set(ids):
@@ -293,8 +286,7 @@ def slurm_set(
     if len(ids) == len(by_index):
         return DeviceSet(tuple(devices), "")  # the whole machine, hidden from the others or not
     because = f"SLURM_JOB_GPUS={shown(job_gpus or '')}"
-    if constrained is None:
-        constrained = _constrained(ids, value)
+    constrained = _constrained(ids, value)
     if constrained is None:
         return DeviceSet(None, f"{because}, and whether Slurm hides the other GPUs is not known")
     # Slurm's numbers are the order of its gres.conf: NVML's with AutoDetect=nvml.
@@ -353,32 +345,20 @@ def _mps_client(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
         return DeviceSet(None, because)
     if inside.because:
         return DeviceSet(None, "an MPS server and its container or job both number its GPUs")
-    machine, (value, order) = process.machine, kinds.pop()
-    served = mps_set(
-        machine.devices,
-        value,
-        order=order,
-        cuda_order=probed_order(machine.probed, order, machine.devices),
-        driver_version=machine.driver_version,
-    )
+    served = mps_set(process.machine, *kinds.pop())
     # One that the driver does not list may still start without the server.
     return served if process.mps else served.weakened("expected")
 
 
-def mps_set(
-    devices: Sequence[CudaDevice],
-    daemon_value: str | None,
-    *,
-    order: str | None = None,
-    cuda_order: Sequence[int] | None = None,
-    driver_version: str | None = None,
-) -> DeviceSet:
-    """Return the GPUs of an MPS daemon, in the order in which a client's integers count them.
-
-    Ask `resolve` about a client with `cuda_order` = its `order`.
-    """
+def mps_set(machine: Machine, value: str | None, order: str | None) -> DeviceSet:
+    """Return the GPUs of an MPS server with these variables, in the order in which a client's
+    integers count them: ask `resolve` about a client with `cuda_order` = its `order`."""
     mapping = resolve(
-        daemon_value, devices, order=order, cuda_order=cuda_order, driver_version=driver_version
+        value,
+        machine.devices,
+        order=order,
+        cuda_order=probed_order(machine.probed, order, machine.devices),
+        driver_version=machine.driver_version,
     )
     because = "the GPUs of the MPS server's CUDA_VISIBLE_DEVICES"
     if mapping.visible is None:

@@ -66,7 +66,7 @@ def resolve(
 
 def _mapping(value: str | None, order: str | None, cuda: Enumeration) -> Mapping:
     if value is None:
-        return _unset_mig(order, cuda) if cuda.has_mig else _unset(order, cuda)
+        return _unset(order, cuda)
     if value:
         return _listed(value, order, cuda)
     # No GPU: stated by the guide for CUDA 13; CUDA_ERROR_NO_DEVICE before that, too.
@@ -82,33 +82,23 @@ def _mapping(value: str | None, order: str | None, cuda: Enumeration) -> Mapping
 
 
 def _unset(order: str | None, cuda: Enumeration) -> Mapping:
-    return Mapping(
-        value=None,
-        order=order,
-        certainty=cuda.certainty,
-        because=cuda.because,
-        documented=cuda.documented,
-        visible=cuda.devices if cuda.ordered else None,
-        visible_set=None if cuda.ordered else cuda.devices,
-        count=len(cuda.devices),
-        reason="unset",
-    )
-
-
-def _unset_mig(order: str | None, cuda: Enumeration) -> Mapping:
     devices, count, ordered = unset_devices(cuda)
-    certainty = "unknown" if not ordered else "exact" if count == 1 else cuda.certainty
-    because = ONE_DEVICE if cuda.mig == "old" else "the order of MIG devices is not documented"
+    because, documented = cuda.because, cuda.documented
+    if cuda.mig != "none":
+        documented = cuda.mig == "new" or bool(cuda.instances) or devices is None
+        if cuda.instances or not ordered:
+            because = "the order of MIG devices is not documented"
+            because = ONE_DEVICE if cuda.mig == "old" else because
     return Mapping(
         value=None,
         order=order,
-        certainty=certainty,
-        because=because if cuda.instances or not ordered else cuda.because,
-        documented=cuda.mig == "new" or bool(cuda.instances) or devices is None,
+        certainty="unknown" if not ordered else "exact" if count == 1 else cuda.certainty,
+        because=because,
+        documented=documented,
         visible=devices if ordered else None,
         visible_set=None if ordered else devices,
         count=count,
-        reason="unset" if ordered else "mig",
+        reason="unset" if ordered or cuda.mig == "none" else "mig",
     )
 
 
@@ -139,7 +129,7 @@ def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
     counted = kind == "integer" and count > 0
     ordered = cuda.ordered or not counted
     documented = (
-        not (cuda.has_mig and _mixes_kinds(value))
+        not (cuda.mig != "none" and _mixes_kinds(value))
         and all(e.documented for e in entries)
         and not repeats_after_end(entries, kind, cuda)
         and (cuda.documented or not counted)

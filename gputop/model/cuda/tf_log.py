@@ -61,8 +61,6 @@ class LogDevice(msgspec.Struct, frozen=True):
 
 
 class TfLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log says."""
-
     devices: tuple[LogDevice, ...]
     xla: tuple[str, ...]
     """Names of XLA's devices: the same cards a second time."""

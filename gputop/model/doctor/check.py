@@ -68,12 +68,8 @@ def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:
     gaps: dict[str, list[Gpu]] = {}
     for gpu in frames[-1].gpus:
         samples = [sample for frame in frames for sample in frame.gpus if sample.key == gpu.key]
-        if (
-            gpu.error is None
-            and gpu.stale_for is None
-            and not gpu.asleep
-            and (text := _gaps(samples))
-        ):
+        is_heard = gpu.error is None and gpu.stale_for is None and not gpu.asleep
+        if is_heard and (text := _gaps(samples)):
             gaps.setdefault(text, []).append(gpu)
     for text, gpus in gaps.items():
         names = ", ".join(dict.fromkeys(short_name(gpu.name) for gpu in gpus))

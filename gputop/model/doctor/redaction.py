@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import asdict, replace
 
-from gputop.model.machine.environment import CudaContext, Environ
-from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import DeviceHolder, Reservation
+from gputop.model.machine.frame import Frame
 from gputop.model.machine.secrets import MASK, is_secret, masked
 
-T = TypeVar("T", DeviceHolder, Process)
+T = TypeVar("T")
 
 LEFT_OUT = (
     "command lines (their lengths are there), users (user1, user2, ... instead), working"
@@ -31,7 +30,12 @@ class Redaction:
     def frame(self, frame: Frame) -> Frame:
         """The same GPUs, without names and words of people."""
         standpoint = replace(frame.host.standpoint, job=None, job_gpus=None)
-        shown = _shown(frame, self._user, _length, lambda _, value: _length(value) or "")
+        shown = _shown(
+            frame,
+            user=self._user,
+            command=_length,
+            variables=lambda names: {name: _length(names[name]) for name in names},
+        )
         return replace(
             shown,
             host=replace(frame.host, name="host", boot_id=None, standpoint=standpoint),
@@ -46,52 +50,24 @@ def without_secrets(frame: Frame) -> Frame:
     """The same with command lines and variables as they are, but for what may be a secret."""
     return _shown(
         frame,
-        lambda user: user,
-        lambda command: command and masked(command),
-        lambda name, value: MASK if is_secret(name, value) else value,
+        command=lambda command: command and masked(command),
+        variables=lambda names: {
+            name: MASK if is_secret(name, value) else value for name, value in names.items()
+        },
     )
 
 
-def _shown(
-    frame: Frame,
-    user: Callable[[str | None], str | None],
-    command: Callable[[str | None], str | None],
-    variable: Callable[[str, str], str],
-) -> Frame:
-    def owner(item: T) -> T:
-        return replace(item, user=user(item.user), command=command(item.command))
-
-    def reserved(reservation: Reservation) -> Reservation:
-        by, words = user(reservation.user) or "", command(reservation.command)
-        return replace(reservation, user=by, command=words)
-
-    def environ(environ: Environ) -> Environ:
-        values = environ.variables.items()
-        return replace(environ, variables={name: variable(name, value) for name, value in values})
-
-    def context(context: CudaContext | None) -> CudaContext | None:
-        below = context and context.descendant
-        return context and replace(
-            context,
-            environ=environ(context.environ),
-            descendant=below and replace(below, environ=environ(below.environ)),
-        )
-
-    return replace(
-        frame,
-        gpus=tuple(
-            replace(
-                gpu,
-                holders=tuple(map(owner, gpu.holders)),
-                reservation=gpu.reservation and reserved(gpu.reservation),
-            )
-            for gpu in frame.gpus
-        ),
-        processes=tuple(
-            replace(owner(process), cuda_context=context(process.cuda_context))
-            for process in frame.processes
-        ),
-    )
+def _shown(item: T, **fields: Callable[[Any], Any]) -> T:
+    """Return it with all fields of those names as they may be shown, in whatever part of it."""
+    if isinstance(item, tuple):
+        return type(item)(_shown(part, **fields) for part in item)
+    if not isinstance(item, msgspec.Struct):
+        return item
+    shown = {
+        name: fields[name](value) if name in fields else _shown(value, **fields)
+        for name, value in asdict(item).items()
+    }
+    return replace(item, **shown)
 
 
 def _length(text: str | None) -> str | None:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from gputop.model.fleet.lamps import LampKind, lamp
-from gputop.model.health.findings import FindingLevel, worst_of
-from gputop.model.health.free import count_of_free
+from gputop.model.health.findings import FindingLevel, blocking, is_hung, worst_of
+from gputop.model.health.free import count_of_free, not_free, objections
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu
 from gputop.model.processes import process_rows
 from gputop.model.processes.views import ViewRow
+
+LampKind = Literal["free", "used", "idle", "hung", "sick", "unknown"]
+
+LAMPS: dict[LampKind, str] = {
+    "free": "free",
+    "used": "in use, or reserved",
+    "idle": "held by somebody who does nothing on it",
+    "hung": "it does not answer",
+    "sick": "it needs attention",
+    "unknown": "whether it is free cannot be told",
+}
+"""Every lamp, and what it means."""
 
 
 class HostSummary(NamedTuple):
@@ -50,3 +62,19 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
         remark=worst.remark,
         processes=tuple(ViewRow(row, (host, key)) for row, key in zip(rows, keys, strict=True)),
     )
+
+
+def lamp(frame: Frame, gpu: Gpu, idle_after: float) -> LampKind:
+    """Return what a GPU of a frame is: the gravest that fits. `idle_after`: seconds without work
+    after which what it holds is held for nothing."""
+    if is_hung(gpu):
+        return "hung"
+    if blocking(frame, gpu) is not None:
+        return "sick"
+    objection = not_free(frame, gpu)
+    if objection is None:
+        return "free"
+    if not objection.known and not any(more.known for more in objections(frame, gpu)):
+        return "unknown"
+    is_idle = gpu.idle_for is not None and gpu.idle_for >= idle_after
+    return "idle" if is_idle and objection.kind not in ("mode", "reserved") else "used"

@@ -42,15 +42,11 @@ def is_notable(amount: int | None) -> bool:
     return amount is not None and amount >= NOTABLE
 
 
-def suspects(gpu: Gpu) -> tuple[DeviceHolder, ...]:
-    """Who may hold it: all that have the GPU open, unlisted, and are no monitors."""
-    return tuple(holder for holder in gpu.holders if holder.reason != "monitor")
-
-
 def suspects_or_none(gpu: Gpu) -> tuple[DeviceHolder | None, ...]:
-    """Those to show: the suspects, and None for others of whom nothing is known; empty where all is
-    as usual."""
-    holders, others = suspects(gpu), gpu.holders_known is False
+    """Those to show: who has the GPU open, unlisted, and is no monitor, and None for others of whom
+    nothing is known; empty where all is as usual."""
+    holders = tuple(holder for holder in gpu.holders if holder.reason != "monitor")
+    others = gpu.holders_known is False
     if is_notable(gpu.memory_unaccounted):
         return (*holders, None) if others or not holders else holders
     if gpu.processes_known is False:

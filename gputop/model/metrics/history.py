@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from math import inf
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from gputop.model.machine.frame import Frame, Process
@@ -48,6 +49,10 @@ _NOTHING = -inf
 """In place of a value that there was not: less than any, so that `max` passes over it."""
 
 _HistoryRow = tuple[int, float | None, str | None, int | None, int | None]
+_row: Callable[[Process], _HistoryRow] = attrgetter(
+    "pid", "start_time", "gpu_uuid", "gpu_instance", "compute_instance"
+)
+"""What of a process on a GPU stays the same."""
 
 R = TypeVar("R", bound="Ring")
 
@@ -229,16 +234,6 @@ class History:
         self._times.put(self._end, time)
         self._begun = time
         self._end += 1
-
-
-def _row(process: Process) -> _HistoryRow:
-    return (
-        process.pid,
-        process.start_time,
-        process.gpu_uuid,
-        process.gpu_instance,
-        process.compute_instance,
-    )
 
 
 def _with_gaps(values: Sequence[float]) -> list[float | None]:

@@ -122,12 +122,11 @@ def _term(text: str, word: re.Match[str]) -> Term:
     if not value.strip():
         after = printable(word[0].rstrip(), 60)
         raise FilterError(text, word.start(), f"a word is missing after {after}")
-    test: Test | None
     if key is not None:
         key = key.casefold()
-        test = _KEYS[key](value)
-        if test is None:
+        if key == "pid" and not (value.isascii() and value.isdecimal()):
             raise FilterError(text, word.start(), "a PID is a number: pid:4242, each one by itself")
+        test = _KEYS[key](value)
     elif quoted is not None:
         key, test = "", _anywhere(value)
     else:
@@ -202,9 +201,7 @@ def _container_of(row: ProcessRow) -> str | None:
     return f"{container.name or ''}\n{container.id}\n{container.image or ''}".casefold()
 
 
-def _pid(value: str) -> Test | None:
-    if not (value.isascii() and value.isdecimal()):
-        return None
+def _pid(value: str) -> Test:
     pid = value.lstrip("0") or "0"
     return lambda row: str(row.process.pid) == pid
 
@@ -236,7 +233,7 @@ def _called(value: str) -> Test:
     return _when_known(attrgetter("cuda"), names.__contains__)
 
 
-_KEYS: dict[str, Callable[[str], Test | None]] = {
+_KEYS: dict[str, Callable[[str], Test]] = {
     "user": lambda value: _when_known(
         attrgetter("process.user"), lambda user: user.casefold() == value
     ),
@@ -246,7 +243,6 @@ _KEYS: dict[str, Callable[[str], Test | None]] = {
     "host": lambda value: _when_known(attrgetter("host"), lambda host: value in _names_of(host)),
     "container": lambda value: _when_known(_container_of, lambda names: value in names),
 }
-"""None is for a value that cannot be a PID."""
 
 
 def idle(row: ProcessRow) -> bool | None:

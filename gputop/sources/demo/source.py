@@ -35,7 +35,7 @@ from gputop.protocol.messages import (
 from gputop.sources.agent_process import SILENCE
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.demo.fleet import check_reach, demo_machine, is_silent
-from gputop.sources.demo.jobs import JOBS, DemoJob, demo_detail, environ_of
+from gputop.sources.demo.jobs import DemoJob, demo_detail, environ_of, job_of
 from gputop.sources.demo.sections import links, sections, topology
 from gputop.sources.past import Past
 
@@ -60,12 +60,10 @@ class DemoPast:
         self.times = [*self.times[bisect_left(self.times, when - _REMEMBERED) :], when]
 
     def at(self, when: float) -> Frame | None:
-        """See `Past`."""
         index = bisect_right(self.times, when)
         return self._make(self.times[index - 1]) if index else None
 
     def frames(self, since: float, until: float) -> Iterator[Frame]:
-        """See `Past`."""
         times = self.times
         yield from map(self._make, times[bisect_left(times, since) : bisect_right(times, until)])
 
@@ -127,8 +125,8 @@ class DemoSource(AgentlessSource):
             stack = ProcessStack(request.pid, request.start_time, problem=problem)
             return Reply(request=request.id, stack=stack)
         if isinstance(request, Context):
-            contexts = (CudaContext(environ_of(job)) for job in JOBS if job.pid == request.pid)
-            return Reply(request=request.id, context=next(contexts, None))
+            job = job_of(request.pid)
+            return Reply(request=request.id, context=job and CudaContext(environ_of(job)))
         if isinstance(request, Checks):
             return Reply(request=request.id)
         return Reply(request=request.id, error="the demo has no processes to signal")
@@ -156,7 +154,7 @@ def demo_frame(
         interval=interval,
         driver_version="580.159.03",
         cuda_version="13.0",
-        gpus=tuple(_gpu_of(host, index, now, running, processes) for index in range(machine.gpus)),
+        gpus=tuple(_gpu(host, index, now, running, processes) for index in range(machine.gpus)),
         processes=processes,
         links=links(machine.gpus),
         topology=topology(machine.gpus),
@@ -164,27 +162,20 @@ def demo_frame(
     )
 
 
-def _gpu_of(
+def _gpu(
     host: str | None, index: int, now: float, running: float, processes: tuple[Process, ...]
 ) -> Gpu:
     """A GPU, with what is wrong with it on that machine."""
-    machine, gpu = demo_machine(host), _gpu(_uuid(host, index), index, now, running, processes)
-    if index == machine.hung:
-        return replace(gpu, stale_for=round(95.0 + running, 1))
-    if index == machine.sick and gpu.health is not None:
-        return replace(gpu, health=replace(gpu.health, recovery_action="gpu_reset"))
-    return gpu
-
-
-def _gpu(
-    identity: str, index: int, now: float, running: float, processes: tuple[Process, ...]
-) -> Gpu:
+    machine, identity = demo_machine(host), _uuid(host, index)
     here = [process for process in processes if process.gpu_uuid == identity]
     used = sum(process.gpu_memory or 0 for process in here) + 22 * MIB
     load = min(1.0, sum(process.sm_utilization or 0.0 for process in here))
     busy = load > 0
     temperature = float(round(33 + index % 3 + load * 31 + _wave(now, 23, index)))
     power = 75 + 2 * _wave(now, 17, index) + load * (565 + 30 * _wave(now, 7, index))
+    more = sections(index, load, power, temperature, running, _wave(now, 11, index))
+    if index == machine.sick:
+        more["health"] = replace(more["health"], recovery_action="gpu_reset")
     return Gpu(
         index=index,
         uuid=identity,
@@ -215,7 +206,8 @@ def _gpu(
         sm=132,
         processes_known=True,
         idle_for=0.0 if busy else round(2460 + running, 1),
-        **sections(index, load, power, temperature, running, _wave(now, 11, index)),
+        stale_for=round(95.0 + running, 1) if index == machine.hung else None,
+        **more,
     )
 
 

@@ -300,14 +300,11 @@ def find_exporter(client: PrometheusClient) -> ClusterQueries:
     if best is DCGM and "hostname" not in client.label_names(DCGM.present):
         best = DCGM._replace(host="Hostname")
     records = [record for record in RECORDS.values() if record in known and best is GPUTOP]
-    live = client.query(_live(records)) if records else []
+    # The index keeps those of rules that are gone.
+    results = f'count by (__name__) ({{__name__=~"{"|".join(records)}"}})'
+    live = client.query(results) if records else []
     names = frozenset(series.labels.get("__name__", "") for series in live)
     return ClusterQueries(client, best, names)
-
-
-def _live(records: Sequence[str]) -> str:
-    """Return which of these have results now: the index keeps those of rules that are gone."""
-    return f'count by (__name__) ({{__name__=~"{"|".join(records)}"}})'
 
 
 def selector(label: str, pattern: str, wanted: str = "all") -> str:

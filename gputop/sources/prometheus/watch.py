@@ -33,7 +33,6 @@ class ClusterWatch:
         self._came: float | None = None
         self._due, self._is_past_asked = 0.0, False
         self._woken, self._is_closed = threading.Event(), False
-        self._thread: threading.Thread | None = None
 
     @property
     def state(self) -> ClusterState:
@@ -43,8 +42,7 @@ class ClusterWatch:
 
     def start(self) -> None:
         """Begin to ask. The thread is left to itself at the end, whatever it waits for."""
-        self._thread = threading.Thread(target=self._run, name="prometheus", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="prometheus", daemon=True).start()
 
     def show(self, page: NodePage) -> None:
         """Ask for other nodes now; the sums are asked for when it is time."""

@@ -18,13 +18,12 @@ from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_source import AgentConnection
 from gputop.sources.ssh.carry import loader_size, payload
 from gputop.sources.ssh.client import ssh_environment, stream_command
-from gputop.sources.ssh.heart import HEART, LEASE
+from gputop.sources.ssh.crowd import HEART, LEASE, WAVE
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.process import SshProcess
 from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.start import Remote, read_remote, remote_command
-from gputop.sources.ssh.wave import WAVE
 
 _MOST_QUEUED = 1000
 _PING = "ping "
@@ -71,6 +70,7 @@ class Connection(AgentConnection):
 
     @property
     def link(self) -> Link:
+        """How it is just now."""
         age = None if self._heard is None else time.monotonic() - self._heard
         return self._link._replace(age=age)
 

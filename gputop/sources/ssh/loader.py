@@ -1,10 +1,9 @@
 """Runs an agent whose modules come on standard input: nothing of it is written to disk.
 
 This file's text is what `carry` sends first, and another machine's Python runs it as its main
-program; it imports nothing of gputop until it has it. After it come, in bytes of zlib, a line of
-JSON, `[[name, kind, size], ...]`, and the modules one after the other: "package", "module" and
-"program", which is run, are Python's source; "compiled" is a shared library, which is loaded out of
-memory.
+program; it imports nothing of gputop until it has it. After it come the modules, in bytes of zlib
+and marshal, `{name: (kind, content)}`: "package", "module" and "program", which is run, are source
+of Python; "compiled" is a shared library, which is loaded out of memory.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
-import json
+import marshal
 import os
 import sys
 import zlib
@@ -30,21 +29,15 @@ _STANDIN = "gputop.sources.ssh.standin"
 
 
 class Carried:
-    """Finds and loads the modules that came along."""
+    """Finds and loads the modules that came along, as importlib.abc says of both."""
 
     def __init__(self, data: bytes) -> None:
-        index, _, rest = data.partition(b"\n")
-        self._modules: dict[str, tuple[str, bytes]] = {}
-        start = 0
-        for name, kind, size in json.loads(index):
-            self._modules[name] = (kind, rest[start : start + size])
-            start += size
+        self._modules: dict[str, tuple[str, bytes]] = marshal.loads(data)
         [self.program] = (name for name, (kind, _) in self._modules.items() if kind == "program")
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """See importlib.abc.MetaPathFinder."""
         kind, data = self._modules.get(name, ("", b""))
         if kind == "compiled":
             place = f"/proc/self/fd/{_in_memory(name, data)}"
@@ -55,10 +48,9 @@ class Carried:
         return None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        """See importlib.abc.Loader."""
+        """Leave that to importlib."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """See importlib.abc.Loader."""
         name = module.__name__
         module.__file__ = f"{_NOWHERE}{name.replace('.', '/')}.py"
         exec(compile(self._modules[name][1], module.__file__, "exec"), module.__dict__)

@@ -8,7 +8,7 @@ from gputop.sources.agent_process import SILENCE
 from gputop.sources.agent_source import AgentSource
 from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection
-from gputop.sources.ssh.heart import BEAT
+from gputop.sources.ssh.crowd import BEAT
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.ways import ways_check
 

@@ -4,91 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gputop.model.fleet import lamps
+from gputop.model.fleet.host_summary import LAMPS
 from gputop.model.health import activity, free
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS
 from gputop.tui.glyphs import GlyphSet
-from gputop.tui.panes.fleet_hosts import lamp_sign
+from gputop.tui.panes.fleet import lamp_sign
 
 Definitions = Iterable[tuple[str, str]]
 
 _GPU = (
-    ("WHO", "who computes on it, most memory first; or that it is free"),
+    ("WHO", "whose processes compute on it, most memory first; or free"),
     ("+2", "two more users, for whom there is no room"),
-    ("MEM", "memory in use, without what the driver reserves, and all of it"),
+    ("MEM", "memory in use, without what the driver reserves, and the total"),
     ("free", "nobody on it, nothing unaccounted for, healthy, not reserved, and not at work"),
-    ("reserved by bob", "he has it with gputop run or reserve, and is not on it yet"),
-    ("idle 41m", "who is there has done nothing on it for so long"),
-    ("no process", "nobody is listed, and it is not free all the same"),
-    ("not listed", "the driver does not say who computes here (WSL, no permission)"),
-    ("none seen", "in a container, where those outside of it cannot be seen"),
-    ("display", "it draws, and nobody computes on it"),
-    ("asleep", "the kernel has powered it down, and to ask would wake it"),
-    ("not in /proc", "a process that cannot be seen from here (another PID namespace), or ended"),
-    ("has not answered yet", "the driver has said nothing of this GPU so far"),
-    ("PAUSED", "the picture is held; p goes on"),
-    ("MIG", "the GPU is divided; each part has a row, by GPU instance and compute instance"),
-    ("the last 3 minutes", "now is at the right; gaps are gaps; g shows another metric"),
+    ("reserved by bob", "with gputop run or reserve; nothing of his runs on it yet"),
+    ("idle 41m", "its processes have done no work on it for this long"),
+    ("no process", "no process is listed, but it is not free"),
+    ("not listed", "the driver does not list processes here (WSL, no permission)"),
+    ("none seen", "in a container: processes outside of it cannot be seen"),
+    ("display", "it drives a display, and nobody computes on it"),
+    ("asleep", "the kernel has powered it down; reading it would wake it"),
+    ("not in /proc", "a process that has ended, or is in another PID namespace"),
+    ("has not answered yet", "the driver has reported nothing about this GPU so far"),
+    ("PAUSED", "the screen is frozen; p resumes"),
+    ("MIG", "the GPU is partitioned: a row for each GPU instance and compute instance"),
+    ("the last 3 minutes", "newest at the right; a gap is a missing sample; g changes the metric"),
     ("CPU, RAM", "of the host"),
-    ("1 user seen", "others cannot be seen from here: WSL, a container, no permission"),
-    ("users unknown", "the driver does not say who computes here"),
+    ("1 user seen", "there may be more: WSL, a container or permissions hide them"),
+    ("users unknown", "the driver does not list processes here"),
 )
 _FINDINGS = (
-    ("XID 79", "an error that the driver reports by number"),
-    ("HUNG", "the GPU has not answered for some seconds"),
-    ("LOST", "the driver cannot reach the card any more"),
-    ("UNREAD", "gputop could not read the GPU: a fault of its own"),
+    ("XID 79", "an error that the driver reported by number"),
+    ("HUNG", "the GPU has not answered for several seconds"),
+    ("LOST", "the driver can no longer reach the card"),
+    ("UNREAD", "gputop failed to read the GPU: a bug in gputop"),
     ("RECOVERY", "the driver asks for a reset or a reboot"),
     ("ECC", "memory errors that could not be corrected"),
-    ("REMAP", "a faulty row of memory waits to be replaced, or could not be"),
+    ("REMAP", "a row of memory is to be remapped, or could not be"),
     ("SRAM", "too many errors in the chip's own memory"),
     ("MEMORY", "memory that cannot be repaired"),
-    ("REPAIR", "a repair of the memory waits for a reset"),
-    ("PAGES", "pages of memory wait to be retired"),
-    ("FABRIC", "the NVSwitch fabric is not ready, or has a fault"),
+    ("REPAIR", "a memory repair is pending until the next reset"),
+    ("PAGES", "pages of memory are waiting to be retired"),
+    ("FABRIC", "the NVSwitch fabric is not ready, or has failed"),
     ("NVLINK", "links to other GPUs are down"),
     ("PCIE", "the link to the CPU is narrower or slower than it could be"),
     ("HOT", "the GPU or its memory is too hot, and slows down"),
     ("POWER BRAKE", "the power supply is overloaded, so the GPU slows down"),
     ("SLOWDOWN", "the hardware slows the GPU down"),
-    ("PERS", "persistence mode is off: the driver starts anew for each program"),
+    ("PERS", "persistence mode is off: the driver starts again for each program"),
     ("MODE", "its compute mode keeps programs off it"),
 )
 _PROCESSES = (
-    ("ended (SIGTERM)", "the process has ended, by this signal where it was sent from here"),
-    ("unaccounted", "memory in use that belongs to no process the driver lists"),
-    ("2 tagged", "Space has tagged these; F9 is for them and nothing else"),
-    ("3 of 37", "how many processes the filter and the view leave"),
-    ("rows 1-36 of 208", "those in sight; memory of no process and groups have rows of their own"),
+    ("ended (SIGTERM)", "the process has ended, by this signal if gputop sent one"),
+    ("unaccounted", "memory in use that belongs to no listed process"),
+    ("2 tagged", "tagged with Space: F9 applies to these and to nothing else"),
+    ("3 of 37", "how many processes pass the filter and the view"),
+    ("rows 1-36 of 208", "rows in view; unaccounted memory and groups have rows of their own"),
 )
 _MAPPING = (
-    ("cuda:0", "what a program calls its first GPU, after CUDA_VISIBLE_DEVICES"),
-    ("exact, likely", "how far the order of the GPUs can be relied on: by definition; as CUDA"),
-    ("uncertain, unknown", "usually has it; as it may have it; it cannot be told"),
+    ("cuda:0", "what a program calls the first GPU that it can see"),
+    ("exact", "the order of the GPUs follows from the driver's rules"),
+    ("likely", "CUDA usually counts the GPUs in this order"),
+    ("uncertain", "CUDA may count the GPUs in this order"),
+    ("unknown", "their order cannot be known"),
     ("verified", "the CUDA driver itself was asked, and agrees"),
-    ("contradicted", "what the process does on the GPUs does not fit its variables"),
-    ("ambiguous, inferred", "several orders fit what is seen; one was chosen by what is seen"),
-    ("unread", "the variables of the process may not be read"),
+    ("contradicted", "the GPUs that the process uses do not fit its variables"),
+    ("ambiguous", "several orders fit the GPUs that it uses"),
+    ("inferred", "one of several orders was chosen by the GPUs that it uses"),
+    ("unread", "the variables of the process could not be read"),
     ("139 GiB unused", "memory of the GPU that is not in use, whoever is on it"),
     ("hidden", "GPUs that the value leaves out, and why"),
 )
 
 _HOSTS = (
-    ("FREE", "free GPUs, of all"),
-    ("AGE", "since the last line came from the host"),
-    ("RTT", "round trip: a question to the agent there, and back"),
-    ("ATTENTION", "the worst finding and its GPUs, or what is to know of the host"),
-    ("12 seen", "of these hosts there is a picture of now"),
+    ("FREE", "free GPUs, and all GPUs"),
+    ("AGE", "time since the host last sent anything"),
+    ("RTT", "round-trip time to the agent there"),
+    ("ATTENTION", "the worst finding and its GPUs, or a note about the host"),
+    ("12 seen", "hosts whose data is current"),
     ("free node3:0-2", "free GPUs, as host:index"),
-    ("log in with L", "the host wants a password or a second factor, which ssh then asks for"),
-    ("connecting", "ssh is on its way, or the agent there starts"),
+    ("log in with L", "the host wants a password or a second factor"),
+    ("connecting", "ssh is connecting, or the agent there is starting"),
     ("waits for its turn", "few connections are made at a time, or hosts would refuse them"),
-    ("no answer", "it is connected, and sends nothing"),
-    ("again in 8s", "it is tried again; r tries at once"),
-    ("the same machine as", "two names of one machine: it counts once"),
-    ("rebooted", "it has another boot id than before"),
+    ("no answer", "it is connected, but sends nothing"),
+    ("again in 8s", "gputop connects again then; r does so at once"),
+    ("the same machine as", "two names of one machine, which counts once"),
+    ("rebooted", "its boot id has changed"),
 )
 
 
@@ -110,18 +113,21 @@ def sections(glyphs: GlyphSet) -> Iterable[tuple[str, Definitions]]:
 
 
 def _signs(glyphs: GlyphSet) -> Definitions:
-    yield "0", "nothing, measured"
+    yield "0", "measured, and nothing"
     yield glyphs.not_available, "not available, or no sample in this interval"
     yield glyphs.pending, "no sample yet"
-    yield f"{glyphs.stale} 3s, stale", "the GPU does not answer, and its values are so old"
-    yield f"{glyphs.stale} no answer, hung", "for so long: there are no values of now"
+    yield f"{glyphs.stale} 3s, stale", "the GPU does not answer; its values are this old"
+    yield (
+        f"{glyphs.stale} no answer, hung",
+        "it has not answered for this long; no value is current",
+    )
     yield f"{glyphs.warning} HOT", "the worst finding on the GPU"
-    yield glyphs.cursor, "the selected row of the pane that the keys go to"
+    yield glyphs.cursor, "the selected row of the pane that has the focus"
     yield glyphs.separator, "the selected row of the other pane"
     yield glyphs.tag, "a tagged process"
     yield glyphs.mark, "marked with W: you are notified when it is free, or has ended"
 
 
 def _lamps(glyphs: GlyphSet) -> Definitions:
-    for kind, meaning in lamps.WORDS.items():
+    for kind, meaning in LAMPS.items():
         yield lamp_sign(kind, glyphs), f"a GPU: {meaning}"

@@ -33,7 +33,7 @@ from gputop.tui.panes.page import Page, title
 from gputop.tui.panes.plot import Canvas, dots_across, peak
 from gputop.tui.panes.process_columns import ProcessColumns, longest
 
-GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
+_GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
 """What the page draws, of what the GPU has."""
 
 _COLUMNS = (
@@ -85,7 +85,7 @@ class GpuScreen(PageScreen["str | None"]):
             self.query_one(Page).action_end(0)
 
     def action_graphs(self) -> None:
-        page = GraphScreen(GRAPHED[0], self._key)
+        page = GraphScreen(_GRAPHED[0], self._key)
         if self.shown is not None:
             page.show_frame(self.shown)
         self.app.push_screen(page)
@@ -96,35 +96,30 @@ class GpuScreen(PageScreen["str | None"]):
         super().show_frame(shown)
 
     def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
-        if self._gpu is not None:
-            yield from _gpu_lines(page, shown, self._gpu, self._idle_after, gone=self._gone)
-
-
-def _gpu_lines(
-    page: Page, shown: ShownFrame, gpu: Gpu, idle_after: float, *, gone: bool
-) -> Iterator[StyledLine]:
-    """Return the lines of a GPU; of one that is `gone`, as it was last."""
-    yield []
-    yield [(f" GPU {gpu.index}  {short_name(gpu.name)}", "heading")]
-    facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
-    yield from page.facts(facts, "quiet")
-    yield from _state(page, gpu, gone)
-    if gpu.reservation is not None:
-        yield from page.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
-    for finding in findings(shown.frame, gpu):
-        yield from finding_lines(page, finding)
-    for sentence in limits(shown.frame, gpu):
-        yield from page.wrapped(sentence, 1, "quiet")
-    yield from title("Processes")
-    yield from _processes(page, shown, gpu, idle_after)
-    span = graph.fitting(shown.history.times, _LONGEST)
-    yield from title("The last minute" if span == 60 else f"The last {span / 60:.0f} minutes")
-    yield from _graphs(page, shown.history, gpu, span)
-    for name, metrics in SECTIONS.items():
-        yield from title(name)
-        yield from _section(page, gpu, [m for m in metrics if m.id not in _SAID_ABOVE])
-    yield from title("Links to the other GPUs")
-    yield from _links(page, gpu, shown.frame)
+        gpu = self._gpu
+        if gpu is None:
+            return
+        yield []
+        yield [(f" GPU {gpu.index}  {short_name(gpu.name)}", "heading")]
+        facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
+        yield from page.facts(facts, "quiet")
+        yield from _state(page, gpu, self._gone)
+        if gpu.reservation is not None:
+            yield from page.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
+        for finding in findings(shown.frame, gpu):
+            yield from finding_lines(page, finding)
+        for sentence in limits(shown.frame, gpu):
+            yield from page.wrapped(sentence, 1, "quiet")
+        yield from title("Processes")
+        yield from _processes(page, shown, gpu, self._idle_after)
+        span = graph.fitting(shown.history.times, _LONGEST)
+        yield from title("The last minute" if span == 60 else f"The last {span / 60:.0f} minutes")
+        yield from _graphs(page, shown.history, gpu, span)
+        for name, metrics in SECTIONS.items():
+            yield from title(name)
+            yield from _section(page, gpu, [m for m in metrics if m.id not in _SAID_ABOVE])
+        yield from title("Links to the other GPUs")
+        yield from _links(page, gpu, shown.frame)
 
 
 def _state(page: Page, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
@@ -216,7 +211,7 @@ def _processes(page: Page, shown: ShownFrame, gpu: Gpu, idle_after: float) -> It
 
 def _graphs(page: Page, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:
     """Put two beside each other where there is room."""
-    ids = [id_ for id_ in GRAPHED if history.knows(gpu.key, id_)]
+    ids = [id_ for id_ in _GRAPHED if history.knows(gpu.key, id_)]
     if not ids:
         yield from page.quiet("no values yet")
         return

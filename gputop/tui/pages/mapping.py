@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from gputop.errors import UsageError
-from gputop.model.cuda.framework_selection import Layers, read_layers
+from gputop.model.cuda.frameworks import Layers, read_layers
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Probe
 from gputop.tui.pages.base import ShownFrame
@@ -21,8 +21,7 @@ from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.editor import Editor, ValueInput, harmless
 from gputop.tui.panes.heading import Heading, KeyLine, described_key, key_words
 from gputop.tui.panes.lines import Lines
-from gputop.tui.panes.mapping import Label
-from gputop.tui.panes.mapping_control import MappingControl
+from gputop.tui.panes.mapping import Label, MappingControl
 from gputop.tui.panes.mapping_result import MappingResultView
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.table import Table

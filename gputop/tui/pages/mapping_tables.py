@@ -9,14 +9,13 @@ from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import device_name
 from gputop.model.cuda.mapping import bus_id
 from gputop.model.machine.text import printable, short_name
-from gputop.tui.panes.columns import Column, Fitted, fit, heading, row
+from gputop.tui.panes.columns import Column
 from gputop.tui.panes.lines import Piece, spread
 from gputop.tui.panes.mapping_result import room
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.mapping_text import certainty, without_devices
-from gputop.tui.panes.table import Table
+from gputop.tui.panes.table import ColumnTable
 
-_GAP = 2
 _NAMES = (
     # framework, heading, cells, rank
     ("pytorch", "PyTorch, vLLM", 13, 0),
@@ -38,27 +37,23 @@ class NamedDevice(NamedTuple):
     """Why it has no name."""
 
 
-class DeviceTable(Table[NamedDevice]):
+class DeviceTable(ColumnTable[NamedDevice]):
     """Devices under a rule with a title."""
 
     head_lines = 2
+    gap = 2
     title = ""
 
     def __init__(self, state: MappingState, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._state = state
-        self._columns: Fitted[NamedDevice] = []
 
     def devices(self) -> list[NamedDevice]:
         raise NotImplementedError
 
-    def columns(self) -> list[Column[NamedDevice]]:
-        """Return every column there may be."""
-        raise NotImplementedError
-
     def show_result(self) -> None:
         self._rows = self.devices()
-        self._fit()
+        self.fit()
         self.show(self._rows, [_key(row.device) for row in self._rows])
 
     @property
@@ -66,31 +61,19 @@ class DeviceTable(Table[NamedDevice]):
         """Lines for all rows."""
         return max(1, len(self._rows)) + self.head_lines
 
-    def on_resize(self) -> None:
-        self._fit()
-        super().on_resize()
-
     def head(self, y: int) -> Iterable[Piece]:
         if y == 1:
-            return [(" ", "quiet"), *heading(self._columns, _GAP)]
+            return super().head(y)
         line = self.glyphs.rule
         first, last, count = self.span
         span = f"{first}-{last} of {count}" if last - first + 1 < count else f"{count}"
         left = [(f"{line} ", "track"), (f"{self.title} ", "heading" if self.is_active else "quiet")]
         right = [*self.rule_words(), (f" {span} ", "quiet"), (line, "track")]
-        return spread(left, right, self.size.width, line)
+        return spread(left, right, self.size.width, (line, "quiet"))
 
     def rule_words(self) -> list[Piece]:
         """Return what the rule says besides."""
         return []
-
-    def row_pieces(self, named: NamedDevice, selected: bool) -> Iterable[Piece]:
-        lead, role = self.cursor_of(selected)
-        pieces = row(self._columns, named, _GAP, self.glyphs.ellipsis, role or None)
-        return [(lead, role or "text"), *pieces]
-
-    def _fit(self) -> None:
-        self._columns = fit(self.columns(), max(1, self.size.width - 1), _GAP)
 
     def _text(
         self,

@@ -51,6 +51,8 @@ class ProcessScreen(PageScreen[None]):
         self._request, self._signal = request, signal
         self._subject = ProcessSubject(key)
         self._subject.with_values = self._at_environment = at_environment
+        self._identity = key.pid, key.start_time or 0.0
+        self._detail_id, self._stack_id = f"details of {key.pid}", f"stack of {key.pid}"
         self._asked: float | None = None
         """Time of the frame at which details were asked for."""
 
@@ -128,18 +130,6 @@ class ProcessScreen(PageScreen[None]):
         if self._subject.rows:
             yield from process_lines(page, self._subject)
             yield from detail_lines(page, self._subject)
-
-    @property
-    def _identity(self) -> tuple[int, float]:
-        return self._subject.key.pid, self._subject.key.start_time or 0.0
-
-    @property
-    def _detail_id(self) -> str:
-        return f"details of {self._subject.key.pid}"
-
-    @property
-    def _stack_id(self) -> str:
-        return f"stack of {self._subject.key.pid}"
 
     @property
     def _can_ask(self) -> bool:

@@ -69,17 +69,15 @@ def _needed(columns: Sequence[Column[R]], gap: int) -> int:
     return sum(column.least for column in columns) + gap * (len(columns) - 1)
 
 
-def row(
-    fitted: Fitted[R], subject: R, gap: int, ellipsis: str, role: str | None = None
-) -> list[Piece]:
-    """Return the pieces of a row; `role` replaces every role, for the cursor."""
+def row(fitted: Fitted[R], subject: R, gap: int, ellipsis: str, role: str = "") -> list[Piece]:
+    """Return the pieces of a row; a `role` replaces all of theirs, for the cursor."""
     pieces: list[Piece] = []
     between = (" " * gap, "text")
     for column, width in fitted:
         if pieces:
             pieces.append(between)
         pieces += _cell(tuple(column.draw(subject, width)), width, ellipsis, column.left)
-    return pieces if role is None else [(text, role) for text, _ in pieces]
+    return [(text, role) for text, _ in pieces] if role else pieces
 
 
 @lru_cache(maxsize=1024)

@@ -72,15 +72,14 @@ class ValueInput(Editor):
         self._state, self._changed = state, changed
         self._invited = False
         """Whether the user means to type here; Tab may only pass by, and then accepts nothing."""
-        self._offer: str | None = None
-        self._offered_for = ""
-        self._drawn: object = None
+        self._drawn: tuple[str | None, str, bool] = (None, "", False)
+        """An offer, the text that it is for, and whether the focus was here."""
 
     @property
     def offer(self) -> str | None:
         """The suggested completion of the text of now, shown dimly behind it."""
-        here = self.has_focus and self.cursor_at_end and self._offered_for == self.value
-        return self._offer if here else None
+        offer, text, _ = self._drawn
+        return offer if self.has_focus and self.cursor_at_end and text == self.value else None
 
     def invite(self) -> None:
         """Put the cursor at the end, for a user who means to type."""
@@ -151,7 +150,6 @@ class ValueInput(Editor):
         """Have Textual draw it as a suggestion; behind no text at all as a placeholder."""
         facts = (offer, self.value, self.has_focus)
         if facts != self._drawn:
-            self._offer, self._offered_for = offer, self.value
             self._drawn = facts
             shown = offer if offer and self.has_focus else ""
             self.placeholder = "" if self.value else shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from gputop.model.metrics.history import History
 from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes import gpu_cells
-from gputop.tui.panes.columns import Column, Fitted, fit, heading, row, sized
+from gputop.tui.panes.columns import Column, Fitted, fit, row, sized
 from gputop.tui.panes.gpu_cells import GpuLine, load, load_role, metered, ratio, used_share, value
 from gputop.tui.panes.gpu_who import Occupants, silence
 from gputop.tui.panes.lines import Piece
@@ -76,7 +76,7 @@ class GpuColumns:
         """By the key of the GPU."""
         self.history_id = HISTORIES[0]
         """The metric that the short history shows."""
-        self.history_wanted = False
+        self._history_wanted = False
         """Whether a metric was chosen, and others give way to the short history."""
 
     @property
@@ -91,8 +91,8 @@ class GpuColumns:
         self._frame, self._history, self._glyphs = frame, history, glyphs
         self._occupants = Occupants(frame, self._idle_after, glyphs)
         self._times = history.times
-        if not self.history_wanted:
-            self.history_id = self._usual(frame)
+        if not self._history_wanted:
+            self.history_id = next(self._known, HISTORIES[0])
         past = self._times[-1] - self._times[0] if self._times else 0.0
         enough = min(past, max(180.0, 90 * (frame.interval or 1.0)))
         self._span = next((span for span in _SPANS if span >= enough), 3600.0)
@@ -102,7 +102,7 @@ class GpuColumns:
         self._width, self._gap = width, gap
         gpus = self._frame.gpus
         columns = [*self._identity(gpus), *self._numbers(gpus), *self._activity(gpus)]
-        rank = 2 if self.history_wanted else 8
+        rank = 2 if self._history_wanted else 8
         columns.append(Column("history", "", 12, 12, rank, self._gpu_only(self._past), left=True))
         self._columns = fit(columns, max(1, width - 1), gap)
         self._slots: Sequence[tuple[int, int]] = ()
@@ -111,9 +111,6 @@ class GpuColumns:
             self._columns[-1] = replace(column, label=self._history_label(cells)), cells
             self._slots = self._slots_of(cells)
         return self._columns
-
-    def heading(self) -> list[Piece]:
-        return heading(self._columns, self._gap)
 
     def row(self, line: GpuLine) -> Sequence[Piece]:
         """Return the pieces of a row; colours are for GPUs that somebody uses."""
@@ -282,11 +279,18 @@ class GpuColumns:
 
     # The short history.
 
-    def _usual(self, frame: Frame) -> str:
-        """Return the first metric that some GPU has: divided ones (MIG) have no utilization."""
-        known = (id_ for id_ in HISTORIES
-                 if any(self._history.knows(gpu.key, id_) for gpu in frame.gpus))  # fmt: skip
-        return next(known, HISTORIES[0])
+    def next_history(self) -> None:
+        """Show the next metric that some GPU has in the short history."""
+        if ids := list(self._known):
+            self._history_wanted = True
+            at = ids.index(self.history_id) if self.history_id in ids else -1
+            self.history_id = ids[(at + 1) % len(ids)]
+
+    @property
+    def _known(self) -> Iterator[str]:
+        """The metrics that some GPU has: divided ones (MIG) have no utilization."""
+        return (id_ for id_ in HISTORIES
+                if any(self._history.knows(gpu.key, id_) for gpu in self._frame.gpus))  # fmt: skip
 
     def _history_label(self, cells: int) -> str:
         words, (span, short) = self.history_words, _SPANS[self._span]

@@ -115,34 +115,13 @@ class Occupants:
         return next((pieces for pieces in choices if width_of(pieces) <= room), [])
 
     def _names(self, line: GpuLine, room: int) -> list[Piece]:
-        people = list(self._people(line))
-        pieces: list[Piece] = []
-        for n, (text, role, count) in enumerate(people):
-            others = sum(count for _, _, count in people[n + 1 :])
-            more = f" +{others}" if others else ""
-            if not pieces:
-                is_short = room - len(more) < _SHORT_NAME
-                text = cut(text, room if is_short else room - len(more), self._glyphs.ellipsis)
-            else:
-                text = f" {text}"
-                if width_of([(text, role)]) + len(more) > room:
-                    more = f" +{others + count}"
-                    return [*pieces, (more, "quiet")] if len(more) <= room else pieces
-            pieces.append((text, role))
-            room -= width_of(pieces[-1:])
-        return pieces
-
-    def _people(self, line: GpuLine) -> Sequence[tuple[str, str, int]]:
         gpu, device = line.gpu, line.device
         if device is None:
             users, strangers = summary.users(self._frame, gpu), summary.strangers(self._frame, gpu)
         else:
             here = self._by_instance.get((gpu.uuid, *device.instance_ids), ())
             users, strangers = summary.users_of(here), sum(p.user is None for p in here)
-        people = [(self._glyphs.text(user), user_role(user), 1) for user in users]
-        if strangers:
-            people.append((f"{strangers} not in /proc", "notice", strangers))
-        return people
+        return names(users, strangers, room, self._glyphs)
 
     def _nobody(self, line: GpuLine) -> Piece:
         gpu, device = line.gpu, line.device
@@ -177,3 +156,26 @@ def silence(gpu: Gpu) -> Sequence[str]:
     if not gpu.has_answered:
         return "has not answered yet", "no answer"
     return ()
+
+
+def names(users: Sequence[str], strangers: int, room: int, glyphs: GlyphSet) -> list[Piece]:
+    """Return as many users as there is room for, the first one cut if need be, then how many
+    processes are not in /proc (`strangers`); and how many are left out."""
+    people = [(glyphs.text(user), 1) for user in users]
+    if strangers:
+        people.append((f"{strangers} not in /proc", strangers))
+    left, pieces = len(users) + strangers, list[Piece]()
+    for n, (text, count) in enumerate(people):
+        left -= count
+        more = f" +{left}" if left else ""
+        if not pieces:
+            is_short = room - len(more) < _SHORT_NAME
+            text = cut(text, room if is_short else room - len(more), glyphs.ellipsis)
+        else:
+            text = f" {text}"
+            if width_of([(text, "")]) + len(more) > room:
+                more = f" +{left + count}"
+                return [*pieces, (more, "quiet")] if len(more) <= room else pieces
+        pieces.append((text, user_role(users[n]) if n < len(users) else "notice"))
+        room -= width_of(pieces[-1:])
+    return pieces

@@ -15,10 +15,10 @@ from gputop.settings import Session
 from gputop.tui.panes.gpu_cells import GpuLine, lines_of
 from gputop.tui.panes.gpu_columns import HISTORIES, GpuColumns
 from gputop.tui.panes.lines import Piece
-from gputop.tui.panes.table import Table
+from gputop.tui.panes.table import ColumnTable
 
 
-class GpuPane(Table[GpuLine]):
+class GpuPane(ColumnTable[GpuLine]):
     """All GPUs with their MIG devices; `head_lines` is 0 where lines are scarce."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,21 +34,16 @@ class GpuPane(Table[GpuLine]):
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._frame: Frame | None = None
-        self._history = History()
         self._cells = GpuColumns(settings)
         self.is_marked: Callable[[GpuLine], bool] = lambda line: False
         """Returns whether somebody waits for a row to be free."""
 
     def show_frame(self, frame: Frame, history: History) -> None:
-        self._frame, self._history = frame, history
+        self._frame = frame
         self._cells.show(frame, history, self.glyphs)
-        self._fit()
+        self.fit()
         lines = lines_of(frame)
         self.show(lines, [line.key for line in lines])
-
-    def on_resize(self) -> None:
-        self._fit()
-        super().on_resize()
 
     def open_row(self, line: GpuLine) -> None:
         self.post_message(self.Chosen(line.gpu.key))
@@ -60,15 +55,10 @@ class GpuPane(Table[GpuLine]):
 
     def next_history(self) -> None:
         """Show the next metric that some GPU has in the short history."""
-        gpus = self._frame.gpus if self._frame else ()
-        ids = [id_ for id_ in HISTORIES
-               if any(self._history.knows(gpu.key, id_) for gpu in gpus)]  # fmt: skip
-        if ids:
-            self._cells.history_wanted = True
-            at = ids.index(self.history_id) if self.history_id in ids else -1
-            self._cells.history_id = ids[(at + 1) % len(ids)]
-        self._fit()
-        self.sync()
+        if self._frame is not None:
+            self._cells.next_history()
+            self.fit()
+            self.sync()
 
     @property
     def unsaid(self) -> str:
@@ -88,8 +78,7 @@ class GpuPane(Table[GpuLine]):
 
     def head(self, y: int) -> Iterable[Piece]:
         role = "heading" if self.is_active else "quiet"
-        labels = self._cells.heading() if self._frame is not None else ()
-        return [(text, role) for text, _ in ((" ", ""), *labels)]
+        return [(text, role) for text, _ in super().head(y)]
 
     def row_pieces(self, line: GpuLine, selected: bool) -> Iterable[Piece]:
         lead, cursor = self.cursor_of(selected)
@@ -98,6 +87,6 @@ class GpuPane(Table[GpuLine]):
         pieces = [(lead, "text"), *self._cells.row(line)]
         return [(text, cursor) for text, _ in pieces] if cursor else pieces
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
         if self._frame is not None:
-            self._cells.fit(self.size.width, self.gap)
+            self._columns = self._cells.fit(self.size.width, self.gap)

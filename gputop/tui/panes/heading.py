@@ -23,29 +23,50 @@ _BAR = 8
 _LEAST_NEWS = 12
 
 
-def fill(
-    left: Sequence[Piece],
-    facts: Iterable[Sequence[Piece]],
-    last: str,
-    right: Sequence[Piece],
-    width: int,
-) -> list[Piece]:
-    """Return a heading with as many facts as have room, and `last` if all of them have."""
-    shown = list(left)
-    room = width - width_of([*left, *right])
-    for fact in facts:
-        room -= width_of(fact)
-        if room < 0:
-            break
-        shown += fact
-    else:
-        if len(last) + 2 <= room:
-            right = [(last, "quiet"), *right]
-    return spread(shown, right, width)
+class HeadingLine(Lines):
+    """A heading: the program, the state of the picture, a note, then facts, as many as fit."""
+
+    note = ""
+    """What is said first."""
+
+    def on_mount(self) -> None:
+        watch_state(self)
+
+    def start(self) -> list[Piece]:
+        """Return what is said before any fact."""
+        pieces: list[Piece] = [(" gputop  ", "heading"), *state(self)]
+        return [*pieces, (f"{self.note}  ", "notice")] if self.note else pieces
+
+    def filled(
+        self,
+        left: Sequence[Piece],
+        facts: Iterable[Sequence[Piece]],
+        last: str,
+        right: Sequence[Piece],
+        spare: int = 0,
+    ) -> list[Piece]:
+        """Return the line with as many facts as leave `spare` cells, and `last` if all of them
+        have room."""
+        shown, width = list(left), self.size.width
+        room = width - width_of([*left, *right]) - spare
+        for fact in facts:
+            room -= width_of(fact)
+            if room < 0:
+                break
+            shown += fact
+        else:
+            if len(last) <= room:
+                right = [(last, "quiet"), *right]
+        return spread(shown, right, width)
 
 
-class Heading(Lines):
+class Heading(HeadingLine):
     """The machine in one line: name, how many GPUs are free, the host's loads, the time."""
+
+    waiting = "waiting for the driver"
+    """What is said before there is a frame."""
+    news = ""
+    """Said after the note: what somebody has waited for."""
 
     def __init__(
         self,
@@ -54,19 +75,11 @@ class Heading(Lines):
         *,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        """`note` is shown first."""
         super().__init__(id=id)
         self._thresholds = thresholds
         self.note = note
-        self.waiting = "waiting for the driver"
-        """What is said before there is a frame."""
-        self.news = ""
-        """Said after it: what somebody has waited for."""
         self._frame: Frame | None = None
         self._interval = 1.0
-
-    def on_mount(self) -> None:
-        watch_state(self)
 
     def show_frame(self, frame: Frame | None, interval: float) -> None:
         self._frame, self._interval = frame, interval
@@ -75,7 +88,7 @@ class Heading(Lines):
     def pieces(self, y: int) -> Iterable[Piece]:
         """Return what fits: facts go from the right as the line gets short."""
         frame = self._frame
-        right, left = self._when(frame), self._notes()
+        right, left = self._when(frame), self.start()
         if frame is None:
             return spread(
                 [*left, (self.glyphs.text(self.waiting), "quiet")], right, self.size.width
@@ -88,18 +101,9 @@ class Heading(Lines):
             # The name that a machine gives itself may be another one's.
             host = self.glyphs.text(frame.host.asked or frame.host.name)
             left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
-        room = self.size.width - width_of([*left, *right]) - 1
-        for fact in self._facts(frame):
-            if width_of(fact) > room:
-                break
-            left += fact
-            room -= width_of(fact)
-        else:
-            versions = f"driver {frame.driver_version or MISSING}"
-            versions += f" {self.glyphs.separator} CUDA {frame.cuda_version or MISSING}  "
-            if len(versions) <= room:
-                right.insert(0, (versions, "quiet"))
-        return spread(left, right, self.size.width)
+        versions = f"driver {frame.driver_version or MISSING}"
+        versions += f" {self.glyphs.separator} CUDA {frame.cuda_version or MISSING}  "
+        return self.filled(left, self._facts(frame), versions, right, spare=1)
 
     def _when(self, frame: Frame | None) -> list[Piece]:
         """Return the time of the frame, unless the state tells it, and the interval."""
@@ -110,11 +114,8 @@ class Heading(Lines):
                 pieces.append((clock, "text"))
         return [*pieces, (f"  {self._interval:g}s ", "quiet")]
 
-    def _notes(self) -> list[Piece]:
-        """Return what is said before any fact of the machine."""
-        pieces: list[Piece] = [(" gputop  ", "heading"), *state(self)]
-        if self.note:
-            pieces.append((f"{self.note}  ", "notice"))
+    def start(self) -> list[Piece]:
+        pieces = super().start()
         if self.news:
             room = max(_LEAST_NEWS, self.size.width * 2 // 3 - width_of(pieces))
             news = cut(self.glyphs.text(self.news), room, self.glyphs.ellipsis)

@@ -125,8 +125,7 @@ class HistoryPane(Lines):
         left = [(f"{line} ", "track"), (f"{title} ", "quiet")]
         right = [(f" last {span / 60:.0f} min ", "quiet"), (f"{line * 2} ", "track"), ("G", "key"),
                  (" shows more ", "quiet"), (line, "track")]  # fmt: skip
-        pieces = spread(left, right, self.size.width, line)
-        return [(text, "track" if text.strip(line) == "" else role) for text, role in pieces]
+        return spread(left, right, self.size.width, (line, "track"))
 
     def _label(self, shown: _SmallGraph, cells: int) -> StyledLine:
         is_known = shown.now != MISSING

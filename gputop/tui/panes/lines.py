@@ -162,10 +162,11 @@ def width_of(pieces: Iterable[Piece]) -> int:
 
 
 def spread(
-    left: Sequence[Piece], right: Sequence[Piece], width: int, fill: str = " "
+    left: Sequence[Piece], right: Sequence[Piece], width: int, fill: Piece = (" ", "quiet")
 ) -> list[Piece]:
     """Put pieces at both ends of a line; what is at the right gives way if there is no room."""
-    taken, wanted = width_of(left), width_of(right)
-    if taken + wanted > width:
-        return [*left, (fill * max(0, width - taken), "quiet")]
-    return [*left, (fill * (width - taken - wanted), "quiet"), *right]
+    room = width - width_of(left)
+    wanted = width_of(right)
+    if wanted > room:
+        right, wanted = (), 0
+    return [*left, (fill[0] * (room - wanted), fill[1]), *right]

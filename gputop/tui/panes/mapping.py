@@ -1,14 +1,17 @@
-"""The mapping pane: the editor of the variable, and what its value means."""
+"""The mapping pane: the editor of the variable, what its value means, and what keys do to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.timer import Timer
 
+from gputop.protocol.messages import Probe
 from gputop.tui.panes.columns import sized
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
@@ -20,6 +23,8 @@ _LEAST_EDITOR = 24
 """Cells of the editor without which the order is left out."""
 _NARROW_EDITOR = 12
 """Cells of the editor without which all else is."""
+_NOTE_SECONDS = 6.0
+"""For how long a note is shown."""
 
 
 class Label(Lines):
@@ -134,4 +139,55 @@ class MappingPane(Vertical):
     def _across(self, label: list[Piece], right: list[Piece]) -> list[Piece]:
         width = max(1, self.size.width - width_of(right))
         cut = sized(label, min(width, width_of(label)), Lines.glyphs.ellipsis, left=True)
-        return spread([*cut, (" ", "track")], [], width, Lines.glyphs.rule)
+        return spread([*cut, (" ", "track")], [], width, (Lines.glyphs.rule, "quiet"))
+
+
+class MappingControl:
+    """Changes the query of a mapping, and has a screen `show` the result."""
+
+    def __init__(
+        self,
+        screen: Screen[None],
+        state: MappingState,
+        request: Callable[[Probe], None],
+        show: Callable[[], None],
+    ) -> None:
+        self.state = state
+        self._screen, self._request, self._show = screen, request, show
+        self._timer: Timer | None = None
+
+    def next_order(self) -> None:
+        self.state.next_order()
+        self._show()
+
+    def unset(self) -> None:
+        """Unset CUDA_VISIBLE_DEVICES, which is not the same as to empty it."""
+        self.state.ask(text=None)
+        self._show()
+
+    def verify(self) -> None:
+        """Ask the driver what the variables mean."""
+        probe = self.state.probe()
+        if probe is None:
+            self._say(self.state.note)
+        else:
+            self._request(probe)
+            self._show()
+
+    def copy(self) -> None:
+        """Hand the line for the shell to the terminal, which may keep it (OSC 52)."""
+        line = self.state.export
+        if line:
+            self._screen.app.copy_to_clipboard(line)
+        self._say(f"copied (OSC 52): {line}" if line else self.state.why_no_export)
+
+    def _say(self, note: str) -> None:
+        self.state.note = note
+        self._show()
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self._screen.set_timer(_NOTE_SECONDS, self._clear)
+
+    def _clear(self) -> None:
+        self.state.note = ""
+        self._show()

@@ -77,10 +77,11 @@ class MappingLine(Lines):
         """Return the rule with variable, devices, how to edit it, how much advice there is, and
         certainty."""
         rule, state, glyphs = self.glyphs.rule, self._state, self.glyphs
+        fill = (rule, "quiet")
         if state.note:
             note = (cut(glyphs.text(printable(state.note)), self.size.width - 4, glyphs.ellipsis),
                     "notice")  # fmt: skip
-            return spread([(f"{rule} ", "track"), note, (" ", "track")], [], self.size.width, rule)
+            return spread([(f"{rule} ", "track"), note, (" ", "track")], [], self.size.width, fill)
         name = cut(glyphs.text(variable(state)), self.size.width * 3 // 5, glyphs.ellipsis)
         left: StyledLine = [(f"{rule} ", "track"), (f"{name}: ", "heading"), *self._names()]
         if state.mapping.order is not None:
@@ -92,7 +93,7 @@ class MappingLine(Lines):
             right = [*hint, *right]
         spare = max(0, self.size.width - width_of(right) - 1)
         left = sized(left, min(spare, width_of(left)), glyphs.ellipsis, left=True)
-        return spread([*left, (" ", "track")], right, self.size.width, rule)
+        return spread([*left, (" ", "track")], right, self.size.width, fill)
 
     def _right(self) -> tuple[StyledLine, StyledLine]:
         rule, advice = self.glyphs.rule, by_severity(self._state.advice)

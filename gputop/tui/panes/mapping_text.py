@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS
-from gputop.model.cuda.framework_selection import Layers, layer_lines
+from gputop.model.cuda.frameworks import Layers, layer_lines
 from gputop.model.cuda.mapping import Mapping, hidden_by_reason, unnamed
 from gputop.model.cuda.mapping_query import by_severity, reasons
 from gputop.model.cuda.pick import GpuPick, export_for

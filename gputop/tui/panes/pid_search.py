@@ -26,7 +26,6 @@ class PidSearch:
         """`say` is called when `words` are others."""
         self._screen, self._table, self._say = screen, table, say
         self._digits, self.words = "", ""
-        self._searching = False
         self._timer: Timer | None = None
 
     def add(self, digits: str) -> None:
@@ -40,20 +39,16 @@ class PidSearch:
 
     def stop(self) -> bool:
         """End the search, as another key does; whether there was one."""
-        if self._searching or not self._digits:
+        if not self._digits:
             return False
         self._digits, self.words = "", ""
         self._say()
         return True
 
     def _search(self, digits: str) -> None:
-        self._digits = digits
         if self._timer is not None:
             self._timer.stop()
         self._timer = self._screen.set_timer(_PAUSE, self.stop)
-        self._searching = True
-        try:
-            self.words = self._table().find_pid(digits) if digits else ""
-        finally:
-            self._searching = False
+        words = self._table().find_pid(digits) if digits else ""
+        self._digits, self.words = digits, words  # the cursor has moved, which ended the search
         self._say()

@@ -64,20 +64,15 @@ class ProcessColumns:
         """Return the columns that fit a width, some as wide as the `longest` text in them,
         and one wide enough for the mark of what rows are sorted by."""
         self._glyphs = glyphs
-        fitted = self._fitted(width, gap, longest, marked)
-        self._with_idle = any(column.id == "idle_for" for column, _ in fitted)
-        return fitted
-
-    def _fitted(
-        self, width: int, gap: int, longest: Mapping[str, int], marked: str
-    ) -> Fitted[ViewRow]:
         columns = [
             self._column(
                 metric_id, max(metric.width, min(_LONGEST, longest.get(metric_id, 0))), marked
             )
             for metric_id, metric in self._wanted(width)
         ]
-        return fit(columns, max(1, width - 1), gap)
+        fitted = fit(columns, max(1, width - 1), gap)
+        self._with_idle = any(column.id == "idle_for" for column, _ in fitted)
+        return fitted
 
     def _wanted(self, width: int) -> Iterator[tuple[str, Metric[ProcessRow]]]:
         """Return the chosen columns, however narrow it is; of the usual ones those that tell

@@ -17,17 +17,17 @@ from gputop.model.processes.ended import EndedProcess, RecentlyEnded
 from gputop.model.processes.filter import FilterError, parse
 from gputop.model.processes.views import View, ViewRow, unaccounted_rows
 from gputop.settings import Session
-from gputop.tui.panes.columns import Fitted, column_at, cut, heading, row
+from gputop.tui.panes.columns import column_at, cut, heading, row
 from gputop.tui.panes.lines import Piece, spread
 from gputop.tui.panes.process_columns import ProcessColumns, longest, longest_sums
-from gputop.tui.panes.table import Table
+from gputop.tui.panes.table import ColumnTable
 
 _SHIFT = 16
 """Cells by which a key scrolls the command."""
 _ROLES = {"ended": "quiet", "unaccounted": "notice"}
 
 
-class ProcessTable(Table[ViewRow]):
+class ProcessTable(ColumnTable[ViewRow]):
     """Every process on every GPU, the cursor bound to its process, under a rule that says what is
     shown."""
 
@@ -69,7 +69,6 @@ class ProcessTable(Table[ViewRow]):
         """The longest text, by column."""
         self._cells = ProcessColumns(settings.processes.columns)
         self._idle_after = settings.processes.idle_after
-        self._columns: Fitted[ViewRow] = []
 
     @property
     def selected(self) -> ProcessRow | None:
@@ -232,7 +231,7 @@ class ProcessTable(Table[ViewRow]):
 
     def show_columns(self, columns: tuple[str, ...]) -> None:
         self._cells.chosen = columns
-        self._fit()
+        self.fit()
         self.sync()
 
     def shift(self, direction: int) -> None:
@@ -246,7 +245,7 @@ class ProcessTable(Table[ViewRow]):
     def _scroll_command(self, shift: int) -> None:
         width = next((width for column, width in self._columns if column.id == "command"), 1)
         self._cells.shift = min(max(0, shift), max(0, self._longest_command - width))
-        self._fit()
+        self.fit()
         self.sync()
 
     @property
@@ -257,12 +256,8 @@ class ProcessTable(Table[ViewRow]):
         """Show the script first, or the whole line."""
         self._cells.full_command = not self._cells.full_command
         self._cells.shift = 0
-        self._fit()
+        self.fit()
         self.sync()
-
-    def on_resize(self) -> None:
-        self._fit()
-        super().on_resize()
 
     def head(self, y: int) -> Iterable[Piece]:
         if y == 1:
@@ -272,7 +267,7 @@ class ProcessTable(Table[ViewRow]):
 
     def row_pieces(self, row_: ViewRow, selected: bool) -> Iterable[Piece]:
         lead, cursor = self.cursor_of(selected)
-        role = cursor or _ROLES.get(row_.kind)
+        role = cursor or _ROLES.get(row_.kind, "")
         if row_.kind == "unaccounted":
             pieces = self._cells.across(row_, max(1, self.size.width - 1), role or "text")
         else:
@@ -311,8 +306,7 @@ class ProcessTable(Table[ViewRow]):
             (f" {count} ", "quiet"),
             (line, "track"),
         ]
-        pieces = spread(left[:-1], right, self.size.width, line)
-        return [(text, "track" if text.strip(line) == "" else role) for text, role in pieces]
+        return spread(left[:-1], right, self.size.width, (line, "track"))
 
     @property
     def _order(self) -> str:
@@ -343,7 +337,7 @@ class ProcessTable(Table[ViewRow]):
             if text
         ]
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
         marked, _ = self.view.order(self.sort_id, self.descending) if self._mark else ("", False)
         self._columns = self._cells.fitted(
             self.size.width, self.gap, self._longest, marked, self.glyphs
@@ -374,7 +368,7 @@ class ProcessTable(Table[ViewRow]):
             lines = self.view.with_unaccounted(lines, unaccounted, order)
         self._longest |= longest_sums(lines)
         self._cells.by_user = self.view.shape == "users"
-        self._fit()
+        self.fit()
         self.show(lines, [line.key for line in lines])
         self.on_arranged(len(lines))
 

@@ -8,15 +8,12 @@ from typing import ClassVar, Generic, TypeVar
 from textual.binding import Binding, BindingType
 from textual.events import Click, MouseScrollDown, MouseScrollUp
 
+from gputop.tui.panes.columns import Column, Fitted, fit, heading, row
 from gputop.tui.panes.lines import Lines, Piece
 
 R = TypeVar("R")
 _NOTCH = 3
 """Rows by which a notch of the wheel scrolls."""
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 class Table(Lines, Generic[R], can_focus=True):
@@ -40,9 +37,9 @@ class Table(Lines, Generic[R], can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.on_scrolled: Callable[[], None] = _nothing
+        self.on_scrolled: Callable[[], None] = lambda: None
         """Called when other rows are in sight."""
-        self.on_moved: Callable[[], None] = _nothing
+        self.on_moved: Callable[[], None] = lambda: None
         """Called when a key or a click took the cursor to another row, or away."""
         self._rows: Sequence[R] = ()
         self._keys: list[Hashable] = []
@@ -50,7 +47,6 @@ class Table(Lines, Generic[R], can_focus=True):
         """The key of the selected row, which may not be among the rows of now."""
         self.is_active = False
         """Whether the keys come here; it stays so while the terminal itself has no focus."""
-        self._in_sight = False
         self._index = 0
         self._top = 0
         self._wheeled = False
@@ -99,12 +95,12 @@ class Table(Lines, Generic[R], can_focus=True):
         """Show other rows. The cursor stays on its row and never goes to another by itself: while
         its row is gone nothing is selected, and the next key goes on from where it was."""
         self._rows, self._keys = rows, keys
-        if self._cursor is not None:
-            self._in_sight = self._cursor in keys
-            if self._in_sight and self._wheeled:
-                self._index = keys.index(self._cursor)
-            elif self._in_sight:
-                self._select(keys.index(self._cursor))
+        if self._cursor in keys:
+            index = keys.index(self._cursor)
+            if self._wheeled:
+                self._index = index
+            else:
+                self._select(index)
         self._go_to(self._top)
         self.sync()
 
@@ -128,7 +124,7 @@ class Table(Lines, Generic[R], can_focus=True):
         index = self._top + y - self.head_lines
         if index >= len(self._rows):
             return self.empty() if index == 0 else ()
-        return self.row_pieces(self._rows[index], self._in_sight and index == self._index)
+        return self.row_pieces(self._rows[index], index == self._index and self._in_sight)
 
     def on_resize(self) -> None:
         super().on_resize()
@@ -187,7 +183,7 @@ class Table(Lines, Generic[R], can_focus=True):
     def deselect(self) -> bool:
         """Remove the cursor; whether it was in sight."""
         was_in_sight = self._in_sight
-        self._cursor, self._in_sight = None, False
+        self._cursor = None
         self.sync()
         self.on_moved()
         return was_in_sight
@@ -195,6 +191,12 @@ class Table(Lines, Generic[R], can_focus=True):
     def _activate(self, is_active: bool) -> None:
         self.is_active = is_active
         self.sync()
+
+    @property
+    def _in_sight(self) -> bool:
+        """Whether the selected row is there, if there is one."""
+        keys, index = self._keys, self._index
+        return self._cursor is not None and index < len(keys) and keys[index] == self._cursor
 
     @property
     def _start(self) -> int:
@@ -211,7 +213,7 @@ class Table(Lines, Generic[R], can_focus=True):
 
     def _select(self, index: int) -> None:
         self._index = min(max(0, index), len(self._keys) - 1)
-        self._cursor, self._in_sight, self._wheeled = self._keys[self._index], True, False
+        self._cursor, self._wheeled = self._keys[self._index], False
         if self.room and not self._top <= self._index < self._top + self.room:
             below = self._index >= self._top + self.room
             self._go_to(self._index - self.room + 1 if below else self._index)
@@ -221,3 +223,34 @@ class Table(Lines, Generic[R], can_focus=True):
         self._top = min(max(0, top), max(0, len(self._rows) - self.room))
         if self._top != before:
             self.on_scrolled()
+
+
+class ColumnTable(Table[R]):
+    """Rows in columns, as many as fit, under a line of their labels.
+
+    A subclass gives `columns`, and calls `fit` when there are others.
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._columns: Fitted[R] = []
+
+    def columns(self) -> Sequence[Column[R]]:
+        """Return every column there may be."""
+        raise NotImplementedError
+
+    def fit(self) -> None:
+        """Choose the columns that fit the width."""
+        self._columns = fit(self.columns(), max(1, self.size.width - 1), self.gap)
+
+    def on_resize(self) -> None:
+        self.fit()
+        super().on_resize()
+
+    def head(self, y: int) -> Iterable[Piece]:
+        return [(" ", "quiet"), *heading(self._columns, self.gap)]
+
+    def row_pieces(self, row_: R, selected: bool) -> Iterable[Piece]:
+        lead, cursor = self.cursor_of(selected)
+        pieces = row(self._columns, row_, self.gap, self.glyphs.ellipsis, cursor)
+        return [(lead, cursor or "text"), *pieces]

@@ -55,7 +55,7 @@ def _marks_blanks(style: Style) -> bool:
     return bool(lines or style.reverse or style.frame or style.encircle or style.link)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def change(before: str, after: str) -> str:
     """Return the shortest output that takes a terminal from one sgr to another."""
     if STRING_END in before + after:

@@ -3,9 +3,8 @@
     outcome     what is said of a text, and the ways of not knowing
     cleaning    prompts, fences and list marks that stand around a text
     reading     which language a text is in
-    grammar     tree-sitter's grammar of bash
     variables   a shell's variables while it is followed
-    words       the words of a command after their expansions, and its redirections
+    words       tree-sitter's grammar of bash; the words of a command after their expansions
     shell       a POSIX shell or bash, followed step by step
     wrappers    commands that start another: nohup, env, sudo, tmux; their options
     launchers   those that lead elsewhere: containers, ssh, Slurm, MPI

@@ -84,7 +84,7 @@ def check_characters(text: str) -> None:
         raise UnclearError(
             "a blank stands behind a \\ at the end of a line, which then joins nothing"
         )
-    plain = "".join(c for c in unicodedata.normalize("NFKC", text))
+    plain = unicodedata.normalize("NFKC", text)
     if any(plain.count(name) > text.count(name) for name in CONCERNED):
         raise UnclearError("its letters look like those of the variable, and are others")
     entity = _ENTITY.search(text)
@@ -120,14 +120,14 @@ def without_prompts(text: str) -> tuple[str, str]:
         for line, match in zip(lines, typed, strict=True):
             if match is not None and match[0].strip():
                 kept.append(line[match.end() :])
-                going_on = kept[-1].endswith("\\")
             elif going_on:
                 kept.append(re.sub(r"^>[ \t]?", "", line))
-                going_on = line.endswith("\\")
             else:
                 dropped.append(line)
-        if dropped and any(names_variable(line) for line in dropped):
-            if typed[0] is None or len([m for m in typed if m]) == 1:
+                continue
+            going_on = kept[-1].endswith("\\")
+        if any(map(names_variable, dropped)):
+            if typed[0] is None or sum(map(bool, typed)) == 1:
                 # One prompt in front of a text of several lines: all of it was typed.
                 rest = [
                     line[m.end() :] if m else line for line, m in zip(lines, typed, strict=True)

@@ -21,9 +21,9 @@ from gputop.model.cuda.pasted.shell import Shell
 from gputop.model.cuda.pasted.words import Argument, Command
 from gputop.model.cuda.pasted.wrappers import (
     WRAPPERS,
-    Options,
     Rest,
     Wrapper,
+    WrapperOptions,
     give,
     set_variable,
     split,
@@ -62,7 +62,7 @@ def _docker(shell: Shell, command: Command) -> Rest:
     return [*options["--entrypoint"], *words[1:]] or None
 
 
-def _gpus_of(options: Options, variable: PastedValue) -> PastedValue:
+def _gpus_of(options: WrapperOptions, variable: PastedValue) -> PastedValue:
     """Read --gpus, --runtime and --device as NVIDIA_VISIBLE_DEVICES, which may be set as well."""
     cdi = "nvidia.com/gpu="
     names = [name.word for name in options["--device"]]

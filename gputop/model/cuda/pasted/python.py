@@ -375,10 +375,9 @@ class _Program:
                 self._other(keyword)
         if not isinstance(environment, dict):
             raise UndecidedError("the variables of a program that is started are not told")
-        inner = Variables({k: v for k, v in environment.items() if isinstance(v, str)})
+        inner = Variables({})
         for name in CONCERNED:
-            if isinstance(value := environment.get(name), Unknown):
-                inner.set(name, value, export=True)
+            inner.set(name, environment.get(name), export=True)
         self._runs([*call.args[:1], *(k.value for k in call.keywords if k.arg == "args")], inner)
         return Unknown("it is what a program prints")
 
@@ -405,10 +404,8 @@ class _Program:
             return [str(element) for element in value]
         if name == "str" and isinstance(value, str | int):
             return str(value)
-        if name == "','.join" and isinstance(value, list) and not any(
-            not isinstance(element, str) for element in value
-        ):  # fmt: skip
-            return ",".join(value)
+        if name == "','.join" and isinstance(value, list):
+            return ",".join(value) if all(isinstance(part, str) for part in value) else None
         return value if isinstance(value, Unknown) else None
 
     def _text(self, value: object, source: ast.expr) -> PastedValue:

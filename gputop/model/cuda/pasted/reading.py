@@ -45,8 +45,8 @@ def read_pasted(text: str, inherited: Mapping[str, str] | None = None) -> Pasted
         return None
     trace, own = Trace(), dict(inherited or {})
     try:
-        program = _read(text, own, trace)
-        value, order, gpus = map(_certain, (program.value, program.order, program.gpus))
+        programs = _read(text, own, trace)
+        value, order, gpus = _only(programs)
     except NotKnownError as error:
         return _unknown(f"{error.words}: {error}", text, trace)
     except RecursionError:
@@ -57,7 +57,7 @@ def read_pasted(text: str, inherited: Mapping[str, str] | None = None) -> Pasted
         advice.append(mistake("shell-inherited", value=own[NAME]))
     if value and re.search("[\u201c\u201d\u2018\u2019\u00ab\u00bb]", value):
         advice.append(mistake("shell-typographic-quotes"))
-    return Pasted(value, order, program.command, tuple(dict.fromkeys(advice)), gpus)
+    return Pasted(value, order, programs[-1].command, tuple(dict.fromkeys(advice)), gpus)
 
 
 def _unknown(reason: str, text: str, trace: Trace) -> Pasted:
@@ -93,12 +93,13 @@ def _certain(value: PastedValue) -> str | None:
 def _sets(text: str, own: dict[str, str]) -> bool:
     without = {name: value for name, value in own.items() if name != NAME}
     try:
-        return _read(text, without, Trace()).value == own[NAME]
+        return _only(_read(text, without, Trace()))[0] == own[NAME]
     except NotKnownError:
         return False
 
 
-def _read(text: str, inherited: Mapping[str, str], trace: Trace) -> StartedProgram:
+def _read(text: str, inherited: Mapping[str, str], trace: Trace) -> list[StartedProgram]:
+    """Return the programs that a text starts; there is one at least."""
     if len(text) > LONGEST:
         raise UnclearError(f"it is longer than {LONGEST} characters")
     plain, language = cleaning.unfenced(cleaning.lines_of(text))
@@ -111,19 +112,19 @@ def _read(text: str, inherited: Mapping[str, str], trace: Trace) -> StartedProgr
         if re.search(r"(?m)^\s*[%!]", plain):
             raise UnclearError("IPython's commands and Python stand in one text")
         follow_python(plain, variables, trace, follow_shell)
-        return _only(trace)
+        return trace.started
     if _PYTHON.match(plain):
         raise UnclearError("it is not complete Python")
     config = read_config(plain)
     if config is not None:
-        return _configured(config)
+        return [_configured(config)]
     if re.match(r"\s*\[[\w:.-]+\]\s*\n", plain):
         raise UnclearError("gputop does not know this kind of configuration")
     if re.search(r"(?m)^#SBATCH\s.*(?:--gres|--gpus|-G)", plain):
         raise UndecidedError(SLURM_SETS)
     posix = cleaning.one_line(to_posix(plain, windows=prompted == "cmd"))
     follow_shell(posix, variables, trace)
-    return _only(trace) if trace.started else _behind(plain, variables)
+    return trace.started or [_behind(plain, variables)]
 
 
 def _configured(config: list[tuple[str, str]]) -> StartedProgram:
@@ -152,11 +153,9 @@ def _behind(text: str, variables: Variables) -> StartedProgram:
     return StartedProgram(value, variables.get(ORDER))
 
 
-def _only(trace: Trace) -> StartedProgram:
-    """Return the program that the text is about; UndecidedError where they differ."""
-    for program in trace.started:
-        for value in (program.value, program.order, program.gpus):
-            _certain(value)
-    if len({(program.value, program.order, program.gpus) for program in trace.started}) > 1:
+def _only(programs: list[StartedProgram]) -> tuple[str | None, str | None, str | None]:
+    """Return value, order and GPUs of all programs; UndecidedError where they differ."""
+    values = {(_certain(p.value), _certain(p.order), _certain(p.gpus)) for p in programs}
+    if len(values) > 1:
         raise UndecidedError("it starts several programs, with different values")
-    return trace.started[-1]
+    return values.pop()

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from gputop.model.cuda.pasted.grammar import Node, parse, within
 from gputop.model.cuda.pasted.outcome import (
     CONCERNED,
     Trace,
@@ -21,7 +20,7 @@ from gputop.model.cuda.pasted.outcome import (
 )
 from gputop.model.cuda.pasted.programs import words
 from gputop.model.cuda.pasted.variables import Variables
-from gputop.model.cuda.pasted.words import Argument, Command, Input, Words
+from gputop.model.cuda.pasted.words import Argument, Command, Input, Node, Words, parse, within
 
 _NAMES = re.compile("|".join(CONCERNED).encode())
 _DEEPEST = 40

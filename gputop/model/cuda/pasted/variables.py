@@ -37,7 +37,6 @@ class Variables:
         return other
 
     def become(self, other: Variables) -> None:
-        """Take over all of another."""
         self.__dict__.update({name: copy(value) for name, value in vars(other).items()})
 
     def get(self, name: str) -> PastedValue:
@@ -60,7 +59,6 @@ class Variables:
         self.exported.pop(name, None)
 
     def restore(self, name: str, before: Variables) -> None:
-        """Make one variable what it was."""
         self.keep(name)
         self.values.pop(name, None)
         if name in before.values:
@@ -93,7 +91,6 @@ class Variables:
         self.exported = {}
 
     def exits(self, status: bool | None, *, certain: bool = True) -> None:
-        """Note how a command ends."""
         self.status, self.certain = status, certain
 
     def join(self, other: Variables) -> None:

@@ -1,14 +1,25 @@
-"""The words of a shell command after their expansions, and where its input and output go."""
+"""The words of a shell command after their expansions, and where its input and output go.
+
+The tree that they are read from is tree-sitter's, whose grammar of bash is imported where a text
+needs it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, NamedTuple
 
-from gputop.model.cuda.pasted.grammar import Node
 from gputop.model.cuda.pasted.outcome import PastedValue, Trace, UnclearError, Unknown
 from gputop.model.cuda.pasted.variables import Variables
+
+Node = Any
+"""Of tree-sitter's tree."""
+_MOST_STEPS = 1_000
+"""Calls of its progress: 160 for 16 kB of loops, 700 for 4,000 parts of one pipeline. What is no
+text of a shell at all can take it minutes."""
+_CHUNK = 4096
 
 _EXPANSIONS = {
     "simple_expansion",
@@ -31,9 +42,37 @@ _FOLDER = Unknown("~ stands for a folder")
 _NOWHERE = {"/dev/null", "&1", "&2", "1", "2", "/dev/stderr", "/dev/stdout", "-"}
 
 
-class WordPart(NamedTuple):
-    """A part of a word."""
+def parse(source: bytes) -> Node:
+    """Return the root of the tree; UnclearError where there is none."""
+    try:
+        import tree_sitter
+        import tree_sitter_bash
+    except ImportError:
+        raise UnclearError("to read shell lines install tree-sitter and tree-sitter-bash") from None
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    steps = count()
+    try:
+        root = parser.parse(
+            lambda start, _: source[start : start + _CHUNK],
+            progress_callback=lambda *_: next(steps) > _MOST_STEPS,
+        ).root_node
+    except ValueError:
+        raise UnclearError("it takes too many steps to read") from None
+    if root.has_error:
+        raise UnclearError("it is not a complete line of a POSIX shell or bash")
+    return root
 
+
+def within(node: Node) -> Iterator[Node]:
+    """Yield all that is inside, without recursion."""
+    waiting = list(node.children)
+    while waiting:
+        child = waiting.pop()
+        yield child
+        waiting += child.children
+
+
+class WordPart(NamedTuple):
     text: str | Unknown
     quoted: bool
     expanded: bool = False
@@ -62,7 +101,6 @@ class Argument(NamedTuple):
 
     @property
     def base(self) -> str:
-        """The last part of a path."""
         return self.word.rpartition("/")[2]
 
 
@@ -95,7 +133,6 @@ class Command(NamedTuple):
 
     @property
     def arguments(self) -> list[Argument]:
-        """The words behind its name."""
         return self.words[1:]
 
 
@@ -131,7 +168,6 @@ class Words:
         return Argument(text, node.start_byte, node.end_byte, literal)
 
     def raw(self, part: Node | Argument) -> str:
-        """Return the text as it stands."""
         if isinstance(part, Argument):
             return self._between(part.start, part.end)
         return self._between(part.start_byte, part.end_byte)

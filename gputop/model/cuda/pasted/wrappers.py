@@ -36,7 +36,7 @@ Wrapper = Callable[[Shell, Command], Rest]
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
 
 
-class Options(dict[str, list[Argument]]):
+class WrapperOptions(dict[str, list[Argument]]):
     """The values of each option, by its name as it is written; none of a flag."""
 
     def __missing__(self, _name: str) -> list[Argument]:
@@ -48,14 +48,14 @@ class Options(dict[str, list[Argument]]):
 
 def split(
     command: str, arguments: Sequence[Argument], flags: str = "", valued: str = ""
-) -> tuple[Options, list[Argument]]:
+) -> tuple[WrapperOptions, list[Argument]]:
     """Return the options in front of the first other word, and the words from there on.
 
     `flags` and `valued` are the known options, those with a value apart; `--any=` knows all that
     are written as --name=value.
     """
     alone, with_value = flags.split(), valued.split()
-    options = Options()
+    options = WrapperOptions()
     rest = list(arguments)
     while rest and rest[0].word.startswith("-") and rest[0].word != "-":
         word = rest.pop(0)
@@ -97,7 +97,6 @@ def _letters(
 
 
 def set_variable(shell: Shell, name: str, value: PastedValue) -> None:
-    """Give the program a variable."""
     shell.variables.set(name, value, export=True)
     if value is not None:
         shell.local = {*shell.local, name}

@@ -32,6 +32,10 @@ def convert(value: Any, type_: Any) -> Any:
     return _scalar(value, origin)
 
 
+def _checked(kind: Any, value: Any) -> Any:
+    return value if isinstance(value, kind) else _fail(kind, value)
+
+
 def _fail(type_: Any, value: Any) -> NoReturn:
     raise ValidationError(f"Expected {type_}, got {type(value).__name__}")
 
@@ -88,35 +92,28 @@ def _union(value: Any, choices: tuple[Any, ...]) -> Any:
 
 
 def _list(value: Any, arguments: tuple[Any, ...]) -> list[Any]:
-    if not isinstance(value, list):
-        _fail(list, value)
-    return [convert(item, arguments[0]) for item in value]
+    return [convert(item, arguments[0]) for item in _checked(list, value)]
 
 
 def _tuple(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        _fail(tuple, value)
     if arguments[-1] is ...:
-        return tuple(convert(item, arguments[0]) for item in value)
+        return tuple(_list(value, arguments))
+    _checked(list, value)
     if len(value) != len(arguments):
         raise ValidationError(f"Expected an array of {len(arguments)}, got {len(value)}")
     return tuple(map(convert, value, arguments))
 
 
 def _dict(value: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        _fail(dict, value)
-    return {_scalar(key, str): convert(inner, arguments[1]) for key, inner in value.items()}
+    members = _checked(dict, value).items()
+    return {_scalar(key, str): convert(inner, arguments[1]) for key, inner in members}
 
 
 def _struct(value: Any, type_: Any) -> Any:
     config, hints = type_.__struct_config__, _hints(type_)
     if config.array_like:
-        if not isinstance(value, list):
-            _fail(type_, value)
-        value = dict(zip(type_.__struct_fields__, value, strict=False))
-    if not isinstance(value, dict):
-        _fail(type_, value)
+        value = dict(zip(type_.__struct_fields__, _checked(list, value), strict=False))
+    _checked(dict, value)
     if config.tag_field is not None and value.get(config.tag_field) != config.tag:
         raise ValidationError(f"Invalid value for {config.tag_field}")
     named = {name: convert(value[name], hints[name]) for name in hints if name in value}

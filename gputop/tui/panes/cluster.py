@@ -1,4 +1,4 @@
-"""A cluster in a line, its sums in a few, and why nothing newer comes."""
+"""The parts of the screen of a cluster: its heading, its sums, a line for each of its machines."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from math import inf
 
-from gputop.model.fleet.cluster import HOUR, Cluster, ClusterState, ModelCount
-from gputop.model.machine.text import duration, percent, short_name
+from gputop.model.fleet.cluster import HOUR, Cluster, ClusterNode, ClusterState, ModelCount
+from gputop.model.machine.text import MISSING, duration, percent, short_name, size
 from gputop.settings import Thresholds
-from gputop.tui.panes.columns import cut, sized
-from gputop.tui.panes.gpu_cells import bar, levels, load_role
-from gputop.tui.panes.heading import fill, state, watch_state
+from gputop.tui.panes.columns import Column, cut, sized
+from gputop.tui.panes.gpu_cells import bar, levels, load_role, metered, value
+from gputop.tui.panes.gpu_who import names
+from gputop.tui.panes.heading import HeadingLine
 from gputop.tui.panes.lines import Lines, Piece, spread
+from gputop.tui.panes.machine_table import MachineTable
 
 _SHARES = ("10% of GPUs below", "half of GPUs below", "90% of GPUs below")
 """What the quantiles are, in their order."""
@@ -24,22 +26,19 @@ _BESIDE = 110
 MODELS = 3
 """Lines of models."""
 _BAR = 12
+_LATE = 120.0
+"""Seconds from which on values are called old: scrapes are a minute apart at most places."""
 
 
-class ClusterHeading(Lines):
+class ClusterHeading(HeadingLine):
     """How many GPUs, hosts and users there are, and how old that is."""
 
     def __init__(self, server: str, *, id: str | None = None) -> None:  # noqa: A002
         """`server`: its address."""
         super().__init__(id=id)
-        self.note = ""
-        """What is said first."""
         self._server = server
         self._state = ClusterState()
         self._order, self._interval = "", 1.0
-
-    def on_mount(self) -> None:
-        watch_state(self)
 
     def show_state(self, state_: ClusterState, order: str, interval: float) -> None:
         """`order` says how nodes are sorted."""
@@ -48,10 +47,7 @@ class ClusterHeading(Lines):
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """Return what fits: facts go from the right as the line gets short."""
-        pieces: list[Piece] = [(" gputop  ", "heading"), *state(self)]
-        if self.note:
-            pieces.append((f"{self.note}  ", "notice"))
-        age = self._state.age
+        pieces, age = self.start(), self._state.age
         old = "" if age is None else f"  {duration(age)} old"
         right: list[Piece] = [(f"{old}  every {self._interval:g}s ", "quiet")]
         server = cut(self._server, max(12, self.size.width // 4), self.glyphs.ellipsis)
@@ -61,7 +57,7 @@ class ClusterHeading(Lines):
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         facts = enumerate(self._facts(cluster, server))
         parted = ([between, *fact] if number else fact for number, fact in facts)
-        return fill(pieces, parted, self._order, right, self.size.width)
+        return self.filled(pieces, parted, f"  {self._order}", right)
 
     def _facts(self, cluster: Cluster, server: str) -> Iterable[list[Piece]]:
         """Return what is known, in the order of its weight."""
@@ -82,9 +78,7 @@ class ClusterHeading(Lines):
 class ClusterNote(Lines):
     """Why nothing newer comes; hidden where something does."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._words = ""
+    _words = ""
 
     def show_state(self, state_: ClusterState) -> None:
         old = "" if state_.age is None else f" (what is shown is {duration(state_.age)} old)"
@@ -187,3 +181,61 @@ def _free_role(free: int | None) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+class NodeTable(MachineTable[ClusterNode]):
+    """A row a machine: its GPUs, who is there, whether it needs attention; or that it is down."""
+
+    def sentence(self, node: ClusterNode) -> Piece | None:
+        return (
+            None
+            if node.up
+            else (f"{self.glyphs.warning} down: its exporter does not answer", "alarm")
+        )
+
+    def columns(self) -> list[Column[ClusterNode]]:
+        return [
+            self.host_column(),
+            Column("free", "FREE", 5, 7, 1, self._free),
+            Column("utilization", "UTIL", 4, 24, 2, self._utilization),
+            Column("memory", "GPU-MEM", 12, 28, 4, self._memory),
+            Column("who", "WHO", 10, 32, 5, self._who, left=True),
+            Column("age", "AGE", 5, 5, 3, self._age),
+            Column("level", "ATTENTION", 9, 9, 1, self._level, left=True),
+        ]
+
+    def _free(self, node: ClusterNode, width: int) -> Sequence[Piece]:
+        total = (f"/{MISSING if node.gpus is None else node.gpus}", "quiet")
+        if node.free is None:
+            return [(self.glyphs.not_available, "quiet"), total]
+        return [(f"{node.free}", "good" if node.free else "text"), total]
+
+    def _utilization(self, node: ClusterNode, width: int) -> Sequence[Piece]:
+        share = node.utilization
+        if share is None:
+            return [value(MISSING, self.glyphs)]
+        role = load_role(share, self._thresholds)
+        return metered(share, role, [(f"{percent(share)}%", role)], width, 4, self.glyphs)
+
+    def _memory(self, node: ClusterNode, width: int) -> Sequence[Piece]:
+        used, total = node.memory_used, node.memory_total
+        if used is None or not total:
+            return [value(MISSING, self.glyphs)]
+        share = min(1.0, used / total)
+        role = load_role(share, self._thresholds)
+        number = [(size(int(used)), role), (f"/{size(int(total))}", "quiet")]
+        return metered(share, role, number, width, 12, self.glyphs)
+
+    def _who(self, node: ClusterNode, width: int) -> Sequence[Piece]:
+        return names(node.users, 0, width, self.glyphs)
+
+    def _age(self, node: ClusterNode, width: int) -> Sequence[Piece]:
+        if node.age is None:
+            return [value(MISSING, self.glyphs)]
+        role = "alarm" if node.age >= _LATE else "quiet"
+        return [(duration(node.age), role)]
+
+    def _level(self, node: ClusterNode, width: int) -> Sequence[Piece]:
+        if node.level is None:
+            return [("", "text")]
+        return [(f"{self.glyphs.warning} {node.level}", node.level)]
