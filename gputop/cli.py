@@ -44,26 +44,19 @@ def _run(words: list[str]) -> int:
     options = _parse(words)
     if options.command is not None or options.watch:
         gc.enable()  # these may stay for long; a screen turns it on when it is there
-    if options.command is not None:
-        from gputop.parser import command_module
+    from gputop.parser import command_module
 
-        status: int = command_module(options.command).run(options)
-        return status
-    if options.prometheus is not None:
-        from gputop.commands import screen
+    status: int = command_module(options.command or _without_command(options)).run(options)
+    return status
 
-        return screen.run_cluster(options)
+
+def _without_command(options: Namespace) -> str:
+    """Return the module that shows the machines."""
     if options.line:
-        from gputop.commands import line
-
-        return line.run(options)
-    if options.once or options.json or _is_unfit(options):
-        from gputop.commands import snapshot
-
-        return snapshot.run(options)
-    from gputop.commands import screen
-
-    return screen.run(options)
+        return "line"
+    if options.prometheus is None and (options.once or options.json or _is_unfit(options)):
+        return "snapshot"
+    return "screen"
 
 
 def _agent(words: list[str]) -> int:

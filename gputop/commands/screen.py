@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 def run(options: Namespace) -> int:
     """Show this machine or the hosts; their agents start before Textual is imported."""
+    if options.prometheus is not None:
+        return _run_cluster(options)
     session = session_of(options)
     feeds = [
         Feed(open_source(host, session.interval, waits=True, demo=options.demo))
@@ -31,7 +33,7 @@ def run(options: Namespace) -> int:
     return show(feeds, session)
 
 
-def run_cluster(options: Namespace) -> int:
+def _run_cluster(options: Namespace) -> int:
     """Show the machines that a Prometheus server knows."""
     from gputop.sources.prometheus.client import headers_of
     from gputop.sources.prometheus.watch import INTERVAL, ClusterWatch
