@@ -192,13 +192,13 @@ class Enricher:
         try:
             whole = read_whole_environ(pid)
             environ = what_matters(whole)
-            origin = read_origin(pid, whole.variables, mounts, stat_of)
-            if process is None:
-                return read_context(pid, environ, mounts), origin
-            context = process.context
+            context = process.context if process else read_context(pid, environ, mounts)
             if environ.missing not in ("overwritten", "gone"):  # else the old one holds still
                 context = msgspec.structs.replace(context, environ=environ)
-            return context, process.origin if origin.cwd is None else origin  # that of a zombie
+            origin = read_origin(pid, whole.variables, mounts, stat_of)
+            if process and origin.cwd is None:  # that of a zombie
+                origin = process.origin
+            return context, origin
         except MemoryError:
             return CudaContext(environ=Environ({}, "too_long")), Origin()
 
