@@ -18,8 +18,8 @@ from gputop.tui.terminal.sgr import PLAIN, Span
 
 # A run is not interrupted for so few unchanged cells: the move over them would be as long.
 _MAX_GAP = 4
-# Scrolling a part of a line takes about twenty bytes.
-_MIN_SCROLLED = 12
+# Scrolling a part of a line takes about twenty bytes, and a block three.
+_MIN_SCROLLED = 6
 _MAX_SCROLL = 4
 # Equal to no cell.
 _GAP = "\0"
