@@ -1,7 +1,7 @@
-"""Mistakes around CUDA_VISIBLE_DEVICES that are worth a word, and the words.
+"""Advice on mistakes around CUDA_VISIBLE_DEVICES.
 
-Of a value on a machine (`advise`), of what a program asks for (`request_advice`), of what is typed
-in a shell or in Python (`mistake`), of the environment of a process and what the driver says of it.
+They are in a value on a machine (`advise`), in what a program asks for (`request_advice`), in what
+is typed in a shell or in Python (`mistake`), or in the environment of a process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Advice(msgspec.Struct, frozen=True):
     """What is wrong or easily misread, and what to do."""
 
     id: str
-    """Names the rule; the same mistake always has the same."""
+    """The name of the rule: one mistake always has one id."""
     severity: AdviceSeverity
     message: str
     """For people, printable."""
@@ -41,15 +41,15 @@ _AdviceWords = tuple[str, AdviceSeverity, str]
 _FULL = 0.05
 """A GPU with a smaller share of its memory free is full."""
 _TF_MIN_SMS = 8
-"""TF_MIN_GPU_MULTIPROCESSOR_COUNT where it is not set (TensorFlow, `gpu_device.cc`)."""
+"""TF_MIN_GPU_MULTIPROCESSOR_COUNT if it is not set (TensorFlow, `gpu_device.cc`)."""
 _NOTHING = {"none", "no", "void", "null", "nodevfiles", "false", "off", "nil"}
 _JUNK = re.compile(r"\s*[+-]?([0-9]{1,9})(?![0-9])(\S.*|\s+\S.*)", re.ASCII | re.DOTALL)
 _LIST = re.compile(r"[0-9]+(?:,[0-9]+)*|(?:GPU|MIG)-[0-9a-zA-Z,/-]+", re.ASCII)
-"""What is good advice as it stands: not whatever was left of a text."""
+"""A value that can be recommended as it stands, unlike other remains of a text."""
 _RANGE = re.compile(r"\s*([0-9]{1,4})\s*(-|:|~|\.\.)\s*([0-9]{1,4})\s*", re.ASCII)
 _BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*", re.ASCII)
 
-# By the reason for which a list ended; {rest} is what stays visible.
+# By the reason why a list ended; {rest} is what stays visible.
 _STOPS: dict[str, _AdviceWords] = {
     "empty_entry": ("value-empty-entry", "warning",
         "Empty entry{before}: CUDA stops there (not documented; both known emulations agree):"
@@ -72,8 +72,8 @@ _STOPS: dict[str, _AdviceWords] = {
 def advise(
     mapping: CudaMapping, usage: Mapping[int, Usage] | None = None, *, beside: Collection[int] = ()
 ) -> tuple[Advice, ...]:
-    """Say what is worth a word of a value; `usage` by NVML index, `beside` are the indices of GPUs
-    on which the process is itself, which is not counted."""
+    """Return advice on a value. `usage` is by NVML index, without the process whose value it is;
+    `beside` are the indices of the GPUs that this process uses."""
     words = [*_of_form(mapping), *_of_entries(mapping)]
     words += _of_end(mapping, explained=bool(words))
     words += [*_of_order(mapping), *_of_gpus(mapping, usage or {}, beside)]
@@ -81,7 +81,7 @@ def advise(
 
 
 def rest_of(mapping: CudaMapping) -> str:
-    """What is visible, as the end of a sentence."""
+    """Return what is visible, as the end of a sentence."""
     if mapping.count == 0:
         return "NO GPU is visible"
     if mapping.visible is None:
@@ -118,7 +118,7 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceWords]:
     count = len(mapping.visible or ()) + len(mapping.hidden)
     for entry in (entry for entry in mapping.entries[:64] if entry.outcome != "ignored"):
         text, span, junk = entry.text, _RANGE.fullmatch(entry.text), _JUNK.fullmatch(entry.text)
-        rest = (junk[2].strip() or junk[2]) if junk else ""  # it may be a blank that C has not
+        rest = (junk[2].strip() or junk[2]) if junk else ""  # maybe a blank that C does not know
         if _BARE_UUID.fullmatch(text):
             words = f"A UUID without GPU- is read as a number. Write GPU-{text.strip()}."
             yield "value-uuid-without-prefix", "error", words
@@ -140,7 +140,7 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceWords]:
 
 
 def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceWords]:
-    """Say where the list ended; unless its form explains that, and what is undocumented."""
+    """Yield advice on where the list ended, unless `explained`, and on what is undocumented."""
     stop, reason = mapping.stopped_at, mapping.reason
     after = [entry.text for entry in mapping.entries if stop and entry.position > stop.position]
     if reason == "duplicate":
@@ -189,7 +189,7 @@ def _of_gpus(
     chosen = mapping.visible or ()
     largest = max((device.sms or 0 for device in chosen), default=0)
     for k, device in enumerate(chosen):
-        if device.instance is None:  # of a MIG device's own share nothing is known
+        if device.instance is None:  # a MIG device's own share is not known
             also = "also " * (device.index in beside)
             used = usage.get(device.index, Usage())
             yield from _of_usage(f"{device.label} (cuda:{k})", used, also)
@@ -217,18 +217,18 @@ _REQUEST = re.compile(
 
 
 def requested(name: str) -> int | None:
-    """Return the k of a name such as cuda:2 or of a call with it; None where there is none."""
+    """Return the k of a name such as cuda:2 or of a call with it; None if there is none."""
     match = _REQUEST.search(name[:200])
     return None if match is None else int(match[1])
 
 
 def of_tensorflow(name: str) -> bool:
-    """Tell whether a name is TensorFlow's: /gpu:2, /device:GPU:2."""
+    """Return whether a name is TensorFlow's: /gpu:2, /device:GPU:2."""
     return re.search("gpu:[0-9]", name, re.IGNORECASE) is not None
 
 
 def request_advice(name: str, mapping: CudaMapping) -> Advice | None:
-    """Say what is wrong with asking for a name such as cuda:2; None where there is such a GPU."""
+    """Return advice if a name such as cuda:2 asks for a GPU that is not visible, otherwise None."""
     asked = requested(name)
     if asked is None or mapping.count is None or asked < mapping.count:
         return None
@@ -291,12 +291,12 @@ _MISTAKES: dict[str, tuple[AdviceSeverity, str]] = {
 
 
 _LONGEST_NAME = 80
-"""Characters: a message has 400, and no line in it that is to be typed may be cut off."""
+"""Characters; a message has 400, and a line in it that people type must not be cut off."""
 
 
 def mistake(id_: str, *, name: str = "", value: str = "") -> Advice:
-    """Return the advice on a line of shell or Python. What is to be typed is quoted: people copy it
-    into a shell."""
+    """Return the advice on a line of shell or Python. What people should type is quoted: they copy
+    it into a shell."""
     severity, template = _MISTAKES[id_]
     word, host = _quoted(value, 200), _quoted(name, _LONGEST_NAME)
     line = _quoted(f"{NAME}={word} ...", 120)
@@ -306,7 +306,7 @@ def mistake(id_: str, *, name: str = "", value: str = "") -> Advice:
 
 
 def _quoted(text: str, longest: int) -> str:
-    """Quote for a line that is shown whole; of what cannot be, say that something belongs there."""
+    """Quote a word for a line that is shown whole; `...` stands for one that cannot be quoted."""
     word = quoted(text)
     return word if word is not None and len(word) <= longest else "..."
 
@@ -315,8 +315,8 @@ def _quoted(text: str, longest: int) -> str:
 
 
 def name_advice(name: str, environ: Environ, *, limited: bool = False) -> Advice:
-    """Say that a misspelt name is not read; `environ` are the variables beside it, `limited` says
-    that not every GPU can be reached anyway."""
+    """Return the advice that a misspelt name is not read. `environ` are the variables beside it,
+    `limited` is whether some GPUs are out of reach anyway."""
     beside = environ.variables.get(NAME)
     counts = "As it stands every GPU is visible"
     if beside is not None:
@@ -328,7 +328,7 @@ def name_advice(name: str, environ: Environ, *, limited: bool = False) -> Advice
 
 
 def container_variable_advice() -> Advice:
-    """Say that the container runtime's variable means nothing to CUDA."""
+    """Return the advice that the container runtime's variable means nothing to CUDA."""
     message = f"{CONTAINER} is read by the container runtime only; CUDA ignores it. Use {NAME}."
     return Advice("nvidia-visible-outside-container", "warning", message)
 
@@ -336,7 +336,7 @@ def container_variable_advice() -> Advice:
 def environ_advice(
     environ: Environ, *, in_container: bool = False, limited: bool = False
 ) -> tuple[Advice, ...]:
-    """Judge the variables of a process, `in_container` or otherwise `limited` to some GPUs."""
+    """Return advice on a process's variables; `limited`: some GPUs are out of its reach."""
     advice = [name_advice(name, environ, limited=limited) for name in environ.misspelt]
     if environ.missing == "overwritten":
         message = (
@@ -353,7 +353,7 @@ def environ_advice(
 def evidence_advice(
     mapping: CudaMapping, evidence: Evidence, used: Sequence[CudaDevice]
 ) -> Iterator[Advice]:
-    """Judge what the driver's lists say to a process's variables."""
+    """Yield advice if the driver's lists contradict a process's variables or leave them open."""
     names = ", ".join(device.label for device in used)
     if evidence.kind == "contradicted":
         why = "it opened the GPU before it came where it is, or another process handed it over"
@@ -375,7 +375,7 @@ def evidence_advice(
 
 
 def mps_advice(inside: DeviceSet, client: CudaMapping) -> Iterator[Advice]:
-    """Judge an MPS client's value, which counts what its server left; `inside` is that."""
+    """Yield advice on an MPS client's value; `inside` are the GPUs that it counts, its server's."""
     stop, order = client.stopped_at, inside.order
     if stop is None or client.reason != "out_of_range" or not order:
         return
@@ -393,8 +393,8 @@ def container_advice(
     reached: Sequence[CudaDevice] | None,
     where: str,
 ) -> Iterator[Advice]:
-    """Judge a value that counts as the machine does, `where` there are fewer GPUs: `reached`. Where
-    there is none, no other value helps."""
+    """Yield advice on a value that counts as the machine does, though the place (`where`) has fewer
+    GPUs (`reached`). If it has none, no other value helps."""
     stop = mapping.stopped_at
     if stop is None or mapping.reason != "out_of_range" or not reached:
         return

@@ -1,4 +1,4 @@
-"""The entries of a CUDA_VISIBLE_DEVICES value: what each says by itself, and where the list ends.
+"""The entries of a CUDA_VISIBLE_DEVICES value: what each means by itself, and where the list ends.
 
 The first entry decides the kind of the whole list: integers, GPU UUIDs or MIG devices. The list
 ends at the first entry that names nothing; what precedes it stays visible. An entry that names a
@@ -7,7 +7,7 @@ GPU a second time hides every GPU.
 Sources: NVIDIA CUDA Programming Guide 13.x, 5.2.1.1 (integers, the stop, UUIDs and their
 abbreviations); the NVIDIA MPS guide, CUDA_VISIBLE_DEVICES; PyTorch's test_cuda.py, checked against
 driver 525.60.13 (trailing junk, signs, spaces, duplicates); ptrblck's run on a real driver in
-pytorch#92315 (a duplicate after the stop does not matter). `documented` is False where all of these
+pytorch#92315 (a duplicate after the stop does not matter). `documented` is False if all of these
 are silent or contradict each other.
 """
 
@@ -46,20 +46,20 @@ EntryReason = Literal[
     "mig_abbreviated",
     "uuid_missing",
 ]
-"""Why a result is what it is; the last three are the limits of what can be told."""
+"""Why a result is what it is; the last three mean that it is not known."""
 EntryOutcome = Literal["visible", "stopped", "duplicate", "discarded", "ignored", "unresolved"]
 """What became of an entry.
 
-visible     the k-th of the list is logical device k
+visible     it names a GPU: the k-th of these is cuda:k
 stopped     it names nothing: the list ended here
 duplicate   it names a GPU again: every GPU is hidden
 discarded   it named a GPU, but a later duplicate hid every GPU
 ignored     the list had ended before it
-unresolved  what it means cannot be told
+unresolved  what it means is not known
 """
 
 ENDS: frozenset[EntryOutcome] = frozenset({"stopped", "duplicate", "unresolved"})
-"""What became of the entry at which a list ended."""
+"""The outcomes of an entry that ends a list."""
 _UNRESOLVED: frozenset[EntryReason] = frozenset({"mig", "mig_abbreviated", "uuid_missing"})
 _DISPUTED: frozenset[EntryReason] = frozenset({"out_of_range", "unknown_uuid", "ambiguous_uuid"})
 _SPACE = " \t\n\v\f\r"
@@ -77,13 +77,13 @@ class Number(msgspec.Struct, frozen=True):
     """What C's strtol() reads at the start of a text."""
 
     value: int
-    """Magnitudes from 10**20 on are 10**20."""
+    """Its magnitude is at most 10**20: larger ones are cut to that."""
     documented: bool
     """False where base 10 and base 0 differ, or where a 32-bit integer would wrap."""
 
 
 class ParsedEntry(msgspec.Struct, frozen=True):
-    """An entry by itself: the rank in the enumeration of the GPU it names, or why it has none."""
+    """An entry by itself: the rank of the GPU that it names in the enumeration, or why none."""
 
     rank: int | None = None
     reason: EntryReason | None = None
@@ -98,12 +98,12 @@ class ResolvedEntry(msgspec.Struct, frozen=True):
     position: int
     """Counted from 0; `message` counts from 1."""
     text: str
-    """As it stands in the value: text from outside, not made printable."""
+    """As in the value: text from outside, not made printable."""
     outcome: EntryOutcome
     message: str = ""
-    """Why the list ended there, or cannot be told: one sentence for people, printable."""
+    """Why the list ended here, or why its meaning is not known: a printable sentence for people."""
     device: CudaDevice | None = None
-    """The GPU, where the entry is visible and CUDA's order is known."""
+    """The GPU, if the entry is visible and CUDA's order is known."""
     reason: EntryReason | None = None
     documented: bool = True
     """False: neither NVIDIA's text nor a published run settles how CUDA reads this entry."""
@@ -113,14 +113,14 @@ class ResolvedEntry(msgspec.Struct, frozen=True):
 
 
 def kind_of(value: str) -> EntryKind:
-    """Tell the kind of a whole list from the start of its first entry."""
+    """Return the kind of a whole list, which the start of its first entry decides."""
     if value.startswith("GPU-"):
         return "gpu"
     return "mig" if value.startswith("MIG-") else "integer"
 
 
 def read_number(text: str) -> Number | None:
-    """Read an integer as C's strtol(text, NULL, 10) does; None where there are no digits."""
+    """Read an integer as C's strtol(text, NULL, 10) does; None if there are no digits."""
     match = _NUMBER.match(text)
     if match is None:
         return None
@@ -167,7 +167,7 @@ def _read_integer(text: str, cuda: Enumeration) -> ParsedEntry:
 
 
 def _is_bare_uuid(text: str, cuda: Enumeration) -> bool:
-    """Tell whether a text looks like a UUID without its GPU-, which then reads as a number."""
+    """Return whether a text looks like a UUID without GPU-, which CUDA reads as a number."""
     bare = text.strip(_SPACE)
     if _BARE_UUID.match(bare):
         return True
@@ -182,7 +182,7 @@ def _read_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
     gpu = _find_gpu(text, cuda)
     if gpu.rank is None:
         return gpu
-    # The GPU's own UUID, in MIG mode before R570: no source says so, and no run shows it.
+    # Before R570, a GPU's UUID may name its first MIG device: no source or run shows that it does.
     whole = cuda.devices[gpu.rank].instance is None
     entry = _whole(gpu.rank, cuda, documented=gpu.documented)
     return entry if whole else msgspec.structs.replace(entry, documented=False)
@@ -207,10 +207,10 @@ def _find_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
 
 
 def _whole(rank: int, cuda: Enumeration, *, documented: bool) -> ParsedEntry:
-    """Name a GPU as a whole, which in MIG mode it cannot be."""
+    """Return the entry of a whole GPU. In MIG mode only its first MIG device can be named so."""
     device = cuda.devices[rank]
     if not device.mig_enabled:
-        # Beside MIG devices, drivers before R570 hide plain GPUs; alone, no source says.
+        # Drivers before R570 hide plain GPUs beside MIG devices; no source covers them alone.
         return ParsedEntry(rank, documented=documented and cuda.mig != "old")
     if device.instance is not None:
         return ParsedEntry(rank, documented=documented)
@@ -259,7 +259,7 @@ def _read_old_mig(gpu: str, gi: int, ci: int, cuda: Enumeration) -> ParsedEntry:
 
 
 def read_entries(value: str, cuda: Enumeration) -> tuple[ResolvedEntry, ...]:
-    """Read a list; the texts of the entries, joined with commas, are `value` again."""
+    """Read a list; the entries' texts, joined with commas, give `value` again."""
     texts = value.split(",")
     kind = kind_of(value)
     targets = cuda.targets(kind == "mig")
@@ -281,7 +281,7 @@ def read_entries(value: str, cuda: Enumeration) -> tuple[ResolvedEntry, ...]:
 def _beside(
     entry: ParsedEntry, taken: list[int], targets: tuple[CudaDevice, ...], cuda: Enumeration
 ) -> ParsedEntry:
-    """Judge an entry that names a device on a machine with MIG, after those of `taken`."""
+    """Return an entry that names a device as MIG's rules leave it, after those of `taken`."""
     if cuda.mig == "none" or not taken or entry.rank is None:
         return entry
     device, before = targets[entry.rank], [targets[rank] for rank in taken]
@@ -298,7 +298,7 @@ def _beside(
     if any(device.gpu_instance == other.gpu_instance for other in before):
         problem = "is in the GPU instance of an entry before it, of which CUDA uses one only"
         return ParsedEntry(None, "mig_one_ci_per_gi", problem, documented=False)
-    # Whether the list's order or the enumeration's counts is documented for plain GPUs only.
+    # Which order counts, the list's or the enumeration's, is documented for plain GPUs only.
     in_order = entry.rank > taken[-1]
     return msgspec.structs.replace(entry, documented=entry.documented and in_order)
 
@@ -306,7 +306,7 @@ def _beside(
 def first_naming(
     entries: Iterable[ResolvedEntry], kind: EntryKind, cuda: Enumeration
 ) -> dict[CudaDevice, ResolvedEntry]:
-    """Return the first entry that names a GPU by itself, whether or not the list reaches it."""
+    """Return the first entry that names each device, whether or not the list reaches it."""
     targets = cuda.targets(kind == "mig") if kind != "integer" or cuda.ordered else ()
     first: dict[CudaDevice, ResolvedEntry] = {}
     for entry in entries:
@@ -321,10 +321,10 @@ def first_naming(
 def repeats_after_end(
     entries: tuple[ResolvedEntry, ...], kind: EntryKind, cuda: Enumeration
 ) -> bool:
-    """Tell whether a GPU is named again after the end of the list where that is disputed.
+    """Return whether a GPU is named again after the end of the list, if the effect is disputed.
 
-    `0,9,0` is 0 when it is read from left to right; PyTorch looks for repeated entries before it
-    looks for the range and hides all. A negative number or a word ends both readings.
+    Read from left to right, `0,9,0` means 0. PyTorch checks for repeated entries before the range,
+    and hides all GPUs. A negative number or a word ends both readings.
     """
     if entries[0].outcome != "visible" or not any(e.reason in _DISPUTED for e in entries):
         return False
@@ -375,7 +375,7 @@ def _before(taken: Iterable[ResolvedEntry], end: ResolvedEntry) -> Iterator[Reso
 
 
 def _after(texts: list[str], end: ResolvedEntry) -> Iterator[ResolvedEntry]:
-    """Yield the entries after the end of the list; there may be very many, so they share text."""
+    """Yield the entries after the end of the list; they may be very many, so they share a text."""
     number, unresolved = end.position + 1, end.outcome == "unresolved"
     outcome: EntryOutcome = "unresolved" if unresolved else "ignored"
     message = f"undecided because of entry {number}" if unresolved else ""

@@ -2,16 +2,16 @@
 
 Three numberings exist and are never mixed here: the NVML index (what nvidia-smi shows), the CUDA
 enumeration index (what an integer in CUDA_VISIBLE_DEVICES counts, after CUDA_DEVICE_ORDER), and
-the logical index (cuda:k, after CUDA_VISIBLE_DEVICES).
+the ordinal (the k of cuda:k, after CUDA_VISIBLE_DEVICES).
 
 Source: NVIDIA CUDA Programming Guide 13.x, 5.2.1.2. It defines PCI_BUS_ID; the heuristic behind
 FASTEST_FIRST, the default, is published nowhere. More cores first fits every clean report since
 driver 410; compute capability first does not (pytorch#80876, vllm#53834).
 
-A GPU in MIG mode is no device; its MIG devices are:
+A GPU in MIG mode is not a CUDA device, but its MIG devices are:
 
     before R570     a process gets one MIG device, the first available, and no plain GPU beside it;
-                    an integer counts the GPUs and means the first MIG device of its GPU
+                    an integer counts GPUs and means the first MIG device of the GPU
     from R570 on    one compute instance of each GPU instance, and plain GPUs too; at most 64 MIG
                     devices. What an integer counts, and the order of MIG devices and plain GPUs,
                     is not documented (dorado#1586)
@@ -30,17 +30,17 @@ from typing import Literal
 import msgspec
 
 Certainty = Literal["exact", "expected", "predicted", "unknown"]
-"""How far the order of the GPUs can be trusted (that of the text is `documented`).
+"""How far the order of the GPUs can be trusted (how the value is read: `documented`).
 
 exact      documented, or the driver itself said so, or no order is needed
-expected   observed always, promised nowhere: equal GPUs are counted by PCI bus id
+expected   always observed, promised nowhere: equal GPUs are counted by PCI bus id
 predicted  follows from a rule that fits the published reports
 unknown    nothing can be claimed
 """
 CERTAINTY_WORDS: dict[Certainty, str] = {
     "exact": "exact", "expected": "likely", "predicted": "uncertain", "unknown": "unknown",
 }  # fmt: skip
-"""What people read for it."""
+"""The word for each certainty that people read."""
 
 PCI_BUS_ID = "PCI_BUS_ID"
 FASTEST_FIRST = "FASTEST_FIRST"
@@ -54,7 +54,7 @@ _BUS_ID = re.compile(
 
 
 DeviceId = tuple[int, int | None, int | None]
-"""NVML's index, and of a MIG device its GPU instance and compute instance."""
+"""The NVML index; for a MIG device also its GPU instance and compute instance."""
 
 
 class MigInstance(msgspec.Struct, frozen=True):
@@ -65,11 +65,11 @@ class MigInstance(msgspec.Struct, frozen=True):
     gi: int
     ci: int
     profile: str | None = None
-    """As 2g.10gb."""
+    """Such as 2g.10gb."""
 
 
 class CudaDevice(msgspec.Struct, frozen=True):
-    """What the meaning of CUDA_VISIBLE_DEVICES depends on, of one GPU or one MIG device of it."""
+    """A GPU or MIG device: the facts on which the meaning of CUDA_VISIBLE_DEVICES depends."""
 
     index: int
     """NVML's index, the number nvidia-smi shows."""
@@ -82,11 +82,11 @@ class CudaDevice(msgspec.Struct, frozen=True):
     mig: tuple[MigInstance, ...] | None = None
     """In NVML's order; None: not known."""
     instance: MigInstance | None = None
-    """Where this is a MIG device; all other fields are then those of its GPU."""
+    """Set if this is a MIG device; all other fields are then those of its GPU."""
     cores: int | None = None
     sms: int | None = None
     sm_clock: int | None = None
-    """The highest, in hertz."""
+    """The highest SM clock, in hertz."""
     minor: int | None = None
     """The N of /dev/nvidiaN."""
 
@@ -97,12 +97,12 @@ class CudaDevice(msgspec.Struct, frozen=True):
 
     @property
     def own_uuid(self) -> str | None:
-        """The UUID by which a list names it: of a MIG device its own."""
+        """The UUID that names the device in a list; for a MIG device not its GPU's."""
         return self.instance.uuid if self.instance else self.uuid
 
     @property
     def label(self) -> str:
-        """Its name in a sentence: `GPU 1`, `MIG 2g.10gb (GI 3, CI 0) of GPU 0`."""
+        """The device's name in a sentence: `GPU 1`, `MIG 2g.10gb (GI 3, CI 0) of GPU 0`."""
         if self.instance is None:
             return f"GPU {self.index}"
         gi, ci, profile = self.instance.gi, self.instance.ci, self.instance.profile
@@ -110,25 +110,25 @@ class CudaDevice(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> DeviceId:
-        """Which device of the machine it is, whatever else is known of it."""
+        """The identity of the device on its machine, independent of all other fields."""
         if self.instance is None:
             return self.index, None, None
         return self.index, self.instance.gi, self.instance.ci
 
     @property
     def gpu_instance(self) -> tuple[int, int | None]:
-        """The GPU instance that it is in: of those that share one, CUDA counts one."""
+        """The GPU instance of the device. CUDA counts one of the devices that share it."""
         return self.id[:2]
 
     def parts(self) -> tuple[CudaDevice, ...]:
-        """Return its MIG devices; itself where it has none, or they are not known."""
+        """Return the GPU's MIG devices, or the GPU itself if it has none or they are not known."""
         if not self.mig_enabled or not self.mig:
             return (self,)
         return tuple(msgspec.structs.replace(self, instance=instance) for instance in self.mig)
 
 
 MigRule = Literal["none", "old", "new"]
-"""How CUDA counts: no GPU is in MIG mode; as before R570; as from R570 on."""
+"""How CUDA counts: no GPU is in MIG mode, as before R570, or as from R570 on."""
 
 
 class Enumeration(msgspec.Struct, frozen=True):
@@ -137,7 +137,7 @@ class Enumeration(msgspec.Struct, frozen=True):
     devices: tuple[CudaDevice, ...]
     certainty: Certainty
     because: str
-    """One sentence for people: what the certainty rests on."""
+    """A sentence for people: what the certainty rests on."""
     documented: bool = True
     mig: MigRule = "none"
     instances: tuple[CudaDevice, ...] = ()
@@ -149,14 +149,14 @@ class Enumeration(msgspec.Struct, frozen=True):
         return self.certainty != "unknown"
 
     def targets(self, mig: bool) -> tuple[CudaDevice, ...]:
-        """Return what a list of MIG UUIDs, or of anything else, can name; a rank counts in it."""
+        """Return the devices that a list, of MIG UUIDs or not, can name; ranks count in these."""
         return self.instances if mig else self.devices
 
 
 def normalize_bus_id(text: str | None) -> tuple[int, int, int] | None:
     """Return (domain, bus, device) of a PCI bus id, sortable and comparable; None for garbage.
 
-    NVML prints an 8-digit domain, CUDA and TensorFlow a 4-digit one, lspci none, in either case.
+    NVML prints 8 digits of domain, CUDA and TensorFlow 4, lspci none; letter case does not matter.
     """
     match = _BUS_ID.fullmatch(text or "")
     if match is None:
@@ -179,7 +179,7 @@ def enumerate_devices(
     """Put the GPUs into CUDA's order as far as it can be known without asking the driver.
 
     `order` is CUDA_DEVICE_ORDER (None: unset). `cuda_order` is the driver's own answer under that
-    `order`, as NVML indices; GPUs that it does not list are not counted by CUDA.
+    `order`, as NVML indices; CUDA does not count GPUs that are not in it.
     """
     gpus = tuple(devices)
     if cuda_order is not None:
@@ -244,7 +244,7 @@ def _speeds(gpus: Sequence[CudaDevice]) -> dict[int, tuple[int, int, int]]:
 
 
 def rules_for(devices: Sequence[CudaDevice], driver_version: str | None) -> tuple[MigRule, ...]:
-    """Return the rule that holds; both where it depends on a driver version that is not known."""
+    """Return the rule that holds, or both if that depends on an unknown driver version."""
     if not any(device.mig_enabled for device in devices):
         return ("none",)
     major = re.match(r"[0-9]{1,9}", driver_version or "")
@@ -256,8 +256,8 @@ def rules_for(devices: Sequence[CudaDevice], driver_version: str | None) -> tupl
 def with_mig(gpus: Enumeration, rule: MigRule, *, mixed: bool = False) -> Enumeration:
     """Return the enumeration of a machine whose GPUs are in the order of `gpus`.
 
-    `mixed`: integers stand beside UUIDs. That is documented nowhere; the best guess is that they
-    count GPUs, and it is marked so.
+    `mixed`: the list has integers and UUIDs. No source covers that. The best guess is that the
+    integers count GPUs, and `resolve` marks it as not documented.
     """
     if rule == "none":
         return gpus
@@ -271,8 +271,7 @@ def with_mig(gpus: Enumeration, rule: MigRule, *, mixed: bool = False) -> Enumer
 def unset_devices(cuda: Enumeration) -> tuple[tuple[CudaDevice, ...] | None, int | None, bool]:
     """Return what CUDA shows when the variable is unset.
 
-    That is the devices (None where they cannot be told), their number, and whether the k-th of
-    them is cuda:k.
+    That is the devices and their number (None: not known), and whether the k-th device is cuda:k.
     """
     if any(device.mig_enabled and device.mig is None for device in cuda.devices):
         return None, None, False

@@ -1,7 +1,7 @@
-"""What the driver's lists of processes say to the mapping that a process's variables give.
+"""How the driver's lists of processes bear on the mapping that a process's variables give.
 
-The driver lists a process on the GPUs where it has a context, whatever its variables say. So a GPU
-that they hide proves that they were changed, and a single one of many leaves two readings open.
+The driver lists a process on the GPUs where it has a context, whatever its variables say. A GPU
+that they hide contradicts them. If the process uses one GPU of several, two readings stay open.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from gputop.model.cuda.reach import DeviceSet, SeenProcess
 EvidenceKind = Literal[
     "confirmed", "contradicted", "ambiguous", "inferred", "unused", "unread", "unknown"
 ]
-"""How the driver's lists relate to the variables.
+"""How the driver's lists relate to the variables of a process.
 
-confirmed     it is where they say, and what it calls the GPU follows
+confirmed     it is where they say, so its names for the GPUs follow
 contradicted  it is on a GPU that they hide, or that it cannot reach: they were changed, or count
-              otherwise
-ambiguous     it fits, and so does a mask that the program set itself
+              other GPUs
+ambiguous     they fit, but so would a mask that the program set itself
 inferred      taken from the variables of a process that it started
 unused        the driver does not list it with memory in use, which proves nothing
 unread        its variables cannot be read
-unknown       they do not tell which GPU is which
+unknown       they do not settle which GPU is which
 """
 
 HIDDEN = "its variables hide"
 _GREEDY = {"tensorflow": "TensorFlow", "jax": "JAX"}
-"""Frameworks that make a context on every GPU that they see."""
+"""Frameworks that create a context on every GPU that they see."""
 
 
 DeviceNames = tuple[tuple[DeviceId, str], ...]
@@ -43,12 +43,11 @@ class Evidence(msgspec.Struct, frozen=True):
 
     kind: EvidenceKind
     because: str
-    """A sentence for people; empty: there is nothing to say."""
+    """A sentence for people; empty if there is nothing to say."""
     names: DeviceNames = ()
-    """Of the devices in use, what the process calls them; likely ones end in `?`."""
+    """The process's name for each device in use; a name that is only likely ends in `?`."""
     against: str = ""
-    """Where they contradict each other: what a GPU in use is that should not be, as the end of a
-    sentence."""
+    """If contradicted: what rules out the GPU in use, as the end of a sentence."""
 
     @property
     def settles(self) -> bool:
@@ -57,15 +56,15 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def weigh(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Evidence:
-    """Hold the GPUs where the driver sees a process against what its variables give `inside` its
-    reach."""
+    """Compare the GPUs on which the driver sees a process with the mapping that its variables give
+    among the GPUs that it can reach (`inside`)."""
     used = process.used
     if not used:
         return Evidence("unused", "The driver does not list it with memory in use on any GPU.")
     where = _where(used)
     likely = ((used[0].id, "cuda:0?"),) if len(used) == 1 else ()
     if mapping.visible is None:
-        # Of a list with one entry only cuda:0 can come, whichever GPU that is.
+        # A list with one entry leaves only cuda:0, whichever GPU that is.
         single = bool(mapping.value) and "," not in (mapping.value or "")
         return Evidence("unknown", f"{where}.", likely if single else ())
     if is_among(used, mapping):
@@ -86,7 +85,7 @@ def _out_of_reach(inside: DeviceSet, where: str) -> Evidence:
 
 
 def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
-    """They agree. Yet a program may have masked GPUs itself, which shows nowhere."""
+    """Return the evidence if both agree. The program may still have masked GPUs itself, unseen."""
     sure = mapping.certainty in ("exact", "expected") and mapping.documented
     visible = [device.id for device in mapping.visible or ()]
     used = [device.id for device in process.used]
@@ -110,7 +109,7 @@ def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
 
 
 def inferred(guess: Mapping, process: SeenProcess) -> Evidence:
-    """Name the GPUs as the variables of a process would that it started, which fit."""
+    """Name the GPUs by the variables of a process that it started, if those fit."""
     pid = process.context.descendant.pid if process.context.descendant else None
     because = (
         f"{_where(process.used)}, which fits the variables of a process that it"
@@ -121,7 +120,7 @@ def inferred(guess: Mapping, process: SeenProcess) -> Evidence:
 
 
 def only_device(inside: DeviceSet, process: SeenProcess) -> Evidence:
-    """Variables that cannot be read do not matter where there is one GPU only."""
+    """Return the evidence if variables cannot be read; with one GPU only they do not matter."""
     used = process.used
     where = _where(used) if used else ""
     devices = process.machine.devices if inside.devices is None else inside.devices

@@ -7,15 +7,15 @@ from gputop.model.cuda.mapping import Mapping
 from gputop.model.machine.text import printable
 
 _LONGEST = 2000
-"""Characters of a word: a line that is shown is never one that was cut."""
+"""Characters of a word; a longer one gives no line, so that no line is shown cut."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,/-]*|-[0-9][0-9,]*", re.ASCII)
-"""Needs no quotes. Without `=`, `~` and `:`, which zsh reads more into."""
+"""A word that needs no quotes. `=`, `~` and `:` mean more to zsh, and are left out."""
 
 
 def export_line(mapping: Mapping) -> str | None:
     """Return a shell line that sets the value again; None for a value that cannot be quoted.
 
-    Integers count in CUDA_DEVICE_ORDER, so that one goes with them where it is set.
+    Integers count in CUDA_DEVICE_ORDER, so the line sets that too if it is set.
     """
     if mapping.value is None:
         return "unset CUDA_VISIBLE_DEVICES"
@@ -29,7 +29,7 @@ def export_line(mapping: Mapping) -> str | None:
 
 
 def why_no_line(mapping: Mapping) -> str | None:
-    """Say why there is no `export_line`; None where there is one."""
+    """Return why there is no `export_line`; None if there is one."""
     if export_line(mapping) is not None:
         return None
     for name, text in (("VISIBLE_DEVICES", mapping.value), ("DEVICE_ORDER", mapping.order)):
@@ -42,8 +42,7 @@ def why_no_line(mapping: Mapping) -> str | None:
 
 
 def shell_lines(mapping: Mapping) -> tuple[str, ...]:
-    """Return the lines that set the value again: as it is, and where its order is not sure, by
-    UUIDs."""
+    """Return the lines that set the value again: as it is, and by UUIDs if it is not exact."""
     line = export_line(mapping)
     same = None if mapping.certainty == "exact" else uuid_export_line(mapping)
     if same == line:
@@ -54,7 +53,7 @@ def shell_lines(mapping: Mapping) -> tuple[str, ...]:
 def uuid_export_line(mapping: Mapping) -> str | None:
     """Return a shell line for the same GPUs that means the same in every CUDA_DEVICE_ORDER.
 
-    None where the GPUs or their UUIDs are not known. No GPU is -1, which older guides know too.
+    None if the GPUs or their UUIDs are not known. No GPU is written -1, as in older guides too.
     """
     if mapping.visible is None:
         return None
@@ -69,9 +68,9 @@ def uuid_export_line(mapping: Mapping) -> str | None:
 def quoted(text: str) -> str | None:
     """Quote a word for a POSIX shell: sh, dash, bash, zsh, busybox; not csh or fish.
 
-    In single quotes nothing has a meaning, in any of them. None for what is not to be copied from
-    a terminal: control characters, what reorders or hides, bytes that are not UTF-8. A shell knows
-    no escape for those that all understand: dash takes `$'\\''` apart and runs what follows.
+    In single quotes no character is special to any of them. None for text that is unsafe to copy
+    from a terminal: control characters, what reorders or hides, bytes that are not UTF-8. No escape
+    for those works in every shell: dash takes `$'\\''` apart and runs what follows.
     """
     if len(text) > _LONGEST or not text.isprintable() or printable(text, _LONGEST) != text:
         return None

@@ -28,7 +28,7 @@ from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.machine.text import GIB, MIB
 
 JAX_FRACTION = 0.75
-"""What JAX takes of every GPU at its first operation, unless told otherwise."""
+"""The share of every GPU's memory that JAX takes at its first operation by default."""
 
 # C's isspace() and ASCII digits, as strtol() knows them; TensorFlow takes no more than 32 bits.
 _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]{1,12})[ \t\n\v\f\r]*")
@@ -40,7 +40,7 @@ SelectionJson = dict[str, Any]
 
 
 class Framework(msgspec.Struct, frozen=True):
-    """A framework and its name for a device, where {k} stands for the logical index."""
+    """A framework and its name for a device, in which {k} stands for the ordinal."""
 
     id: str
     label: str
@@ -60,13 +60,13 @@ FRAMEWORKS = (
 )
 
 MAIN = ("pytorch", "tensorflow")
-"""The ids of those that the main screen names."""
+"""The ids of the frameworks that the main screen names."""
 
 _BY_ID = {framework.id: framework for framework in FRAMEWORKS}
 
 
 def device_name(framework: str, k: int) -> str:
-    """Name logical device `k` (from 0) in a framework; KeyError for an id not in FRAMEWORKS."""
+    """Name the device with ordinal `k` in a framework; KeyError for an id not in FRAMEWORKS."""
     return _BY_ID[framework].template.format(k=k)
 
 
@@ -74,7 +74,7 @@ def device_name(framework: str, k: int) -> str:
 
 
 class FrameworkSelection(msgspec.Struct, frozen=True):
-    """The GPUs that a framework goes on with; any bad entry is an error, not a stop."""
+    """The GPUs that a framework selects; any bad entry is an error, not a stop."""
 
     ordinals: tuple[int, ...] | None
     """The k-th is the framework's device k; None: see `error`."""
@@ -119,8 +119,8 @@ def tf_visible_device_list(text: str, count: int) -> FrameworkSelection:
 
 
 def tf_set_visible_devices(text: str, count: int) -> FrameworkSelection:
-    """Read the numbers of the GPUs given to tf.config.set_visible_devices, whose order does not
-    matter; "" is none."""
+    """Read the numbers of the GPUs given to tf.config.set_visible_devices; their order does not
+    matter, and "" is none."""
     if not text.strip():
         return FrameworkSelection(())
     selection = tf_visible_device_list(text, count)
@@ -147,7 +147,7 @@ def jax_visible_devices(text: str, count: int) -> FrameworkSelection:
 def tf_logical_devices(
     ordinals: Sequence[int], limits: Mapping[int, Sequence[int]]
 ) -> tuple[LogicalDevice, ...]:
-    """Name TensorFlow's logical devices: a GPU with limits (bytes) becomes as many as it has.
+    """Name TensorFlow's logical devices: a GPU becomes one for each of its limits (bytes).
 
     `ordinals` are the GPUs that TensorFlow sees, `limits` belong to some of them.
     """
@@ -156,7 +156,7 @@ def tf_logical_devices(
 
 
 def local_rank(rank: int, count: int) -> FrameworkSelection:
-    """Return the GPU of torchrun's worker with LOCAL_RANK=`rank`, which counts from 0."""
+    """Return the GPU of torchrun's worker with LOCAL_RANK=`rank` (from 0)."""
     if rank < count:
         return FrameworkSelection((rank,))
     message = f"{_absent(rank, count)}: 'CUDA error: invalid device ordinal'"
@@ -177,15 +177,15 @@ class Layers(msgspec.Struct, frozen=True):
     fraction: float | None = None
     """The share (0..1) of every GPU's memory that it takes."""
     preallocates: bool = False
-    """That is what JAX takes unless told otherwise."""
+    """`fraction` is what JAX takes by default."""
     jax_visible: str | None = None
     local_rank: int | None = None
     device: str | None = None
-    """The name that the program asks for, as cuda:2."""
+    """The name that the program asks for, such as cuda:2."""
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """What comes of one selection, and the program's names for the GPUs."""
+    """The outcome of one selection, and the program's names for the GPUs."""
 
     id: str
     """tensorflow, jax, local_rank or device."""
@@ -203,7 +203,7 @@ def read_layers(
     local_rank: int | None = None,
     device: str | None = None,
 ) -> Layers:
-    """Read what a person wrote; UsageError with what is wrong.
+    """Read the selections that a person wrote; UsageError says what is wrong.
 
     `tf_logical` are texts such as 0:2048,2048: a CUDA ordinal, and memory limits in MiB.
     """
@@ -231,7 +231,7 @@ def read_layers(
 
 
 def selected(mapping: CudaMapping, layers: Layers) -> Iterator[Layer]:
-    """Yield what comes of every selection that was made."""
+    """Yield the outcome of every selection that was made."""
     count = None if mapping.visible is None else len(mapping.visible)
     narrowed = mapping  # by TensorFlow, once it has selected
     if layers.tf_visible is not None or layers.tf_logical:
@@ -281,17 +281,17 @@ def _requested(name: str, narrowed: CudaMapping, mapping: CudaMapping) -> Framew
 
 
 class MemoryClaim(msgspec.Struct, frozen=True):
-    """What a program takes of a GPU's memory."""
+    """The part of a GPU's memory that a program takes."""
 
     device: CudaDevice
     fraction: float | None
-    """Of all its memory; None: the limits of TensorFlow's logical devices together."""
+    """The share of all its memory; None: `bytes` adds up TensorFlow's logical devices."""
     bytes: int | None
     free: int | None
 
     @property
     def fits(self) -> bool | None:
-        """Whether that is free now; None where it is not known."""
+        """Whether that much memory is free now; None if it is not known."""
         return None if self.free is None or self.bytes is None else self.bytes <= self.free
 
 
@@ -312,12 +312,12 @@ def _claims(mapping: CudaMapping, inventory: Inventory, layers: Layers) -> Itera
 
 
 def identity(device: CudaDevice) -> SelectionJson:
-    """Which device of the machine it is, as JSON has it."""
+    """Return what identifies a device on its machine, for JSON."""
     return {"gpu": device.index, "uuid": device.uuid, "mig_uuid": device.mig_uuid}
 
 
 def layers_json(mapping: CudaMapping, inventory: Inventory, layers: Layers) -> SelectionJson:
-    """What comes of the selections (null where not made, or with an error), and the memory."""
+    """Return the selections (null if not made, or with an error) and the memory that they take."""
     keys = ("tensorflow", "jax", "local_rank", "device", "error", "message")
     result: SelectionJson = dict.fromkeys(keys)
     gpus = mapping.visible or ()
@@ -337,7 +337,7 @@ def layers_json(mapping: CudaMapping, inventory: Inventory, layers: Layers) -> S
 
 
 def layer_lines(mapping: CudaMapping, inventory: Inventory, layers: Layers) -> Iterator[str]:
-    """What comes of it, for people; nothing where nothing was selected."""
+    """Yield lines for people on the selections and their memory; none if nothing was selected."""
     rank = f"LOCAL_RANK={layers.local_rank}"
     subjects = {"tensorflow": "TensorFlow", "jax": "JAX", "local_rank": rank, "device": ""}
     for layer in selected(mapping, layers):

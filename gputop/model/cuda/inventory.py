@@ -21,7 +21,7 @@ from gputop.model.machine.summary import free_memory, users
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What is taken of a GPU; bytes, None where not known."""
+    """A GPU's memory in bytes (None: not known), and its users."""
 
     memory_total: int | None = None
     memory_free: int | None = None
@@ -29,16 +29,16 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """What the mapping of a machine is worked out from."""
+    """The facts about a machine from which a mapping is worked out."""
 
     devices: tuple[CudaDevice, ...]
     driver_version: str | None = None
     cuda_order: tuple[int, ...] | None = None
     usage: dict[int, Usage] = {}
-    """By NVML index."""
+    """The usage of each GPU, by NVML index."""
 
     def usage_of(self, device: CudaDevice) -> Usage:
-        """Return what is taken of a device; nothing is known of a MIG device's share."""
+        """Return the usage of a device; a MIG device's own share is not known."""
         return Usage() if device.instance else self.usage.get(device.index, Usage())
 
 
@@ -77,17 +77,17 @@ class _DescribedMachine(msgspec.Struct):
 
 
 def frame_devices(frame: Frame) -> tuple[CudaDevice, ...]:
-    """Return the GPUs of a frame as the resolver wants them."""
+    """Return the GPUs of a frame as `resolve` takes them."""
     return tuple(_device(gpu) for gpu in frame.gpus)
 
 
 def frame_inventory(frame: Frame) -> Inventory:
-    """Return the GPUs of a frame, and who is on them."""
+    """Return the GPUs of a frame and their usage."""
     return Inventory(frame_devices(frame), frame.driver_version, None, usage_of(frame))
 
 
 def usage_of(frame: Frame) -> dict[int, Usage]:
-    """Return what is taken of the GPUs of a frame, by NVML index."""
+    """Return the usage of the GPUs of a frame, by NVML index."""
     return {
         gpu.index: Usage(gpu.memory_total, free_memory(frame, gpu), tuple(users(frame, gpu)))
         for gpu in frame.gpus
@@ -129,7 +129,7 @@ def read_inventory(text: str | bytes, path: str) -> Inventory:
 
 
 def _decode(text: str | bytes) -> Any:
-    """Decode a file; of several frames (`gputop --json --watch`) the last."""
+    """Decode a file; if it has several frames (`gputop --json --watch`), the last."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""What the processes of a frame call their GPUs."""
+"""The names that the processes of a frame have for their GPUs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _CachedMapping(NamedTuple):
 
 
 class LogicalNames:
-    """The mappings of the processes of one frame, each worked out when somebody asks for it.
+    """The mappings of the processes of one frame, each worked out when it is first needed.
 
-    `before`, those of the frame before, keep what did not change.
+    `before`, the mappings of the previous frame, supply those that did not change.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class LogicalNames:
         before: LogicalNames | None = None,
         probed: tuple[Probed, ...] = (),
     ) -> None:
-        """`probed`: what the CUDA driver has answered about these GPUs."""
+        """Prepare the mappings; `probed` are the CUDA driver's answers about these GPUs."""
         self._frame = frame
         self._rows: dict[int, list[Process]] | None = None
         self.machine = machine_of(frame, probed)
@@ -48,7 +48,7 @@ class LogicalNames:
         self._before = before._mappings if before is not None and same else {}
 
     def mapping(self, process: Process) -> ProcessMapping | None:
-        """Of one process; None where its CUDA context is not known (yet)."""
+        """Return the mapping of a process; None if its CUDA context is not known (yet)."""
         if process.cuda_context is None:
             return None
         key = (process.pid, process.start_time)
@@ -59,8 +59,8 @@ class LogicalNames:
         return self._mappings[key].mapping
 
     def name(self, process: Process) -> str | None:
-        """What it calls the GPU of this row: `cuda:0`, `cuda:0?` where that is likely, a word for
-        why that is not known; None where there is nothing to call or to say."""
+        """Return what a process calls the GPU of its row: `cuda:0`, or `cuda:0?` if that is only
+        likely. Without a name, return a word for why, or None if that needs no word."""
         mapping = self.mapping(process)
         if mapping is None or process.type == "G" or process.gpu_memory == 0:
             return None
@@ -93,14 +93,14 @@ class LogicalNames:
         if before is not None and before[:3] == (context, used, mps):
             return before
         machine = self.machine
-        if any(map(_is_server, rows)):  # which is no client of its own
+        if any(map(_is_server, rows)):  # a server is not its own client
             machine = msgspec.structs.replace(machine, mps_servers=())
         mapping = process_mapping(context, machine, used, mps=mps)
         return _CachedMapping(context, used, mps, mapping)
 
 
 def machine_of(frame: Frame, probed: tuple[Probed, ...] = ()) -> Machine:
-    """What the mappings of all processes of a frame share."""
+    """Return what the mappings of all processes of a frame share."""
     servers = {
         process.pid: process.cuda_context.environ
         for process in frame.processes
@@ -116,6 +116,6 @@ def machine_of(frame: Frame, probed: tuple[Probed, ...] = ()) -> Machine:
 
 
 def _is_server(process: Process) -> bool:
-    """By its program, whatever its arguments are."""
+    """Return whether a process is an MPS server, by its program and not its arguments."""
     program = (process.command or "").partition(" ")[0]
     return program.rpartition("/")[2] == _SERVER

@@ -14,7 +14,7 @@ _CERTAINTIES: tuple[Certainty, ...] = ("exact", "expected", "predicted", "unknow
 
 
 def weaker(certainty: Certainty, other: Certainty) -> Certainty:
-    """Return the one of two certainties that claims less."""
+    """Return whichever of two certainties claims less."""
     return max(certainty, other, key=_CERTAINTIES.index)
 
 
@@ -33,34 +33,34 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
     order: str | None
     """CUDA_DEVICE_ORDER; None: unset."""
     certainty: Certainty
-    """Of the order; a value that is not `documented` may mean something else all the same."""
+    """Certainty of the order; a value that is not `documented` may still mean something else."""
     because: str
-    """One sentence for people: what the certainty rests on."""
+    """A sentence for people: what the certainty rests on."""
     documented: bool = True
     """False: sources are silent or disagree on this value; show "not documented"."""
     visible: tuple[CudaDevice, ...] | None = None
-    """The k-th is cuda:k; None: which GPU is which cannot be told.
+    """The k-th is cuda:k; None: which GPU is which is not known.
 
     A MIG device has an `instance`; its other fields are those of its GPU.
     """
     visible_set: tuple[CudaDevice, ...] | None = None
-    """Where only the set is known: its GPUs, in no order that means anything."""
+    """The GPUs if only the set of them is known; their order means nothing."""
     count: int | None = None
-    """How many GPUs are visible, which may be known where `visible` is not."""
+    """The number of visible GPUs, which may be known even if `visible` is not."""
     reason: EntryReason | None = None
     """Why the result is not simply the list: the stop, unset, empty, a duplicate, MIG."""
     entries: tuple[ResolvedEntry, ...] = ()
     hidden: tuple[Hidden, ...] = ()
-    """The GPUs that surely stay hidden; empty where `visible` is None."""
+    """The GPUs that surely stay hidden; empty if `visible` is None."""
 
     @property
     def stopped_at(self) -> ResolvedEntry | None:
-        """The entry at which the list ended before its end."""
+        """The entry that cut the list off or hid all GPUs; None if there is none."""
         ends = (entry for entry in self.entries if entry.outcome in ("stopped", "duplicate"))
         return next(ends, None)
 
     def weakened(self, certainty: Certainty, because: str) -> Mapping:
-        """Return it with no more than `certainty`, and what that rests on."""
+        """Return the mapping with `certainty` at most, which rests on `because`."""
         certainty = weaker(self.certainty, certainty)
         return msgspec.structs.replace(self, certainty=certainty, because=because)
 
@@ -70,7 +70,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unknown_mapping(value: str | None, order: str | None, because: str) -> Mapping:
-    """Return the mapping of variables of which nothing is known."""
+    """Return a mapping that claims nothing, and says why."""
     return Mapping(value=value, order=order, certainty="unknown", because=because)
 
 
@@ -78,7 +78,7 @@ def unknown_mapping(value: str | None, order: str | None, because: str) -> Mappi
 
 
 def unnamed(mapping: Mapping) -> str:
-    """Say why no device has a name such as cuda:0; empty where one has."""
+    """Return why no device has a name such as cuda:0; empty if one has."""
     if mapping.visible is not None:
         return "" if mapping.visible else "no GPU is visible"
     if mapping.count is None:
@@ -89,7 +89,7 @@ def unnamed(mapping: Mapping) -> str:
 
 
 def hidden_by_reason(mapping: Mapping) -> dict[str, list[CudaDevice]]:
-    """Return the hidden devices by the reason why they are."""
+    """Return the hidden devices, grouped by reason."""
     reasons: dict[str, list[CudaDevice]] = {}
     for hidden in mapping.hidden:
         reasons.setdefault(hidden.reason, []).append(hidden.device)
@@ -97,6 +97,6 @@ def hidden_by_reason(mapping: Mapping) -> dict[str, list[CudaDevice]]:
 
 
 def bus_id(device: CudaDevice) -> str:
-    """Return a PCI bus id as CUDA writes it, with a domain of four digits."""
+    """Return a device's PCI bus id as CUDA writes it, with a domain of four digits."""
     address = normalize_bus_id(device.pci_bus_id)
     return MISSING if address is None else "{:04x}:{:02x}:{:02x}.0".format(*address)

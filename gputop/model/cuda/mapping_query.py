@@ -1,7 +1,7 @@
-"""What a person asks of the mapping, and the answer: the same for every view of it.
+"""What a person asks of the mapping, and the answer, which every view of it shows.
 
-A query changes with a key, the machine seldom, and what is taken of its GPUs with every frame:
-a `MappingResult` is worked out for the first two, `judge` and `completion` look at the third.
+A query changes with a key, the machine seldom, and the use of its GPUs with every frame. A
+`MappingResult` depends on the first two; `judge` and `completion` use the third as well.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from gputop.model.machine.probed import Probed
 from gputop.model.machine.summary import users
 
 OF_USAGE = ("gpu-full", "gpu-in-use")
-"""Ids of the advice that says what stands in a device's own line."""
+"""Ids of the advice that repeats what a device's own line shows."""
 _SEVERITIES = ("error", "warning", "info")
 _WINDOW = 2.0
-"""Seconds over which a GPU has to be idle, as in `gputop free`."""
+"""Seconds of frames that show how busy a GPU is, to pick the least busy."""
 
 
 class MappingQuery(msgspec.Struct, frozen=True):
-    """What was typed."""
+    """What a person typed."""
 
     text: str | None
     """A value of CUDA_VISIBLE_DEVICES or a line of shell or Python; None: unset."""
@@ -43,37 +43,37 @@ class MappingQuery(msgspec.Struct, frozen=True):
     """CUDA_DEVICE_ORDER, unless the line sets it; None: unset."""
     layers: Layers = Layers()
     inherited: str | None = None
-    """CUDA_VISIBLE_DEVICES of the shell in which a line would be run; None: unset."""
+    """CUDA_VISIBLE_DEVICES of the shell that would run a line; None: unset."""
 
 
 class MappingResult(msgspec.Struct, frozen=True):
-    """What the CUDA variables come to on a machine, whoever is on it."""
+    """What the CUDA variables mean on a machine, whoever uses its GPUs."""
 
     mapping: CudaMapping
     said: tuple[Advice, ...]
-    """Of the line itself, as a shell reads it."""
+    """Advice on the line itself, as a shell reads it."""
     missed: tuple[Advice, ...]
-    """Of devices that are asked for and are not there."""
+    """Advice on devices that are asked for and not visible."""
     is_line: bool
     """Whether a whole line was asked about, not a value."""
     verdict: ProbeVerdict | None
-    """The CUDA driver's own word; None: it was not asked about this."""
+    """Whether the CUDA driver agrees; None: it was not asked about this."""
     surprise: ProbeVerdict | None
-    """Where it differs from what would be expected had the driver told nothing."""
+    """How the answer differs from the mapping without the driver's order; None: it does not."""
     ranks: dict[int, str]
-    """CUDA's number of each GPU, by NVML index; empty where that cannot be told."""
+    """CUDA's number of each GPU, by NVML index; empty if that is not known."""
     exact: bool
     """Whether `ranks` can be relied on."""
     unknown: str | None = None
-    """Why nothing is claimed of a line; None: the mapping says what it gets."""
+    """Why nothing is claimed about a line; None: the mapping says which GPUs it gets."""
     here: bool = True
-    """Whether the value means the same in a shell of this machine, and not in a container."""
+    """Whether the value means the same in a shell of this machine; false for a container's."""
 
 
 def mapping_result(
     query: MappingQuery, inventory: Inventory, probed: Sequence[Probed] = ()
 ) -> MappingResult:
-    """Work out what the text means on a machine; `probed` is what its driver said so far."""
+    """Work out what the text means on a machine; `probed` are its driver's answers so far."""
     line, requests = read_line(query), [query.layers.device or ""]
     if line is None:
         return result_of(query.text, query.order, inventory, probed, requests)
@@ -87,8 +87,8 @@ def result_of(
     probed: Sequence[Probed] = (),
     requests: Sequence[str] = (),
 ) -> MappingResult:
-    """Work out what a value (None: unset), or a line that was read, means with CUDA_DEVICE_ORDER=
-    `order`; `requests` name devices that are asked for besides those of the line."""
+    """Work out what a value (None: unset) or a line means under CUDA_DEVICE_ORDER=`order`;
+    `requests` name devices that are asked for besides those of the line."""
     line = asked if isinstance(asked, Pasted) else None
     devices, version = inventory.devices, inventory.driver_version
     cuda_order = inventory.cuda_order or probed_order(probed, order, devices)
@@ -122,10 +122,10 @@ def result_of(
 
 
 def read_line(query: MappingQuery) -> Pasted | None:
-    """Read a line of shell or Python; None where the text is a value."""
+    """Read a line of shell or Python; None if the text is a value."""
     if query.text is None:
         return None
-    # What it needs is needed for lines only.
+    # Imported here because only lines need what it imports.
     from gputop.model.cuda.pasted.reading import read_pasted
 
     own = {NAME: query.inherited, ORDER: query.order}
@@ -133,18 +133,18 @@ def read_line(query: MappingQuery) -> Pasted | None:
 
 
 def judge(result: MappingResult, usage: Mapping[int, Usage]) -> tuple[Advice, ...]:
-    """Say what is worth a word: of the line, of the value and its GPUs, of what is asked for."""
+    """Return the advice on the line, on the value and its GPUs, and on what is asked for."""
     return (*result.said, *advise(result.mapping, usage), *result.missed)
 
 
 def by_severity(advice: Sequence[Advice]) -> list[Advice]:
-    """Return errors first, what stands in a device's own line left out."""
+    """Sort advice, errors first, without what a device's own line shows."""
     rest = [item for item in advice if item.id not in OF_USAGE]
     return sorted(rest, key=lambda item: _SEVERITIES.index(item.severity))
 
 
 def reasons(result: MappingResult, advice: Sequence[Advice]) -> list[str]:
-    """Say why the list ended, unless the advice does."""
+    """Return why the list ended, unless the advice says so."""
     severities = {a.id: a.severity for a in advice if a.id.startswith(("value-", "mig-"))}
     if result.mapping.reason == "negative":
         explained = "value-hides-rest" in severities
@@ -172,8 +172,8 @@ def who_is_on(frame: Frame, inventory: Inventory, device: CudaDevice) -> Sequenc
 def suggest(
     frames: Sequence[Frame], own: MappingQuery, named: Sequence[CudaDevice] = ()
 ) -> GpuPick:
-    """Pick a GPU for a new job as `gputop free` does, whose own variables are those of `own`;
-    none that is `named` already."""
+    """Pick a GPU for a new job as `gputop free` does under the variables of `own`; leave out those
+    in `named`."""
     recent = [frame for frame in frames if 0 <= frames[-1].time - frame.time <= _WINDOW]
     taken = tuple(str(device.index) for device in named)
     return choose(recent, PickRequest(exclude=taken, value=own.text, order=own.order))
@@ -185,7 +185,7 @@ def completion(
     inventory: Inventory,
     free: Callable[[Sequence[CudaDevice]], Gpu | None],
 ) -> str | None:
-    """Complete what is typed: the start of a UUID that is the only one, or the next free GPU.
+    """Complete a text: with the only UUID that starts so, or with the next free GPU.
 
     `free` returns a GPU for a new job that is not among those named already. A number is never
     offered after a UUID or the other way round: CUDA would end the list there.
@@ -208,7 +208,7 @@ def completion(
 
 
 def _name(gpu: Gpu, result: MappingResult, text: str) -> str | None:
-    """Name a GPU as a list names the others, the first by its number where that is exact."""
+    """Name a GPU as the list names the others; the first by its number if that is exact."""
     rank = result.ranks.get(gpu.index)
     kind = kind_of(text) if text else "integer" if result.exact and rank else "gpu"
     return {"integer": rank, "gpu": gpu.uuid, "mig": None}[kind]

@@ -1,17 +1,17 @@
 """Which GPUs a new job should take, and the CUDA_VISIBLE_DEVICES that names them.
 
-A GPU is refused if it is not free (`model.health.free`), but for what the request says itself of
-memory, utilization and others, or if the caller may not see it. Of those that are left come first
+A GPU is refused if it is not free (`model.health.free`) or if the caller's variables hide it. The
+request can set its own limits for memory, utilization and other users. Of the rest gputop prefers
 
-1. GPUs of one model, if enough are; others only where `same_model` does not forbid it
-2. those that nobody is on, that draw no screen, that are least busy (in steps of 10 %)
+1. GPUs of one model, if there are enough; a mix only if `same_model` does not forbid it
+2. GPUs without users, then without a screen, then the least busy (in steps of 10 %)
 3. the model with most memory
-4. those that are best connected: the worst link between two of them, then all links; NVLink before
-   PCIe; where that is not known, neighbours by PCI bus id
-5. those with most free memory (in whole GiB)
-6. the lowest PCI bus id, and then the lowest index
+4. the best connected: by the worst link between two of them, then by all links; NVLink before
+   PCIe; if the links are not known, neighbours by PCI bus id
+5. the most free memory (in whole GiB)
+6. the lowest PCI bus id, then the lowest index
 
-Given the same frames the answer is the same.
+The same frames always give the same answer.
 """
 
 from __future__ import annotations
@@ -45,38 +45,38 @@ _MOST_SETS = 5000
 
 
 class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job asks for, and where it is asked."""
+    """What a job asks for, and the CUDA variables of the caller."""
 
     count: int = 1
     min_free: int | None = None
-    """Bytes; None: all but what the driver itself takes."""
+    """Bytes of free memory; None: all but what the driver itself takes."""
     max_utilization: float | None = None
-    """Over all frames; at 1 nothing is too busy, and utilization may be unknown. None: not at work,
-    by the last frame alone, as everywhere else."""
+    """0 to 1, over all frames; at 1 no GPU is too busy, and utilization may be unknown. None: a GPU
+    must not be at work by the last frame alone, as everywhere else."""
     shared: bool = False
     """Take GPUs that others compute on."""
     same_model: bool = False
     exclude: tuple[str, ...] = ()
     """NVML indices and beginnings of UUIDs."""
     value: str | None = None
-    """The caller's own CUDA_VISIBLE_DEVICES, which leaves him fewer GPUs."""
+    """The caller's own CUDA_VISIBLE_DEVICES, which may hide GPUs."""
     order: str | None = None
     """The caller's own CUDA_DEVICE_ORDER."""
 
 
 class GpuPick(msgspec.Struct, frozen=True):
     gpus: tuple[Gpu, ...] | None
-    """By PCI bus id; None: there are not enough."""
+    """In the order of PCI bus ids; None: there are not enough."""
     reasons: dict[int, str]
-    """Why not, of every GPU that cannot be had, by index."""
+    """Why each refused GPU cannot be had, by index."""
     suitable: int
-    """How many would do; `free` says how many are free."""
+    """The number of GPUs that fit the request."""
     free: int | None
-    """As `count_of_free`."""
+    """The number of GPUs that are free, by `count_of_free`."""
     hoped: tuple[Gpu, ...] | None
-    """What it would be if all were free that may become it; None: waiting cannot help."""
+    """The pick if every GPU that may become free were free; None: waiting cannot help."""
     note: str | None
-    """What the caller's own CUDA_VISIBLE_DEVICES leaves."""
+    """A sentence on what the caller's own CUDA_VISIBLE_DEVICES leaves."""
 
     @property
     def possible(self) -> bool:
@@ -85,7 +85,7 @@ class GpuPick(msgspec.Struct, frozen=True):
 
 
 class PickedValue(msgspec.Struct, frozen=True):
-    """A value for CUDA_VISIBLE_DEVICES, and what the caller should know of it."""
+    """A value for CUDA_VISIBLE_DEVICES, and what the caller should know about it."""
 
     text: str
     note: str | None = None
@@ -94,17 +94,17 @@ class PickedValue(msgspec.Struct, frozen=True):
 class _Refusal(msgspec.Struct, frozen=True):
     text: str
     lasts: bool = False
-    """However long one waits."""
+    """Waiting does not help."""
 
 
 class _GpuCandidate(msgspec.Struct, frozen=True):
     gpu: Gpu
     quality: tuple[bool, bool, int]
-    """The less the better."""
+    """Lower is better."""
 
 
 def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
-    """Pick from the last of these frames; all of them tell how busy a GPU is.
+    """Pick from the last of these frames; all of them show how busy a GPU is.
 
     Raises UsageError for an `exclude` that names nothing.
     """
@@ -132,7 +132,7 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
 def value_for(
     frame: Frame, gpus: Sequence[Gpu], order: str | None, form: Form = "uuid"
 ) -> PickedValue:
-    """Name GPUs so that the k-th is cuda:k; indices only where they surely mean these GPUs."""
+    """Name GPUs so that the k-th is cuda:k; by index only if that surely means these GPUs."""
     order = PCI_BUS_ID if form == "export" else order
     text = ",".join(gpu.uuid or "" for gpu in gpus)
     note = _doubt(frame, gpus, order, text)
@@ -146,9 +146,9 @@ def value_for(
 
 
 def export_for(frame: Frame, gpu: Gpu, order: str | None) -> str:
-    """Return the line that gives a GPU to what a shell starts, whose own CUDA_DEVICE_ORDER is
-    `order`: by its index, with CUDA_DEVICE_ORDER where the index would not be exact without, and by
-    its UUID where no index is. Empty where a shell would read more into that."""
+    """Return the line that gives a GPU to all that a shell starts; `order` is the shell's own
+    CUDA_DEVICE_ORDER. It names the GPU by its index, sets CUDA_DEVICE_ORDER if the index needs it,
+    and uses the UUID if no index is exact. Empty if the value cannot be quoted."""
     plain = value_for(frame, [gpu], order, "index")
     if plain.note is not None:
         counted = value_for(frame, [gpu], order, "export")
@@ -202,7 +202,7 @@ def _excluded(frame: Frame, exclude: Sequence[str]) -> dict[int, str]:
 
 
 def _peak(frames: Sequence[Frame], gpu: Gpu) -> float | None:
-    """The highest utilization; None if it is unknown at any time."""
+    """Return the highest utilization of a GPU; None if any frame lacks it."""
     values = [g.utilization for frame in frames for g in frame.gpus if g.key == gpu.key]
     samples = [value for value in values if value is not None]
     return max(samples) if samples and len(samples) == len(values) else None
@@ -223,7 +223,7 @@ def _refusal(frame: Frame, gpu: Gpu, peak: float | None, wanted: PickRequest) ->
 
 
 def _waived(wanted: PickRequest) -> set[ObjectionKind]:
-    """What does not count, or is judged by what the request says of it."""
+    """Return the objections that do not count, or for which the request sets its own limit."""
     waived: set[ObjectionKind] = set()
     if wanted.max_utilization is not None:
         waived.add("work")
@@ -268,8 +268,8 @@ def _best(
 
 
 def _sets(group: Sequence[_GpuCandidate], count: int) -> Iterator[list[_GpuCandidate]]:
-    """Those of best quality, and of the equals that make up the number every choice; each run of
-    neighbours where that would be too many."""
+    """Yield the sets of best quality. Equals fill up the number in every combination, or only as
+    runs of neighbours if there would be more than _MOST_SETS."""
     group = sorted(group, key=_by_rank)
     limit = sorted(candidate.quality for candidate in group)[count - 1]
     better = [candidate for candidate in group if candidate.quality < limit]

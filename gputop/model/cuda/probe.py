@@ -1,4 +1,4 @@
-"""What the CUDA driver itself says of a CUDA_VISIBLE_DEVICES, beside what gputop worked out."""
+"""What the CUDA driver itself makes of a CUDA_VISIBLE_DEVICES, compared with gputop's mapping."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gputop.model.machine.probed import Probed, ProbedDevice
 
 
 class ProbeVerdict(msgspec.Struct, frozen=True):
-    """Whether the driver agrees with a mapping; `ok` None: that cannot be told."""
+    """Whether the driver agrees with a mapping; `ok` is None if that is not known."""
 
     ok: bool | None
     reason: str
 
 
 def compare(mapping: Mapping, probed: Probed, devices: Sequence[CudaDevice] = ()) -> ProbeVerdict:
-    """Hold the driver's answer against the mapping of the same value and order.
+    """Compare the driver's answer with the mapping of the same value and order.
 
-    `devices`, those of the machine, name the GPUs that the mapping does not hold.
+    `devices` are the machine's, to name GPUs that the mapping does not have.
     """
     if probed.devices is None:
         return ProbeVerdict(None, f"the driver could not be asked: {probed.problem}")
@@ -50,7 +50,7 @@ def compare(mapping: Mapping, probed: Probed, devices: Sequence[CudaDevice] = ()
 
 
 def answer_to(answers: Sequence[Probed], value: str | None, order: str | None) -> Probed | None:
-    """The driver's answer to these variables among those of a frame; None: it was not asked."""
+    """Return the driver's answer to these variables; None if it was not asked."""
     return next((a for a in answers if (a.value, a.order) == (value, order)), None)
 
 
@@ -59,8 +59,8 @@ def probed_order(
 ) -> tuple[int, ...] | None:
     """Return the driver's order under CUDA_DEVICE_ORDER=`order`, as `resolve` wants it.
 
-    None where it was not asked with CUDA_VISIBLE_DEVICES unset, or its answer gives none. With MIG
-    it gives none: CUDA then counts MIG devices in place of GPUs.
+    None if it was not asked with CUDA_VISIBLE_DEVICES unset, or if its answer gives no order. With
+    MIG there is none: CUDA then counts MIG devices in place of GPUs.
     """
     answer = answer_to(answers, None, order)
     if answer is None or answer.devices is None or any(device.mig_enabled for device in devices):
@@ -77,7 +77,7 @@ def _label(probed: ProbedDevice, candidates: Sequence[CudaDevice]) -> str:
 
 
 def _is(device: CudaDevice | None, probed: ProbedDevice | None) -> bool:
-    """By UUID; a GPU without one by its PCI bus id."""
+    """Return whether both are one device, by UUID; for a GPU without UUID by PCI bus id."""
     if device is None or probed is None:
         return False
     if device.own_uuid or device.instance:
@@ -86,7 +86,7 @@ def _is(device: CudaDevice | None, probed: ProbedDevice | None) -> bool:
 
 
 def _may_be(device: CudaDevice | None, probed: ProbedDevice | None) -> bool:
-    """As `_is`, and where driver or NVML tells the GPU of a MIG device but not which one it is."""
+    """Return whether both may be one device: of a MIG device perhaps only the GPU is known."""
     if device is None or probed is None or not device.mig_enabled:
         return _is(device, probed)
     whole = _is(msgspec.structs.replace(device, instance=None), probed)

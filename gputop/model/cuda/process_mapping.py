@@ -1,11 +1,11 @@
-"""The mapping of a running process: its own variables among the GPUs that it can reach, held
-against the GPUs on which the driver sees it.
+"""The mapping of a running process: its own variables among the GPUs that it can reach, compared
+with the GPUs on which the driver sees it.
 
     environment.py       the variables that it was started with
     reach.py             the GPUs that it can reach: container, Slurm job, MPS server
     process_mapping.py   what CUDA makes of both (this module)
-    evidence.py          what the driver's lists of processes say to that
-    logical_names.py     the same for every process of a frame
+    evidence.py          whether the driver's lists of processes agree
+    logical_names.py     the mappings of all processes of a frame
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _IN_A_WORD = {"overwritten": "env-lost", "unreadable": "private"}
 _STATES = {"overwritten": "overwritten", "unreadable": "private", "gone": "gone",
            "too_long": "too long"}  # fmt: skip
 _NOTHING: tuple[EntryReason, ...] = ("empty_value", "negative", "not_a_number", "empty_entry")
-"""Why a list ends at its first entry, whatever the GPUs are."""
+"""Reasons for which a list ends at its first entry, whatever the GPUs are."""
 
 
 class ProcessMapping(msgspec.Struct, frozen=True):
@@ -64,12 +64,12 @@ class ProcessMapping(msgspec.Struct, frozen=True):
     """An MPS server numbers its GPUs."""
 
     def name(self, device: CudaDevice) -> str | None:
-        """Return what the process calls a GPU or MIG device that it uses: `cuda:0`, `cuda:0?` where
-        that is likely and not sure; None where nothing can be said."""
+        """Return what the process calls a GPU or MIG device that it uses: `cuda:0`, or `cuda:0?` if
+        that is only likely; None if it is not known."""
         return dict(self.evidence.names).get(device.id)
 
     def why_not(self) -> str | None:
-        """Return the reason of there being no name, in a word; None where it needs none."""
+        """Return why there is no name, in a word; None if no word is needed."""
         if self.evidence.kind == "contradicted":
             return "?"
         if self.mapping.certainty != "unknown":
@@ -77,7 +77,7 @@ class ProcessMapping(msgspec.Struct, frozen=True):
         return _IN_A_WORD.get(self.environ.missing, "unknown")
 
     def reasoning(self) -> tuple[str, ...]:
-        """How it was found, a sentence each, printable."""
+        """Return how the mapping was found, in printable sentences."""
         lines = (_started(self.environ), self.reach, self._meaning, self.evidence.because)
         return tuple(printable(line, 600) for line in lines if line)
 
@@ -93,7 +93,7 @@ class ProcessMapping(msgspec.Struct, frozen=True):
 
     @property
     def reach(self) -> str:
-        """The GPUs that it can reach, as a sentence; empty where that is all."""
+        """A sentence on the GPUs that it can reach; empty if nothing limits them or is known."""
         if not self.inside.because or self.inside.devices is None:
             return ""
         if self.inside.because == NODES and not self.inside.devices:
@@ -103,29 +103,29 @@ class ProcessMapping(msgspec.Struct, frozen=True):
 
     @property
     def unread(self) -> str | None:
-        """Why its variables are not known; None where they are."""
+        """Why its variables are not known; None if they are."""
         return _WHY_UNKNOWN.get(self.environ.missing)
 
     @property
     def on(self) -> frozenset[int]:
-        """NVML's indices of the GPUs on which it is known to be."""
+        """The NVML indices of the GPUs that it is known to use."""
         return frozenset(index for (index, _, _), _ in self.evidence.names)
 
     @property
     def explained(self) -> bool:
-        """Whether its evidence, `reach` or `unread` say already why its mapping is not exact."""
+        """Whether its evidence, `reach` or `unread` already say why its mapping is not exact."""
         reached = self.inside.because and self.inside.because in self.mapping.because
         return bool(reached or self.unread) or self.evidence.kind == "contradicted"
 
     @property
     def variables(self) -> str:
-        """Whether its variables are known: `read`, or in a word or two why not."""
+        """`read` if its variables are known, otherwise why not, in a word or two."""
         return _STATES.get(self.environ.missing, "read")
 
     @property
     def shell_lines(self) -> tuple[str, ...]:
-        """Lines that give a program started in gputop's shell the same GPUs; none where they are
-        not known. Numbers that count in a container or a job are of no use outside of it."""
+        """Lines that give a program started in gputop's shell the same GPUs; none if they are not
+        known. Numbers that count inside a container or a job are of no use outside it."""
         if self.unread or self.evidence.kind in ("contradicted", "inferred", "ambiguous"):
             return ()
         if self.inside.because or self.inside.devices is None:
@@ -137,13 +137,13 @@ class ProcessMapping(msgspec.Struct, frozen=True):
 def process_mapping(
     context: CudaContext, machine: Machine, used: Sequence[CudaDevice], *, mps: bool | None = None
 ) -> ProcessMapping:
-    """Tell what CUDA devices mean inside a process.
+    """Work out what CUDA's devices are inside a process.
 
-    `used` are the GPUs and MIG devices on which the driver lists it with memory in use, `mps` is
-    true for a client that the driver lists as one, false for another one that it lists.
+    `used` are the GPUs and MIG devices on which the driver lists it with memory in use. `mps` is
+    whether the driver lists it as an MPS client; None: the driver does not list it.
 
-    Its own variables come first. What a process that it started was given is asked only where they
-    are not known, or do not explain by themselves where the driver sees it.
+    Its own variables come first. Those of a process that it started are used only if its own are
+    not known, or do not explain where the driver sees it.
     """
     process, own = SeenProcess(context, machine, used, mps), context.environ
     inside, client = reachable(process), is_mps_client(process)
@@ -178,7 +178,7 @@ def _judged(
 
 
 def _guess(process: SeenProcess) -> Mapping | None:
-    """What the variables of a process that it started would give, if that fits."""
+    """Return the mapping by the variables of a process that it started; None if it does not fit."""
     descendant = process.context.descendant
     if descendant is None or not process.used:
         return None
@@ -228,7 +228,7 @@ def _resolve(inside: DeviceSet, process: SeenProcess) -> Mapping:
 
 
 def _capped(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Mapping:
-    """No mapping is surer than the GPUs that it counts, but one of whole UUIDs that are in use."""
+    """Limit a mapping to the certainty of its GPUs, unless whole UUIDs name GPUs in use."""
     seen = _whole_uuids(mapping) and _is_seen(mapping, process.used)
     surer = weaker(mapping.certainty, inside.certainty) != mapping.certainty
     if seen or hides_all(mapping) or (not surer and inside.order is None):
@@ -242,8 +242,8 @@ def _capped(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Mappin
 
 
 def _anywhere(value: str | None, order: str | None, because: str, process: SeenProcess) -> Mapping:
-    """What holds whichever GPUs it reaches: a list that ends at once hides them all, a whole UUID
-    names the same GPU anywhere (if it is there). Integers count what is not known."""
+    """Return what holds whichever GPUs the process reaches: a list that ends at once hides all, a
+    whole UUID names the same GPU anywhere (if it is there). Integers count unknown GPUs."""
     machine = process.machine
     mapping = resolve(value, machine.devices, order=order, driver_version=machine.driver_version)
     if hides_all(mapping):
@@ -256,7 +256,7 @@ def _anywhere(value: str | None, order: str | None, because: str, process: SeenP
 
 
 def hides_all(mapping: Mapping) -> bool:
-    """Tell whether a value hides every GPU, whatever the GPUs are."""
+    """Return whether a value hides every GPU, whatever the GPUs are."""
     stop = mapping.stopped_at
     first = mapping.reason == "empty_value" or (stop is not None and stop.position == 0)
     return mapping.count == 0 and first and mapping.reason in _NOTHING
@@ -267,7 +267,7 @@ def _is_seen(mapping: Mapping, used: Sequence[CudaDevice]) -> bool:
 
 
 def _whole_uuids(mapping: Mapping) -> bool:
-    """Tell whether every GPU is named by its whole UUID: a prefix may fit another one elsewhere."""
+    """Return whether every GPU is named by its whole UUID: a prefix may fit others elsewhere."""
     uuids = [device.own_uuid for device in mapping.visible or ()]
     return mapping.visible is not None and (mapping.value or "").split(",") == uuids
 

@@ -1,14 +1,14 @@
-"""The GPUs that a process can reach at all, by what tells it best.
+"""The GPUs that a process can reach at all, by the best evidence there is.
 
-    device nodes   facts: without /dev/nvidiaN, or where its control group forbids it, there is no
+    device nodes   facts: without /dev/nvidiaN, or if its control group forbids it, there is no
                    GPU N, whatever a variable says
-    container      NVIDIA_VISIBLE_DEVICES, where nodes do not tell
+    container      NVIDIA_VISIBLE_DEVICES, if the nodes are not known
     batch job      SLURM_STEP_GPUS, SLURM_JOB_GPUS: its control group may hide the other GPUs
-    MPS server     counts its own CUDA_VISIBLE_DEVICES to its clients
+    MPS server     its clients count the GPUs of its own CUDA_VISIBLE_DEVICES
 
-Inside of each, integers count from 0 again and an abbreviated UUID may be unique. What gputop
-itself is told by NVML counts from 0 among the GPUs of *its* container and job, which are not those
-of processes outside of these.
+Inside each of these, integers count from 0 again and an abbreviated UUID may be unique. The indices
+that NVML gives gputop count from 0 among the GPUs of gputop's *own* container and job; a process
+outside these counts others.
 
 Sources: nvidia-container-toolkit, NVIDIA_VISIBLE_DEVICES (a set: its order means nothing); Slurm
 gres.html and SLURM_JOB_GPUS; NVIDIA MPS guide, CUDA_VISIBLE_DEVICES.
@@ -43,40 +43,40 @@ from gputop.model.machine.probed import Probed
 NODES = "the device nodes that the process can see"
 _DEFAULT_PIPE = "/tmp/nvidia-mps"
 _NO_PIPE = "/dev/null"
-"""What those set who want no MPS, although a server runs."""
+"""The pipe folder that keeps a program off MPS although a server runs."""
 _INDEX = re.compile(r"[0-9]{1,9}")
 _MIG_INDEX = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 _IDS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _MOST = 1024
-"""GPUs of a job, and more than a machine has."""
+"""The most GPUs of a job that are read: more than a machine has."""
 
 
 class DeviceSet(msgspec.Struct, frozen=True):
-    """Devices of a machine, as the resolver wants them."""
+    """Devices of a machine that a process can reach, as `resolve` takes them."""
 
     devices: tuple[CudaDevice, ...] | None
-    """None: which they are cannot be told."""
+    """None: which they are is not known."""
     because: str
-    """What says so, for people; the reason of every GPU that is not in it. Empty: it is all."""
+    """What says so, for people: the reason why other GPUs are not in the set. Empty: it has all."""
     order: tuple[int, ...] | None = None
-    """Where integers count in another order than CUDA's: their NVML indices in it."""
+    """The NVML indices in the order that integers count, if that is not CUDA's order."""
     certainty: Certainty = "exact"
-    """The most that can be said of a mapping among them: less than exact where what tells them is
-    a variable, which the process may have got from anywhere, or a guess."""
+    """The most that a mapping among them can have: less than exact if the set rests on a guess, or
+    on a variable, which the process may have got from anywhere."""
     beyond: bool = False
     """It may reach GPUs that NVML does not list to gputop."""
 
     def weakened(self, certainty: Certainty) -> DeviceSet:
-        """Return it with no more than `certainty`."""
+        """Return the set with `certainty` at most."""
         return msgspec.structs.replace(self, certainty=weaker(self.certainty, certainty))
 
     def missing(self, machine: Sequence[CudaDevice]) -> list[CudaDevice]:
-        """Return the GPUs of a machine that are not in it."""
+        """Return the GPUs of a machine that are not in the set."""
         indices = {device.index for device in self.devices or ()}
         return [device for device in machine if device.index not in indices]
 
     def order_within(self, cuda_order: Sequence[int] | None) -> list[int] | None:
-        """Return the part of an order of the machine's GPUs that is in it."""
+        """Return an order of the machine's GPUs without those that are not in the set."""
         indices = {device.index for device in self.devices or ()}
         return None if cuda_order is None else [index for index in cuda_order if index in indices]
 
@@ -93,7 +93,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class SeenProcess(NamedTuple):
-    """What is known of a process when it is asked which GPUs it has."""
+    """The facts about a process from which its GPUs are worked out."""
 
     context: CudaContext
     machine: Machine
@@ -104,12 +104,12 @@ class SeenProcess(NamedTuple):
 
     @property
     def variables(self) -> dict[str, str]:
-        """What it was started with."""
+        """The variables that it was started with."""
         return self.context.environ.variables
 
     @property
     def in_our_job(self) -> bool:
-        """Whether gputop is in its batch job: by id; where one of the two has none, by GPUs."""
+        """Whether gputop is in its batch job: by job id, or by GPUs if either has no id."""
         ours, job = self.machine.standpoint, job_of(self.variables)
         if job is None or ours.job is None:
             ids = job_gpus(self.variables)
@@ -139,7 +139,7 @@ def _in_view(process: SeenProcess) -> DeviceSet:
     if minors is None:
         return container_set(devices, process.variables.get(CONTAINER))
     if context.in_container and any(d.mig_enabled and d.minor in minors for d in devices):
-        # The node of a GPU is that of all its parts: which of them, the variable says.
+        # All MIG devices of a GPU share its node; the variable says which of them are given.
         parts = container_set(devices, process.variables.get(CONTAINER))
         left = tuple(device for device in parts.devices or () if device.minor in minors)
         return parts if parts.devices is None else msgspec.structs.replace(parts, devices=left)
@@ -150,8 +150,8 @@ def _in_view(process: SeenProcess) -> DeviceSet:
 
 
 def _unlisted(minors: Sequence[int], machine: Machine) -> bool:
-    """Whether a process has GPUs that NVML does not list to gputop. A node that gputop sees as well
-    is a leftover of a GPU that is gone, unless a batch job hides it."""
+    """Return whether a process has GPUs that NVML does not list to gputop. A node that gputop sees
+    too is a leftover of a GPU that is gone, unless a batch job hides it."""
     ours, more = machine.standpoint, set(minors) - {device.minor for device in machine.devices}
     if ours.job is not None or ours.minors is None:
         return bool(more) and (ours.container or ours.job is not None)
@@ -159,8 +159,8 @@ def _unlisted(minors: Sequence[int], machine: Machine) -> bool:
 
 
 def _beside_gputop(process: SeenProcess) -> DeviceSet:
-    """The process has gputop's files. Yet in a batch job gputop may be told of the GPUs of that
-    job only, by its control group."""
+    """Return the GPUs of a process that sees the same files as gputop. If gputop is in a batch job,
+    that job's control group may limit what NVML lists to the job's GPUs."""
     machine, ours = process.machine, process.machine.standpoint
     if ours.job is None or process.in_our_job:
         return _all(machine)
@@ -172,7 +172,7 @@ def _beside_gputop(process: SeenProcess) -> DeviceSet:
 
 
 def node_set(devices: Sequence[CudaDevice], minors: Collection[int]) -> DeviceSet:
-    """Take the GPUs whose device nodes (/dev/nvidia<minor>) the process can open."""
+    """Return the GPUs whose device nodes (/dev/nvidia<minor>) the process can open."""
     if not minors:
         return DeviceSet((), NODES)
     if any(device.minor is None for device in devices):
@@ -181,7 +181,7 @@ def node_set(devices: Sequence[CudaDevice], minors: Collection[int]) -> DeviceSe
 
 
 def container_set(devices: Sequence[CudaDevice], nvidia_visible_devices: str | None) -> DeviceSet:
-    """Read NVIDIA_VISIBLE_DEVICES of a container; prefer `node_set`, which is what came of it."""
+    """Read NVIDIA_VISIBLE_DEVICES of a container; prefer `node_set`, which shows its effect."""
     text = nvidia_visible_devices
     if text is None or text in ("", "void"):
         return DeviceSet(None, "NVIDIA_VISIBLE_DEVICES does not say which GPUs the container has")
@@ -190,7 +190,7 @@ def container_set(devices: Sequence[CudaDevice], nvidia_visible_devices: str | N
         return DeviceSet(tuple(devices) if text == "all" else (), because, certainty="expected")
     chosen: list[CudaDevice] = []
     for name in text.split(","):
-        # A CDI name, as nvidia.com/gpu=0.
+        # It may be a CDI name, such as nvidia.com/gpu=0.
         named = _named(name.strip().rpartition("=")[2], devices)
         if named is None:
             return DeviceSet(None, f"{because} names something that is not here")
@@ -215,7 +215,7 @@ def _named(name: str, devices: Sequence[CudaDevice]) -> tuple[CudaDevice, ...] |
 
 
 def _chosen(devices: Sequence[CudaDevice], chosen: Sequence[CudaDevice]) -> tuple[CudaDevice, ...]:
-    """Keep the machine's order, and of a GPU in MIG mode the MIG devices that were chosen."""
+    """Return the chosen devices in the machine's order, GPUs in MIG mode with the chosen parts."""
     kept = []
     for device in devices:
         instances = tuple(p.instance for p in device.parts() if p in chosen and p.instance)
@@ -243,13 +243,13 @@ def _in_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
         return DeviceSet(None, because)
     numbers, indices = slurm_ids(ids), {device.index for device in devices}
     if process.used and len(numbers) == len(devices) and not {*numbers} <= indices:
-        # As many as NVML lists, by other numbers: gputop was started in that job, too.
+        # The job has as many GPUs as NVML lists, by other numbers: gputop was started in it, too.
         return inside.weakened("predicted")
     return _both(inside, slurm_set(devices, ids, variables.get(NAME)), ids)
 
 
 def _in_our_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
-    """NVML lists the GPUs of gputop's own job to it; a step may have some of them only."""
+    """Narrow the GPUs of gputop's own job, which are all that NVML lists, to those of a step."""
     variables, devices = process.variables, process.machine.devices
     theirs, ours = slurm_ids(job_gpus(variables)), slurm_ids(process.machine.standpoint.job_gpus)
     if not theirs or len(theirs) == len(devices):
@@ -277,14 +277,14 @@ def _both(inside: DeviceSet, job: DeviceSet, ids: str | None) -> DeviceSet:
 def slurm_set(devices: Sequence[CudaDevice], job_gpus: str | None, value: str | None) -> DeviceSet:
     """Read SLURM_JOB_GPUS (or SLURM_STEP_GPUS), which keeps the machine's numbers.
 
-    `value` is CUDA_VISIBLE_DEVICES: one equal to the job's numbers was not counted anew by Slurm
-    (ConstrainDevices), and one from 0 on was.
+    `value` is CUDA_VISIBLE_DEVICES. If it equals the job's numbers, Slurm did not renumber the GPUs
+    (ConstrainDevices); if it counts from 0, Slurm did.
     """
     ids, by_index = slurm_ids(job_gpus), {device.index: device for device in devices}
     if not ids or not by_index.keys() >= set(ids):
         return DeviceSet(None, "SLURM_JOB_GPUS does not say which GPUs the job has")
     if len(ids) == len(by_index):
-        return DeviceSet(tuple(devices), "")  # the whole machine, hidden from the others or not
+        return DeviceSet(tuple(devices), "")  # with the whole machine, nothing is left to hide
     because = f"SLURM_JOB_GPUS={shown(job_gpus or '')}"
     constrained = _constrained(ids, value)
     if constrained is None:
@@ -298,7 +298,7 @@ def slurm_set(devices: Sequence[CudaDevice], job_gpus: str | None, value: str | 
 
 
 def _constrained(ids: Sequence[int], value: str | None) -> bool | None:
-    """Whether Slurm hides other GPUs, as far as CUDA_VISIBLE_DEVICES tells."""
+    """Return whether Slurm hides other GPUs, by CUDA_VISIBLE_DEVICES; None if that is not clear."""
     if value == ",".join(map(str, ids)):
         return False
     renumbered = value == ",".join(map(str, range(len(ids))))
@@ -306,7 +306,7 @@ def _constrained(ids: Sequence[int], value: str | None) -> bool | None:
 
 
 def slurm_ids(job_gpus: str | None) -> tuple[int, ...]:
-    """Read the numbers of a job's GPUs, `0,1` or `0-1`; empty where that is something else."""
+    """Read the numbers of a job's GPUs, `0,1` or `0-1`; empty if the text is anything else."""
     ids: list[int] = []
     for text in (job_gpus or "").split(","):
         match = _IDS.fullmatch(text)
@@ -322,10 +322,10 @@ def slurm_ids(job_gpus: str | None) -> tuple[int, ...]:
 
 
 def is_mps_client(process: SeenProcess) -> bool:
-    """Tell whether an MPS server numbers the GPUs of a process, or will.
+    """Return whether an MPS server numbers the GPUs of a process, or will.
 
-    The driver's word comes first. A program that has not started CUDA connects to the server whose
-    folder it names, or finds in the default place (nvidia-cuda-mps-control(1)).
+    The driver's list comes first. A program that has not started CUDA connects to the server in the
+    folder that its variable names, or in the default folder (nvidia-cuda-mps-control(1)).
     """
     if process.mps:
         return True
@@ -346,13 +346,13 @@ def _mps_client(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
     if inside.because:
         return DeviceSet(None, "an MPS server and its container or job both number its GPUs")
     served = mps_set(process.machine, *kinds.pop())
-    # One that the driver does not list may still start without the server.
+    # A process that the driver does not list as a client may still start without the server.
     return served if process.mps else served.weakened("expected")
 
 
 def mps_set(machine: Machine, value: str | None, order: str | None) -> DeviceSet:
-    """Return the GPUs of an MPS server with these variables, in the order in which a client's
-    integers count them: ask `resolve` about a client with `cuda_order` = its `order`."""
+    """Return the GPUs of an MPS server with these variables, in the order that a client's integers
+    count. For a client, call `resolve` with `cuda_order` = the set's `order`."""
     mapping = resolve(
         value,
         machine.devices,
@@ -374,6 +374,6 @@ def _servers(process: SeenProcess) -> list[Environ]:
 
 
 def _pipe(environ: Environ) -> str:
-    """The folder of an MPS server; unset, and empty, are the default."""
+    """Return the folder of an MPS server; unset or empty means the default."""
     pipe = environ.variables.get(PIPE)
     return posixpath.normpath(pipe) if pipe else _DEFAULT_PIPE

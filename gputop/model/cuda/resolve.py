@@ -45,11 +45,11 @@ def resolve(
     cuda_order: Sequence[int] | None = None,
     driver_version: str | None = None,
 ) -> Mapping:
-    """Tell what CUDA_VISIBLE_DEVICES=`value` means on a machine with these GPUs; never raises.
+    """Work out what CUDA_VISIBLE_DEVICES=`value` means on a machine with these GPUs; never raises.
 
-    `order` is CUDA_DEVICE_ORDER. `cuda_order` is what the driver itself answered when it was asked
-    for its devices under that order with CUDA_VISIBLE_DEVICES unset, as NVML indices.
-    `driver_version` is nvidia-smi's, as 580.65.06; it matters on machines with MIG only.
+    `order` is CUDA_DEVICE_ORDER. `cuda_order` are the devices that the driver itself lists under
+    that order with CUDA_VISIBLE_DEVICES unset, as NVML indices. `driver_version` is nvidia-smi's,
+    such as 580.65.06; it matters only on machines with MIG.
     """
     gpus = enumerate_devices(devices, order, cuda_order)
     mappings = []

@@ -1,4 +1,4 @@
-"""What a TensorFlow log says of GPUs: device mappings and where operations were placed.
+"""What a TensorFlow log says about GPUs: device mappings and where operations were placed.
 
     TF before 1.4    Creating TensorFlow device (/gpu:0) -> (device: 0, name: N, pci bus id: B)
     TF 1             Created TensorFlow device (NAME with M MB memory) -> physical GPU (device: ...
@@ -52,7 +52,7 @@ class LogDevice(msgspec.Struct, frozen=True):
     """A line of a device mapping."""
 
     name: str
-    """As TensorFlow 2 spells it: /device:GPU:0; with job and task where that is not the local."""
+    """As TensorFlow 2 spells it: /device:GPU:0, with job and task if those are not the local."""
     ordinal: int
     """The CUDA ordinal inside the process."""
     model: str
@@ -65,20 +65,20 @@ class TfLog(msgspec.Struct, frozen=True, kw_only=True):
     xla: tuple[str, ...]
     """Names of XLA's devices: the same cards a second time."""
     bus_ids: dict[int, str]
-    """By CUDA ordinal: what was found, whether or not it was used."""
+    """The PCI bus ids of all GPUs that were found, used or not, by CUDA ordinal."""
     operations: dict[str, int]
-    """By device name: how many operations were placed there."""
+    """The number of operations placed on each device, by its name."""
     on_cpu: tuple[str, ...]
-    """The names of those on the CPU."""
+    """The names of the operations on the CPU."""
     missing_libraries: tuple[str, ...]
     skipped: bool
     """TensorFlow registered no GPU."""
     full: tuple[int, ...]
     """Ordinals of GPUs that had no memory left."""
     refused: tuple[tuple[str, str, str], ...]
-    """Operation, device, and why the one could not be put on the other."""
+    """Operation, device, and why the operation could not be put there."""
     listed: dict[str, int]
-    """How many PhysicalDevice of a type were printed: GPU, XLA_GPU."""
+    """The number of PhysicalDevice printed of each type: GPU, XLA_GPU."""
 
     @property
     def has_gpu(self) -> bool:
@@ -94,13 +94,13 @@ class TfLog(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sees_gpu(self) -> bool:
-        """Whether a card was there to work on, for TensorFlow itself or for XLA."""
+        """Whether TensorFlow itself or XLA had a card to work on."""
         on_xla = any("/device:XLA_GPU" in name for name in self.operations)
         return self.has_gpu or on_xla or (bool(self.xla_gpus) and not self.skipped)
 
 
 def read_tf_log(text: str) -> TfLog:
-    """Read a log, whole or in part; what is not understood is passed over."""
+    """Read a log or a part of one; skip what is not understood."""
     devices = {match[0]: _device(match) for match in _DEVICE.finditer(text)}
     placed = {(match[1], _name(match, 2)): 1 for match in _GRAPH.finditer(text)}
     operations = Counter(device for _, device in placed)
@@ -133,14 +133,14 @@ def _name(match: re.Match[str], first: int) -> str:
 
 
 def physical(bus_id: str, devices: Sequence[CudaDevice]) -> CudaDevice | None:
-    """Find the GPU with a PCI bus id, however that is spelled."""
+    """Return the GPU with a PCI bus id in any spelling; None if there is none."""
     address = normalize_bus_id(bus_id)
     gpus = (d for d in devices if address and normalize_bus_id(d.pci_bus_id) == address)
     return next(gpus, None)
 
 
 def explain(log: TfLog, devices: Sequence[CudaDevice]) -> tuple[Advice, ...]:
-    """Say what is easily misread in a log of a program on a machine with these GPUs."""
+    """Return advice on what is easily misread in a log from a machine with these GPUs."""
     return tuple(_explain(log, devices))
 
 

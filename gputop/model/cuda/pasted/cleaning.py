@@ -1,4 +1,4 @@
-"""What stands around a text that is copied from a terminal, a page or a chat."""
+"""Prompts, fences and marks around a text that was copied from a terminal, a page or a chat."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import unicodedata
 from gputop.model.cuda.pasted.outcome import CONCERNED, UnclearError
 
 NEWLINE = "\u2424"
-"""Stands for a line end, in an editor of one line."""
+"""Stands for a line end in an editor of one line."""
 CUT = "\u2026"
-"""At the end: the text is longer."""
+"""Stands at the end of a text that was cut."""
 LOST = "\ufffd"
 """Stands for a character that cannot be shown."""
 _FENCE = re.compile(
@@ -29,7 +29,7 @@ _ENTITY = re.compile(r"&(?:quot|amp|lt|gt|apos|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,5})
 
 
 def one_line(text: str) -> str:
-    """Take away each \\ with its line end, as a shell does before it looks for words."""
+    """Remove each \\ with its line end, as a shell does before it splits words."""
     if "<<" in text or "\\\n" not in text:
         return text
     letters, quote, at = [], "", 0
@@ -53,20 +53,20 @@ def one_line(text: str) -> str:
 
 
 def lines_of(text: str) -> str:
-    """Give a text with plain line ends, and the blanks round it gone."""
+    """Return a text with plain line ends and without the blanks around it."""
     text = text.replace(NEWLINE, "\n").replace("\r\n", "\n").replace("\r", "\n")
     return text.strip("\n").strip(" \t") if "\n" not in text.strip() else text.strip("\n").rstrip()
 
 
 def names_variable(text: str) -> bool:
-    """Tell whether a text is about the variables, however it is written."""
+    """Return whether a text names one of the variables, however it is written."""
     plain = unicodedata.normalize("NFKC", text)
     plain = "".join(c for c in plain if unicodedata.category(c) != "Cf").upper()
     return any(name in plain for name in CONCERNED)
 
 
 def check_characters(text: str) -> None:
-    """UnclearError where a character is not what it looks like: a shell would not take it so."""
+    """Raise UnclearError if a character is not what it looks like, and means another to a shell."""
     if text.endswith(CUT):
         raise UnclearError("it is longer than what is here")
     if LOST in text:
@@ -94,7 +94,7 @@ def check_characters(text: str) -> None:
 
 
 def unfenced(text: str) -> tuple[str, str]:
-    """Take a text out of Markdown's fences or backticks; the language that they name, or ""."""
+    """Return a text without Markdown's fences or backticks, and the language they name, or ""."""
     blocks = list(_FENCE.finditer(text))
     if not blocks:
         whole = re.fullmatch(r"`([^`]+)`", text.strip())
@@ -108,7 +108,7 @@ def unfenced(text: str) -> tuple[str, str]:
 
 
 def without_prompts(text: str) -> tuple[str, str]:
-    """Take prompts away, and what was printed between them; "python" where they are Python's."""
+    """Return a text without prompts and printed lines, and "python", "cmd" or "" by the prompts."""
     lines = text.split("\n")
     for pattern, language in ((_PYTHON_PROMPT, "python"), (_PROMPT, "")):
         typed = [pattern.match(line) for line in lines]
@@ -141,5 +141,5 @@ def without_prompts(text: str) -> tuple[str, str]:
 
 
 def _language(language: str, lines: list[str]) -> str:
-    """Tell Windows' cmd by its prompt."""
+    """Return "cmd" if a line has the prompt of Windows' cmd, otherwise `language`."""
     return "cmd" if any(re.match(r"\s*[A-Za-z]:\\[^>=]*>", line) for line in lines) else language

@@ -73,7 +73,7 @@ def _run(shell: Shell, command: Command) -> None:
 
 
 def _start(shell: Shell, command: Command) -> None:
-    """Note a program that is started, as it inherits the variables."""
+    """Note a program that is started, with the variables that it inherits."""
     name, before = command.name, shell.variables.copy()
     _judge_name(shell, command)
     if name.lower() in PROSE and NAME in shell.local:
@@ -104,7 +104,7 @@ def _note(shell: Shell, command: Command) -> None:
 
 
 def _judge_name(shell: Shell, command: Command) -> None:
-    """Recognise what should have been a part of the list, or an assignment."""
+    """Recognise a command that was meant as part of the list or as an assignment."""
     name, *following = (word.word for word in command.words)
     value, left = shell.variables.get(NAME), name.partition("=")[0]
     words = value if isinstance(value, str) else ""
@@ -125,7 +125,7 @@ def _judge_name(shell: Shell, command: Command) -> None:
 
 
 def _judge_arguments(shell: Shell, command: Command) -> None:
-    """Judge an assignment behind a program, which is an argument of it."""
+    """Advise on an assignment after a program's name: the program takes it for an argument."""
     for argument in command.arguments:
         name, equals, value = argument.word.partition("=")
         if equals and name in CONCERNED and argument.bare:
@@ -134,7 +134,7 @@ def _judge_arguments(shell: Shell, command: Command) -> None:
 
 
 def _follow_python(shell: Shell, command: Command) -> None:
-    """Follow the code of `python -c` or `python - <<EOF`, for its own variables."""
+    """Follow the code of `python -c` or `python - <<EOF`, which may set variables itself."""
     words = command.words
     script = next((k for k, word in enumerate(words) if k and word.word[:1] != "-"), None)
     if script is None:
@@ -153,7 +153,7 @@ def _follow_python(shell: Shell, command: Command) -> None:
 
 
 def _wrapped(shell: Shell, command: Command) -> None:
-    """Follow a command that starts another one, in variables of its own."""
+    """Follow a command that starts another one, with variables of its own."""
     before, local = shell.variables.copy(), shell.local
     rest = STARTERS[command.name](shell, command)
     if rest is None:
@@ -203,7 +203,7 @@ def _shell(shell: Shell, command: Command) -> None:
 
 
 def _prints(shell: Shell, command: Command) -> None:
-    """What is only printed or looked for has no effect, unless somebody reads it."""
+    """Account for what is only printed or searched for, unless a file or a command takes it."""
     name, arguments = command.words[0].word, command.arguments
     if name == "printf" and arguments and arguments[0].word.startswith("-v"):
         variable = arguments[1].word if arguments[1:] else arguments[0].word[2:]
@@ -217,13 +217,13 @@ def _prints(shell: Shell, command: Command) -> None:
 
 def _eval(shell: Shell, command: Command) -> None:
     if not any(isinstance(word.text, Unknown) for word in command.words):
-        # else it is as `eval "$(conda shell.bash hook)"`
+        # otherwise it is like `eval "$(conda shell.bash hook)"`
         shell.inside(" ".join(word.word for word in command.arguments), shell.variables)
         shell.account(*command.arguments)
 
 
 def _source(shell: Shell, command: Command) -> None:
-    """A file that is read may set anything, except for those that are known to be harmless."""
+    """Forget the variable, which a sourced file may set unless that is known to be harmless."""
     file = command.arguments[0].base if command.arguments else ""
     raw = "".join(map(shell.raw, command.arguments[:1]))
     if file in shell.trace.written or command.input.document is not None or "(" in raw:
@@ -234,7 +234,7 @@ def _source(shell: Shell, command: Command) -> None:
 
 
 def _behind(command: Command, option: str, count: int = 1) -> Command:
-    """Return the command behind a builtin's name and an option of `count` words, if it is there."""
+    """Return the command after a builtin's name and after an option of `count` words, if given."""
     arguments = command.arguments
     has_option = bool(arguments) and arguments[0].word == option
     return command._replace(words=arguments[count:] if has_option else arguments)
@@ -260,7 +260,7 @@ def _command(shell: Shell, command: Command) -> None:
 
 
 def _time(shell: Shell, command: Command) -> None:
-    """The shell's own word: assignments may stand behind it."""
+    """Follow the shell's keyword `time`, which assignments may follow."""
     words = _behind(command, "-p").words
     if shell.local or (words and words[0].word.startswith("-")):
         _wrapped(shell, command)
@@ -297,7 +297,7 @@ def _set(shell: Shell, command: Command) -> None:
 
 
 def _read(shell: Shell, command: Command) -> None:
-    """`read`, `let`, `shift`: what they change is not known any more."""
+    """Forget what `read`, `let`, `shift` and the like change."""
     if command.words[0].word == "shift":
         shell.variables.forget(_NUMBERED, "shift moves it")
         return

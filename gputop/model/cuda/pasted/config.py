@@ -1,7 +1,7 @@
-"""The variable in configuration: Dockerfile, Compose, Kubernetes, systemd, JSON, TOML.
+"""The variable in configuration files: Dockerfile, Compose, Kubernetes, systemd, JSON, TOML.
 
-No YAML is parsed: its few forms of an environment are read line by line, and anything that could
-mean something else is not understood.
+YAML is not parsed: its few forms of an environment are read line by line, and any line that could
+mean something else counts as not understood.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from gputop.model.cuda.pasted.outcome import CONCERNED, UnclearError, UndecidedError, mentions
 
 ConfigVariables = list[tuple[str, str]]
-"""Names and values, in the order of the text; a name may stand several times."""
+"""Names and values, in the order of the text; a name may occur several times."""
 GPUS = ""
-"""Stands for the name of what gives the container its GPUs."""
+"""Stands in for the name of the setting that gives the container its GPUs."""
 
 _PLAIN = re.compile(r"[1-9]?[0-9](?:,[0-9]{1,2})*|-1|(?:GPU|MIG)-[0-9a-zA-Z,/-]+|[A-Z_]+", re.ASCII)
 _V = rf"[\"']?({'|'.join(CONCERNED)})[\"']?"
@@ -31,7 +31,7 @@ _PROCESS = re.compile(r"\s*(?:ENV\s+|Environment=)(.*?)\s*")
 
 
 def read_config(text: str) -> ConfigVariables | None:
-    """Give what a configuration sets; None where it is none. NotKnownError where it is not told."""
+    """Return what a configuration sets; None if it is none. NotKnownError if a value is unclear."""
     for read in (_document, _environment, _yaml):
         variables = read(text)
         if variables is not None:
@@ -53,7 +53,7 @@ def _filled(value: str) -> str:
 
 
 def _document(text: str) -> ConfigVariables | None:
-    """Any object with the name as a key, or name and value as in Kubernetes and ECS."""
+    """Read an object with the name as a key, or with name and value as in Kubernetes and ECS."""
     document = _json(text) or _toml(text)
     if document is None:
         return None
@@ -74,7 +74,7 @@ def _json(text: str) -> Any:
 
 
 def _toml(text: str) -> Any:
-    """Read TOML; one line alone could as well be a shell's mistake."""
+    """Read TOML, but no single line without braces: that may be a mistake in a shell."""
     if not mentions(text) or ("\n" not in text.strip() and "{" not in text):
         return None
     if sys.version_info >= (3, 11):
@@ -117,7 +117,7 @@ def _scalar(value: Any) -> str:
 
 
 def _environment(text: str) -> ConfigVariables | None:
-    """ENV NAME=VALUE ..., Environment="A=1" "B=2": a later one counts, an empty one clears."""
+    """Read ENV NAME=VALUE ..., Environment="A=1" "B=2": the last counts, an empty one clears."""
     lines = _lines(re.sub(r"\\\n\s*", " ", text))
     if not any(re.match(r"\s*(?:(?:ENV|ARG)\s.*\b[A-Z]\w*[= ]|Environment=)", x) for x in lines):
         return None
@@ -153,7 +153,7 @@ def _pairs(words: str) -> ConfigVariables:
 
 
 def _yaml(text: str) -> ConfigVariables | None:
-    """NAME: VALUE, - NAME=VALUE, and - name: NAME with its value on the next line."""
+    """Read NAME: VALUE, - NAME=VALUE, and - name: NAME with its value on a line beside it."""
     lines = _lines(text)
     if not any(form.fullmatch(line) for form in (_MAP, _ITEM, _NAMED, _FLOW) for line in lines):
         return None
@@ -189,7 +189,7 @@ def _yaml_line(line: str, beside: list[str]) -> tuple[str, str]:
 
 
 def _value_beside(named: re.Match[str], beside: list[str]) -> str:
-    """Find the `value:` on the line behind `name:`, or the one before, as deep as it."""
+    """Return the `value:` of the line after or before `name:`, at the same depth."""
     for line in beside:
         value = _ITS_VALUE.fullmatch(line)
         if value and len(named[1] + (named[2] or "")) == len(value[1] + (value[2] or "")):
@@ -198,7 +198,7 @@ def _value_beside(named: re.Match[str], beside: list[str]) -> str:
 
 
 def _yaml_scalar(text: str) -> str:
-    """Read a value of one line; UnclearError where YAML might read another."""
+    """Read a value of one line; UnclearError if YAML might read another."""
     match = re.fullmatch(r"(?:\"([^\"\\]*)\"|'([^']*)'|([^\"'#]*?))(?:\s+#.*)?", text.strip())
     if match is None or (match[3] is not None and not _PLAIN.fullmatch(_filled(match[3]))):
         raise UnclearError("gputop does not know how YAML reads this value: put it in quotes")

@@ -1,8 +1,8 @@
 """Other shells and languages, line by line: what sets or removes a variable, written as bash.
 
 fish, csh, PowerShell, Windows' cmd, IPython's magic; C, R, Julia, Node, Go, Ruby. All have one
-reader: a statement sets, removes, or must mean the same in bash, and name no variable that is
-followed. Else the text is not understood.
+reader: a statement sets or removes a variable, or must mean the same in bash and name no variable
+that is followed. Otherwise the text is not understood.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Dialect(NamedTuple):
 
     name: str
     mark: str
-    """Found in a line that is of it."""
+    """A pattern that is found in lines of this language."""
     sets: tuple[str, ...]
-    """Whole statements, with a `name` and perhaps a `value`."""
+    """Patterns of whole statements, with a `name` and perhaps a `value`."""
     removes: str = "(?!)"
     separator: str = ";|&&"
     windows: bool = False
     """Whether names have no case, paths have \\, and a variable without a value is removed."""
     quotes: bool = True
-    """Whether quotes round a value are no part of it, nor blanks behind it."""
+    """Whether quotes around a value and blanks after it are not part of it."""
     code: bool = False
-    """Whether its other statements are no commands."""
+    """Whether its other statements are code, not commands."""
 
 
 _DIALECTS = (
@@ -69,7 +69,7 @@ _HARMLESS = re.compile(r"\s*%(?:cd|pip|conda|matplotlib|load_ext|autoreload)\b")
 
 
 def to_posix(text: str, *, windows: bool = False) -> str:
-    """Write the lines of another shell as bash would have them; UnclearError where two mix."""
+    """Rewrite the lines of another shell for bash; UnclearError if several languages mix."""
     cell = _CELL.fullmatch(text)
     if cell is not None:
         return cell[1]
@@ -128,7 +128,7 @@ def _set(match: re.Match[str], dialect: Dialect) -> str:
 
 
 def _magic(line: str) -> str:
-    """IPython's `!` starts a shell, of which nothing stays."""
+    """Rewrite IPython's `!`, which starts a shell of its own: nothing stays set after it."""
     if _HARMLESS.match(line):
         return ":"
     shell = re.fullmatch(r"\s*!{1,2}(?![\s=\[])(\S.*)", line)
@@ -144,7 +144,7 @@ def _is_makefile(lines: list[str]) -> bool:
 
 
 def _recipe(line: str) -> str:
-    """Each line of a recipe has a shell of its own; make's variables are not told."""
+    """Rewrite a line of a recipe, which has a shell of its own; make's variables are not known."""
     if not line.startswith("\t"):
         if mentions(line):
             raise UnclearError("a variable of a Makefile is not followed")

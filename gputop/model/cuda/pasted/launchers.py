@@ -43,7 +43,7 @@ _DEVICES = re.compile(r"device=([^\"',]+)|([\"'])device=([^\"']+)\2")
 
 
 def _docker(shell: Shell, command: Command) -> Rest:
-    """docker run: the image's program has the variables of -e, and the GPUs of --gpus."""
+    """Follow docker run: the image's program gets the variables of -e and the GPUs of --gpus."""
     rest = command.arguments
     rest = rest[1:] if rest and rest[0].word == "container" else rest
     verb = rest[0].word if rest else ""
@@ -63,7 +63,7 @@ def _docker(shell: Shell, command: Command) -> Rest:
 
 
 def _gpus_of(options: WrapperOptions, variable: PastedValue) -> PastedValue:
-    """Read --gpus, --runtime and --device as NVIDIA_VISIBLE_DEVICES, which may be set as well."""
+    """Read --gpus and --device as NVIDIA_VISIBLE_DEVICES, which may be set as well (`variable`)."""
     cdi = "nvidia.com/gpu="
     names = [name.word for name in options["--device"]]
     devices = [name.removeprefix(cdi) for name in names if name.startswith(cdi)]
@@ -102,7 +102,7 @@ _APPTAINER_RUN = (
 
 
 def _apptainer(shell: Shell, command: Command) -> Rest:
-    """Apptainer passes its caller's variables on, unless -e; --nv gives all GPUs."""
+    """Follow apptainer: it passes its caller's variables on, unless -e; --nv gives all GPUs."""
     name, rest = command.name, command.arguments
     verb = rest[0].word if rest else ""
     if verb not in ("exec", "run", "shell"):
@@ -131,7 +131,7 @@ _SSH = ("-4 -6 -A -a -C -f -G -g -K -k -M -N -n -q -s -T -t -tt -V -v -X -x -Y -
 
 
 def _ssh(shell: Shell, command: Command) -> Rest:
-    """The other machine's shell gets the words as one text, and none of the variables."""
+    """Follow ssh: the other machine's shell gets the words as one text, and no variables."""
     options, rest = split("ssh", command.arguments, *_SSH)
     if any("Env" in setting.word for setting in options["-o"]):
         raise UnclearError("SendEnv and SetEnv of ssh are not followed")
@@ -169,7 +169,7 @@ SLURM_SETS = "Slurm sets the variable itself where GPUs are asked for, and renum
 
 
 def _slurm(shell: Shell, command: Command) -> Rest:
-    """srun and sbatch pass variables on as --export says; Slurm sets it for GPUs asked for."""
+    """Follow srun and sbatch: --export says what is passed on; Slurm sets it for GPUs asked for."""
     options, rest = split(command.name, command.arguments, *_SLURM)
     if options.keys() & set(_GPU_OPTIONS.split()):
         raise UndecidedError(SLURM_SETS)
@@ -187,7 +187,7 @@ def _slurm(shell: Shell, command: Command) -> Rest:
 
 
 def _export(shell: Shell, argument: Argument) -> None:
-    """Do what --export=ALL,NAME=VALUE says; a comma ends a value unless it stands in quotes."""
+    """Do what --export=ALL,NAME=VALUE says; a comma ends a value unless it is in quotes."""
     shell.account(argument)
     if isinstance(argument.text, Unknown):
         raise UndecidedError(f"--export is not told: {argument.text.reason}")
@@ -213,7 +213,7 @@ _MPI = ("--allow-run-as-root --oversubscribe -l --tag-output -v -q",
 
 
 def _mpirun(shell: Shell, command: Command) -> Rest:
-    """mpirun -x NAME=VALUE, of Open MPI."""
+    """Follow Open MPI's mpirun, with -x NAME=VALUE."""
     options, rest = split(command.name, command.arguments, *_MPI)
     if any(word.word == ":" for word in rest):
         raise UnclearError("several programs of one mpirun are not followed")
@@ -241,7 +241,7 @@ def _launches(shell: Shell, command: Command, value: str) -> None:
 
 
 def _accelerate(shell: Shell, command: Command) -> Rest:
-    """--gpu_ids sets the variable, over what was there."""
+    """Follow accelerate: --gpu_ids sets the variable, whatever its value was."""
     for _, numbers in _own_options(command, "--gpu_ids --gpu-ids"):
         if isinstance(numbers.text, Unknown):
             raise UndecidedError("the value of --gpu_ids is not told")
@@ -251,7 +251,7 @@ def _accelerate(shell: Shell, command: Command) -> Rest:
 
 
 def _deepspeed(shell: Shell, command: Command) -> Rest:
-    """--include host:LIST and --num_gpus N set it; beside one that is set versions differ."""
+    """Follow deepspeed: --include host:LIST, --num_gpus N set it; versions differ if it is set."""
     names = "-i --include --num_gpus --num_accelerators -e --exclude -H --hostfile --num_nodes"
     options = _own_options(command, names)
     if not options:

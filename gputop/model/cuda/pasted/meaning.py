@@ -1,6 +1,6 @@
-"""What a pasted text comes to on a machine: its GPUs, and those that its program asks for.
+"""What a pasted text means on a machine: its GPUs, and those that its program asks for.
 
-Options of programs that ask for GPUs: `--device cuda:2`, `--gpu 3`, `--nproc_per_node 4`.
+Programs ask for GPUs by options: `--device cuda:2`, `--gpu 3`, `--nproc_per_node 4`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INDEX_OPTIONS = words(
     --gpu --gpu-id --gpu_id --gpu_idx --gpuid --local-rank --local_rank --main-gpu --main_gpu
     """
 )
-"""Options whose number is that of one GPU, as the program counts."""
+"""Options that give the number of one GPU, as the program counts."""
 _COUNT_OPTIONS = words(
     """
     --data-parallel-size --n-gpus --n_gpus --ngpus --nproc-per-node --nproc_per_node
@@ -38,7 +38,7 @@ _COUNT_OPTIONS = words(
     --tensor_parallel_size --tp --tp-size --tp_size -tp
     """
 )
-"""Options whose number is how many GPUs the program uses on this machine."""
+"""Options that give the number of GPUs that the program uses on this machine."""
 _LIMIT = 2000
 
 
@@ -50,7 +50,7 @@ def meaning(
     cuda_order: Sequence[int] | None = None,
     driver_version: str | None = None,
 ) -> Mapping:
-    """Tell which GPUs the program of a text gets; nothing is claimed of one that is not known."""
+    """Work out which GPUs the program of a text gets; claim nothing if `pasted` is unknown."""
     if pasted.unknown is not None:
         return unknown_mapping(None, order, pasted.unknown)
     inside = DeviceSet(tuple(devices), "")
@@ -70,12 +70,12 @@ def meaning(
 
 
 def in_this_shell(pasted: Pasted) -> bool:
-    """Tell whether the value means the same in a shell of this machine."""
+    """Return whether the value means the same in a shell of this machine."""
     return pasted.unknown is None and pasted.gpus in (None, "all")
 
 
 def requests_advice(words: Sequence[str], mapping: Mapping) -> tuple[Advice, ...]:
-    """Say which of the GPUs that a command line asks for do not exist under a mapping."""
+    """Return advice on the GPUs that a command line asks for and that a mapping does not have."""
     options = list(_options(words))
     names = dict.fromkeys(name for option in options for name in _names(*option))
     advice = [request_advice(name, mapping) for name in names]
@@ -84,7 +84,7 @@ def requests_advice(words: Sequence[str], mapping: Mapping) -> tuple[Advice, ...
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Pair each word with the option that it is the value of; "" where it is of none."""
+    """Pair each word with the option that it is a value of, or with "" if there is none."""
     option = ""
     for word in words:
         name, equals, value = word.partition("=")

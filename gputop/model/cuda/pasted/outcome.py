@@ -1,4 +1,4 @@
-"""What is said of a pasted text, and what is gathered while it is followed."""
+"""The answer to a pasted text, the errors, and what is gathered while it is followed."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _MOST_STEPS = 20_000
 
 
 def mentions(text: str) -> bool:
-    """Tell whether one of the variables is named."""
+    """Return whether a text names one of the variables."""
     return any(name in text for name in CONCERNED)
 
 
 class Unknown(NamedTuple):
-    """A value that the text does not tell."""
+    """A value that the text does not give, and why."""
 
     reason: str
 
 
 PastedValue = str | None | Unknown
-"""Of a variable; None: unset."""
+"""The value of a variable; None: unset."""
 
 
 class NotKnownError(Exception):
-    """No answer can be given; the text says why, as the end of a sentence."""
+    """No answer can be given; the message says why, as the end of a sentence."""
 
     words = "not understood"
 
@@ -40,7 +40,7 @@ class UnclearError(NotKnownError):
 
 
 class UndecidedError(NotKnownError):
-    """The text is understood, and does not tell."""
+    """The text is understood, but does not settle the answer."""
 
     words = "cannot be known from the text"
 
@@ -74,11 +74,11 @@ class Pasted(msgspec.Struct, frozen=True):
     gpus: str | None = None
     """The GPUs of the program's container, as NVIDIA_VISIBLE_DEVICES; None: it is in none."""
     unknown: str | None = None
-    """Why nothing can be claimed; None: it can."""
+    """Why nothing can be claimed; None: the other fields hold."""
 
 
 class Trace:
-    """What the steps of one text have come upon, in all of its shells."""
+    """What the steps through one text have found, in all of its shells."""
 
     def __init__(self) -> None:
         self.started: list[StartedProgram] = []
@@ -86,17 +86,17 @@ class Trace:
         self.written: set[str] = set()
         """Files that the text makes."""
         self.typed = False
-        """Whether something was typed into another window that starts nothing."""
+        """Whether a text that starts nothing was typed into another window."""
         self.depth = 0
         self._steps = 0
 
     def step(self) -> None:
-        """Count a step, so that a hostile text does not take for ever."""
+        """Count a step; UnclearError after too many, so that no hostile text takes for ever."""
         self._steps += 1
         if self._steps > _MOST_STEPS:
             raise UnclearError("it takes too many steps to follow")
 
     def say(self, advice: Advice) -> None:
-        """Say something once."""
+        """Add advice, unless it is there already."""
         if advice not in self.advice:
             self.advice.append(advice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
-    """Give the words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -34,7 +34,7 @@ QUIET = words(
     wget which who whoami xdg-open yum
     """
 )
-"""Tools that use no GPU, or only look at it: what they get is of no interest."""
+"""Tools that use no GPU or only show it: their variables do not matter."""
 PROSE = words(
     """
     I a also and are as be because before but by can did didn't does doesn't environment
@@ -43,13 +43,13 @@ PROSE = words(
     you
     """
 )
-"""Words that a sentence goes on with behind NAME=VALUE."""
+"""Words with which a sentence goes on after NAME=VALUE."""
 RESERVED = words(
     """
     ! ( (( ) )) [[ ]] case coproc do done elif else esac fi for function if in select then
     until while { }
     """
 )
-"""Words of the shell's grammar, which are no commands."""
+"""Words of the shell's grammar, which are not commands."""
 MODULES = {"pip", "venv", "ensurepip", "http.server", "json.tool", "site", "black", "ruff"}
 """Modules of Python (`python -m`) that use no GPU."""

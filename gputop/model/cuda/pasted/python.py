@@ -1,8 +1,8 @@
 """Python that sets the variable: os.environ and copies of it, read with Python's own grammar.
 
-Followed: assignments of what is spelt out, `if`, and what subprocess or os.system starts. A loop, a
-function, or another library that is given the variable is not: the name in it is then not accounted
-for, and nothing is claimed.
+It follows assignments of what is spelt out, `if`, and what subprocess or os.system starts. It does
+not follow a loop, a function or another library that is given the variable: the name in it is then
+not accounted for, and nothing is claimed.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _SEVERAL = Unknown("it is set twice: which holds depends on when CUDA is used fi
 
 
 def looks_like_python(text: str) -> bool:
-    """Tell whether a text is Python, not a shell that Python could read too."""
+    """Return whether a text is Python, not just a shell's line that Python can parse."""
     return _MARK.search(text) is not None and _parse(text) is not None
 
 
 def follow_code(text: str, variables: Variables, trace: Trace, follow_shell: FollowShell) -> None:
-    """Follow a whole program; NotKnownError. What it sets stays in `variables`."""
+    """Follow a whole program; raises NotKnownError. What it sets stays in `variables`."""
     tree = _parse(text)
     if tree is None:
         raise UnclearError("it is not complete Python")
@@ -64,7 +64,7 @@ def follow_code(text: str, variables: Variables, trace: Trace, follow_shell: Fol
 
 
 def follow_python(text: str, variables: Variables, trace: Trace, follow_shell: FollowShell) -> None:
-    """Follow a pasted program, and note it, or what it starts with other variables."""
+    """Follow a pasted program, and note what it starts, or the program itself if it starts none."""
     follow_code(text, variables, trace, follow_shell)
     if not trace.started:
         value, order = variables.inherited(NAME), variables.inherited(ORDER)
@@ -221,7 +221,7 @@ class _Program:
             self._set(environment, name, value)
 
     def _other(self, *nodes: ast.AST) -> None:
-        """What is not followed may read the variable; what names it may change is forgotten."""
+        """Pass over other code: it may read the variable; names that it may set are forgotten."""
         for node in (part for top in nodes for part in ast.walk(top)):
             self._account_readings(node)
             self._busy |= isinstance(node, ast.Call)
@@ -237,7 +237,7 @@ class _Program:
                     self._forget(node.id)
 
     def _lose(self, *values: object) -> None:
-        """UnclearError for an environment that goes where it is not followed."""
+        """Raise UnclearError if an environment goes where it is not followed."""
         if any(map(self._differs, values)):
             raise UnclearError("gputop does not know what is done with these variables")
 
@@ -245,7 +245,7 @@ class _Program:
         self._names[name] = Unknown(f"the text does not tell the value of {name}")
 
     def _account_readings(self, node: ast.AST) -> None:
-        """What only looks a variable up, or prints its name, is understood."""
+        """Account for what only looks a variable up or prints its name."""
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             self._account([node.slice] if _is_environ(node.value) else ())
         elif isinstance(node, ast.Compare) and any(map(_is_environ, node.comparators)):
@@ -297,7 +297,7 @@ class _Program:
         return _CALCULATED
 
     def _dictionary(self, node: ast.Dict) -> object:
-        """Read {**os.environ, "NAME": "1"}; of another dictionary nothing is accounted for."""
+        """Read {**os.environ, "NAME": "1"}; nothing in another dictionary is accounted for."""
         if not any(key is None or _mentions(key) for key in node.keys):
             self._other(*(part for part in (*node.keys, *node.values) if part is not None))
             return {}
@@ -409,7 +409,7 @@ class _Program:
         return value if isinstance(value, Unknown) else None
 
     def _text(self, value: object, source: ast.expr) -> PastedValue:
-        """Take a value as a variable's; anything but a text is an error of Python's."""
+        """Return a value as a variable's; Python raises an error for anything but a text."""
         if isinstance(value, str | Unknown):
             return value
         code = ast.unparse(source)
@@ -419,7 +419,7 @@ class _Program:
 
 
 def _joined(names: dict[str, object], others: dict[str, object]) -> dict[str, object]:
-    """Keep what is the same whichever way was taken."""
+    """Join the names after two branches: only values that are equal in both stay known."""
     joined = dict(others)
     for name in {*names, *others}:
         left, right = names.get(name), others.get(name)

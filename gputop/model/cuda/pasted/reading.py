@@ -1,4 +1,4 @@
-"""Which language a pasted text is in, and what it comes to."""
+"""The language of a pasted text, and what the text sets and starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gputop.model.cuda.pasted.variables import Variables
 from gputop.model.machine.environment import CONTAINER, NAME, ORDER, Environ, is_misspelt
 
 LONGEST = 16384
-"""Characters of a text that is still read."""
+"""The most characters of a text that is read."""
 _WORDS = re.compile(r"(?<![\w${-])[A-Za-z_][A-Za-z0-9_-]*")
 _ASSIGNS = re.compile(r"(?:export\s+)?[A-Za-z_]\w*=\S*\s+\S", re.ASCII)
 _PYTHON = re.compile(r"\s*(?:os\.environ|environ)\b|\s*(?:import|from)\s+\w+\s*(?:$|\n|import)")
@@ -37,7 +37,7 @@ _LANGUAGES = {"python", "py", "python3", "ipython", "pycon"}
 
 
 def read_pasted(text: str, inherited: Mapping[str, str] | None = None) -> Pasted | None:
-    """Read a text; None where it is a value of CUDA_VISIBLE_DEVICES, not a text about it.
+    """Read a text; None if it is a value of CUDA_VISIBLE_DEVICES, not a text about it.
 
     `inherited` are the variables of the shell in which it would be pasted.
     """
@@ -66,7 +66,7 @@ def _unknown(reason: str, text: str, trace: Trace) -> Pasted:
 
 
 def _is_text(text: str) -> bool:
-    """Tell a text from a value: it names a variable, or starts a program that is known."""
+    """Return whether it is more than a value: it names or sets a variable, or starts a program."""
     head = text[:LONGEST].strip()
     if cleaning.names_variable(text) or _misspelt_in(head):
         return True
@@ -80,7 +80,7 @@ def _misspelt_in(text: str) -> list[str]:
 
 
 def _misspelt(text: str, beside: dict[str, str], *, limited: bool) -> list[Advice]:
-    """Judge the names that were meant to be CUDA_VISIBLE_DEVICES, `beside` what counts."""
+    """Return advice on names meant to be CUDA_VISIBLE_DEVICES; `beside` holds what counts."""
     return [name_advice(name, Environ(beside), limited=limited) for name in _misspelt_in(text)]
 
 
@@ -99,7 +99,7 @@ def _sets(text: str, own: dict[str, str]) -> bool:
 
 
 def _read(text: str, inherited: Mapping[str, str], trace: Trace) -> list[StartedProgram]:
-    """Return the programs that a text starts; there is one at least."""
+    """Return the programs that a text starts: at least one."""
     if len(text) > LONGEST:
         raise UnclearError(f"it is longer than {LONGEST} characters")
     plain, language = cleaning.unfenced(cleaning.lines_of(text))
@@ -137,7 +137,7 @@ def _configured(config: list[tuple[str, str]]) -> StartedProgram:
 
 
 def _behind(text: str, variables: Variables) -> StartedProgram:
-    """Return what a program would get that is started behind a text that starts none."""
+    """Return a program as it would start after a text that starts none itself."""
     plain = re.sub(r"#.*", "", text)
     misspelt = _misspelt_in(plain)
     if not misspelt and re.search(rf"(?<![$\w]){NAME}\b", plain) is None:
@@ -154,7 +154,7 @@ def _behind(text: str, variables: Variables) -> StartedProgram:
 
 
 def _only(programs: list[StartedProgram]) -> tuple[str | None, str | None, str | None]:
-    """Return value, order and GPUs of all programs; UndecidedError where they differ."""
+    """Return the value, order and GPUs of all programs; UndecidedError if they differ."""
     values = {(_certain(p.value), _certain(p.order), _certain(p.gpus)) for p in programs}
     if len(values) > 1:
         raise UndecidedError("it starts several programs, with different values")

@@ -2,7 +2,7 @@
 
 The grammar is tree-sitter's. Every statement changes the `Variables`; a command that starts a
 program is noted in the `Trace`. What may happen or not is followed both ways, and the two are
-joined. A name of a variable that no step has accounted for means that the text is not understood.
+joined. If no step accounts for an occurrence of a variable's name, the text is not understood.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Assignment = tuple[str, str | Unknown]
 
 
 class Shell:
-    """Follows one text; a text inside of it, as of `bash -c`, has a shell of its own."""
+    """A shell that follows one text; a text inside it, as of `bash -c`, has a shell of its own."""
 
     def __init__(self, text: str, variables: Variables, trace: Trace, run: Runner) -> None:
         self.variables = variables
         self.trace = trace
         self.local: set[str] = set()
-        """The variables that stand before the command."""
+        """The variables that are assigned in front of the command."""
         self._run = run
         self._source = text.encode("utf-8", "replace")
         self._accounted: set[int] = set()
@@ -52,10 +52,10 @@ class Shell:
         self.raw = self._words.raw
         self._input = Input()
         self._inner = 0
-        """How many functions and loops it is in."""
+        """The number of functions and loops around the current statement."""
 
     def follow(self) -> None:
-        """Follow the text to its end; NotKnownError."""
+        """Follow the text to its end; raises NotKnownError."""
         with self._deeper("it is nested too deeply"):
             self._statements(parse(self._source))
         for match in _NAMES.finditer(self._source):
@@ -66,16 +66,16 @@ class Shell:
                 raise UnclearError(f"gputop does not know what '{text}' does with the variable")
 
     def account(self, *words: Argument | Input) -> None:
-        """Note that the names there are understood."""
+        """Note that the variables' names in these words are understood."""
         for word in words:
             self._account(word.start, word.end)
 
     def inside(self, text: str, variables: Variables) -> None:
-        """Follow another text, whose programs are this text's."""
+        """Follow another text, and count its programs as this text's."""
         Shell(text, variables, self.trace, self._run).follow()
 
     def follow_words(self, *words: Argument) -> None:
-        """Follow words that are one text for a shell, with the variables of now."""
+        """Follow words that are one text for a shell, with the current variables."""
         for word in words:
             if isinstance(word.text, Unknown):
                 raise UndecidedError(f"a shell runs a text that is not told: {word.text.reason}")
@@ -83,7 +83,7 @@ class Shell:
         self.account(*words)
 
     def follow_document(self, given: Input) -> None:
-        """Follow the text behind `<<` in a shell of its own."""
+        """Follow the text after `<<` in a shell of its own."""
         if not given.literal:
             raise UndecidedError("the shell puts values into the text behind <<; write <<'EOF'")
         self.inside(given.document or "", self.variables.child())
@@ -133,7 +133,7 @@ class Shell:
 
     @contextmanager
     def _subshell(self) -> Iterator[Variables]:
-        """Follow something in a subshell; of its variables only the status stays."""
+        """Follow something in a subshell; only the exit status stays."""
         before = self.variables.copy()
         yield before
         status, certain = self.variables.status, self.variables.certain
@@ -167,7 +167,7 @@ class Shell:
             self.variables.status = not self.variables.status
 
     def _on_pipeline(self, node: Node) -> None:
-        """The grammar takes `a && b > f | c` for `{ a && b > f; } | c`: a is no part of it."""
+        """Follow a pipeline. The grammar counts a in `a && b > f | c` as part of it; it is not."""
         parts = node.named_children
         body = parts[0].child_by_field_name("body") or parts[0]
         if body.type != "list":
@@ -180,7 +180,7 @@ class Shell:
         self._and_or(body, lambda: self._pipe([body.children[2], *parts[1:]]))
 
     def _pipe(self, parts: list[Node]) -> None:
-        """Each part is a shell of its own; of zsh and ksh the last is not."""
+        """Follow each part in a shell of its own; in zsh and ksh the last part has none."""
         outside = self._input
         for part in parts:
             last = part is parts[-1]
@@ -256,7 +256,7 @@ class Shell:
         self.variables.exits(None)
 
     def _choose(self, clauses: list[Node]) -> None:
-        """Follow each branch of `if`, and none where there is no `else`."""
+        """Follow each branch of `if`, or also none of them if there is no `else`."""
         if not clauses:
             return
         clause, *others = clauses
@@ -296,7 +296,7 @@ class Shell:
         self._loop(node.child_by_field_name("body"), lambda: self._each(condition))
 
     def _loop(self, body: Node, head: Callable[[], None]) -> None:
-        """Follow a loop that has any number of rounds, until another one changes nothing."""
+        """Follow a loop of any number of rounds until another round changes nothing."""
         for _ in range(_DEEPEST):
             head()
             before = self.variables.copy()
@@ -316,7 +316,7 @@ class Shell:
         self.variables.functions[name] = (self, node.child_by_field_name("body"))
 
     def call(self, command: Command) -> bool:
-        """Call a function that the text defines; False where it defines none of that name."""
+        """Call a function that the text defines; False if it defines none of that name."""
         function = self.variables.functions.get(command.words[0].word)
         if function is None:
             return False
@@ -336,7 +336,7 @@ class Shell:
     # --- commands ------------------------------------------------------------------------------
 
     def _on_command(self, node: Node) -> None:
-        """Assign what stands before a command for its time, and run it."""
+        """Run a command, with the assignments in front of it for as long as it runs."""
         arguments, assignments = self._command_parts(node)
         if not arguments:
             raise UnclearError("a command without a name is not followed")
@@ -379,7 +379,7 @@ class Shell:
         return arguments, assignments
 
     def _account_readings(self, node: Node) -> None:
-        """What only reads a variable is understood."""
+        """Account for what only reads a variable."""
         for part in (node, *within(node)):
             if part.type in ("simple_expansion", "expansion"):
                 self._account_node(part)
@@ -411,7 +411,7 @@ class Shell:
             self._on_variable_assignment(child)
 
     def _substitute(self, node: Node) -> None:
-        """Follow `$( )`, a subshell whose output somebody takes."""
+        """Follow `$( )`, a subshell whose output is used."""
         outside, self._input = self._input, Input(piped=True)
         self._on_subshell(node)
         self._input = outside

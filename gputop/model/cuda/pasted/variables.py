@@ -13,22 +13,22 @@ _AMBIGUOUS = object()
 
 
 class Variables:
-    """Names and values, which of them a program inherits, and where the shell stands."""
+    """A shell's names and values, which of them a program inherits, and the shell's state."""
 
     def __init__(self, inherited: Mapping[str, str]) -> None:
         self.values: dict[str, PastedValue] = {name: inherited.get(name) for name in CONCERNED}
         self.exported = {name: True for name in CONCERNED if name in inherited}
         """What programs inherit, and whether that is certain."""
         self.gpus: PastedValue = None
-        """Of the container that the shell is in; None: it is in none."""
+        """The GPUs of the container that the shell is in; None: it is in none."""
         self.functions: dict[str, Any] = {}
         self.export_all = False
         self.ended = False
         """Whether nothing that follows is run."""
         self.status: bool | None = True
-        """Of the last command; None: not known. A program is taken to succeed."""
+        """Whether the last command succeeded; None: not known. A program is assumed to."""
         self.certain = True
-        """Whether the status is more than taken for granted."""
+        """Whether the status is more than an assumption."""
 
     def copy(self) -> Variables:
         """Return what a subshell starts with."""
@@ -51,11 +51,11 @@ class Variables:
             self.export(name)
 
     def export(self, name: str) -> None:
-        """Have programs inherit it from now on."""
+        """Let programs inherit a variable from now on."""
         self.exported[name] = True
 
     def keep(self, name: str) -> None:
-        """Have no program inherit it from now on."""
+        """Let no program inherit a variable from now on."""
         self.exported.pop(name, None)
 
     def restore(self, name: str, before: Variables) -> None:
@@ -67,14 +67,14 @@ class Variables:
             self.exported[name] = before.exported[name]
 
     def inherited(self, name: str) -> PastedValue:
-        """Return what a program that is started now finds."""
+        """Return the value of a variable in a program that is started now."""
         if name not in self.exported:
             return None
         value = self.get(name)
         return value if self.exported[name] or value is None else DEPENDS
 
     def all_inherited(self) -> dict[str, PastedValue]:
-        """Return what it finds of each variable that is followed."""
+        """Return the inherited value of each variable that is followed."""
         return {name: self.inherited(name) for name in CONCERNED}
 
     def child(self) -> Variables:
@@ -94,7 +94,7 @@ class Variables:
         self.status, self.certain = status, certain
 
     def join(self, other: Variables) -> None:
-        """Become what holds of both, where either may have happened."""
+        """Keep what holds in both cases, if either may have happened."""
         if other.ended or self.ended:
             if self.ended:
                 self.become(other)
@@ -115,10 +115,10 @@ class Variables:
         self.certain &= other.certain
 
     def same(self, other: Variables) -> bool:
-        """Tell whether another step round a loop changed nothing."""
+        """Return whether both have the same values: a round of a loop changed nothing."""
         return (self.values, self.exported) == (other.values, other.exported)
 
     def forget(self, names: Iterable[str], why: str) -> None:
-        """Treat some variables as not known from now on."""
+        """Treat some variables as not known from now on, for the reason `why`."""
         for name in names:
             self.values[name] = Unknown(why)

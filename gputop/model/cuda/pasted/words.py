@@ -1,7 +1,6 @@
 """The words of a shell command after their expansions, and where its input and output go.
 
-The tree that they are read from is tree-sitter's, whose grammar of bash is imported where a text
-needs it.
+They are read from tree-sitter's tree. Its grammar of bash is imported only when a text needs it.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from gputop.model.cuda.pasted.outcome import PastedValue, Trace, UnclearError, U
 from gputop.model.cuda.pasted.variables import Variables
 
 Node = Any
-"""Of tree-sitter's tree."""
+"""A node of tree-sitter's tree."""
 _MOST_STEPS = 1_000
-"""Calls of its progress: 160 for 16 kB of loops, 700 for 4,000 parts of one pipeline. What is no
-text of a shell at all can take it minutes."""
+"""Calls of tree-sitter's progress callback: 160 for 16 kB of loops, 700 for a pipeline of 4,000
+parts. A text that is not a shell's at all can take minutes."""
 _CHUNK = 4096
 
 _EXPANSIONS = {
@@ -43,7 +42,7 @@ _NOWHERE = {"/dev/null", "&1", "&2", "1", "2", "/dev/stderr", "/dev/stdout", "-"
 
 
 def parse(source: bytes) -> Node:
-    """Return the root of the tree; UnclearError where there is none."""
+    """Return the root of the tree; UnclearError if the text cannot be parsed."""
     try:
         import tree_sitter
         import tree_sitter_bash
@@ -64,7 +63,7 @@ def parse(source: bytes) -> Node:
 
 
 def within(node: Node) -> Iterator[Node]:
-    """Yield all that is inside, without recursion."""
+    """Yield all nodes inside another, without recursion."""
     waiting = list(node.children)
     while waiting:
         child = waiting.pop()
@@ -76,11 +75,11 @@ class WordPart(NamedTuple):
     text: str | Unknown
     quoted: bool
     expanded: bool = False
-    """Whether it came of an expansion that the shell splits into words."""
+    """Whether it came from an expansion that the shell splits into words."""
 
     @property
     def splits(self) -> bool:
-        """Whether the shell may make several words of it, or none."""
+        """Whether the shell may make several words of the part, or none."""
         text = self.text
         return self.expanded and isinstance(text, str) and (not text or bool(_SPLITS.search(text)))
 
@@ -92,11 +91,11 @@ class Argument(NamedTuple):
     start: int = 0
     end: int = 0
     bare: bool = True
-    """Whether nothing of it is quoted."""
+    """Whether no part of it is quoted."""
 
     @property
     def word(self) -> str:
-        """The word; "" where it is not known."""
+        """The word; "" if it is not known."""
         return self.text if isinstance(self.text, str) else ""
 
     @property
@@ -105,10 +104,10 @@ class Argument(NamedTuple):
 
 
 class Input(NamedTuple):
-    """Where a command's input and output come from and go to, as far as it matters."""
+    """The source of a command's input and the target of its output, as far as they matter."""
 
     document: str | None = None
-    """What `<<` or `<<<` gives it; None: nothing of the text."""
+    """What `<<` or `<<<` gives it; None: its input is not in the text."""
     literal: bool = True
     """Whether `document` is known to the letter."""
     to_file: bool = False
@@ -137,7 +136,7 @@ class Command(NamedTuple):
 
 
 class Words:
-    """Reads words; `substitute` follows the commands in `$( )`."""
+    """A reader of words; `substitute` follows the commands in `$( )`."""
 
     def __init__(
         self, source: bytes, variables: Variables, substitute: Callable[[Node], None]
@@ -147,7 +146,7 @@ class Words:
         self._substitute = substitute
 
     def value(self, node: Node | None) -> str | Unknown:
-        """Read what is assigned: it is not split, and holds no pattern."""
+        """Read an assigned value, which a shell neither splits nor matches as a pattern."""
         if node is None:
             return ""
         parts = self._parts(node)
@@ -197,7 +196,7 @@ class Words:
         raw = self.raw(node)
         if node.named_child_count and node.type == "number":
             raise UnclearError("a number of another base is not followed")
-        if re.search(r"(?<!\\)\n", raw):  # tree-sitter does so where `\` begins a line
+        if re.search(r"(?<!\\)\n", raw):  # tree-sitter joins them if `\` begins a line
             raise UnclearError("the grammar takes two lines for one")
         if re.search(r"(?<!\\)[$`]", raw):
             raise UnclearError("a $ stands where the grammar does not expect it")
@@ -264,7 +263,7 @@ class Words:
     # --- redirections --------------------------------------------------------------------------
 
     def redirect(self, node: Node, before: Input, trace: Trace) -> tuple[Input, list[Node]]:
-        """Return a command's input after a redirection, and the pipelines behind `<<EOF`."""
+        """Return a command's input after a redirection, and the pipelines after `<<EOF`."""
         if node.type == "heredoc_redirect":
             return self._heredoc(node, before, trace)
         target = self.argument(node.named_children[-1])
@@ -302,7 +301,7 @@ class Words:
         return Input(body, literal, before.to_file, before.piped, True, start, end), behind
 
     def _check_end(self, node: Node) -> None:
-        """A shell ends the text at a line that holds the word and nothing else."""
+        """Check that the text ends, as for a shell, at a line with the word and nothing else."""
         before = self._source[: node.start_byte].rpartition(b"\n")[2].strip(b"\t")
         if before or self._source[node.end_byte :].partition(b"\n")[0]:
             raise UnclearError("the text behind << has no end")

@@ -1,9 +1,9 @@
 """Commands that start another one on this machine: nohup, env, sudo, tmux, conda run.
 
-Most are a line of a table: their options, and how many words stand before the command. An option
-that is not known is refused: whether the next word is its value cannot be told. Those that lead
-elsewhere, into a container, a job or another machine, are in launchers.py. Those of REFUSED start
-something in a way that is not followed.
+Most are a line of a table: their options, and the number of words before the command. An unknown
+option is refused, because the next word may or may not be its value. Commands that lead elsewhere,
+into a container, a job or another machine, are in launchers.py. Those of REFUSED start something in
+a way that is not followed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gputop.model.cuda.pasted.words import Argument, Command
 from gputop.model.machine.environment import NAME
 
 Rest = list[Argument] | None
-"""The command that is started, [] where it is followed already or there is none; None where the
-wrapper itself is the program."""
+"""The command that is started; [] if it is followed already or there is none; None if the wrapper
+itself is the program."""
 Wrapper = Callable[[Shell, Command], Rest]
 
 # --- options and variables -----------------------------------------------------------------------
@@ -37,7 +37,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
 
 
 class WrapperOptions(dict[str, list[Argument]]):
-    """The values of each option, by its name as it is written; none of a flag."""
+    """The values of each option, by its name as written; a flag has none."""
 
     def __missing__(self, _name: str) -> list[Argument]:
         return []
@@ -51,8 +51,8 @@ def split(
 ) -> tuple[WrapperOptions, list[Argument]]:
     """Return the options in front of the first other word, and the words from there on.
 
-    `flags` and `valued` are the known options, those with a value apart; `--any=` knows all that
-    are written as --name=value.
+    `flags` and `valued` are the known options without and with a value. The flag `--any=` allows
+    every option that is written as --name=value.
     """
     alone, with_value = flags.split(), valued.split()
     options = WrapperOptions()
@@ -84,7 +84,7 @@ def _value(command: str, name: str, rest: list[Argument]) -> Argument:
 def _letters(
     command: str, word: Argument, alone: list[str], with_value: list[str], rest: list[Argument]
 ) -> Iterator[tuple[str, Argument] | tuple[str]]:
-    """Read letters that stand together, as -dmS, the last perhaps with a value."""
+    """Read options written together, such as -dmS; the last may have a value."""
     for end, letter in enumerate(word.word[1:], 2):
         name, attached = f"-{letter}", word.word[end:]
         if name in with_value:
@@ -146,7 +146,7 @@ class _Plain(NamedTuple):
     flags: str = ""
     valued: str = ""
     before: int = 0
-    """Words that stand before the command."""
+    """The number of words before the command."""
     verbs: str = ""
     """Its sub-commands that start something."""
 
@@ -215,7 +215,7 @@ def _env(shell: Shell, command: Command) -> Rest:
 
 
 def _sudo(shell: Shell, command: Command) -> Rest:
-    """sudo starts with few variables (env_reset), and takes NAME=VALUE before the command."""
+    """Follow sudo: it keeps few variables (env_reset), and takes NAME=VALUE before the command."""
     arguments = [word for word in command.arguments if word.word != "--preserve-env"]
     options, rest = split(
         "sudo", arguments,
@@ -244,7 +244,7 @@ _ENTER = words("Enter C-m KPEnter ENTER C-M C-j")
 
 
 def _tmux(shell: Shell, command: Command) -> Rest:
-    """tmux's server starts the command, in the variables that it was started with."""
+    """Follow tmux: its server starts the command, with the variables of the server's own start."""
     _, rest = split("tmux", command.arguments, *_TMUX)
     if any(word.word in (";", "\\;") for word in rest):
         raise UnclearError("several commands of tmux in one are not followed")
@@ -266,7 +266,7 @@ def _tmux(shell: Shell, command: Command) -> Rest:
 
 
 def _typed(shell: Shell, keys: list[Argument]) -> Rest:
-    """Follow what is typed into a shell in a window of tmux, one whole text."""
+    """Follow one whole text that is typed into a shell in a window of tmux."""
     carried = [n for n in CONCERNED if shell.variables.inherited(n) is not None]
     shell.variables.forget(carried, "the window of tmux has variables of its own")
     lines = [key for key in keys if key.word not in _ENTER]
@@ -281,14 +281,14 @@ def _typed(shell: Shell, keys: list[Argument]) -> Rest:
 
 
 def _xargs(shell: Shell, command: Command) -> Rest:
-    """What xargs and parallel fill in is not told."""
+    """Follow xargs and parallel: what they fill in is not known."""
     if any(mentions(shell.raw(word)) for word in command.arguments):
         raise UndecidedError(f"{command.name} starts it several times, and fills in what it reads")
     return None
 
 
 def _make(shell: Shell, command: Command) -> Rest:
-    """make gives the variables of its command line to what it runs."""
+    """Follow make: it gives the variables of its command line to what it runs."""
     for word in command.arguments:
         assign(shell, [word])
     return None if shell.variables.inherited(NAME) is not None else []
