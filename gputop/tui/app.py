@@ -1,4 +1,4 @@
-"""The app: machines in, screens out; owns what concerns all."""
+"""The app: takes machines, shows screens, and owns what concerns all of them."""
 
 from __future__ import annotations
 
@@ -45,31 +45,31 @@ if TYPE_CHECKING:
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
 _LATE = 3
-"""Intervals, and seconds at least, after which an agent is said not to answer."""
+"""An agent counts as silent after this many intervals, and after at least this many seconds."""
 
 
 class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
-    """Machines in, screens out."""
+    """The screens of one machine or of several, and the keys that work on all of them."""
 
     TITLE = "gputop"
     view_type: ClassVar[type[MachineView]] = MachineView
     CSS_PATH = "style.tcss"
     ALLOW_SELECT = False
     age: reactive[int | None] = reactive(None, repaint=False)
-    """Seconds that the picture is behind, in a pause; None where it is that of now."""
+    """How many seconds a paused picture is behind; None without a pause."""
     instant: reactive[str] = reactive("", repaint=False)
-    """What the heading says of the time that is shown, where that is not now."""
+    """How the heading names the time that is shown; empty for now."""
     note: reactive[str] = reactive("", repaint=False)
-    """What there is to say of the last move in time."""
+    """A note about the last move in time."""
     silence: reactive[int] = reactive(0, repaint=False)
-    """Seconds since the agent has sent something, once they are more than they should be."""
+    """Seconds since the agent last sent something; 0 unless that is too long."""
 
     BINDINGS = APP_BINDINGS
 
     def __init__(
         self, feeds: Sequence[Feed], settings: Session, cluster: ClusterWatch | None = None
     ) -> None:
-        """`feeds`: of one machine, or of several, which begin with a screen of all; of none where
+        """`feeds` has one entry per machine; several begin with a screen of all. It is empty if
         the machines are those of a `cluster`."""
         super().__init__()
         has_shades = capabilities.colours(os.environ) > capabilities.Colours.ANSI
@@ -81,7 +81,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self.own_keys = settings.keys
         self._interval = settings.interval
         self._pace = settings.interval
-        """Seconds between two frames that agents were told: more of them without focus."""
+        """The interval in seconds that agents were given; longer while the focus is elsewhere."""
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
         self._fleet: FleetScreen | ClusterScreen | None = None
         self._cluster = cluster
@@ -102,13 +102,13 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     @property
     def _table_screen(self) -> TableScreen:
-        """The screen of the machine that is open, or of all of them."""
+        """The screen of the machine that is open, otherwise that of all machines."""
         screen = self._fleet if self.view is None else self.view.main
         assert screen is not None
         return screen
 
     def on_mount(self) -> None:
-        """Start to read."""
+        """Set the keys, start the timers and begin to read the machines."""
         self.set_keymap(self.settings.keys)
         self.set_interval(1.0, self._second)
         if self._fleet is not None:
@@ -117,10 +117,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             machine.listen()
 
     def on_ready(self) -> None:
-        """Every widget is there: show what came meanwhile."""
-        gc.enable()  # which the start turned off
-        # What is there now stays: to look it through again and again costs a tick. A frame is
-        # thousands of objects in no cycle.
+        """Show what has come while the widgets were made."""
+        gc.enable()  # the start turned it off
+        # What exists now stays: scanning it again and again would cost a tick. A frame is
+        # thousands of objects without a cycle.
         gc.freeze()
         gc.set_threshold(20_000, 10, 10)
         if self.view is not None:
@@ -129,7 +129,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._tick()
 
     def on_arrived(self, message: Arrived) -> None:
-        """Show what comes of the machine that is open; the others keep it for themselves."""
+        """Show what comes from the open machine; keep what comes from others."""
         told, machine = message.told, self._machine_of(message.feed)
         if machine is None:
             return
@@ -147,15 +147,15 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._show_time(view)
 
     def _show_end(self, view: MachineView) -> None:
-        """Say that nothing comes any more; after signals start another agent, which is told
-        nothing of them."""
+        """Show that the source has ended. If the outcome of signals is lost, start another agent
+        instead, which knows nothing of them."""
         if view.lose_signals():
             self.action_retry()
         else:
             view.show_end()
 
     def on_mark_reached(self, message: MarkReached) -> None:
-        """Call whoever has marked something, in the manner of the settings."""
+        """Notify the user that a mark was reached, in the way that the settings choose."""
         from gputop.notify import terminal_sequence  # seldom needed
 
         sequence = terminal_sequence(message.sentence, self.settings.notify, os.environ)
@@ -165,7 +165,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             threading.Thread(target=run, name="notify", daemon=True).start()
 
     def _run_notify_command(self, sentence: str, command: str) -> None:
-        """In a thread of its own, for it may take its time."""
+        """Run the user's command; it has a thread of its own, as it may take long."""
         from gputop.notify import notify_command
 
         try:
@@ -174,12 +174,12 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self.post_message(NotifyFailed(str(error)))
 
     def on_notify_failed(self, message: NotifyFailed) -> None:
-        """Say why nobody was told by the command."""
+        """Say why the user's command failed."""
         if self.view is not None:
             self.view.main.say_for_a_while(printable(message.reason, 200))
 
     def _second(self) -> None:
-        """Another one is over. A time in which this was stopped itself counts as one."""
+        """Count a second. A time in which gputop itself was stopped counts as one."""
         for machine in self._machines:
             if machine.pass_second():
                 self._reconnect(machine)
@@ -193,7 +193,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self.age += 1
 
     def _tick(self) -> None:
-        """Show how all machines are, unless one of them is open, or the picture is held."""
+        """Update the screen of all machines; draw it unless one is open or the picture is held."""
         if self._fleet is not None:
             self._fleet.tick(self._interval, is_shown=self.view is None and not self.paused)
 
@@ -201,10 +201,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         return next((machine for machine in self._machines if machine.feed is feed), None)
 
     def _view_of(self, machine: WatchedMachine) -> MachineView | None:
-        """Return the view of a machine, where it is open."""
+        """Return the view of a machine; None unless it is open."""
         return self.view if self.view is not None and self.view.machine is machine else None
 
-    # One of several machines, and back.
+    # From all machines to one, and back.
 
     async def _open_node(self, host: str) -> None:
         """Open the screen of a machine of the cluster, and begin to read it."""
@@ -217,7 +217,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         await self._open_host(host, None)
 
     async def _open_host(self, host: str, pid: int | None) -> None:
-        """Open the screen of a machine, at one of its processes."""
+        """Open the screen of a machine, and select a process there if `pid` is given."""
         machine = next(machine for machine in self._machines if machine.host == host)
         machine.open()
         self.age = None
@@ -239,7 +239,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         view.machine.leave()
         while self.screen is not self._fleet:
             self.pop_screen()
-        if self._cluster is not None:  # of which a machine is read while it is open
+        if self._cluster is not None:  # its machines are read only while they are open
             view.machine.feed.source.close()
             self._machines, self._interval = [], self._cluster.interval
         self._fleet.show(self._interval)
@@ -252,7 +252,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     # What keys do.
 
     def action_help(self) -> None:
-        """The keys of now, and how to read the screen."""
+        """Show the keys that work now, and how to read the screen."""
         described = partial(palette.described, self.settings)
         fleet = self._fleet.BINDINGS if self._fleet is not None else ()
         keys = described(fleet, self.main_bindings(), self.BINDINGS)
@@ -261,7 +261,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self.push_screen(HelpScreen(keys, elsewhere))
 
     def main_bindings(self) -> Iterable[BindingType]:
-        """The bindings of the main screen that do something."""
+        """Return the bindings of the main screen that do something."""
         return MainScreen.BINDINGS
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -300,7 +300,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     @property
     def last_frame(self) -> Frame | None:
-        """The one that is shown."""
+        """The frame that is shown; None if there is none."""
         picture = None if self.view is None else self.view.machine.picture
         return picture and picture.frame
 
@@ -310,13 +310,13 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         return self.age is not None
 
     def close_sources(self) -> None:
-        """End the sources of now, which need not be those that the app began with."""
+        """End the current sources, which may not be those that the app began with."""
         if self._cluster is not None:
             self._cluster.close()
         close_all([machine.feed.source for machine in self._machines])
 
     def action_pause(self) -> None:
-        """Hold the picture, or show that of now."""
+        """Hold the picture, or return to now."""
         if self.view is None:
             self.age = None if self.paused else 0
         elif not self._return_to_now():
@@ -324,7 +324,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._show_time(self.view)
 
     def _return_to_now(self) -> bool:
-        """Leave the past; whether that was shown."""
+        """Leave the past; return whether it was shown."""
         if self.view is None or not self.view.return_to_now():
             return False
         self.note = ""
@@ -335,20 +335,20 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self.age, self.instant = view.age, view.instant
 
     def _begin_now(self) -> None:
-        """Take in that another picture is shown, which is that of now."""
+        """Clear the pause, the time and the silence, as another picture of now is shown."""
         self.age, self.silence = None, 0
         self.instant = self.note = ""
 
     def action_step(self, count: int) -> None:
-        """Go back in time by a frame, or on."""
+        """Move in time by `count` frames, back if it is negative."""
         self._move_in_time(lambda view: view.step(count))
 
     def action_skip(self, seconds: int) -> None:
-        """Go back in time, or on."""
+        """Move in time by some seconds, back if they are negative."""
         self._move_in_time(lambda view: view.skip(seconds))
 
     def _move_in_time(self, move: Callable[[MachineView], str]) -> None:
-        """Move, and say for a while what there is to say of it."""
+        """Move in time, and show the note about it for a while."""
         if self.view is not None:
             self._say(move(self.view))
             self._show_time(self.view)
@@ -363,7 +363,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self.note = ""
 
     def action_interval(self, step: int) -> None:
-        """The next longer or shorter interval."""
+        """Take the next longer or shorter interval."""
         longer = (seconds for seconds in _INTERVALS if seconds > self._interval)
         shorter = (seconds for seconds in reversed(_INTERVALS) if seconds < self._interval)
         self._interval = next(longer if step > 0 else shorter, self._interval)
@@ -375,7 +375,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._fleet.show(self._interval)
 
     def on_app_blur(self) -> None:
-        """Nobody types here: fewer frames, if the user wants so."""
+        """Ask for fewer frames while the focus is elsewhere, if the settings say so."""
         self._set_pace(max(self._interval, self.settings.unfocused))
 
     def on_app_focus(self) -> None:
@@ -389,7 +389,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             machine.request(SetInterval(seconds))
 
     def action_refresh_now(self) -> None:
-        """Ask for a frame, or start another agent where the one of now does not answer."""
+        """Ask for a frame, or start another agent if the current agent does not answer."""
         if self.view is None and self._cluster is not None:
             self._cluster.refresh()
         elif self.view is None:
@@ -421,7 +421,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         view.begin_anew()
 
     def action_demo(self) -> None:
-        """The invented machine."""
+        """Show the invented machine instead."""
         if self.view is not None:
             self.close_sources()
             self._begin_anew(self.view)
@@ -431,12 +431,12 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             machine.listen()
 
     def action_login(self) -> None:
-        """Log in to the machine that is open, by hand."""
+        """Log in to the open machine by hand."""
         if self.view is not None:
             self._login(self.view.machine.host)
 
     def _login(self, host: str) -> None:
-        """Log in by hand, with the screen suspended, and connect."""
+        """Suspend the screen for a login by hand, then connect."""
         machine = next(machine for machine in self._machines if machine.host == host)
         try:
             login = machine.login_command()

@@ -1,4 +1,4 @@
-"""The screen of thousands of machines: their sums, and those that were asked for."""
+"""The screen of thousands of machines: sums of all, and a table of the nodes asked for."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch
 
 _LEAST_NODES = 6
-"""Lines that the table has in any case before there are sums."""
+"""The sums are shown only if the table keeps at least this many lines."""
 
 
 class ClusterScreen(TableScreen):
-    """All machines that a server knows. Whatever is done to one is done on its own screen."""
+    """All machines that a Prometheus server knows. Actions on a machine are on its own screen."""
 
     AUTO_FOCUS = "#nodes"
 
@@ -38,9 +38,9 @@ class ClusterScreen(TableScreen):
         self._watch, self._open_host = watch, open_host
         self._server = printable(watch.client.url, 100)
         self._state: ClusterState | None = None
-        """What is shown; its age is in whole seconds."""
+        """The state that is shown, with its age in whole seconds."""
         self._page = NodePage()
-        """Which nodes are wanted; those that are shown may be of the one before."""
+        """The nodes that are wanted; those on the screen may still be of the page before."""
         watch.start()
 
     def compose(self) -> ComposeResult:
@@ -65,12 +65,12 @@ class ClusterScreen(TableScreen):
         return state._replace(age=None if state.age is None else float(int(state.age)))
 
     def tick(self, interval: float, is_shown: bool) -> None:
-        """Show what has come, and how old it is by now."""
+        """Show the newest state and its age, if they have changed."""
         if is_shown and self._state_now != self._state:
             self.show(interval)
 
     def show(self, interval: float) -> None:
-        """Show what is known now; another interval counts from now on."""
+        """Show the newest state, and take the interval for what follows."""
         self._watch.set_interval(interval)
         if not self.is_mounted:
             return
@@ -101,7 +101,7 @@ class ClusterScreen(TableScreen):
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
-        """Ask for twice as many nodes where the last one is in sight, and it is not all."""
+        """Ask for twice as many nodes if the last one is in sight and there may be more."""
         state, page = self._state, self._page
         if state is None or state.cluster is None or state.page != page or page.most >= MOST_COUNT:
             return
@@ -115,14 +115,14 @@ class ClusterScreen(TableScreen):
         self._watch.show(page)
 
     def share_lines(self) -> None:
-        """Give the sums what the table does not need, in whole."""
+        """Show the sums in full, or not at all if the table would get too few lines."""
         sums = self.query_one(ClusterSums)
         wanted = sums.wanted(self.size.width)
         sums.display = self.size.height - 3 - wanted >= _LEAST_NODES
         sums.styles.height = wanted
 
     def filter(self, text: str) -> None:
-        """Show the hosts with this text in their names; the server looks for them."""
+        """Show the hosts with this text in their names; the server searches for them."""
         if text != self._page.matching:
             self._want(NodePage(self._page.order, matching=text))
 
@@ -133,7 +133,7 @@ class ClusterScreen(TableScreen):
         await self._open_host(message.host)
 
     def action_sort(self) -> None:
-        """Put nodes into the next order."""
+        """Sort the nodes in the next order."""
         self._want(self._page._replace(order=following(self._page.order, NODE_ORDERS)))
 
     def action_back(self) -> None:

@@ -1,4 +1,4 @@
-"""The screen of many hosts: a row a host, what is free, and the processes of all."""
+"""The screen of many hosts: a row per host, what is free, and the processes of all."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from gputop.tui.table_screen import ProcessTableScreen
 from gputop.tui.themes import show_users
 
 TICK = 0.25
-"""Seconds between two looks at what has come; nobody is woken for each frame of each machine."""
+"""Seconds between two checks for new frames; the screen does not wake up for each frame."""
 _STEADY = 4
-"""Ticks between two pictures, unless a host has come or gone."""
+"""Ticks between two redraws, unless a host has come or gone."""
 _TINY = 14
-"""Lines under which free GPUs have no line of their own."""
+"""On screens of fewer lines, free GPUs have no line of their own."""
 _SLACK = 4
-"""Lines that processes keep when there are fewer: what is above does not move for each."""
+"""Lines that the processes may leave empty: the hosts above do not move for every change."""
 
 
 class FleetScreen(ProcessTableScreen):
-    """All hosts at a glance. Whatever is done to a machine is done on its own screen."""
+    """All hosts at a glance. Actions on a machine are on its own screen."""
 
     AUTO_FOCUS = "#hosts"
 
@@ -50,11 +50,11 @@ class FleetScreen(ProcessTableScreen):
         self._order: HostOrder = "worst"
         self._interval = settings.interval
         self._note = "read only" if settings.readonly else ""
-        """What the heading says first."""
+        """What the heading says when it has no passing note."""
         self._rows = 0
-        """Rows of processes that have room, or a few more."""
+        """The number of rows that processes have room for; a few may be empty."""
         self._phases: list[object] = []
-        """Of each machine as it is shown, what does not change with every frame."""
+        """The phase of each machine as it was last shown."""
         self._ticks = 0
         for machine in machines:
             machine.leave()
@@ -78,7 +78,7 @@ class FleetScreen(ProcessTableScreen):
         return self.query_one(FleetProcesses)
 
     def tick(self, interval: float, is_shown: bool) -> None:
-        """Take what has come, and show it: at once where a host has come or gone."""
+        """Take in new frames, and show them from time to time; at once if a phase has changed."""
         self._ticks += 1
         for machine in self._machines:
             machine.take_arrived()
@@ -86,7 +86,7 @@ class FleetScreen(ProcessTableScreen):
             self.show(interval)
 
     def show(self, interval: float) -> None:
-        """Show how all machines are now."""
+        """Show the current state of all machines."""
         self._phases, self._interval = self._phases_now, interval
         is_more = len(self._machines) != len(self._fleet.rows)
         self._fleet.take([machine.state for machine in self._machines])
@@ -115,7 +115,7 @@ class FleetScreen(ProcessTableScreen):
         self.query_one(FreeLine).show_free(free_gpus(rows), totals.free is not None)
 
     def share_lines(self) -> None:
-        """Share the lines: hosts have what processes leave, and half of them in any case."""
+        """Share the lines: hosts get what processes leave, and half of them if they need it."""
         height = self.size.height
         free = self.query_one(FreeLine)
         free.display = height >= _TINY
@@ -149,7 +149,7 @@ class FleetScreen(ProcessTableScreen):
         await self.action_open()
 
     async def action_signal(self) -> None:
-        """Open the host of the selected process, where it can be signalled."""
+        """Open the host of the selected process: its own screen can signal it."""
         row = self.processes.selected if self.focused is self.processes else None
         if row is not None and row.host is not None:
             await self._open_host(row.host, row.process.pid)
@@ -157,7 +157,7 @@ class FleetScreen(ProcessTableScreen):
             self.say_for_a_while("to signal: select a process, or open its host with Enter")
 
     def action_login(self) -> None:
-        """Log in to the selected host; of none, select the first."""
+        """Log in to the selected host; if there is none, select the first."""
         row = self.hosts.current
         if row is None:
             self.set_focus(self.hosts)
@@ -168,7 +168,7 @@ class FleetScreen(ProcessTableScreen):
             self.say_for_a_while(f"{row.host} wants no login")
 
     def action_sort(self) -> None:
-        """Put hosts into the next order, or ask what processes are sorted by."""
+        """Sort hosts in the next order, or ask for the column to sort processes by."""
         if self.focused is self.processes:
             super().action_sort()
         else:
@@ -176,7 +176,7 @@ class FleetScreen(ProcessTableScreen):
             self._show_hosts()
 
     def action_back(self) -> None:
-        """Go one step back: to the hosts, the cursor, the view, the filter."""
+        """Undo one step: the process cursor, the view, the filter, the focus, the host cursor."""
         table = self.processes
         if self.focused is table and table.current is not None:
             table.deselect()

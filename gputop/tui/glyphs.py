@@ -1,7 +1,7 @@
-"""The signs that views draw with: a Unicode set, and one for terminals that have ASCII alone.
+"""The signs that views draw with: a Unicode set, and a set for terminals that have only ASCII.
 
-Every sign of a set is one cell wide unless its field says otherwise, so that a layout does not
-depend on the set.
+Every sign is one cell wide unless its field says otherwise, so that a layout does not depend on the
+set.
 """
 
 import math
@@ -18,7 +18,7 @@ class GlyphSet:
     name: str
     """`unicode` or `ascii`, as a user would write it in the settings."""
     bar: str
-    """The filling of one bar cell, least first; the last one is a full cell."""
+    """The steps that fill one cell of a bar, least first; the last step is a full cell."""
     bar_empty: str
     levels: str
     """Eight heights of a graph, lowest first. The lowest is drawn for 0."""
@@ -32,7 +32,7 @@ class GlyphSet:
     tag: str
     """Before a row that is tagged."""
     mark: str
-    """Before a row that somebody waits for, as the key that sets it."""
+    """Before a row that is marked; the same letter as the key that marks it."""
     caret: str
     """Where typed text will go."""
     to: str
@@ -41,7 +41,7 @@ class GlyphSet:
     degree: str
     not_available: str
     pending: str
-    """There has been no sample yet."""
+    """No sample has come yet."""
     stale: str
     """The value is of an earlier time."""
     warning: str
@@ -52,13 +52,13 @@ class GlyphSet:
     lamp_free: str
     lamp_used: str
     lamp_idle: str
-    """A GPU that somebody holds and does nothing on."""
+    """A GPU that is held but does no work."""
 
     def fill(self, ratio: float | None, width: int) -> str:
-        """The filled part of a bar: at most `width` cells, none where there is no value.
+        """Return the filled part of a bar: at most `width` cells, and none without a value.
 
-        It is empty for 0 alone and full for 1 alone: a card with one byte in use is not free, and
-        one that is 99.9 % full still has room.
+        It is empty only for 0 and full only for 1: a card with one byte in use is not free, and a
+        card that is 99.9 % full still has room.
         """
         if ratio is None or math.isnan(ratio) or width <= 0:
             return ""
@@ -72,7 +72,7 @@ class GlyphSet:
         return self.bar[-1] * cells + (self.bar[part - 1] if part else "")
 
     def text(self, text: str) -> str:
-        """Text from outside in signs that the terminal has, as many cells wide as before."""
+        """Return foreign text in characters that the terminal has, with its width unchanged."""
         return text if self.name == "unicode" or text.isascii() else _ascii(text)
 
 
@@ -115,12 +115,12 @@ _SETS = {glyphs.name: glyphs for glyphs in (UNICODE, ASCII)}
 def choose(
     environ: Mapping[str, str], encoding: str | None, override: str | None = None
 ) -> GlyphSet:
-    """The set that the terminal can show.
+    """Return the set that the terminal can show.
 
-    `environ` is the environment as the program was started with it (`terminal.initial_environ`):
-    under LANG=C Python sets LC_CTYPE=C.UTF-8 for itself, which says nothing about the terminal.
-    `encoding` is the one that the screen is written in, that is stderr's. `override` names a set
-    (`unicode`, `ascii`) and settles the matter.
+    `environ` is the environment that the program was started with (`initial_environ`): under LANG=C
+    Python sets LC_CTYPE=C.UTF-8 for itself, which says nothing about the terminal. `encoding` is
+    that of stderr, which the screen is written to. `override` is the name of the set to use
+    (`unicode`, `ascii`), whatever the others say.
     """
     if override in _SETS:
         return _SETS[override]
@@ -129,7 +129,7 @@ def choose(
 
 
 def spark(values: Sequence[float | None], width: int, glyphs: GlyphSet = UNICODE) -> str:
-    """The last `width` ratios 0..1 as heights, the newest at the right end."""
+    """Return the last `width` ratios 0..1 as heights, the newest at the right end."""
     if width <= 0:
         return ""
     shown = "".join(_level(value, glyphs) for value in values[-width:])
@@ -144,7 +144,7 @@ def _level(value: float | None, glyphs: GlyphSet) -> str:
 
 
 def _utf8_locale(environ: Mapping[str, str]) -> bool:
-    """Whether the locale that rules characters is a UTF-8 one (order of locale(7))."""
+    """Return whether the characters of the locale are UTF-8; the order is that of locale(7)."""
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         if value := environ.get(name):
             return "utf8" in value.lower().replace("-", "")

@@ -1,4 +1,4 @@
-"""The keys of the screens of machines, in the order in which their last lines show them."""
+"""The keys of the screens of machines, in the order of their lines of keys."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ APP_BINDINGS: list[BindingType] = [
             priority=True),
     *TIME_BINDINGS,
 ]  # fmt: skip
-"""Of every screen of machines."""
+"""The keys of every screen of machines."""
 
 _ABOVE_ALL: list[BindingType] = [
     _time("t", "ask_time", "To a time", "Go to a time: 03:00, -2h", name="to"),
@@ -126,7 +126,7 @@ REPLAY_BINDINGS: list[BindingType] = [
     _time("greater_than_sign", "skip(60)", "Minute on", "A minute back; on", name="minute-on"),
     *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
 ]
-"""In a replay. What has keys of the same names on other screens gives way to some of them."""
+"""The keys of a replay. Some have priority over the same keys of other screens."""
 
 FIRST_KEYS: dict[Moment, tuple[tuple[str, str], ...]] = {
     "now": (),
@@ -134,14 +134,14 @@ FIRST_KEYS: dict[Moment, tuple[tuple[str, str], ...]] = {
     "replay": ((", .", "step"), ("< >", "minute"), ("t", "time"), ("Space", "run"),
                ("1-9", "speed")),
 }  # fmt: skip
-"""What stands first in the line of keys."""
+"""The words that the line of keys begins with."""
 NOT_IN_A_REPLAY = ("tag", "pid", "pid_back", "mark")
-"""Actions of the main screen whose keys are those of a replay, or that are about what comes."""
+"""Actions of the main screen that need keys of a replay, or frames that are yet to come."""
 
 
 def following(current: T, choices: Iterable[T], step: int = 1) -> T:
-    """Return the choice that is a step after another, or before; they go round. What is none of
-    them comes before the first."""
+    """Return the choice that is `step` places after another; they go round. A current value that is
+    no choice counts as before the first."""
     every = list(choices)
     index = every.index(current) if current in every else -1
     return every[(index + step) % len(every)]

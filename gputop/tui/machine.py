@@ -1,4 +1,4 @@
-"""A machine that the screen watches: where its frames come from, and all that is kept of it."""
+"""A machine that the screen watches: its source, and all that is remembered of it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gputop.sources.past import Moment
 from gputop.tui.messages import Arrived, MarkReached
 
 _MARKS = "marks"
-"""The id of what is asked about marked processes."""
+"""The id of requests about marked processes."""
 _MOST_NEWS = 3
 _REBOOT_SHOWN = 600.0
-"""Seconds for which it is said that a machine was started anew."""
+"""Seconds for which the reboot of a machine is shown."""
 
 
 class Picture(NamedTuple):
@@ -36,20 +36,20 @@ class Picture(NamedTuple):
 
 
 class PendingSignals:
-    """The signals that this gputop sent and that are not over, whether dialogs are open or not."""
+    """Signals that this gputop sent and that have no outcome yet, with or without a dialog."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, int] = {}
         self._unknown = 0
 
     def add(self, order: Signal) -> None:
-        """Await an order; a check sends nothing and is not awaited."""
+        """Await the verdicts of an order; a check sends nothing and is not awaited."""
         if order.number:
             self._waiting[order.id] = len(order.targets)
             self._unknown = 0
 
     def handle(self, reply: Reply) -> int | None:
-        """Return how many of an order may still end; None for an order that is not awaited."""
+        """Return how many processes of an order may still end; None if it is not awaited."""
         if reply.request not in self._waiting:
             return None
         waiting = sum(verdict.outcome == "waiting" for verdict in reply.verdicts)
@@ -60,13 +60,13 @@ class PendingSignals:
         return waiting
 
     def lose(self) -> bool:
-        """Give all up, since the agent ended; whether anything was awaited."""
+        """Give up all orders, since the agent ended; return whether any was awaited."""
         lost = sum(self._waiting.values())
         self._waiting, self._unknown = {}, lost or self._unknown
         return bool(lost)
 
     def words(self) -> str:
-        """Return what the heading says of them; empty where nothing is awaited."""
+        """Return what the heading says of signals; empty if there is nothing to say."""
         count = sum(self._waiting.values())
         if count:
             return f"{count} signal{'s' * (count != 1)} under way"
@@ -81,24 +81,24 @@ class WatchedMachine:
         """`post` takes messages to the app, from any thread."""
         self.feed = feed
         self.on_said: Callable[[], None] = lambda: None
-        """Called when there is something else to say of signals or marks."""
+        """Called when the note about signals or the news of marks changes."""
         self.marks = Marks()
         self._news: list[str] = []
-        """The newest first, until they are dismissed."""
+        """News of marks, the newest first, until they are dismissed."""
         self.ended = False
         """Whether the source has broken."""
         self.retry_in: float | None = None
-        """Seconds until it is tried again by itself."""
+        """Seconds until gputop connects again by itself; None if it does not."""
         self.seconds = 0
-        """Since something has come from the source, or since it was started."""
+        """Seconds since something came from the source, or since it was started."""
         self._post = post
         self._frame: Frame | None = None
         self.history = History()
         """What led up to the newest frame."""
         self._frozen: Picture | None = None
-        """What a pause holds, or a step back, while frames go on into the history."""
+        """The picture that a pause or the past holds, while new frames go into the history."""
         self._arrived: deque[Frame] = deque(maxlen=1)
-        """The newest frame, where the machine is not open: nobody is woken for it."""
+        """The newest frame of a machine that is not open: it waits here, and wakes nothing up."""
         self._reason, self._wants_login = "", False
         self._attempts = 0
         self._rebooted: float | None = None
@@ -107,17 +107,17 @@ class WatchedMachine:
 
     @property
     def host(self) -> str:
-        """The name by which it was asked for."""
+        """The name by which the user asked for the machine."""
         return self.feed.source.host
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is reached by ssh: then it is tried again by itself."""
+        """Whether it is reached over ssh or Prometheus: gputop then connects again by itself."""
         return self.feed.source.link is not None
 
     @property
     def link(self) -> Link:
-        """How it is reached."""
+        """How the machine is reached."""
         if (link := self.feed.source.link) is not None:
             return link
         if self.ended:
@@ -126,7 +126,7 @@ class WatchedMachine:
 
     @property
     def waiting(self) -> str:
-        """What is waited for before there is a frame."""
+        """What gputop waits for before the first frame."""
         if self.link.state == "connecting":
             return f"connecting to {self.host}"
         if self.link.state == "waiting":
@@ -135,17 +135,17 @@ class WatchedMachine:
 
     @property
     def note(self) -> str:
-        """What there is to say of signals."""
+        """What the heading says of signals."""
         return self._signals.words()
 
     @property
     def news(self) -> str:
-        """What has come of marks."""
+        """What the heading says of marks that were reached."""
         return "; ".join(self._news)
 
     @property
     def limit(self) -> str:
-        """What this machine has not; empty where it has all."""
+        """What limits the view of this machine; empty if nothing does."""
         link = self.link
         if link.how == "prometheus":
             return f"from Prometheus ({link.words})"
@@ -153,7 +153,7 @@ class WatchedMachine:
 
     @property
     def state(self) -> HostState:
-        """How it is now, for a row of many."""
+        """The current state, for the machine's row among all hosts."""
         rebooted = None
         if self._frame is not None and self._rebooted is not None:
             rebooted = self._frame.time - self._rebooted
@@ -163,12 +163,12 @@ class WatchedMachine:
 
     @property
     def phase(self) -> tuple[bool, LinkState]:
-        """Whether anything has come of it, and how it is reached."""
+        """Whether a frame has come, and the state of the link."""
         return self._frame is not None, self.link.state
 
     @property
     def problem(self) -> Problem:
-        """Why nothing comes any more, and what to do."""
+        """Why the source ended, and what the user can do."""
         if not self.is_remote:
             advice = "press r to start it again, d for the demo"
         elif self._wants_login:
@@ -178,29 +178,29 @@ class WatchedMachine:
         return Problem(kind="agent_ended", message=self._reason, advice=advice)
 
     def listen(self) -> None:
-        """Begin to read."""
+        """Begin to read the source."""
         self.feed.listen(partial(self._take, self.feed))
 
     def open(self) -> None:
-        """Have each frame told, and keep a whole history."""
+        """Post each frame as it comes, and keep a full history."""
         self._set_open(True)
 
     def leave(self) -> None:
-        """Keep the newest frame for who asks, and a history in brief."""
+        """Keep only the newest frame, for `take_arrived`, and a brief history."""
         self._set_open(False)
         self.thaw()
 
     def take_arrived(self) -> bool:
-        """Take the frame that has come meanwhile; whether there is one."""
+        """Take in the frame that has come since the last call; return whether there was one."""
         if not self._arrived:
             return False
         self.handle_frame(self._arrived.pop())
         return True
 
     def login_command(self) -> tuple[list[str], dict[str, str]] | None:
-        """Return command and environment with which a person logs in; None where there is nobody
-        to log in to. SourceError."""
-        from gputop.sources.ssh.client import ssh_environment  # as above
+        """Return the command and the environment for a login by hand; None if the source is not
+        ssh. Raise SourceError if no folder for the login can be made."""
+        from gputop.sources.ssh.client import ssh_environment  # a start without ssh is faster
         from gputop.sources.ssh.login import login_command
         from gputop.sources.ssh.source import SshSource
 
@@ -210,14 +210,14 @@ class WatchedMachine:
         return login_command(source.name), ssh_environment()
 
     def request(self, request: Request) -> None:
-        """Send a request; signals are remembered until all is known of them."""
+        """Send a request; signals are remembered until their outcome is known."""
         if isinstance(request, Signal):
             self._signals.add(request)
             self.on_said()
         self.feed.source.request(request)
 
     def handle_frame(self, frame: Frame) -> None:
-        """Take another frame."""
+        """Take in a frame."""
         before = self._frame
         if before is not None and None is not before.host.boot_id != frame.host.boot_id:
             self._rebooted = frame.time
@@ -229,7 +229,7 @@ class WatchedMachine:
         self.ask_about_marks()
 
     def ask_about_marks(self) -> None:
-        """Ask the agent about marked processes of which the frame does not say enough."""
+        """Ask the agent about marked processes that the frame does not say enough about."""
         if self._frame is not None and (starts := self.marks.questions(self._frame)):
             self.request(Liveness(starts, _MARKS))
 
@@ -241,45 +241,45 @@ class WatchedMachine:
             self.on_said()
 
     def dismiss_news(self) -> bool:
-        """Say no more of what has come of marks; whether there was something to say."""
+        """Drop the news of marks; return whether there were any."""
         was_any, self._news = bool(self._news), []
         self.on_said()
         return was_any
 
     @property
     def picture(self) -> Picture | None:
-        """What is to be shown: that of now, or the one that is frozen; None before any frame."""
+        """The frozen picture, otherwise that of now; None before the first frame."""
         if self._frozen is not None or self._frame is None:
             return self._frozen
         return Picture(self._frame, self.history)
 
     @property
     def age(self) -> float | None:
-        """Seconds between the frozen picture and the newest frame; None where none is frozen."""
+        """Seconds between the frozen picture and the newest frame; None if none is frozen."""
         if self._frozen is None or self._frame is None:
             return None
         return max(0.0, self._frame.time - self._frozen.frame.time)
 
     @property
     def now(self) -> float | None:
-        """The time of the newest frame."""
+        """The time of the newest frame, in seconds since the epoch; None before the first."""
         return None if self._frame is None else self._frame.time
 
     def hold(self, picture: Picture) -> None:
-        """Show this one until it thaws."""
+        """Show this picture until `thaw`."""
         self._frozen = picture
 
     def freeze(self) -> None:
-        """Hold the picture of now, from which the history goes on apart."""
+        """Hold the picture of now, with a copy of the history."""
         if self._frame is not None:
             self._frozen = Picture(self._frame, self.history.copy())
 
     def thaw(self) -> None:
-        """Show what comes again."""
+        """Show new frames again."""
         self._frozen = None
 
     def handle(self, reply: Reply) -> None:
-        """Take what became of a signal; the frame after the last of it need not be waited for."""
+        """Take in a reply; after the last verdict of a signal, ask for a frame at once."""
         if reply.request == _MARKS and self._frame is not None:
             self._tell(self.marks.handle_liveness(reply.liveness, self._frame))
         waiting = self._signals.handle(reply)
@@ -289,25 +289,25 @@ class WatchedMachine:
             self.request(Refresh())
 
     def lose_signals(self) -> bool:
-        """Nobody will tell what became of them. Return whether any were sent."""
+        """Give up on the outcome of signals; return whether any was awaited."""
         lost = self._signals.lose()
         if lost:
             self.on_said()
         return lost
 
     def end(self, error: SourceError, wants_login: bool = False) -> None:
-        """Take in that the source has broken; another machine is tried again after a while, unless
-        that needs a person."""
+        """Take in that the source has broken. A remote machine is tried again after a while,
+        unless that needs a login by hand."""
         self.ended, self._reason = True, str(error)
         self._wants_login = wants_login or isinstance(error, LoginError)
         if self.is_remote and not self._wants_login:
-            from gputop.sources.follow import backoff  # one machine starts sooner without
+            from gputop.sources.follow import backoff  # a start without it is faster
 
             self._attempts += 1
             self.retry_in = backoff(self._attempts)
 
     def pass_second(self) -> bool:
-        """Take in that another second is over; whether it is time to try again."""
+        """Count a second; return whether it is time to connect again."""
         is_due = not self.ended and self.link.state == "connected"
         self.seconds = self.seconds + 1 if is_due else 0
         if self.retry_in is None:
@@ -316,7 +316,7 @@ class WatchedMachine:
         return self.retry_in <= 0
 
     def reconnect(self) -> None:
-        """Begin anew with the same source; what its last connection still says comes too late."""
+        """Connect anew to the same source; late messages of the old connection are dropped."""
         self.feed = Feed(self.feed.source)
         self.feed.source.reconnect()
         self.history = History()
@@ -327,12 +327,12 @@ class WatchedMachine:
         self.listen()
 
     def _set_open(self, is_open: bool) -> None:
-        """The frames of a machine that is open are remembered."""
+        """Have the source remember frames only while the machine is open."""
         self._is_open, self.history.brief = is_open, not is_open
         self.feed.source.remember(is_open)
 
     def _take(self, feed: Feed, told: Frame | Reply | SourceError) -> None:
-        """Take what comes, in the thread that reads."""
+        """Take what comes; called in the thread that reads."""
         if isinstance(told, Preview):
             return  # the splash shows that
         if self._is_open or not isinstance(told, Frame):

@@ -1,4 +1,4 @@
-"""The machine that is open: what its main screen shows of it, now, in a pause, or of its past."""
+"""The machine that is open, and whether its main screen shows now, a pause or the past."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from gputop.tui.playback import Playback
 class MachineView:
     """A machine on its main screen, or why there is nothing to see of it.
 
-    What moves in time returns what there is to say of it.
+    The methods that move in time return a note about it, or an empty string.
     """
 
     moment: Moment = "past"
-    """Which time is shown where that is not now."""
+    """What is shown instead of now: the past, or a replay."""
 
     def __init__(self, main: MainScreen, interval: float) -> None:
         self.main, self.interval = main, interval
         self.is_ready = False
-        """Whether every widget is there."""
+        """Whether every widget has been made."""
         self.is_paused = self._next_wanted = False
-        """Whether the picture stands still, and whether it is to be the next frame's instead."""
+        """Whether the picture stands still, and whether the next frame still replaces it."""
         self._playback: Playback | None = None
-        """The past that is shown; None where the picture is that of now, or in a pause was."""
+        """The past that is shown; None for a picture of now or of a pause."""
 
     @property
     def machine(self) -> WatchedMachine:
@@ -40,24 +40,24 @@ class MachineView:
 
     @property
     def age(self) -> int | None:
-        """Seconds that the picture is behind, in a pause; None where there is none."""
+        """How many seconds a paused picture is behind; None without a pause."""
         return int(self.machine.age or 0) if self.is_paused else None
 
     @property
     def instant(self) -> str:
-        """What the heading says of the time that is shown; nothing of now."""
+        """How the heading names the time that is shown; empty for now."""
         if self._playback is None or self.machine.now is None:
             return ""
         return f"PAST -{duration(self.machine.now - self._playback.time)}"
 
     def begin_anew(self) -> None:
-        """Forget what another agent was asked, a pause and the past."""
+        """Forget the pause, the past, and what the previous agent was asked."""
         self.is_paused = self._next_wanted = False
         self._playback = None
         self.main.reset()
 
     def take(self, frame: Frame) -> None:
-        """Show a frame; in a pause only in the dialogs of signals."""
+        """Show a frame; in a pause or the past, show it only in the dialogs of signals."""
         machine = self.machine
         if self.is_ready:
             for dialog in self.main.above(SignalScreen):
@@ -70,14 +70,14 @@ class MachineView:
             self.show()
 
     def reply(self, reply: Reply) -> None:
-        """Show an answer to who has asked."""
+        """Pass a reply on to what asked for it."""
         self.machine.seconds = 0
         self.machine.handle(reply)
         if self.is_ready:
             self.main.reply(reply)
 
     def refresh(self) -> None:
-        """Ask for a frame, also in a pause."""
+        """Ask for a frame, and show it even in a pause."""
         self._next_wanted = self.is_paused
         self.machine.request(Refresh())
 
@@ -91,18 +91,18 @@ class MachineView:
             self.show()
 
     def return_to_now(self) -> bool:
-        """Leave the past; whether that was shown."""
+        """Leave the past; return whether it was shown."""
         if self._playback is None:
             return False
         self._thaw()
         return True
 
     def step(self, count: int) -> str:
-        """Go by frames, back where `count` is below 0."""
+        """Move by `count` frames, back if it is negative."""
         return self._move(lambda playback: playback.step(count), is_on=count > 0)
 
     def skip(self, seconds: float) -> str:
-        """Go by a time, and by one frame at least."""
+        """Move by some seconds, back if they are negative, and by at least one frame."""
         return self._move(lambda playback: playback.skip(seconds), is_on=seconds > 0)
 
     def _move(self, move: Callable[[Playback], object], is_on: bool = False) -> str:
@@ -123,7 +123,7 @@ class MachineView:
         return playback.note
 
     def _begin(self) -> Playback | None:
-        """Return what goes on from the picture; None where nothing is remembered."""
+        """Return a playback that begins at the picture; None if nothing is remembered."""
         past, picture = self.machine.feed.source.past, self.machine.picture
         if past is None or picture is None or not past.times:
             return None
@@ -132,7 +132,7 @@ class MachineView:
         return playback
 
     def _show_past(self, playback: Playback) -> None:
-        """Show what was come to; the newest frame is that of now."""
+        """Show where a playback has come to; its newest frame leads back to now."""
         frame = playback.frame
         if playback.is_at_end or frame is None or frame.time == self.machine.now:
             playback.note = ""
@@ -152,7 +152,7 @@ class MachineView:
         self.show()
 
     def lose_signals(self) -> bool:
-        """The agent has ended. Return whether somebody waits for what it would tell."""
+        """Take in that the agent ended; return whether an outcome of signals is lost with it."""
         asked = [dialog.lose() for dialog in self.main.above(SignalScreen)]
         return self.machine.lose_signals() or any(asked)
 
@@ -174,12 +174,12 @@ class MachineView:
         self.main.show_frame(frame, picture.history, self.interval, picture.moment)
 
     def show_end(self) -> None:
-        """Show that nothing comes any more."""
+        """Show that the source has ended."""
         machine = self.machine
         self._show_problem(machine.host if machine.is_remote else "", machine.problem)
 
     def _show_problem(self, host: str, problem: Problem, tries: bool = True) -> None:
-        """Show why there is nothing to see, in place of whatever is open. `tries`: whether gputop
+        """Show why there is nothing to see, instead of whatever is open. `tries`: whether gputop
         tries again by itself."""
         for screen in self.main.above(ProblemScreen):  # it may be under the help
             screen.show_problem(host, problem, tries)
@@ -187,7 +187,7 @@ class MachineView:
         app = self.main.app
         while app.screen is not self.main:
             app.pop_screen()
-        # A new one each time: the one before may still be on its way out.
+        # A new screen each time: the one before may not have closed yet.
         fresh = ProblemScreen()
         fresh.show_problem(host, problem, tries)
         app.push_screen(fresh)

@@ -67,8 +67,8 @@ class MainScreen(ProcessTableScreen):
         leave: Callable[[], None] | None = None,
         return_to_now: Callable[[], bool] = bool,
     ) -> None:
-        """`leave` goes back to the machines that this is one of; `return_to_now` leaves the past,
-        and returns whether that was shown."""
+        """`leave` goes back to the screen of all machines, None if there is only this one;
+        `return_to_now` leaves the past, and returns whether the past was shown."""
         super().__init__(settings)
         variables = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
         state = MappingState(*map(os.environ.get, variables))
@@ -79,21 +79,21 @@ class MainScreen(ProcessTableScreen):
         self._leave, self._return_to_now = leave, return_to_now
         self._shown: ShownFrame | None = None
         self._following = True
-        """Whether the mapping is that of the process under the cursor."""
+        """Whether the mapping pane shows the process under the cursor."""
         self._table: Widget | None = None
         """The pane that had the focus last."""
         self._passing = ""
-        """Why a choice was not saved, or a key does nothing; said for a while."""
+        """Why a choice was not saved, or why a key does nothing; shown for a while."""
         self.attach(machine)
 
     def attach(self, machine: WatchedMachine) -> None:
-        """Show a machine, in place of another."""
+        """Show this machine instead of the current one."""
         self.machine = machine
         machine.on_said = self._on_said
         self.marks.watch(machine.marks, machine.ask_about_marks)
 
     def _request(self, request: Request) -> None:
-        """Ask the agent of now."""
+        """Send a request to the current machine's agent."""
         self.machine.request(request)
 
     def compose(self) -> ComposeResult:
@@ -118,7 +118,7 @@ class MainScreen(ProcessTableScreen):
             self.show_mapping()
 
     def on_screen_resume(self) -> None:
-        self.mapping.state.note = ""  # the query may be another one after the mapping page
+        self.mapping.state.note = ""  # the mapping page may have changed the query
         if self._shown is not None:
             self.show_mapping()
 
@@ -127,15 +127,15 @@ class MainScreen(ProcessTableScreen):
         return self.query_one(GpuPane)
 
     def key_words(self) -> list[tuple[str, str]]:
-        """Return those that move in time first; to many machines q leads back."""
+        """Return the keys that move in time, then the others; with many hosts, q is `hosts`."""
         words = super().key_words()
         if self._leave is not None:
             words = [(key, "hosts" if word == "quit" else word) for key, word in words]
         return [*FIRST_KEYS[self._moment], *words]
 
     def on_descendant_focus(self) -> None:
-        """Say below what the keys do now: an editor has its own. To go to the other pane is to
-        look at now."""
+        """Show the keys that work now, as an editor has its own. Going to another table leaves
+        the past."""
         self._show_keys()
         self.panes.fit_mapping(isinstance(self.focused, ValueInput))
         if isinstance(self.focused, Table):
@@ -152,7 +152,7 @@ class MainScreen(ProcessTableScreen):
     def show_frame(
         self, frame: Frame, history: History, interval: float, moment: Moment = "now"
     ) -> None:
-        """Show another frame, or the same one in another state, on every screen."""
+        """Show a frame on every screen, or the same frame again if its names or moment changed."""
         state, before = self.mapping.state, self._shown
         show_users(process.user for process in frame.processes)
         state.show_frame(frame, moment)
@@ -173,7 +173,7 @@ class MainScreen(ProcessTableScreen):
         return (screen for screen in self.app.screen_stack if isinstance(screen, kind))
 
     def reply(self, reply: Reply) -> None:
-        """Show an answer of the agent, also in a pause or without GPUs."""
+        """Show a reply of the agent, even in a pause or without GPUs."""
         for dialog in self.above(SignalScreen):
             dialog.reply(reply)
         if reply.verdicts:
@@ -186,14 +186,14 @@ class MainScreen(ProcessTableScreen):
             page.reply(reply)
 
     def reset(self) -> None:
-        """Forget what another agent was asked."""
+        """Forget what the previous agent was asked."""
         self.mapping.state.reset()
         for page in self.above(ProcessScreen):
             page.reset()
 
     def show_notes(self) -> None:
-        """Say in the heading what has become of signals and marks, what is waited for before there
-        is a frame, and what a machine that is reached in this way has not."""
+        """Show in the heading the state of signals and marks, what gputop waits for before the
+        first frame, and what limits the view of this machine."""
         said = self._note, self.machine.news, self.machine.waiting
         for heading in self.query(Heading):
             if said != (heading.note, heading.news, heading.waiting):
@@ -236,7 +236,7 @@ class MainScreen(ProcessTableScreen):
         self.pids.remove()
 
     def on_paste(self, event: Paste) -> None:
-        """Take a PID that is pasted as if it were typed."""
+        """Treat a pasted PID as if it were typed."""
         text = event.text.strip()
         if text.isascii() and text.isdecimal():
             self.pids.stop()
@@ -273,7 +273,7 @@ class MainScreen(ProcessTableScreen):
             self.save({"processes.columns": columns})
 
     def action_back(self) -> None:
-        """Go one step back: tags, the editor, the mapping, the cursor, the view, the filter."""
+        """Undo one step: the past, tags, news, the mapping, the cursor, the view, the filter."""
         table = self.processes
         if (
             self._return_to_now()
@@ -319,12 +319,12 @@ class MainScreen(ProcessTableScreen):
             self.set_focus(self.processes if "processes" in panes else self.gpus)
 
     def action_process(self) -> None:
-        """Open the group or the page of the selected process; of none, select the first."""
+        """Open the group or page of the selected process; if there is none, select the first."""
         if not self.processes.open():
             self._open_process()
 
     def action_environment(self) -> None:
-        """Open the page of the selected process at its environment; of none, select the first."""
+        """Open the page of the selected process at its environment, or select the first process."""
         self._open_process(at_environment=True)
 
     def _open_process(self, at_environment: bool = False) -> None:
@@ -350,7 +350,7 @@ class MainScreen(ProcessTableScreen):
         self._open(HealthScreen())
 
     def action_only(self) -> None:
-        """Show the processes of the selected GPU alone; of none, select the first."""
+        """Show only the processes of the selected GPU; if there is none, select the first GPU."""
         if self.gpus.current is None:
             self.set_focus(self.gpus)
             self.gpus.action_move(0)
@@ -363,7 +363,7 @@ class MainScreen(ProcessTableScreen):
         self._open(page, self._show_only)
 
     def _show_only(self, key: str | None, instance: tuple[int, int] | None = None) -> None:
-        """Show the processes of one GPU or MIG device alone, and put the cursor among them."""
+        """Show only the processes of one GPU or MIG device, and focus their table."""
         if key is not None:
             self.processes.only_gpu(key, instance)
             self.set_focus(self.processes)
@@ -383,7 +383,7 @@ class MainScreen(ProcessTableScreen):
         self.panes.fit_mapping(isinstance(self.focused, ValueInput))
 
     def action_mapping(self) -> None:
-        """Open the pane if it is a line, and edit."""
+        """Open the mapping pane if it is hidden or a single line, and edit the value."""
         if "mapping" not in self.panes.shown:
             self._show_only_panes((*self.panes.shown, "mapping"))
         self._stop_following()
@@ -413,8 +413,8 @@ class MainScreen(ProcessTableScreen):
         self.app.push_screen(MappingScreen(self.mapping.state, self._request, self._shown))
 
     def _cursor_moved(self) -> None:
-        """The mapping is that of the process under the cursor, until it is edited. To move it is to
-        look at now."""
+        """Show the mapping of the process under the cursor until the value is edited. Moving the
+        cursor leaves the past."""
         self._return_to_now()
         self.pids.stop()
         self._following = True
@@ -422,7 +422,7 @@ class MainScreen(ProcessTableScreen):
         self.show_mapping()
 
     def _follow(self) -> None:
-        """Show the mapping of the selected process in place of the query's."""
+        """Show the mapping of the selected process instead of the query's."""
         row = self.processes.selected if self._following else None
         mapping = self._shown.names.mapping(row.process) if row and self._shown else None
         self.mapping.state.followed = None
@@ -441,7 +441,7 @@ class MainScreen(ProcessTableScreen):
         return super().check_action(action, parameters)
 
     def action_signal(self) -> None:
-        """Ask about the processes that are selected now, whatever the frames do meanwhile."""
+        """Open the dialog for the processes that are selected now; later frames change none."""
         if self._shown is not None:
             self._open_signals(self._shown.frame, *self._targets(self._shown))
 
@@ -453,8 +453,8 @@ class MainScreen(ProcessTableScreen):
         self._open_signals(frame, signal_targets(frame, keys), TARGET_GONE)
 
     def _open_signals(self, frame: Frame, targets: tuple[SignalTarget, ...], none: str) -> None:
-        """Open the dialog for processes, or say why there are `none`; never for those of the past,
-        whose PIDs may be other processes' by now."""
+        """Open the dialog for processes, or say in it why there are `none`. It takes no processes
+        of the past: their PIDs may belong to others now."""
         obstacle = DEMO if frame.demo else "" if targets else none
         if self._moment != "now":
             targets, obstacle = (), NOT_NOW[self._moment]
@@ -462,8 +462,8 @@ class MainScreen(ProcessTableScreen):
         self.app.push_screen(SignalScreen(state, self._request))
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
-        """Return one's own on the selected GPU, else the tagged ones, else the selected one; and
-        what to say where there is none."""
+        """Return the user's own processes on the selected GPU, otherwise the tagged processes,
+        otherwise the selected one; and what to say if there are none."""
         row = self.gpus.current if self.gpus.is_active else None
         if row is not None:
             instance = row.device.instance_ids if row.device else None
@@ -475,7 +475,7 @@ class MainScreen(ProcessTableScreen):
             reason = why_none(self.processes.current)
         return signal_targets(shown.frame, keys, shown.names), reason
 
-    # Words for a while.
+    # Notes that are shown for a while.
 
     def say(self, words: str) -> None:
         """Say something in the rule above the processes."""
@@ -486,6 +486,6 @@ class MainScreen(ProcessTableScreen):
         self.processes.say_above()
 
     def _words_above(self) -> str:
-        """Return what is said for a while, what is searched, or what the GPUs have no room for."""
+        """Return the passing note, the PID search, or what the GPU table has no room for."""
         hidden = self.gpus.unsaid if "gpus" in self.panes.shown else ""
         return self._passing or self.pids.words or hidden

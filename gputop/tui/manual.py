@@ -1,4 +1,4 @@
-"""`gputop help` on a terminal: a page of the manual at a time, to leaf through and to search."""
+"""`gputop help` on a terminal: shows the manual page by page, and searches it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEYS = (
 
 
 class ManualApp(terminal_app.TerminalApp[None]):
-    """The pages of the manual."""
+    """Shows the pages of the manual."""
 
     ALLOW_SELECT = False
     AUTO_FOCUS = None
@@ -84,7 +84,7 @@ class ManualApp(terminal_app.TerminalApp[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="title")
         with VerticalScroll(can_focus=False):
-            yield Markdown(open_links=False)  # as root no browser is started
+            yield Markdown(open_links=False)  # root must not start a browser
         yield Input(placeholder="a word", compact=True)
         yield KeyLine(_KEYS)
 
@@ -92,7 +92,7 @@ class ManualApp(terminal_app.TerminalApp[None]):
         await self._open(self._topic)
 
     async def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
-        """Open another page; what lies elsewhere is named by its link's text."""
+        """Open another page of the manual; other links do nothing, as their text says enough."""
         topic = event.href.partition("#")[0].removesuffix(".md")
         if topic in TOPICS:
             await self._open(topic)
@@ -157,14 +157,14 @@ def _results(word: str) -> str:
 
 
 def run(topic: str, options: Namespace) -> int:
-    """Show a page until the reader leaves; the exit status."""
+    """Show a page until the reader leaves; return the exit status."""
     capabilities.drop_inherited_colours(os.environ)
     theme = capabilities.nearest_theme(_settings(options).theme, os.environ)
     return terminal_app.run(ManualApp(topic, theme))
 
 
 def _settings(options: Namespace) -> Session:
-    """The settings; where the environment is wrong the defaults: the manual is for that, too."""
+    """Return the settings, or the defaults if they are wrong: the manual explains them."""
     try:
         return session_of(options)
     except UsageError as error:

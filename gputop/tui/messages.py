@@ -1,4 +1,4 @@
-"""What the parts of the screen tell each other."""
+"""Messages between the parts of the screen."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gputop.sources.feed import Feed
 
 @dataclass
 class Arrived(Message):
-    """A source has a frame or an answer, or broke."""
+    """A source has sent a frame or a reply, or it broke."""
 
     feed: Feed
-    """Which connection it came from: what one that was replaced has said is late."""
+    """The connection that it came from: messages of a replaced connection are dropped."""
     told: Frame | Reply | SourceError
 
     def can_replace(self, message: Message) -> bool:
-        """A newer frame stands for an older one, but where all of the past comes at once."""
+        """Let a newer frame replace an older one, unless the source sends its past at once."""
         if not isinstance(message, Arrived) or message.feed is not self.feed:
             return False
         is_newer = isinstance(message.told, Frame)
@@ -30,14 +30,14 @@ class Arrived(Message):
 
 @dataclass
 class MarkReached(Message):
-    """What was marked is free or has ended; `sentence` is a harmless line."""
+    """A marked GPU is free, or a marked process has ended; `sentence` is a harmless line."""
 
     sentence: str
 
 
 @dataclass
 class NotifyFailed(Message):
-    """The command of the settings did not tell anybody."""
+    """The notify command of the settings failed."""
 
     reason: str
 
@@ -46,5 +46,5 @@ class ResultShown(Message):
     """The mapping shows a result, which may have more or fewer lines than the one before."""
 
     def can_replace(self, message: Message) -> bool:
-        """One stands for all."""
+        """Let one message replace all others of its kind."""
         return isinstance(message, ResultShown)

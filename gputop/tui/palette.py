@@ -1,4 +1,4 @@
-"""Everything that can be done, by name: for the command palette, the help and the settings."""
+"""All actions by name, for the command palette, the help and the settings."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from gputop.tui.panes.lines import Lines
 from gputop.tui.terminal.key_queue import keyed
 
 _ALSO = {"signal": "signal, kill, terminate"}
-"""Words that people look for."""
+"""Words that users may search for instead of the action's own."""
 _KEYS = 12
 """Cells for the keys of an action."""
 PAGES = (PageScreen, ProcessScreen, GpuScreen, GraphScreen, MappingScreen)
-"""The pages whose keys stand in the help."""
+"""The pages that have their keys in the help."""
 _SCREENS = (ClusterScreen, FleetScreen, MainScreen, ProblemScreen, *PAGES)
 
 
 def described(settings: Session, *groups: Iterable[BindingType]) -> list[Binding]:
-    """Return bindings with the user's keys, without those that do nothing where it is read only."""
+    """Return bindings with the user's keys, without those that do nothing in a read-only gputop."""
     bindings = keyed(settings.keys, *groups)
     return [b for b in bindings if not (settings.readonly and b.action == "signal")]
 
@@ -55,7 +55,7 @@ def system_commands(
             continue  # a digit is typed
         owner: DOMNode = app if binding.action.startswith("app.") else screen
         if not owner.check_action(binding.action.removeprefix("app."), ()):
-            continue  # as on the line of keys
+            continue  # the line of keys leaves it out, too
         words = _ALSO.get(binding.action, binding.description.lower())
         actions.setdefault(words, []).append(binding)
     for words, bindings in actions.items():
@@ -69,7 +69,7 @@ def system_commands(
 
 
 async def _run(app: App[None], action: str) -> None:
-    """Do what a key would: an action of the app, else of the screen, else of one under it."""
+    """Run an action as its key would: of the app, or of the topmost screen that has it."""
     name = f"action_{action.partition('(')[0]}"
     owners = (app, *reversed(app.screen_stack))
     owner = next(node for node in owners if hasattr(node, name))

@@ -12,17 +12,17 @@ from gputop.model.metrics.history import RECENT, History
 from gputop.sources.past import Past
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-"""Seconds of a past in one, by the keys 1 to 9."""
+"""Seconds of a past that pass in one second, for the keys 1 to 9."""
 _LEADING = 900.0
-"""Seconds of graphs that lead up to what is shown; `RECENT` frames where they are more."""
+"""Seconds of history to read before what is shown, or `RECENT` frames if they reach further."""
 _GAP, _LEAST_GAP = 2.5, 5.0
-"""Intervals, and seconds, between two frames in which others should have been."""
+"""A gap between two frames is longer than this many intervals, and than this many seconds."""
 _AT_ONCE = 24
-"""Frames that a key waits for: they are read and added to the graphs in about as many ms."""
+"""Frames that are read while a key waits: reading one and adding it takes about 1 ms."""
 
 
 class _Filling:
-    """A history that is being made of what leads up to a time, a few frames at a time."""
+    """A history up to some time, which is read a few frames at once."""
 
     def __init__(self, past: Past, since: float, until: float) -> None:
         self.history = History()
@@ -31,7 +31,7 @@ class _Filling:
         self._frames = past.frames(since, until)
 
     def add(self, until: float) -> bool:
-        """Add some frames; whether all are there, up to a time that may be later by now."""
+        """Add some frames up to a time, which may grow; return whether all are there."""
         count = self._add(_AT_ONCE)
         if count < _AT_ONCE and self.reach < until:
             self._frames = self._past.frames(nextafter(self.reach, inf), until)
@@ -50,33 +50,33 @@ class _Filling:
 class Playback:
     """An instant of a past, and the history that leads up to it.
 
-    SourceError from all that moves it, where the past cannot be read.
+    The methods that move it raise SourceError if the past cannot be read.
     """
 
     def __init__(self, past: Past, live: History | None = None) -> None:
-        """`live`: the history of a machine that is watched, which has all of it; without one it is
-        made of the frames."""
+        """`live`: the history of a machine that is watched, which has all of the past. Without it,
+        a history is made from the frames."""
         self._past, self._live = past, live
         self._name = "the recording" if live is None else "memory"
         self.frame: Frame | None = None
-        """What is shown; None before `go`."""
+        """The frame that is shown; None before `go`."""
         self.history = History()
-        """What leads up to it."""
+        """The history that leads up to this frame."""
         self.note = ""
-        """What there is to say of the last move."""
+        """A note about the last move; may be empty."""
         self.is_at_end = False
-        """Whether that wanted to go beyond the last frame."""
+        """Whether the last move went beyond the last frame."""
         self.is_running = False
         self.speed = SPEEDS[0]
         self._clock = 0.0
-        """The time that a run has come to, which may lie between two frames."""
+        """The time that a run has reached, which may lie between two frames."""
         self._whole = History()
-        """Up to the latest frame that was shown since the last leap."""
+        """The history up to `_reach`, the latest frame that was shown since the last leap."""
         self._reach = -inf
         self._filling: _Filling | None = None
 
     def go(self, when: float) -> None:
-        """Show the last frame that is not after a time, or the first of all."""
+        """Show the last frame at or before a time, or the first of all."""
         self._show(self._index(when))
         if self._past.times and when > self._past.times[-1]:
             self.note = f"{self._name} ends at {_when(self._past.times[-1])}"
@@ -84,17 +84,17 @@ class Playback:
             self._say_gap(index)
 
     def step(self, count: int) -> None:
-        """Go by frames, back where `count` is below 0."""
+        """Move by `count` frames, back if it is negative."""
         self._move(self._index(self.time) + count)
 
     def skip(self, seconds: float) -> None:
-        """Go by a time, and by one frame at least."""
+        """Move by some seconds, back if they are negative, and by at least one frame."""
         here, there = self._index(self.time), self._index(self.time + seconds)
         self._move(max(there, here + 1) if seconds > 0 else min(there, here - 1))
 
     def advance(self, seconds: float) -> bool:
-        """Go on by the speed, where it runs; over a gap at once. Return whether the picture is
-        another one, or it runs no more."""
+        """Run on for some seconds of real time, if it runs; skip a gap at once. Return whether
+        the frame has changed or the run has ended."""
         if not self.is_running:
             return False
         self._clock = clock = self._clock + seconds * self.speed
@@ -114,16 +114,16 @@ class Playback:
 
     @property
     def time(self) -> float:
-        """The time of what is shown; seconds since the epoch."""
+        """The time of the frame that is shown, in seconds since the epoch; -inf before `go`."""
         return -inf if self.frame is None else self.frame.time
 
     @property
     def is_filling(self) -> bool:
-        """Whether the history lacks something that is to be read."""
+        """Whether part of the history has yet to be read."""
         return self._filling is not None
 
     def fill(self) -> bool:
-        """Read some of what the history still lacks; whether it is another one now."""
+        """Read some of what the history still lacks; return whether the history was replaced."""
         filling = self._filling
         if filling is None or not filling.add(self._reach):
             return False
@@ -132,11 +132,11 @@ class Playback:
         return True
 
     def _index(self, when: float) -> int:
-        """Return which frame is the last that is not after a time; -1 before the first."""
+        """Return the place of the last frame at or before a time; -1 before the first."""
         return bisect_right(self._past.times, when) - 1
 
     def _move(self, index: int) -> None:
-        """Show a frame of a place in the order, and say what is between it and the one before."""
+        """Show the frame at a place in the order, and note a gap that the move crosses."""
         before = self._index(self.time)
         self._show(index)
         first, last = sorted((before, self._index(self.time)))
@@ -155,9 +155,9 @@ class Playback:
             self.note = f"{self._name} ends at {_when(times[-1])}"
         when = times[min(max(0, index), len(times) - 1)]
         frame = self._past.at(when)
-        if frame is None or self.time <= frame.time < when:  # what is damaged holds nobody up
+        if frame is None or self.time <= frame.time < when:  # damage is skipped
             frame = next(self._past.frames(when, inf), frame)
-        if frame is None:  # forgotten just now
+        if frame is None:  # it was forgotten just now
             return
         if frame.time != when:
             self.note = "samples that cannot be read are left out"
@@ -170,7 +170,7 @@ class Playback:
                 self.history.append(frame)
 
     def _is_gap(self, index: int) -> bool:
-        """Whether frames are missing after the one of a place in the order."""
+        """Return whether frames are missing after the frame at a place in the order."""
         times, frame = self._past.times, self.frame
         if frame is None or frame.interval is None or not 0 <= index < len(times) - 1:
             return False
@@ -182,7 +182,7 @@ class Playback:
         self.note = f"nothing was {what} from {_when(begin)} to {_when(end, begin)}"
 
     def _lead_up_to(self, frame: Frame) -> None:
-        """Make a history: of frames that are known, or of this one at first."""
+        """Set the history: from frames that are known, or from this frame alone at first."""
         whole, index = self._whole, self._index(frame.time)
         known = whole.times[0] if whole.times else inf
         if known <= frame.time <= self._reach:
@@ -203,7 +203,7 @@ class Playback:
 
 
 def _when(when: float, before: float | None = None) -> str:
-    """Return a time for people, without its day where that was just said."""
+    """Return a time as text, without the date if `before` is on the same day."""
     local = time.localtime(when)
     same_day = before is not None and time.localtime(before)[:3] == local[:3]
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", local)

@@ -1,4 +1,4 @@
-"""A recording on the screen of a machine."""
+"""The app that shows a recording on the screen of a machine."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from gputop.tui.messages import Arrived
 from gputop.tui.playback import SPEEDS, Playback
 
 _TICK = 0.05
-"""Seconds between two looks at what a run has come to, or parts of the history."""
+"""Seconds between two steps of a run, or between two parts of the history that is read."""
 _TREE = {"view.tree": "f5"}
-"""The key of what gives way to `t`, as in htop."""
+"""The tree moves to F5, as in htop, since `t` asks for a time."""
 _OF_NOW = ("app.refresh", "app.slower", "app.faster", "app.pause")
 _NEVER = ("demo", "retry", "login", "leave_host")
-"""Bindings and actions that only a machine of now has."""
+"""Bindings and actions that only a live machine has."""
 _DONE = (*NOT_IN_A_REPLAY, "signal")
 
 
 class ReplayView(MachineView):
-    """A recording, at any instant of it, or running on from there."""
+    """A recording, held at one of its instants or running on from there."""
 
     moment: Moment = "replay"
 
     @property
     def instant(self) -> str:
-        """Say that it is a replay, of when, and how fast it runs."""
+        """The words `REPLAY` and the time that is shown, with the speed if it runs."""
         playback = self._playback
         if playback is None or playback.frame is None:
             return "REPLAY"
@@ -50,7 +50,7 @@ class ReplayView(MachineView):
 
     @property
     def shown(self) -> float | None:
-        """The time that is shown."""
+        """The time that is shown, in seconds since the epoch; None before the first move."""
         return None if self._playback is None else self._playback.time
 
     @property
@@ -60,11 +60,11 @@ class ReplayView(MachineView):
         return playback is not None and (playback.is_running or playback.is_filling)
 
     def go(self, when: float) -> str:
-        """Show the last frame that is not after a time, or the first."""
+        """Show the last frame at or before a time, or the first frame."""
         return self._move(lambda playback: playback.go(when))
 
     def run(self, speed: int | None = None) -> str:
-        """Run with a speed, or stop where that is None and it runs."""
+        """Run at a speed; without one, start or stop."""
         playback = self._playback
         if playback is not None:
             playback.is_running = speed is not None or not playback.is_running
@@ -72,7 +72,7 @@ class ReplayView(MachineView):
         return ""
 
     def tick(self, seconds: float) -> str:
-        """Take in that some time is over."""
+        """Run on for some seconds of real time, and read more of the history; return a note."""
         playback = self._playback
         if playback is None:
             return ""
@@ -82,7 +82,7 @@ class ReplayView(MachineView):
         return playback.note if has_moved else ""
 
     def return_to_now(self) -> bool:
-        """There is no now."""
+        """Return False: a recording has no now."""
         return False
 
     def _begin(self) -> Playback | None:
@@ -97,7 +97,7 @@ class ReplayView(MachineView):
 
 
 class ReplayApp(GputopApp, inherit_bindings=False):
-    """The app of a recording: the time is moved by keys, and nothing is asked or signalled."""
+    """The app of a recording: keys move the time, and no agent is asked for anything."""
 
     view_type = ReplayView
 
@@ -109,7 +109,7 @@ class ReplayApp(GputopApp, inherit_bindings=False):
     ]  # fmt: skip
 
     def __init__(self, feeds: Sequence[Feed], settings: Session, at: float, note: str) -> None:
-        """`at`: the time to begin with; `note`: what is said then."""
+        """`at`: the time to begin at, in seconds since the epoch; `note`: shown at the start."""
         keys = {**_TREE, **settings.keys}
         super().__init__(feeds, msgspec.structs.replace(settings, keys=keys))
         self._at, self._first_note = at, note
@@ -124,8 +124,8 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         self._ticks = self.set_interval(_TICK, self._on_tick, pause=True)
 
     def on_arrived(self, message: Arrived) -> None:
-        """Begin, with the first frame."""
-        message.prevent_default()  # Textual calls the other one as well
+        """Go to the time to begin at, once the first frame is there."""
+        message.prevent_default()  # Textual would call the inherited handler as well
         super().on_arrived(message)
         if self.replay.shown is None and isinstance(message.told, Frame):
             self._move_in_time(lambda _: self.replay.go(self._at))
@@ -148,7 +148,7 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         self._move_in_time(lambda _: self.replay.run())
 
     def action_speed(self, number: int) -> None:
-        """Run, so many times as fast as it was."""
+        """Run at the speed of a number key (`SPEEDS`)."""
         self._move_in_time(lambda _: self.replay.run(SPEEDS[number - 1]))
 
     def _go(self, when: float | None) -> None:
@@ -166,14 +166,14 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         self._wait_or_work()
 
     def _wait_or_work(self) -> None:
-        """Nobody is woken for a picture that stands still."""
+        """Stop the timer while the picture stands still."""
         if self._ticks is not None:
             (self._ticks.resume if self.replay.is_busy else self._ticks.pause)()
 
     def _second(self) -> None:
-        """Nobody is waited for who might not answer."""
+        """Do nothing: there is no agent that could be silent."""
 
     def main_bindings(self) -> Iterable[BindingType]:
-        """Those of the main screen that do something."""
+        """Return the bindings of the main screen that work in a replay."""
         return (b for b in MainScreen.BINDINGS
                 if isinstance(b, Binding) and b.action.partition("(")[0] not in _DONE)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The app started: on a terminal, or for a browser."""
+"""Start the app on a terminal, or for a browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gputop.tui.terminal import capabilities
 
 _BROWSER = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 _NOT_OURS = ("NO_COLOR", "STY", "TMUX", "TEXTUAL_DRIVER")
-"""What the terminal that `gputop serve` was started on says of itself; a browser is another."""
+"""Variables that describe the terminal of `gputop serve`, and are wrong for a browser."""
 
 
 def run(
@@ -31,12 +31,12 @@ def run(
     driver: type[Driver] | None = None,
     make: Callable[[Sequence[Feed], Session], GputopApp] = GputopApp,
 ) -> tuple[int, Frame | None]:
-    """Show the frames of machines until the user has seen enough; exit status and last frame.
+    """Show frames of machines until the user leaves; return the exit status and the last frame.
 
-    `taking_over` is called when the terminal is about to be drawn on; `driver`: of Textual, for
-    what is no terminal of ours; `make`: the app, where it is another one.
+    `taking_over` is called just before the terminal is drawn on; `driver` is a Textual driver for
+    something other than this terminal; `make` constructs the app.
 
-    GputopError for an error of ours, when the terminal is as it was.
+    Raise GputopError for an internal error, once the terminal is restored.
     """
     override = None if settings.glyphs == "auto" else settings.glyphs
     encoding = getattr(sys.__stderr__, "encoding", None)
@@ -53,11 +53,11 @@ def run(
 
 
 def view(folder: str, hosts: Sequence[str], session: Session) -> int:
-    """Show one browser the sources whose sockets, 0 and up, `gputop serve` has in a folder; `hosts`
-    are the names that were given with -H. SourceError.
+    """Show one browser the sources that `gputop serve` shares in a folder, by sockets named 0, 1,
+    and so on. `hosts` are the names given with -H. Raise SourceError if a socket is not served.
 
-    A browser only looks. Nothing is signalled, and nothing that is chosen is saved; the holder of
-    the sources refuses the same, whatever a viewer asks.
+    A browser only watches: it sends no signals and saves no choices. `gputop serve`, which holds
+    the sources, refuses such requests too.
     """
     from textual.drivers.web_driver import WebDriver  # a terminal needs none of it
 
@@ -76,5 +76,5 @@ def view(folder: str, hosts: Sequence[str], session: Session) -> int:
 
 
 def _end() -> None:
-    """End with `gputop serve`, however that ended."""
+    """End this process because `gputop serve` has ended."""
     os.kill(os.getpid(), signal.SIGTERM)

@@ -24,17 +24,17 @@ from gputop.tui.panes.table import Table
 from gputop.tui.terminal.key_queue import keyed
 
 NOTE_SECONDS = 6.0
-"""For how long something is said in passing."""
+"""Seconds for which a passing note is shown."""
 
 
 class TableScreen(Screen[None]):
-    """A subclass gives `table`, `filter`, `say` and `share_lines`, and composes what is above the
-    last line."""
+    """A screen of tables. A subclass gives `table`, `filter`, `say` and `share_lines`, and composes
+    what is above the last line."""
 
     FIRST: ClassVar[int]
-    """Bindings that stand in the line of keys before those of the app."""
+    """How many bindings of the screen stand in the line of keys before those of the app."""
     NEEDED: ClassVar[tuple[str, ...]] = ("open", "help")
-    """Words that stay in it on a narrow screen."""
+    """Words that stay in the line of keys on a narrow screen."""
 
     def __init__(self, settings: Session) -> None:
         super().__init__()
@@ -48,24 +48,24 @@ class TableScreen(Screen[None]):
         self.share_lines()
 
     def on_resize(self) -> None:
-        with suppress(NoMatches):  # at the end of the app its parts go one by one
+        with suppress(NoMatches):  # when the app ends, its widgets go one by one
             self.share_lines()
 
     def share_lines(self) -> None:
-        """Give each part as many lines as it needs, or as there are for it."""
+        """Give each part the lines that it needs, as far as there are enough."""
         raise NotImplementedError
 
     @property
     def table(self) -> Table[Any]:
-        """What the filter is for."""
+        """The table that the filter applies to."""
         raise NotImplementedError
 
     def filter(self, text: str) -> FilterError | None:
-        """Show only what fits; of a filter that is wrong return why."""
+        """Show only the rows that match; return the error if the filter is wrong."""
         raise NotImplementedError
 
     def say(self, words: str) -> None:
-        """Say something until something else is said; nothing, where the words are empty."""
+        """Show a note until the next one; empty words remove it."""
         raise NotImplementedError
 
     def say_for_a_while(self, words: str) -> None:
@@ -73,7 +73,7 @@ class TableScreen(Screen[None]):
         self.set_timer(NOTE_SECONDS, lambda: self.say(""))
 
     def save(self, chosen: Mapping[str, Any]) -> None:
-        """Keep in the settings what was chosen, where the user wants so; say why that fails."""
+        """Save choices in the user's settings, if these are to be kept; say why that fails."""
         if self.settings.path is None:
             return
         try:
@@ -82,16 +82,16 @@ class TableScreen(Screen[None]):
             self.say_for_a_while(printable(f"not saved: {reason_of(error)}", 160))
 
     def key_words(self) -> list[tuple[str, str]]:
-        """Return what the line of keys says."""
+        """Return the keys of the last line, each with its word."""
         own = [b for b in keyed(self.settings.keys, self.BINDINGS)
                if self.check_action(b.action, ())]  # fmt: skip
         of_app = keyed(self.settings.keys, self.app.BINDINGS)
         return key_words([*own[: self.FIRST], *of_app, *own[self.FIRST :]])
 
     def close_filter(self) -> None:
-        """Take in that the filter is no longer edited."""
+        """Show the keys again, as the filter is no longer edited."""
         self.query_one("#keys").display = True
-        if not isinstance(self.focused, Table):  # which a click has chosen
+        if not isinstance(self.focused, Table):  # a click may have chosen another table
             self.set_focus(self.table)
 
     def action_filter(self) -> None:
@@ -100,7 +100,7 @@ class TableScreen(Screen[None]):
 
 
 class ProcessTableScreen(TableScreen):
-    """A screen with a table of processes: what keys do to that. A subclass gives `make_room`."""
+    """A screen with a table of processes and the keys for it. A subclass gives `make_room`."""
 
     @property
     def processes(self) -> ProcessTable:
@@ -109,12 +109,12 @@ class ProcessTableScreen(TableScreen):
     table = processes
 
     def make_room(self, count: int) -> None:
-        """Make room for so many rows of processes, or give it to others."""
+        """Make room for this many rows of processes; other parts get the rest."""
         raise NotImplementedError
 
     def arranged(self, count: int) -> None:
-        """Take in that there are so many rows; while a filter is typed, nothing moves for it, or
-        everything would with each key."""
+        """Make room for this many rows, unless a filter is being typed: everything would move with
+        each key."""
         if not self.query_one(FilterLine).display:
             self.make_room(count)
 
@@ -126,7 +126,7 @@ class ProcessTableScreen(TableScreen):
         self.arranged(self.processes.span[2])
 
     def sort(self, metric_id: str | None) -> None:
-        """Sort by a metric that a person has chosen, if it is one."""
+        """Sort by the metric that the user chose; ignore an id that is no column."""
         if metric_id in COLUMNS:
             self.processes.sort_by(metric_id)
 

@@ -1,7 +1,7 @@
-"""Colours: what the roles look like in each theme, and which user has which.
+"""Colours: those of the roles in each theme, and those of users.
 
 A role says what a piece of text is for. Quiet things have no colour of their own, green is for what
-is free, and the alarm colour for what needs attention; neither is ever a load's or a user's.
+is free, and the alarm colour for what needs attention. Loads and users have neither of these two.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ROLES = (
 )
 
 MORE_USERS = ROLES[-(USER_COLOURS // 2) :]
-"""The second half of the users. Where a terminal has no more colours that are clearly apart, they
-have those of the first half, underlined."""
+"""The second half of the user roles. On a terminal with too few distinct colours, they are those
+of the first half, underlined."""
 
 
 def _variables(colours: str, loads: str, users: str) -> dict[str, str]:
@@ -60,8 +60,8 @@ _SHADES = _variables(
     "#5f87d7 #00afaf #d78700",
     "#af8700 #00afaf #af5fff #ff5faf #8787af #0087ff",
 )
-"""Loads and users beside the terminal's own colours, where it has 256: of the cube of colours that
-all such terminals have, and to be read on black and on white."""
+"""Loads and users on a terminal of 256 colours. They come from the colour cube that all such
+terminals have, and are legible on black and on white."""
 _DARK = _variables(
     "#8a8f98 #c5cad3 #5fd787 #ffd75f #ff5f57 #4fc1d0 #4fc1d0 #3a3f4a #62aeef",
     "#5b8fd0 #4fc1d0 #f5a050",
@@ -72,9 +72,9 @@ _LIGHT = _variables(
     "#6a8fc7 #0f8aa8 #d9730d",
     "#93591f #0084a8 #8250df #c2259d #4a5a00 #0550ae",
 )
-# Free is sky blue and an alarm orange (Okabe and Ito), and all others are apart from these and
-# from each other by lightness and by blue and yellow, which people who see red and green alike
-# tell apart.
+# Free is sky blue and an alarm is orange (Okabe and Ito). All others differ from these and from
+# each other in lightness, or as blue from yellow: people who cannot see red from green see these
+# differences.
 _COLORBLIND = _variables(
     "#8a8f98 #c5cad3 #56b4e9 #ffffff #ff8c42 #9fd0c8 #9fd0c8 #3a3f4a #56b4e9",
     "#6f7fb0 #9fd0c8 #f0e442",
@@ -83,7 +83,7 @@ _COLORBLIND = _variables(
 
 
 def _ansi(name: str, variables: dict[str, str]) -> Theme:
-    """Return Textual's theme of the terminal's own colours, with our roles."""
+    """Return Textual's theme of the terminal's own colours, with the roles of gputop."""
     theme = BUILTIN_THEMES[name]
     return Theme(
         **{
@@ -122,11 +122,11 @@ _RGB = (
 )
 
 DEFAULTS = _ANSI_DARK
-"""Values of the variables in a theme that is not ours."""
+"""Values of the variables in a theme that is not of gputop."""
 
 
 def fitting(shades: bool) -> tuple[Theme, ...]:
-    """Return our themes, for a terminal of 16 colours or one that has shades, too."""
+    """Return the themes of gputop, with `shades` for a terminal of more than 16 colours."""
     more = {name: value for name, value in _SHADES.items() if shades and value != "-"}
     return (_ansi("ansi-dark", _ANSI_DARK | more), _ansi("ansi-light", _ANSI_LIGHT | more), *_RGB)
 
@@ -135,17 +135,17 @@ THEMES = fitting(shades=False)
 
 
 class UserColours:
-    """Which user has which colour: the one that the name gives, on every run.
+    """Gives each user a colour, which follows from the name and is the same on every run.
 
-    Where somebody has that one already it is the next that nobody has, in the order of the names;
-    a user who is there keeps the colour.
+    If another user has that colour already, it is the next free one; names go in order. Users keep
+    their colour while they are present.
     """
 
     def __init__(self) -> None:
         self._of: dict[str, int] = {}
 
     def show(self, users: Iterable[str | None]) -> None:
-        """Give colours to the users of a machine, and take them from those who are gone."""
+        """Give colours to the users of a machine, and take them from users who are gone."""
         here = {user for user in users if user is not None}
         if here != self._of.keys():
             self._of = {user: colour for user, colour in self._of.items() if user in here}
@@ -158,7 +158,7 @@ class UserColours:
         return f"user{self._of[user]}"
 
     def _add(self, users: set[str]) -> None:
-        """Give colours to users: first to those whose own is nobody's yet."""
+        """Give colours to users, first to those whose own colour is still free."""
         displaced, taken = [], Counter(self._of.values())
         for user in sorted(users):
             own = self._own(user)
@@ -175,12 +175,12 @@ class UserColours:
         return crc32(user.encode("utf-8", "replace")) % USER_COLOURS
 
     def _next(self, own: int, taken: Counter[int]) -> int:
-        """Return the colour that fewest have. `taken` is counted by who asks: another machine may
-        tell of as many users as it likes."""
+        """Return the colour that the fewest users have. The caller counts `taken` only once, as
+        another machine may report any number of users."""
         order = ((own + step) % USER_COLOURS for step in range(USER_COLOURS))
         return min(order, key=taken.__getitem__)
 
 
 _users = UserColours()
 show_users, user_role = _users.show, _users.role
-"""Of all that this program shows: a user is the same one everywhere."""
+"""Shared by the whole program: a user has the same colour on every screen."""

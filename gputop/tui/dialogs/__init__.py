@@ -1,1 +1,1 @@
-"""Screens over a screen: signals, columns, sorting, help."""
+"""Screens over a screen: signals, columns, panes, sorting, times."""

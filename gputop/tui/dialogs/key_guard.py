@@ -13,11 +13,11 @@ from textual.timer import Timer
 from gputop.tui.terminal import drawing
 
 QUIET = 0.3
-"""Seconds without a key, from when an offer is drawn, after which it takes keys."""
+"""Seconds without a key that must pass after an offer is drawn, before it takes keys."""
 ALONE = 0.12
 """Seconds for which a key waits before it acts: a key that is held down repeats sooner."""
 BURST = 0.01
-"""Seconds between two keys that no hand types: they are of a paste that is not marked as one."""
+"""Keys that come closer together, in seconds, are from a paste that is not marked as one."""
 _HARMLESS = ("escape", "ctrl+c", "ctrl+l", "ctrl+z")
 """Keys that are never too soon."""
 
@@ -25,26 +25,26 @@ _HARMLESS = ("escape", "ctrl+c", "ctrl+l", "ctrl+z")
 class KeyGuard:
     """Takes keys once the dialog is on the terminal and no key has been pressed for a moment.
 
-    A key that is too soon starts the moment anew: what a paste, a held key or a blind hand types
-    in one go has no effect, however long it is. A key that acts waits until it is known to be a
-    single one; a paste, or a key that repeats, takes those that wait with it.
+    A key that is too soon starts the moment anew: what comes in one go, by a paste, a held key or
+    blind typing, has no effect, however long it is. A key that acts waits until it is known to be
+    a single key; a paste, or a key that repeats, drops the keys that wait.
     """
 
     def __init__(
         self, screen: Screen[Any], changed: Callable[[], None], acts: Callable[[str], bool]
     ) -> None:
-        """`changed` is called when keys are taken again, or no longer; `acts`: whether a key does
-        more than to move or to type."""
+        """`changed` is called when the dialog begins or ceases to take keys; `acts` returns whether
+        a key does more than move or type."""
         self._screen, self._changed, self._acts = screen, changed, acts
         self._timer: Timer | None = None
         self._since: Message | None = None
-        """Made when it was opened: events of before are too soon, whenever they are dealt with."""
+        """Made when keys were first taken; earlier events are too soon, whenever they come."""
         self._last = 0.0
         """When the last key was typed."""
         self._waiting: list[events.Key] = []
-        """Keys that are not known to be alone."""
+        """Keys that are not yet known to be single keys."""
         self._let: list[events.Event] = []
-        """Keys that are, on their way to the screen."""
+        """Keys that are known to be single, on their way to the screen."""
 
     @property
     def is_open(self) -> bool:
@@ -53,7 +53,7 @@ class KeyGuard:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some key has yet to act."""
+        """Whether a key has yet to act."""
         return bool(self._waiting or self._let)
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class KeyGuard:
         self._screen.call_after_refresh(self._wait)
 
     def is_too_soon(self, event: events.Event) -> bool:
-        """Whether a key, a paste or a click does nothing, or nothing yet."""
+        """Return whether to ignore a key, a paste or a click, at least for now."""
         if isinstance(event, events.Key) and event.key in _HARMLESS:
             if self._waiting:
                 self._stop()
@@ -82,7 +82,7 @@ class KeyGuard:
         return self._waits(event)
 
     def _waits(self, event: events.Event) -> bool:
-        """Whether an event of an open dialog has to wait, or does nothing at all."""
+        """Return whether an event of an open dialog must wait, or is dropped."""
         key = event if isinstance(event, events.Key) else None
         last, self._last = self._last, event.time
         if key is not None and not self._waiting and not self._acts(key.key):
@@ -98,7 +98,7 @@ class KeyGuard:
         return True
 
     def _let_go(self) -> None:
-        """Let the keys that have waited act, in their order; they come from the app, as keys do."""
+        """Let the keys that waited act, in their order; the app posts them, like all keys."""
         self._stop()
         self._screen.app.call_later(self._post)
 
@@ -110,7 +110,7 @@ class KeyGuard:
             self._screen.app.post_message(key)
 
     def _wait(self) -> None:
-        """Wait until it is drawn; a terminal that takes no output has yet to show it."""
+        """Wait `QUIET` seconds, and again while the terminal has not taken what was drawn."""
         if self._since is None:
             self._stop()
             self._timer = self._screen.set_timer(QUIET, self._open)

@@ -1,4 +1,4 @@
-"""The dialogs that choose from a list: a column to sort by, a signal, the columns to show."""
+"""Dialogs with a list: a column to sort by, a signal, the columns or the panes to show."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _LABEL = max(len(metric.label) for metric in COLUMNS.values()) + 2
 
 
 def _described(metric: Metric[Any]) -> str:
-    words, _, _ = metric.help.partition(";")  # as far as there is room for it
+    words, _, _ = metric.help.partition(";")  # the part that there is room for
     return f"{metric.label:<{_LABEL}}{words}"
 
 
@@ -121,14 +121,14 @@ class SortDialog(ListDialog[str]):
 
 
 class ShownDialog(ListDialog[R]):
-    """Asks what of a list is shown. A subclass gives a key to show and hide, and `line(name)`."""
+    """Asks which names of a list to show. A subclass gives a key for that, and `line(name)`."""
 
     def __init__(self, title: str, names: Iterable[str], shown: Iterable[str]) -> None:
         super().__init__(title)
         self._names, self._shown = list(names), set(shown)
 
     def line(self, name: str) -> str:
-        """Return what is said of a name."""
+        """Return the text that stands for a name in the list."""
         raise NotImplementedError
 
     def lines(self) -> Iterable[str]:
@@ -137,7 +137,7 @@ class ShownDialog(ListDialog[R]):
             yield f"{mark} {self.line(name)}"
 
     def action_show(self) -> None:
-        """Show or hide what is under the cursor; what is shown alone stays."""
+        """Show or hide the name under the cursor, unless it is the last that is shown."""
         self._shown = self._shown ^ {self._names[self._index]} or self._shown
         self.draw(self._index)
 
@@ -147,7 +147,7 @@ class ShownDialog(ListDialog[R]):
 
 
 class ColumnsDialog(ShownDialog[tuple[str, ...]]):
-    """Asks for the columns to show and their order; the command is always there, and the last."""
+    """Asks for the columns to show and their order; the last column is always the command."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show", "Show or hide", id="columns.toggle", show=False, priority=True),
@@ -175,7 +175,7 @@ class ColumnsDialog(ShownDialog[tuple[str, ...]]):
 
 
 class PanesDialog(ShownDialog[tuple[tuple[Pane, ...], bool]]):
-    """Asks for the panes to show, and whether the next start shows the same; one of them stays."""
+    """Asks for the panes to show, at least one, and whether to save the choice."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show", "Show or hide", id="panes.toggle", show=False, priority=True),
@@ -192,7 +192,7 @@ class PanesDialog(ShownDialog[tuple[tuple[Pane, ...], bool]]):
         return tuple(pane for pane in PANES if pane in self._shown), keep
 
     def action_keep(self) -> None:
-        """Answer, and have it kept."""
+        """Answer, and have the choice saved."""
         self.dismiss(self.answer(self._index, keep=True))
 
 

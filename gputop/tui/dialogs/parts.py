@@ -12,7 +12,7 @@ from gputop.tui.panes.lines import Lines, Piece, StyledLine
 
 
 class DialogButton(Lines, can_focus=True):
-    """A button. Only Enter presses it: Space tags in the table, and comes by accident."""
+    """A button. Only Enter presses it: Space tags in the table, and is pressed by accident."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "press", "Press", id="choice.take", show=False),
@@ -41,14 +41,14 @@ class DialogButton(Lines, can_focus=True):
         self.sync()
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        """Return the label in brackets, which show the focus where there are no colours."""
+        """Return the label in brackets; a sign before it shows the focus, even without colours."""
         if self.has_focus:
             return [(f"{self.glyphs.cursor}[ {self.label} ]", "cursor")]
         return [(f" [ {self.label} ]", "text")]
 
 
 class DialogNote(Lines):
-    """A sentence, in as many lines as it has."""
+    """A note, in as many lines as it needs."""
 
     _said: Sequence[StyledLine] = ()
 

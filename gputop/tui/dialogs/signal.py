@@ -1,6 +1,6 @@
 """The dialog before and after a signal.
 
-It is for the processes it was opened for, whatever the table shows.
+Its processes are those that it was opened for, whatever the table shows later.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from gputop.tui.themes import user_role
 
 _SOON: Piece = ("keys are taken in a moment", "quiet")
 _NARROW = 56
-"""Cells of the dialog in which the word and the button that sends do not fit on one line."""
+"""In fewer cells, the word and the button that sends do not fit on one line."""
 _MOVES = frozenset(
     ("tab", "shift+tab", "left", "right", "up", "down", "j", "k", "pageup", "pagedown", "ctrl+f",
      "ctrl+b", "home", "end")
 )  # fmt: skip
-"""Keys that change nothing of what is sent."""
+"""Keys that do not change what is sent."""
 
 
 class SignalProcesses(Page, can_focus=False):
-    """The list; the keys of the dialog scroll it."""
+    """The list of processes; the keys of the dialog scroll it."""
 
 
 class SignalScreen(ModalScreen[None], Hasty):
@@ -81,12 +81,12 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._left = GRACE
         self._offer = ""
         self._was_aimed = False
-        """Whether the button that sends has had the focus without a key."""
+        """Whether the dialog itself has already aimed at the button that sends."""
         self._guard = KeyGuard(self, self._show, self._acts)
 
     @property
     def takes_keys(self) -> bool:
-        """Whether keys are taken, since there was time to read what they answer."""
+        """Whether keys are taken, as there was time to read the dialog and no key waits to act."""
         return self._guard.is_open and not self._guard.is_waiting
 
     def is_too_soon(self, event: events.Event) -> bool:
@@ -127,12 +127,12 @@ class SignalScreen(ModalScreen[None], Hasty):
         """Take in verdicts."""
         offered = bool(self._state.living)
         self._state.handle_reply(reply)
-        if self._state.living and not offered:  # so that no Enter of before means SIGKILL
+        if self._state.living and not offered:  # an earlier Enter must not mean SIGKILL
             self.set_focus(self.query_one("#cancel"))
         self._show()
 
     def lose(self) -> bool:
-        """Take in that the agent ended; whether that is new."""
+        """Take in that the agent ended; return whether that is new."""
         is_new = self._state.lose()
         self._show()
         return is_new
@@ -147,7 +147,7 @@ class SignalScreen(ModalScreen[None], Hasty):
     def _chosen(self, number: int | None) -> None:
         if number is not None:
             self._state.choose(number)
-        self._guard.close()  # it is drawn anew
+        self._guard.close()  # the dialog is drawn anew
         self._was_aimed = False
         self._show()
 
@@ -187,14 +187,14 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._show()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()  # Enter leads on, and sends nothing by itself
+        event.stop()  # Enter moves the focus, and sends nothing by itself
         self.focus_next()
 
     def _order(self, order: Signal | None) -> None:
         if order is None:
             return
         self._left = GRACE
-        if order.number:  # the button under the finger is gone
+        if order.number:  # the button that was pressed is gone
             self.set_focus(self.query_one("#cancel"))
         self._send(order)
 
@@ -235,7 +235,7 @@ class SignalScreen(ModalScreen[None], Hasty):
 
     @property
     def _is_narrow(self) -> bool:
-        """Whether word and button go on two lines, and the keys on the second alone."""
+        """Whether word and button need two lines, and the keys have no room beside a button."""
         return self.query_one(SignalProcesses).size.width < _NARROW
 
     def _note(self) -> tuple[str, int, str]:

@@ -1,7 +1,7 @@
 """A signal from the key to the verdicts, in states and in words.
 
-The processes are copied when the key is pressed. Later frames say how they are, and never add a
-process, remove one or change the order.
+The processes are copied when the key is pressed. Later frames say how these processes are, and
+never add, remove or reorder any.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gputop.sources.past import Moment
 GRACE = 10.0
 """Seconds in which a process may end before SIGKILL is offered."""
 WORD = "kill"
-"""What has to be typed for several processes, and for those that want a confirmation."""
+"""The word to type for several processes, or for one that needs a confirmation."""
 UNKNOWN = "the agent ended: the outcome of these is unknown"
 NO_TARGET = "no process is selected: use the arrow keys, or tag some with Space"
 ALL_ENDED = "the tagged processes have ended; Esc clears the tags"
@@ -43,12 +43,12 @@ NOT_NOW: dict[Moment, str] = {
 Saying = tuple[str, str]
 """Words, and their role on the screen."""
 _LIVES_ON = {"ignored": "ignored", "uninterruptible": "not taken, it waited in the kernel"}
-"""Outcomes of who is offered SIGKILL, and what is said of that signal after another one."""
+"""Outcomes after which SIGKILL is offered, and what is said of the first signal after SIGKILL."""
 _NOT_SENT = ("not_permitted", "identity_changed", "gone", "unknown", "other_namespace", "refused")
 
 
 def why_none(row: ViewRow | None) -> str:
-    """Return why there is no process to signal, with the cursor on a row."""
+    """Return why there is no process to signal, by the row under the cursor."""
     if row is None:
         return NO_TARGET
     if row.kind == "ended":
@@ -59,16 +59,16 @@ def why_none(row: ViewRow | None) -> str:
 class SignalDialogState:
     """One use of the key: a check order, the order, and perhaps SIGKILL after it.
 
-    Order ids are the asker's; none is given out twice, and after `lose` none at all.
+    The caller gives the ids of orders. No order is returned twice, and none is sent after `lose`.
     """
 
     def __init__(
         self, processes: Sequence[SignalTarget], obstacle: str = "", frame: Frame | None = None
     ) -> None:
-        """`obstacle`: why nothing can be sent, where that is known before; `frame`: the last."""
+        """`obstacle`: why nothing can be sent, if that is known now; `frame`: the newest frame."""
         self.number: int = signal.SIGTERM
         self.with_started = False
-        """Whether it is for the descendants of the processes, too."""
+        """Whether the signal is for the descendants of the processes, too."""
         self.lost = False
         """Whether the agent that was asked has ended."""
         self._processes = tuple(processes)
@@ -76,14 +76,14 @@ class SignalDialogState:
         self._boot_id = frame and frame.host.boot_id
         self._started: tuple[SignalTarget, ...] = ()
         self._orders: list[Signal] = []
-        """The check, then what was sent."""
+        """The check, then the orders that were sent."""
         self._sent: dict[ProcessIdentity, list[Signal]] = {}
-        """The orders that were for a process."""
+        """The orders that were sent to each process."""
         self._typed = ""
         """Digits of the signal's number."""
         self._checks: dict[ProcessIdentity, Verdict] = {}
         self._verdicts: dict[tuple[str, ProcessIdentity], Verdict] = {}
-        """What became of the processes, by the order's id."""
+        """What became of the processes, by the id of the order and the process."""
         self._error = ""
         """Why the last order has no verdicts."""
         self._missing: set[ProcessIdentity] = set()
@@ -92,12 +92,12 @@ class SignalDialogState:
 
     @property
     def processes(self) -> tuple[SignalTarget, ...]:
-        """The processes it is for."""
+        """The processes that the signal is for."""
         return self._processes + (self._started if self.with_started else ())
 
     @property
     def host(self) -> str | None:
-        """The machine that they are on, where it is another one."""
+        """The name given with -H of the machine that they are on; None for this machine."""
         return None if self._frame is None else self._frame.host.asked
 
     @property
@@ -112,21 +112,21 @@ class SignalDialogState:
 
     @property
     def wants_word(self) -> bool:
-        """Whether the word has to be typed: not for a single process of one's own."""
+        """Whether the word must be typed: for several processes, or for one with a caution."""
         checks = (self._checks.get(process.identity) for process in self.processes)
         cautious = any(check is not None and _needs_word(check) for check in checks)
         return cautious or len(self.processes) > 1
 
     @property
     def ready(self) -> bool:
-        """Whether it can be sent."""
+        """Whether the signal can be sent."""
         checks = (self._checks.get(process.identity) for process in self.processes)
         some_live = any(check is not None and check.outcome == "alive" for check in checks)
         return some_live and not (self.sent or self.lost or self.obstacle)
 
     @property
     def obstacle(self) -> str:
-        """Why it cannot be sent to any of them."""
+        """Why the signal cannot be sent to any of the processes; empty if it can."""
         many = len(self.processes) >= MOST_TARGETS
         return self._obstacle or (_too_many(len(self.processes)) if many else "")
 
@@ -157,7 +157,7 @@ class SignalDialogState:
             self.number, self._typed = number, ""
 
     def type_digit(self, digit: str) -> None:
-        """Choose a signal by its number, a digit after the other: 9, or 1 and 5."""
+        """Choose a signal by its number, digit by digit: 9, or 1 and 5."""
         typed = self._typed + digit
         if signal_number(typed) is None:
             typed = digit
@@ -167,7 +167,7 @@ class SignalDialogState:
             self._typed = typed
 
     def check(self, order_id: str) -> Signal | None:
-        """Return the order that sends nothing; None where there is no process to ask about."""
+        """Return the check, an order that sends nothing; None if there is nothing to check."""
         if self.obstacle or not self._processes or self._orders:
             return None
         targets = tuple(Target(*process.identity) for process in self._processes)
@@ -182,7 +182,7 @@ class SignalDialogState:
         return self._ordered(Signal(order_id, targets, self.number, GRACE))
 
     def kill(self, order_id: str) -> Signal | None:
-        """Return the order of SIGKILL to those that live on; it needs no second confirmation."""
+        """Return the SIGKILL order for those that live on; it needs no second confirmation."""
         targets = tuple(self._target(process) for process in self.living)
         return self._ordered(Signal(order_id, targets, signal.SIGKILL, GRACE)) if targets else None
 
@@ -195,7 +195,7 @@ class SignalDialogState:
         self._missing = {target.identity for target in self.processes if target.held} - listed
 
     def handle_reply(self, reply: Reply) -> None:
-        """Take in the verdicts of one of the orders; other replies are for others."""
+        """Take in the verdicts of one of the orders; ignore other replies."""
         orders = [order.id for order in self._orders]
         if self.lost or reply.request not in orders:
             return
@@ -211,7 +211,7 @@ class SignalDialogState:
             self._handle_check(reply.verdicts)
 
     def lose(self) -> bool:
-        """Take in that the agent ended; whether that is new."""
+        """Take in that the agent ended; return whether that is new."""
         is_new, self.lost = not self.lost and bool(self._orders), True
         return is_new
 
@@ -236,8 +236,8 @@ class SignalDialogState:
             yield f"it ignores {self.name}: 9 chooses SIGKILL", "alarm"
 
     def note(self, left: float = 0.0, *, aimed: bool = False) -> Saying:
-        """Return what is said of all; `left`: the seconds in which they may still end; `aimed`:
-        whether Enter sends."""
+        """Return what is said of all processes. `left`: the seconds in which they may still end;
+        `aimed`: whether Enter sends."""
         count, name = len(self.processes), self.name
         if self.lost and self.sent:
             settled = all(self._settled(process) for process in self.processes)
@@ -262,7 +262,7 @@ class SignalDialogState:
 
     @property
     def unnoted(self) -> str:
-        """Why what was sent is not in the audit log; empty where it is."""
+        """Why a signal is not in the audit log; empty if all are."""
         return next((verdict.unnoted for verdict in self._verdicts.values() if verdict.unnoted), "")
 
     def _note_of_sent(self, left: float) -> Saying:
@@ -314,7 +314,7 @@ class SignalDialogState:
         return self._verdicts.get((order.id, (process.pid, process.start_time)))
 
     def _ordered(self, order: Signal) -> Signal:
-        """Return an order for the machine as it was when the key was pressed."""
+        """Record an order, and return it for the boot that the machine was in at the key press."""
         order = replace(order, boot_id=self._boot_id)
         self._orders.append(order)
         for target in order.targets if self.sent else ():

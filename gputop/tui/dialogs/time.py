@@ -1,4 +1,4 @@
-"""Which time is to be shown, asked in the bottom line."""
+"""A dialog in the bottom line that asks for a time to show."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TimeDialog(ModalScreen[float | None]):
     ]
 
     def __init__(self, shown: float) -> None:
-        """`shown`: what is shown now, from which a span is taken."""
+        """`shown`: the time that is shown, from which a span such as -2h counts."""
         super().__init__()
         self._shown = shown
 

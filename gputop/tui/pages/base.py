@@ -37,7 +37,7 @@ class ShownFrame(NamedTuple):
 
 
 class PageScreen(Screen[R]):
-    """A subclass gives `lines`, and bindings: those with `show` are listed below."""
+    """A page over a line of keys. A subclass gives `lines`, and bindings, with `show` if listed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("q", "leave", "Back", "Leave any page"),
@@ -76,7 +76,7 @@ class PageScreen(Screen[R]):
         self.draw()
 
     def draw(self) -> None:
-        """Draw all lines anew, once the page is there and there is something to show."""
+        """Draw all lines anew once the page is mounted; before a frame, say what it waits for."""
         if self.is_mounted:
             page = self.query_one(Page)
             lines = self.lines(page, self.shown) if self.shown else iter([_WAITING])

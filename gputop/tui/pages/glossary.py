@@ -1,4 +1,4 @@
-"""Every word that stands on the screen, and what it means: for the help."""
+"""Every word on the screen and its meaning, for the help."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _HOSTS = (
 
 
 def sections(glyphs: GlyphSet) -> Iterable[tuple[str, Definitions]]:
-    """Return title and words of each section."""
+    """Yield the title and the definitions of each section."""
     yield "Signs", _signs(glyphs)
     yield "GPUs", _GPU
     yield "Hosts, where several are watched", [*_lamps(glyphs), *_HOSTS]

@@ -34,7 +34,7 @@ from gputop.tui.panes.plot import Canvas, dots_across, peak
 from gputop.tui.panes.process_columns import ProcessColumns, longest
 
 _GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
-"""What the page draws, of what the GPU has."""
+"""The metrics that the page draws, if the GPU has them."""
 
 _COLUMNS = (
     "cuda", "pid", "user", "type", "gpu_memory", "sm_utilization", "cpu", "idle_for", "age",
@@ -42,7 +42,7 @@ _COLUMNS = (
 _FACTS = ("pci_bus_id", "uuid", "identity.architecture")
 _LABEL = 14
 _HELPED = 92
-"""Cells of a page on which metrics have their help."""
+"""On a page of at least this many cells, metrics are shown with their help."""
 _BESIDE, _PLAIN = 78, 38
 """Cells that a metric takes with its help, and without."""
 _VALUE = 18
@@ -51,12 +51,12 @@ _HEIGHT = 4
 _SCALE = 9
 _LONGEST = 300.0
 _SAID_ABOVE = ("asleep", "stale_for", "error", "activity.verdict")
-"""Metrics that stand on top where there is something to say."""
+"""Metrics that the top of the page shows, if they have something to say."""
 _key = partial(described_key, "GPU", area="gpu")
 
 
 class GpuScreen(PageScreen["str | None"]):
-    """The page of a GPU; it answers with the key of a GPU whose processes are wanted alone."""
+    """The page of a GPU; it answers with the GPU's key if only its processes are wanted."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("escape,enter,backspace", "leave", "Back", "GPU: back", "Esc"),
@@ -70,7 +70,7 @@ class GpuScreen(PageScreen["str | None"]):
         super().__init__()
         self._key, self._idle_after = key, idle_after
         self._gpu: Gpu | None = None
-        """As it was when it was last listed."""
+        """The GPU as it was last listed."""
         self._gone = False
 
     def action_only(self) -> None:
@@ -147,7 +147,7 @@ def _reserved(reservation: Reservation, now: float) -> str:
 
 
 def _section(page: Page, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator[StyledLine]:
-    """Put a metric into each cell, and what is longer than a cell into a line of its own."""
+    """Put a metric into each cell, and a metric that is longer than a cell into its own line."""
     if all(metric.read(gpu) is None for metric in metrics):
         why = "not queried" if gpu.asleep else "not supported by this card or driver"
         yield from page.quiet(why)
@@ -210,7 +210,7 @@ def _processes(page: Page, shown: ShownFrame, gpu: Gpu, idle_after: float) -> It
 
 
 def _graphs(page: Page, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:
-    """Put two beside each other where there is room."""
+    """Draw the graphs, two beside each other if there is room."""
     ids = [id_ for id_ in _GRAPHED if history.knows(gpu.key, id_)]
     if not ids:
         yield from page.quiet("no values yet")

@@ -17,7 +17,7 @@ _key = partial(described_key, "Graphs", area="graph")
 
 
 class GraphScreen(PageScreen[None]):
-    """One metric of all GPUs, or of one GPU (its key) every metric that it has."""
+    """One metric of all GPUs, or every metric that one GPU has; the GPU is given by its key."""
 
     MORE_KEYS = ()
 
@@ -49,7 +49,7 @@ class GraphScreen(PageScreen[None]):
         return Graph(id="graph")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Several metrics of one GPU share no plot, and are all in sight."""
+        """Turn off some keys for one GPU: its metrics share no plot, and are all in sight."""
         return self._gpu is None or action.partition("(")[0] not in ("metric", "overlay")
 
     @property
@@ -57,7 +57,7 @@ class GraphScreen(PageScreen[None]):
         return self.query_one(Graph)
 
     def action_leave(self) -> None:
-        """Go back to a graph without a cursor, then to where it was opened."""
+        """Remove the cursor; without one, go back to where the page was opened."""
         if not self.graph.put_away():
             self.dismiss(None)
 
@@ -69,7 +69,7 @@ class GraphScreen(PageScreen[None]):
         self.draw()
 
     def action_overlay(self) -> None:
-        """Draw a strip each, or all in one plot."""
+        """Switch between a strip for each curve and one plot for all."""
         self.graph.stacked = not self.graph.stacked
         self.graph.draw()
 

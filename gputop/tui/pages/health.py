@@ -70,6 +70,6 @@ def _of_gpu(page: Page, gpu: Gpu, on_gpu: tuple[Finding, ...]) -> Iterator[Style
 
 
 def finding_lines(page: Page, finding: Finding) -> Iterator[StyledLine]:
-    """Say how grave a finding is, what it is, and below that what to do."""
+    """Say how severe a finding is, what it is, and below that what to do."""
     yield from page.marked(f"{finding.level}: {finding.text}", finding.level)
     yield from page.wrapped(finding.advice, 6, "quiet")

@@ -16,7 +16,7 @@ from gputop.tui.panes.lines import Lines, StyledLine
 from gputop.tui.panes.page import Page, title
 
 _TWO = 76
-"""Cells from which on there is room for two columns."""
+"""From this many cells on there is room for two columns."""
 _KEY, _WORD = 10, 20
 """Cells of the keys of a binding, and of a word of the glossary."""
 _NAMES = {
@@ -35,7 +35,7 @@ _TASKS = ("Cluster", "Hosts", "Look", "Mapping", "Move", "Processes", "Screen", 
 
 
 class HelpScreen(PageScreen[None]):
-    """The keys, made of the bindings themselves so that it is true, and how to read the screen."""
+    """The keys, taken from the bindings themselves, and how to read the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,f1,h", "leave", "Back", id="help.leave", key_display="Esc"),
@@ -49,7 +49,7 @@ class HelpScreen(PageScreen[None]):
     def __init__(
         self, bindings: Sequence[Binding], elsewhere: Mapping[str, Sequence[Binding]]
     ) -> None:
-        """`bindings`: those of the main screens; `elsewhere`: others, by where they are."""
+        """`bindings`: those of the main screens; `elsewhere`: other bindings, by heading."""
         super().__init__()
         self._of_main, self._elsewhere = bindings, elsewhere
         self._glyphs = Lines.glyphs
@@ -60,7 +60,7 @@ class HelpScreen(PageScreen[None]):
             page.show_lines(list(self._lines(page)))
 
     def show_frame(self, shown: ShownFrame) -> None:
-        """Keep it: nothing here depends on it."""
+        """Keep the frame without drawing it: nothing here depends on it."""
         self.shown = shown
 
     def action_page(self, step: int) -> None:
@@ -130,7 +130,7 @@ def _moving(glyphs: GlyphSet) -> list[Entry]:
 
 
 def _entries(bindings: Iterable[Binding], glyphs: GlyphSet) -> list[Entry]:
-    """Return a line for all keys that do the same; what there is no room for is left out."""
+    """Return an entry for all keys that do the same; keys that have no room are left out."""
     keys: dict[str, list[str]] = {}
     for binding in bindings:
         text = binding.tooltip or binding.description
@@ -139,7 +139,7 @@ def _entries(bindings: Iterable[Binding], glyphs: GlyphSet) -> list[Entry]:
 
 
 def names_of(keys: Sequence[str], glyphs: GlyphSet, room: int) -> str:
-    """Name keys as people do, as many as there is room for."""
+    """Return the usual names of keys, as many as fit into `room` cells, but at least one."""
     if set(_DIGITS) <= set(keys):
         keys = ["0-9", *(key for key in keys if key not in _DIGITS)]
     arrows = {} if glyphs.name == "ascii" else _ARROWS

@@ -1,4 +1,4 @@
-"""The mapping on the whole screen: both directions, and what a program selects on top."""
+"""The mapping on the whole screen: both directions, and what a program selects in addition."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from gputop.tui.panes.table import Table
 
 
 class _Field(NamedTuple):
-    """A line to type into, besides the value."""
+    """A line to type into, in addition to the value."""
 
     name: str
     label: str
     example: str
     hint: str = ""
-    """What to write, where the reader of the field does not say it as well."""
+    """What to write, if the error of the field's parser is less helpful."""
 
 
 _FIELDS = (
@@ -50,16 +50,16 @@ _FIELDS = (
 _EDITING = (("Enter", "done"), ("Tab", "next field"), ("Esc", "to the tables"))
 _HINTS = {field.name: field.hint for field in _FIELDS if field.hint}
 _MORE = 4
-"""Lines for remarks, at the least."""
+"""Lines that the remarks keep, if there is room."""
 _LEAST = 3
 """Lines of a table that shows a row."""
 _BESIDE = 140
-"""Cells from which the tables may stand side by side."""
+"""From this many cells on the tables may stand side by side."""
 _key = partial(described_key, "Mapping", area="whole")
 
 
 class MappingTextView(MappingResultView, can_focus=True):
-    """The remarks on a mapping without its devices, which stand in tables."""
+    """The remarks on a mapping, without its devices: the tables have these."""
 
     with_devices = False
 
@@ -148,7 +148,7 @@ class MappingScreen(Screen[None]):
         self._arrange()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Ask anew with every key, or show what is wrong beside the field."""
+        """Ask anew after every change, or show beside the field what is wrong."""
         name, text = event.input.id or "", event.value
         if name != "order":
             self._read(name, text)
@@ -162,7 +162,7 @@ class MappingScreen(Screen[None]):
         self.action_leave()
 
     def action_edit(self) -> None:
-        """Open the fields: Tab goes through them, and nowhere else."""
+        """Open the fields: Tab then goes through these and nowhere else."""
         self._open_fields(True)
         self.query_one(ValueInput).invite()
 

@@ -1,4 +1,4 @@
-"""The mapping in both directions, a row a device."""
+"""The mapping in both directions, a row per device."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DeviceTable(ColumnTable[NamedDevice]):
 
     @property
     def needed(self) -> int:
-        """Lines for all rows."""
+        """Lines for the head and all rows."""
         return max(1, len(self._rows)) + self.head_lines
 
     def head(self, y: int) -> Iterable[Piece]:
@@ -72,7 +72,7 @@ class DeviceTable(ColumnTable[NamedDevice]):
         return spread(left, right, self.size.width, (line, "quiet"))
 
     def rule_words(self) -> list[Piece]:
-        """Return what the rule says besides."""
+        """Return what the rule says before the count of rows."""
         return []
 
     def _text(

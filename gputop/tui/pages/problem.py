@@ -1,4 +1,4 @@
-"""What is shown where there are no GPUs to see: the problem, and what to do."""
+"""What is shown if there are no GPUs to see: the problem, and what to do."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 
 _EVERY = 5.0
-"""Seconds of the frames' time between two requests, at least: none are sent in a pause."""
+"""The least time between two requests, in seconds of the frames: a pause sends none."""
 _key = partial(described_key, "Details", area="process")
 
 
@@ -46,7 +46,7 @@ class ProcessScreen(PageScreen[None]):
         signal: Callable[[Frame, list[ProcessKey]], None] | None,
         at_environment: bool = False,
     ) -> None:
-        """`signal` opens the dialog for processes of a frame; None where it is read only."""
+        """`signal` opens the dialog for processes of a frame; None if gputop is read only."""
         super().__init__()
         self._request, self._signal = request, signal
         self._subject = ProcessSubject(key)
@@ -71,7 +71,7 @@ class ProcessScreen(PageScreen[None]):
         self.draw()
 
     def action_stack(self) -> None:
-        """Have py-spy asked, and go to where the answer will be."""
+        """Ask for the Python stack (py-spy), and go to where it will appear."""
         subject = self._subject
         if self._can_ask and not subject.stack_wanted:
             subject.stack_wanted = True
@@ -85,7 +85,7 @@ class ProcessScreen(PageScreen[None]):
         subject.ended = not rows
         subject.unborn = (subject.key.start_time or 0.0) > frame.time
         if shown.moment != "now" and subject.moment != shown.moment:
-            subject.detail = subject.stack = None  # of now
+            subject.detail = subject.stack = None  # those of now
             subject.stack_wanted = False
         subject.moment = shown.moment
         if rows:
@@ -122,7 +122,7 @@ class ProcessScreen(PageScreen[None]):
             self._go_to_stack()
 
     def reset(self) -> None:
-        """Wait for nothing of an agent that is gone, and ask the next one."""
+        """Stop waiting for an agent that is gone, so that the next frame asks a new agent."""
         self._asked = self._subject.refused = None
         self._subject.stack_wanted = False
 

@@ -38,9 +38,9 @@ _SHARES = {"SM%": PROCESS["sm_utilization"]} | {
 }
 _LABELS = {framework.id: framework.label for framework in FRAMEWORKS}
 _CONTEXT = GIB
-"""Bytes under which a process that has more elsewhere does not compute on a GPU."""
+"""A process with fewer bytes on one GPU and more on another has only a context on the first."""
 _COMMAND = 5
-"""Lines of a command that may stand before everything else."""
+"""The most lines of a command at the top of the page."""
 _IDLE = 10.0
 """Seconds without work that are worth mentioning."""
 _MOST_SAMPLES = 60
@@ -62,7 +62,7 @@ _NOT_KEPT: dict[Moment, str] = {
 
 @dataclass
 class ProcessSubject:
-    """All that is known of the process of a page; of one that has ended, what was known last."""
+    """All that is known of the process of a page, or was known when it ended."""
 
     key: ProcessKey
     rows: list[ProcessRow] = field(default_factory=list)
@@ -73,21 +73,21 @@ class ProcessSubject:
     ended: bool = False
     moment: Moment = "now"
     unborn: bool = False
-    """What is shown was before it started."""
+    """Whether the time that is shown is before its start."""
     detail: ProcessDetail | None = None
     gone: bool = False
-    """It had ended when its details were read."""
+    """Whether it had ended when its details were read."""
     refused: str | None = None
     """Why the agent does not read its details."""
     stack: ProcessStack | None = None
     stack_wanted: bool = False
-    """py-spy was asked and has not answered."""
+    """Whether py-spy was asked and has not answered."""
     with_values: bool = False
-    """Of the variables that are not about GPUs."""
+    """Whether to show values of the variables that are not about GPUs."""
 
 
 def process_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
-    """Return what frames say of the process."""
+    """Yield what frames say of the process."""
     process = subject.rows[0].process
     yield []
     command = list(page.wrapped(process.command or "not in this /proc", 1, "heading"))
@@ -199,7 +199,7 @@ def _words(row: ProcessRow, subject: ProcessSubject) -> Iterator[str]:
 
 
 def _graphs(page: Page, past: ProcessHistory) -> StyledLine:
-    """Draw memory as a part of its peak, and the share of the SMs, one sample a cell."""
+    """Draw memory as a part of its peak, and the share of the SMs, with one sample per cell."""
     peak = max((value for value in past.memory if value is not None), default=0.0)
     end = f"  peak {size(int(peak))}   SM "
     room = (page.size.width - 2 - LABEL - len("memory ") - len(end) - 1) // 2
@@ -238,7 +238,7 @@ def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:
 
 
 def detail_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
-    """Return variables, open devices, children, the stack."""
+    """Yield the variables, open devices, children and stack of the process."""
     yield from title(ENVIRONMENT)
     yield from _gpu_variables(page, subject)
     yield from title("Open devices")
@@ -252,7 +252,7 @@ def detail_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
 
 
 def _waiting(subject: ProcessSubject) -> str | None:
-    """Say why there is no answer; None where there is one."""
+    """Return why there are no details; None if there are."""
     if subject.detail is not None:
         return None
     if subject.moment != "now":

@@ -1,1 +1,1 @@
-"""All that is private to Textual or raw to a terminal."""
+"""All that uses private names of Textual or writes to a terminal directly."""

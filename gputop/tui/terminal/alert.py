@@ -1,4 +1,4 @@
-"""What calls somebody to the terminal: bytes that change nothing of the picture."""
+"""Alerts of a terminal: bytes that leave the picture as it is."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from gputop.tui.terminal.compatibility import fits
 
 
 def alert(app: App[Any], sequence: str) -> None:
-    """Send a sequence for a notification between two pictures; the bell where Textual is one that
-    is not known."""
+    """Send the sequence of a notification between two pictures; ring the bell instead if this
+    Textual does not fit."""
     if not fits():
         app.bell()
     elif sequence and app._driver is not None:

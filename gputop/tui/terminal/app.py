@@ -4,7 +4,7 @@
     crash       one line on the terminal, the traceback in a file
     NO_COLOR    no colour is sent, in any theme
 
-What a terminal has to be treated with besides is in `driver.py`, for a Textual that `fits`.
+What a terminal needs besides these is in `driver.py`, for a Textual that `fits`.
 """
 
 import asyncio
@@ -33,30 +33,30 @@ class TerminalApp(App[ReturnType]):
     """An app that puts the terminal back however it ends. Start it by `run`."""
 
     encoding: str | None = None
-    """Of what is sent; None: of stderr. Characters that it has not are sent as `?`."""
+    """The encoding of the output; None for that of stderr. It sends other characters as `?`."""
     taking_over: Callable[[], None] | None = None
     """Called before the terminal is drawn on."""
     heeds_interrupt = True
-    """Whether SIGINT ends it; not while it is for another program on the terminal."""
+    """Whether SIGINT ends the app; False while another program on the terminal gets it."""
     crash: str | None = None
-    """What to say of an internal error, once the terminal is back."""
+    """What to say of an internal error, once the terminal is restored."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        # A screen makes its compositor when it is made, and an app may make screens at once. Of
-        # two kinds of compositor on one terminal, neither would know what the other painted.
+        # A screen's constructor makes its compositor, and an app's may make screens. With two
+        # kinds of compositor on one terminal, neither would know what the other painted.
         drawing.install()
         super().__init__(*arguments, **named)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters, or under NO_COLOR the one that leaves no colour.
+        """Return Textual's filters, or under NO_COLOR a filter that removes all colours.
 
-        Textual itself decides that once, by the theme that an app is constructed with, and turns
-        an ANSI theme that is set later into black on black.
+        Textual decides this once, by the theme that an app is constructed with, and turns an ANSI
+        theme that is set later into black on black.
         """
         return [_NO_COLOR] if self.no_color else super().get_line_filters()
 
     def on_load(self) -> None:
-        """Take the terminal over, and its signals."""
+        """Take over the terminal and its signals."""
         if self.taking_over is not None:
             self.taking_over()
         loop = asyncio.get_running_loop()
@@ -64,13 +64,13 @@ class TerminalApp(App[ReturnType]):
             loop.add_signal_handler(number, self.end_by, number)
 
     def end_by(self, number: signal.Signals) -> None:
-        """End as a shell would report it if the signal had ended the program."""
+        """Exit with the status that a shell reports for a program that the signal ended."""
         if number == signal.SIGINT and not self.heeds_interrupt:
             return
         self.exit(return_code=128 + number)
 
     def heed_interrupt(self) -> None:
-        """Let SIGINT end it again."""
+        """Let SIGINT end the app again."""
         self.heeds_interrupt = True
 
     def on_resize(self) -> None:
@@ -82,7 +82,7 @@ class TerminalApp(App[ReturnType]):
         drawing.repaint_all(self)
 
     def _fatal_error(self) -> None:
-        """Answer an exception that nobody caught in a line, where Textual prints pages."""
+        """Report an uncaught exception in one line; Textual would print pages."""
         self.crash = report(self._exception or RuntimeError("unknown"))
         self.panic()
 
@@ -90,10 +90,10 @@ class TerminalApp(App[ReturnType]):
 def run(app: TerminalApp[Any], mouse: bool = False, driver: type[Driver] | None = None) -> int:
     """Run the app on this terminal and return its exit status, 128 + n if signal n ended it.
 
-    `mouse` asks for clicks and the wheel; a Textual that does not fit would ask for movements. A
-    `driver` of Textual's is for what is no terminal of ours.
+    `mouse` asks for clicks and the wheel, unless Textual does not fit: it would ask for movements.
+    `driver` is a Textual driver for something other than this terminal.
 
-    GputopError for an error of ours, when the terminal is as it was.
+    Raise GputopError for an internal error, once the terminal is restored.
     """
     if driver is not None:
         app.driver_class = driver
@@ -111,11 +111,11 @@ def run(app: TerminalApp[Any], mouse: bool = False, driver: type[Driver] | None 
 def report(error: BaseException) -> str:
     """Write a traceback to a file and return a line that says where it is.
 
-    Without variables, which are other people's command lines here.
+    The traceback has no variables, since they hold other people's command lines.
     """
     summary = f"internal error ({type(error).__name__}: {printable(str(error), 200)})"
     try:
-        # The TMPDIR of another user may be root's (sudo -E), and is no place for what root writes.
+        # Under sudo -E, TMPDIR may be another user's folder, which is no place for root to write.
         folder = "/tmp" if os.geteuid() == 0 else None
         descriptor, path = tempfile.mkstemp(".txt", "gputop-crash-", folder)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""The output that writes cells: in which order, and by the shortest way from one to the next."""
+"""The output that writes cells: their order, and the shortest moves between them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,16 +7,16 @@ from gputop.tui.terminal.sgr import LINK_END, PLAIN, STRING_END, change
 
 # Erasing (and the move after it) takes about eight bytes.
 _MIN_ERASE = 9
-# So many backspaces are no longer than a move.
+# Up to this many backspaces are no longer than a move.
 _MAX_BACKSPACES = 4
-# So many cells come to a terminal at once, usually: in 4 KiB.
+# This many cells usually come to a terminal at once, in 4 KiB.
 _FEW = 1000
 # From here on, terminals may differ in how wide a character is.
 EMOJI = "\U0001f000"
 
 
 class _Stretch(NamedTuple):
-    """Cells to write, in the order of writing a few."""
+    """Cells to write; stretches compare in the order in which a few of them are written."""
 
     rank: int
     column: int
@@ -30,40 +30,40 @@ def _place(stretch: _Stretch) -> tuple[int, int]:
 
 
 class Brush:
-    """Collects what to write; knows where that leaves the terminal's cursor, and in which sgr."""
+    """Collects output, and knows the terminal's cursor and sgr after it."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self._output: list[str] = []
         self._stretches: list[_Stretch] = []
         self._ranks: dict[str, int] = {}
-        """Of each sgr, in the order of their first use."""
+        """The rank of each sgr: its place in the order of first use."""
         self._sgr = PLAIN
         self._row: int | None = None
         self._column: int | None = None
-        """None where terminals may not agree on it."""
+        """None if terminals may not agree on it."""
 
     def reset(self) -> None:
-        """Take nothing for granted: a shell or another program may have drawn last."""
+        """Begin with a plain sgr: a shell or another program may have drawn last."""
         self._output.append(PLAIN)
 
     def scroll(self, row: int, start: int, end: int, count: int) -> None:
-        """Move the cells of a row between two columns to the left. The first `count` of them go;
-        what is at the place of the last ones is for `write` to say."""
+        """Move the cells of a row between two columns `count` columns to the left. The first of
+        them vanish; the last ones become blank, for `write` to fill."""
         self._move(row, start)
         self._output.append(f"\x1b[{count}P")
         self._move(row, end - count)
         self._output.append(f"\x1b[{count}@")
 
     def write(self, row: int, column: int, cells: Sequence[str], sgr: str) -> None:
-        """Write cells, of which only the last may be of disputed width."""
+        """Write cells; only the last one may have a disputed width."""
         rank = self._ranks.setdefault(sgr, len(self._ranks))
         self._stretches.append(_Stretch(rank, column, row, cells, sgr))
 
     def finish(self) -> str:
-        """Return the output. Of a few changes, those of one sgr go together, and column by column:
-        most are digits below each other. More of them go line by line, since a terminal may show
-        what has come so far."""
+        """Return the output. A few changes go sgr by sgr and column by column, since most of them
+        are digits below each other. Many changes go line by line, since a terminal may show what
+        has come so far."""
         is_few = sum(len(stretch.cells) for stretch in self._stretches) <= _FEW
         for stretch in sorted(self._stretches, key=None if is_few else _place):
             self._move(stretch.row, stretch.column)
@@ -91,8 +91,8 @@ class Brush:
             self._sgr = sgr
 
     def _put(self, cells: Sequence[str]) -> None:
-        """Only plain blanks are erased rather than written: not every terminal erases to the
-        current background."""
+        """Write cells, but erase many blanks at the end. Only plain ones are erased: not every
+        terminal erases to the current background."""
         text = "".join(cells)
         column = (self._column or 0) + len(cells)
         inked = text.rstrip(" ") if self._sgr == PLAIN else text
@@ -105,7 +105,7 @@ class Brush:
         disputed = not text.isascii() and is_disputed(character(cells, len(cells) - 1))
         self._column = None if disputed else column
         if column >= self._width:
-            # There the cursor waits, stays or goes on, depending on the terminal.
+            # At the edge the cursor waits, stays or goes on, depending on the terminal.
             self._row = self._column = None
 
 
@@ -123,13 +123,13 @@ def _times(steps: int, forth: str, back: str) -> str:
 
 
 def character(cells: Sequence[str], column: int) -> str:
-    """Return the character in a column, of which that may be the second half."""
+    """Return the character in a column, even if the column is its second half."""
     while column and not cells[column]:
         column -= 1
     return cells[column]
 
 
 def is_disputed(cell: str) -> bool:
-    """Whether terminals may advance differently, by the age of their tables: the next cell is then
-    addressed by its column, so that a disagreement does not spread."""
+    """Return whether terminals may advance differently, as their tables differ in age. The next
+    cell is then addressed by its column, so that a disagreement does not spread."""
     return len(cell) > 1 or cell >= EMOJI

@@ -23,11 +23,11 @@ class Colours(IntEnum):
 def unfit_reason(
     environ: Mapping[str, str], isatty: Callable[[int], bool] = os.isatty
 ) -> str | None:
-    """Why no screen can be started here, or None when it can.
+    """Return why no screen can be started here; None if it can.
 
-    All three streams have to be the terminal: keys come from stdin, Textual draws on stderr, and
-    who redirects stdout wants text there. Without a terminal on stdin the screen would come up,
-    take no key, and spin on end-of-file.
+    All three streams must be the terminal: keys come from stdin, Textual draws on stderr, and a
+    user who redirects stdout wants text there. Without a terminal on stdin the screen would come
+    up, take no key, and spin on end-of-file.
     """
     for descriptor, stream in enumerate(_STREAMS):
         if not isatty(descriptor):
@@ -41,10 +41,10 @@ def unfit_reason(
 
 
 def reopened(descriptor: int, mode: int) -> int | None:
-    """The terminal behind a descriptor, opened once more and non-blocking; None if that fails.
+    """Open the terminal of a descriptor once more, non-blocking; return None if that fails.
 
-    To make the descriptor itself non-blocking would do so for the shell and for every other program
-    on this terminal. After `su` it may belong to another user; /dev/tty is open to all.
+    Making the descriptor itself non-blocking would do so for the shell and every other program on
+    this terminal. After `su` the terminal may belong to another user; /dev/tty is open to all.
     """
     flags = mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     for name in (f"/proc/self/fd/{descriptor}", "/dev/tty"):
@@ -57,9 +57,8 @@ def reopened(descriptor: int, mode: int) -> int | None:
 
 
 def colours(environ: Mapping[str, str]) -> Colours:
-    """The colours that will reach the terminal: Rich's rules, and NO_COLOR over them.
-
-    Like Textual, this takes NO_COLOR as set even if it is empty.
+    """Return the colours that will reach the terminal: none under NO_COLOR, otherwise by Rich's
+    rules. Like Textual, this takes NO_COLOR as set even if it is empty.
     """
     if "NO_COLOR" in environ:
         return Colours.NONE
@@ -72,14 +71,14 @@ def colours(environ: Mapping[str, str]) -> Colours:
 
 
 def drop_inherited_colours(environ: MutableMapping[str, str]) -> None:
-    """Forget COLORTERM in GNU screen: it is the outer terminal's, and screen 4 misreads such
-    colours. tmux, also inside of screen, translates them."""
+    """Forget COLORTERM in GNU screen: it describes the outer terminal, and screen 4 misreads such
+    colours. tmux translates them, even inside screen."""
     if "STY" in environ and "TMUX" not in environ:
         environ.pop("COLORTERM", None)
 
 
 def nearest_theme(name: str, environ: Mapping[str, str]) -> str:
-    """The wanted theme, or the nearest one that the terminal's colours can show.
+    """Return the wanted theme, or the nearest one that the terminal's colours can show.
 
     Under NO_COLOR an RGB theme still sends greys, an ANSI theme nothing; and with 16 colours the
     shades of an RGB theme fall together.
@@ -91,7 +90,7 @@ def nearest_theme(name: str, environ: Mapping[str, str]) -> str:
 def initial_environ(
     environ: Mapping[str, str] = os.environ, path: Path = Path("/proc/self/environ")
 ) -> dict[str, str]:
-    """The environment as this process was started with it; `environ` where that is unknown.
+    """Return the environment that this process was started with; `environ` if that is unknown.
 
     Under LANG=C or no locale at all, Python changes LC_CTYPE in its own environment (PEP 538).
     """

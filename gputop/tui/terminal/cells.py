@@ -1,7 +1,7 @@
 """What a terminal shows, cell by cell, and the shortest output that turns it into a new picture.
 
-In a line of cells, a character of two cells is followed by an empty string. `sgr.py` tells what
-an sgr and a span are.
+In a line of cells, a character of two cells is followed by an empty string. `sgr.py` explains sgr
+and span.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ from rich.cells import cell_len, get_character_cell_size
 from gputop.tui.terminal.brush import EMOJI, Brush, character, is_disputed
 from gputop.tui.terminal.sgr import PLAIN, Span
 
-# A run is not interrupted for so few unchanged cells: the move over them would be as long.
+# A run goes on over up to this many unchanged cells: the move over them would be as long.
 _MAX_GAP = 4
 # Scrolling a part of a line takes about twenty bytes, and a block three.
 _MIN_SCROLLED = 6
@@ -30,7 +30,7 @@ class CellLine(NamedTuple):
 
     spans: list[Span]
     ends: list[int]
-    """The column after each span; none where a span reaches into another or over the edge."""
+    """The column after each span; empty if a span reaches into another or over the edge."""
     cells: list[str]
     sgrs: list[str]
 
@@ -51,7 +51,7 @@ class Painted:
         return self._size == size and bool(self._lines)
 
     def draw(self, lines: Iterable[tuple[int, list[Span]]], size: tuple[int, int]) -> str:
-        """The output that makes the terminal show these lines, which it is then assumed to do."""
+        """Return the output that makes the terminal show these lines; assume that it is sent."""
         brush = Brush(size[0])
         if not self.knows(size):
             self.reset()
@@ -78,8 +78,8 @@ def _paint(brush: Brush, row: int, old: CellLine | None, new: CellLine) -> None:
 
 
 def _next_line(old: CellLine | None, spans: list[Span], width: int) -> CellLine:
-    """The line of spans. Most of them are those of the line before, and most others as long as
-    theirs: then only these cells are other ones."""
+    """Return the line of spans. Most spans are those of the old line, and most others are as long
+    as before: then only their cells are made anew."""
     if old is None or len(old.ends) != len(spans):
         return _line(spans, width)
     cells, sgrs = old.cells.copy(), old.sgrs
@@ -99,7 +99,7 @@ def _next_line(old: CellLine | None, spans: list[Span], width: int) -> CellLine:
 
 
 def _line(spans: list[Span], width: int) -> CellLine:
-    """The cells of spans, cut or filled up to `width`."""
+    """Return the line of spans, cut or filled up to `width`."""
     cells: list[str] = []
     sgrs: list[str] = []
     ends: list[int] = []
@@ -121,7 +121,7 @@ def _line(spans: list[Span], width: int) -> CellLine:
 
 
 def _clusters(text: str) -> tuple[str, Sequence[str]]:
-    """Combining marks that belong to what precedes the text, and then its cells."""
+    """Return the combining marks that belong to what precedes a text, and the text's cells."""
     return ("", text) if text.isascii() and text.isprintable() else _cells(text)
 
 
@@ -134,8 +134,8 @@ def _attach(mark: str, cells: list[str]) -> None:
 
 @lru_cache(maxsize=512)
 def _cells(text: str) -> tuple[str, tuple[str, ...]]:
-    """Of a text that may have any character; control characters have no cell, and a terminal must
-    not see them in text."""
+    """Return marks and cells of a text of any characters. Control characters have no cell, and a
+    terminal must not see them in text."""
     clusters = [""]
     for char in text:
         if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0:
@@ -159,10 +159,10 @@ def _changed(old: CellLine, new: CellLine) -> list[int]:
 
 
 def _scroll(old: CellLine, new: CellLine, changed: Sequence[int]) -> tuple[int, int, int] | None:
-    """Between which columns cells have moved to the left, and by how many, as those of a graph do;
-    None where writing them is as short."""
+    """Return between which columns cells have moved to the left, as those of a graph do, and by how
+    many columns; None if writing them is as short."""
     if "" in new.cells or "" in old.cells:
-        return None  # a half of a character cannot move alone
+        return None  # half of a character cannot move alone
     end = changed[-1] + 1
     for count_ in range(1, _MAX_SCROLL + 1):
         last = end - count_
@@ -180,7 +180,7 @@ def _is_moved(old: CellLine, new: CellLine, column: int, count_: int) -> bool:
 
 
 def _scrolled(line: CellLine, start: int, end: int, count_: int) -> CellLine:
-    """The line as the terminal shows it then; the cells of the gap equal none."""
+    """Return a line as the terminal shows it after a scroll; the cells of the gap equal no cell."""
     cells, sgrs = (
         [*column[:start], *column[start + count_ : end], *[_GAP] * count_, *column[end:]]
         for column in (line.cells, line.sgrs)
@@ -189,7 +189,7 @@ def _scrolled(line: CellLine, start: int, end: int, count_: int) -> CellLine:
 
 
 def _runs(changed: Iterable[int], new: CellLine) -> Iterator[tuple[int, int]]:
-    """The ranges to draw, none from the middle of a character: its cells change together."""
+    """Yield the ranges to draw. None begins inside a character: its cells change together."""
     start = end = -1
     for column in changed:
         if column < end:
@@ -206,13 +206,13 @@ def _runs(changed: Iterable[int], new: CellLine) -> Iterator[tuple[int, int]]:
 
 
 def _bridges(sgrs: list[str], end: int, column: int) -> bool:
-    """Whether to draw the unchanged cells between two changed ones rather than to skip them."""
+    """Return whether to draw the unchanged cells between two changed ones instead of a move."""
     gap = column - end
     return gap <= _MAX_GAP and sgrs[end - 1 : column] == sgrs[end : column + 1]
 
 
 def _stops(line: CellLine, start: int, end: int) -> Iterator[int]:
-    """Where drawing has to pause: at a new style, and after a character of disputed width."""
+    """Yield where drawing must pause: at a new style, and after a character of disputed width."""
     sgrs, cells = line.sgrs[start:end], line.cells[start:end]
     plain = "".join(cells).isascii()
     if plain and sgrs.count(sgrs[0]) == len(sgrs):
@@ -227,5 +227,5 @@ def _stops(line: CellLine, start: int, end: int) -> Iterator[int]:
 
 
 def _has_disputed(cells: list[str]) -> bool:
-    """Whether any width is disputed, told without a loop in Python."""
+    """Return whether any width is disputed, without a loop in Python."""
     return max(cells) >= EMOJI or max(map(len, cells)) > 1

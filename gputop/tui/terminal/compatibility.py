@@ -1,9 +1,8 @@
-"""Whether this Textual is one whose private names gputop was written for.
+"""Whether this Textual has the private names that gputop was written for.
 
-All that is private to Textual is used in this folder, and nothing of it unless `fits()`. Without it
-gputop draws as Textual does, for ten times the bytes: the keys are read by Textual, so some that
-are typed at once may miss a dialog that they open, and a terminal that takes no output may stop
-the screen.
+Private names of Textual are used in this folder alone, and only if `fits()`. Otherwise gputop draws
+as Textual does, for ten times the bytes. Textual then reads the keys, so some that are typed at
+once may miss a dialog that they open, and a terminal that takes no output may stop the screen.
 """
 
 import inspect
@@ -39,7 +38,7 @@ _PARAMETERS = {
     f"{_DRIVER}.run_input_thread": "self",
     f"{_DRIVER}.send_message": "self message",
 }
-"""Of what is called and what is replaced."""
+"""The parameters of what gputop calls and of what it replaces."""
 _ATTRIBUTES = {
     "textual._compositor:Compositor": "_dirty_regions size visible_widgets root",
     "textual._context": "visible_screen_stack",
@@ -56,7 +55,7 @@ _ATTRIBUTES = {
 
 @cache
 def fits() -> bool:
-    """Return whether its version is known, and the private names are there as they are used."""
+    """Return whether Textual's version is known, and it has the private names that are used."""
     try:
         return (
             OLDEST <= _release(version("textual")) < NEWER
@@ -68,7 +67,7 @@ def fits() -> bool:
 
 
 def _release(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version up to its first part that is none: 8.3.0rc1 is (8, 3, 0)."""
+    """Return the numbers that a version begins with: 8.3.0rc1 is (8, 3, 0)."""
     match = re.match(r"\d+(\.\d+)*", text)
     return tuple(map(int, match[0].split("."))) if match else ()
 
@@ -78,7 +77,7 @@ def _takes(name: str, parameters: list[str]) -> bool:
 
 
 def _has(name: str, attributes: list[str]) -> bool:
-    """Whether a module or class has them; what an object gets is named where it is made."""
+    """Return whether a module or class has attributes; those of objects are in its `__init__`."""
     owner = _named(name)
     made = {word for base in getattr(owner, "__mro__", ()) for word in _names_in(base.__init__)}
     return all(hasattr(owner, word) or word in made for word in attributes)

@@ -1,6 +1,6 @@
 """Textual's compositor, made to send only the cells that differ from what the terminal shows.
 
-For a Textual that `fits` (`compatibility.py`); `drawing.py` is the way to it.
+Only for a Textual that `fits` (`compatibility.py`); `drawing.py` decides on its use.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from textual.widget import Widget
 from gputop.tui.terminal.cells import Painted
 from gputop.tui.terminal.sgr import PLAIN, Span, span
 
-# A frame is at most three chunks (begin, cells, end): so many wait when the terminal has not even
+# A frame is at most three chunks (begin, cells, end): if this many wait, the terminal has not even
 # taken the previous frame.
 STALLED = 3
 # Seconds until a picture that was not sent is tried again: soon, since the writer may only have
@@ -40,7 +40,7 @@ class _Screenful:
     def __init__(self) -> None:
         self.painted = Painted()
         self.behind = False
-        """A picture was held back and nothing was drawn since."""
+        """Whether a picture was held back and nothing was drawn since."""
         self.retrying = False
 
 
@@ -55,8 +55,8 @@ def reset() -> None:
 
 
 def mark(widget: Widget, regions: Collection[Region]) -> bool:
-    """Have regions of a widget drawn: by way of its queue and its screen's, it would take four
-    messages and their tasks. False if it has to go that way."""
+    """Have regions of a widget drawn. The usual way, by the queues of the widget and its screen,
+    takes four messages and their tasks; return False if only that way is possible."""
     try:
         screen = widget.screen
         compositor, dirty, timer = screen._compositor, screen._dirty_widgets, screen._update_timer
@@ -73,7 +73,7 @@ def mark(widget: Widget, regions: Collection[Region]) -> bool:
 
 
 def _begin(screen: Screen[Any], timer: Timer) -> None:
-    """Draw what is marked, unless a layout comes first: it takes that along."""
+    """Draw what is marked, unless a layout comes first: it draws the marked regions, too."""
     if _is_layout_due(screen) or screen.app._batch_count or not screen.is_current:
         screen.check_idle()
     else:
@@ -111,7 +111,7 @@ class DiffCompositor(Compositor):
         screen_stack: list[Screen[Any]] | None = None,
         simplify: bool = False,
     ) -> RenderableType | None:
-        """What to send to the terminal now, or None.
+        """Return what to send to the terminal now, or None.
 
         With `full` the picture is not for the terminal but for a screenshot.
         """
@@ -132,7 +132,7 @@ class DiffCompositor(Compositor):
     def _screenshot(
         self, screen_stack: list[Screen[Any]] | None, simplify: bool
     ) -> RenderableType | None:
-        """Textual's own picture; what the terminal has yet to be told stays on the list."""
+        """Return Textual's own picture; what the terminal does not show yet stays dirty."""
         pending = self._dirty_regions.copy()
         try:
             return super().render_update(True, screen_stack, simplify)
@@ -140,13 +140,13 @@ class DiffCompositor(Compositor):
             self._dirty_regions.update(pending)
 
     def _changes(self, painted: Painted) -> Changes | None:
-        """The dirty lines, or all of them if it is not known what the terminal shows."""
+        """Return the dirty lines, or all lines if it is not known what the terminal shows."""
         every = range(self.size.height)
         rows = self._dirty_rows() if painted.knows(self.size) else list(every)
         self._dirty_regions.clear()
         if not rows:
             return None
-        # Whole lines, for cells are compared by their column. Widgets keep the strips of clean
+        # Whole lines, as cells are compared by their column. Widgets keep the strips of clean
         # parts, so these cost little.
         crop = Region(0, rows[0], self.size.width, rows[-1] + 1 - rows[0])
         chops = self._render_chops(crop, set(rows).__contains__)
@@ -159,7 +159,7 @@ class DiffCompositor(Compositor):
 
 
 def _spans(chops: Mapping[int, Strip | None], colors: ColorSystem) -> list[Span]:
-    """Return the spans of a line from its strips, each of which begins at a column."""
+    """Return the spans of a line from its strips, by the column that each begins at."""
     spans: list[Span] = []
     end = 0
     for start, strip in chops.items():
@@ -178,13 +178,13 @@ def _terminal(app: App[Any]) -> _Screenful | None:
 
 
 def backlog(app: App[Any]) -> int:
-    """How many chunks wait for the terminal; a full queue would block the event loop."""
+    """Return how many chunks wait for the terminal; a full queue would block the event loop."""
     writer = getattr(app._driver, "_writer_thread", None)
     return writer._queue.qsize() if isinstance(writer, WriterThread) else 0
 
 
 def _paint_later(app: App[Any], terminal: _Screenful) -> None:
-    """See to it that the then present picture is drawn once the terminal takes output again."""
+    """Once the terminal takes output again, draw the picture that is current then."""
     terminal.behind = True
     if not terminal.retrying:
         terminal.retrying = True

@@ -21,7 +21,7 @@ def install() -> None:
 
 
 def repaint_all(app: App[Any]) -> None:
-    """Draw every line again, for a terminal that others wrote to."""
+    """Draw every line again, for a terminal that other programs wrote to."""
     reset()
     app.screen.refresh()
 
@@ -46,8 +46,8 @@ def repaint(widget: Widget, lines: Collection[Region]) -> None:
 
 
 def components(classes: Iterable[str]) -> set[str]:
-    """Return the component classes that Textual is to work out, for every widget each time that it
-    gets or loses the focus: none where `component_style` does it for those that are drawn."""
+    """Return the component classes that Textual computes for every widget each time that it gets or
+    loses the focus: none if `component_style` computes those that are drawn."""
     return set() if fits() else set(classes)
 
 
@@ -62,7 +62,7 @@ def component_style(widget: Widget, component: str) -> Style:
 
 
 def _compositor() -> ModuleType | None:
-    """Return the module that imports what is private to Textual; None where that does not fit."""
+    """Return the module that imports private names of Textual; None if they do not fit."""
     if not fits():
         return None
     from gputop.tui.terminal import compositor

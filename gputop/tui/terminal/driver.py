@@ -1,12 +1,12 @@
 """Textual's driver for a terminal, with the manners that a full-screen program owes it.
 
-    hangup      a terminal that is gone ends the program, also where SIGHUP is ignored
+    hangup      a terminal that is gone ends the program, even if SIGHUP is ignored
     Ctrl-Z, fg  every line is drawn again
     stall       a terminal that takes no output neither stops the keys nor delays the end
     encoding    input that is not UTF-8 is shown as such, and the keys go on
     mouse       buttons and the wheel are asked for, and no movements
 
-Textual by itself does none of this. For a Textual that `fits` (`compatibility.py`).
+Textual by itself does none of this. Only for a Textual that `fits` (`compatibility.py`).
 """
 
 import contextlib
@@ -28,12 +28,12 @@ from gputop.tui.terminal import drawing
 from gputop.tui.terminal.capabilities import reopened
 from gputop.tui.terminal.keyboard import Keyboard
 
-# Textual's queue for the terminal holds 30 chunks, and to put one more blocks the event loop. The
-# rest is kept free for what puts the terminal back.
+# Textual's queue for the terminal holds 30 chunks, and one more blocks the event loop. The rest is
+# kept free for what restores the terminal.
 MAX_BACKLOG = 18
-# Seconds that a terminal has to take the last output before it is given up.
+# Seconds that a terminal gets to take the last output before it is given up.
 TIMEOUT = 0.25
-# CAN ends a sequence that was cut, ST a string; then the modes that Textual sets are taken back.
+# CAN ends a sequence that was cut, ST a string; the rest takes back the modes that Textual sets.
 RESTORE = (
     b"\x18\x1b\\\x1b[?2026l\x1b[m\x1b[999H\x1b[K\x1b[?1006l\x1b[?1000l"
     b"\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h"
@@ -43,8 +43,8 @@ RESTORE = (
 class TerminalOutput(io.RawIOBase):
     """A terminal to write to until it is given up.
 
-    It takes a descriptor that does not block, for a thread that waits in a write to a terminal that
-    takes nothing cannot be called back.
+    Its descriptor must not block: a thread that waits in a write to a terminal that takes nothing
+    cannot be called back.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -75,7 +75,7 @@ class TerminalOutput(io.RawIOBase):
         os.eventfd_write(self._wake, 1)
 
     def revive(self) -> None:
-        """Write again, after a stop in which the terminal may have recovered."""
+        """Write again, after a stop of the program in which the terminal may have recovered."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
         self.given_up = False
@@ -137,8 +137,8 @@ class TerminalDriver(LinuxDriver):
     def _enable_mouse_support(self) -> None:
         """Ask for buttons and the wheel (1000), in decimal coordinates (1006).
 
-        Reports of movements (1002, 1003) flood a slow line. To select and copy with Shift stays
-        the terminal's own, unless a program asks for that too (XTSHIFTESCAPE).
+        Reports of movements (1002, 1003) flood a slow line. The terminal still selects and copies
+        with Shift, unless a program asks for that too (XTSHIFTESCAPE).
         """
         if self._mouse:
             self.write("\x1b[?1000h\x1b[?1006h")
@@ -148,10 +148,10 @@ class TerminalDriver(LinuxDriver):
             self.write("\x1b[?1006l\x1b[?1000l")
 
     def _enable_mouse_pixels(self) -> None:
-        """Leave coordinates in cells, which is all that is asked of them."""
+        """Leave coordinates in cells: gputop needs nothing finer."""
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        """Of the terminal itself: COLUMNS and LINES, where exported, are those of an old one."""
+        """Return the size of the terminal itself: exported COLUMNS and LINES may be outdated."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self.fileno)
             if size.columns and size.lines:
@@ -166,7 +166,7 @@ class TerminalDriver(LinuxDriver):
         self._listen()
 
     def stop_application_mode(self) -> None:
-        """Leave the cursor below the picture, for GNU screen and the Linux console keep that."""
+        """Leave the cursor below the picture, as GNU screen and the Linux console keep that."""
         self.write("\x1b[m\x1b[999H\x1b[K")
         super().stop_application_mode()
 
@@ -175,10 +175,10 @@ class TerminalDriver(LinuxDriver):
         super().suspend_application_mode()
 
     def resume_application_mode(self) -> None:
-        """Take the terminal over again; what the shell left on it is unknown.
+        """Take over the terminal again; what the shell left on it is unknown.
 
-        SIGCONT can also come while nothing is suspended, with a hangup for one. To start once
-        more would take the modes of the running screen for those to put back in the end.
+        SIGCONT can also come while nothing is suspended, for example with a hangup. A second start
+        would take the modes of the running screen for those to restore at the end.
         """
         if not self._suspended:
             return
@@ -214,5 +214,5 @@ class TerminalDriver(LinuxDriver):
 
     @property
     def _is_writing(self) -> bool:
-        """In the background the start fails, and comes again with the SIGCONT of `fg`."""
+        """Whether the start succeeded; in the background it fails, and comes again with `fg`."""
         return self._writer_thread is not None and self._writer_thread.is_alive()

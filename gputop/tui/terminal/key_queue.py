@@ -1,9 +1,9 @@
-"""Keys and clicks in turn: each takes effect before the next is looked at, however fast they come.
+"""Keys and clicks in turn: each takes effect before the next is handled, however fast they come.
 
 Textual hands a key to the widget that has the focus when the key arrives, and runs bindings later,
-when the key has come back up to the app. Of what is typed at once, as over a slow line, keys that
-follow `/` would so go to the table instead of the filter, and those that follow `s` would meet a
-dialog that is not made yet.
+when the key has come back up to the app. If keys come at once, as over a slow line, those that
+follow `/` would go to the table instead of the filter, and those that follow `s` would come before
+the dialog is made.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TYPED = (events.Key, events.Paste, events.MouseEvent)
 
 
 def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Binding]:
-    """Bindings with the keys that the user has for them, by id."""
+    """Return bindings with the keys that the user has given them, by id."""
     return [
         replace(binding, key=key, key_display=None)
         if (key := keys.get(binding.id or ""))
@@ -44,15 +44,15 @@ def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Bindi
 
 
 class OnlyBindings(Widget):
-    """A widget that has bindings and no other way to deal with a key, nor has anything above it:
-    the bindings can be looked at without a round through the queues."""
+    """A widget that handles keys by bindings alone, as does everything above it: its bindings can
+    be checked without a round through the queues."""
 
 
 class Hasty:
-    """A screen that some keys are too soon for: they were typed before anybody could read it."""
+    """A screen that ignores keys that were typed before the user could read it."""
 
     def is_too_soon(self, event: events.Event) -> bool:
-        """Whether a key, a paste or a click does nothing."""
+        """Return whether to ignore a key, a paste or a click."""
         raise NotImplementedError
 
 
@@ -66,12 +66,12 @@ class KeysInTurn(App[ReturnType]):
         super().__init__(*arguments, **named)
         self._waiting: deque[events.Event] = deque()
         self._turn = 0
-        """Counts keys, so that what is said of an old one is not taken for the present one."""
+        """Counts keys, so that a late `_done` of an old key does not count for the current one."""
         self._at_work = False
         self._clock: asyncio.TimerHandle | None = None
 
     async def on_event(self, event: events.Event) -> None:
-        """What is typed, pasted or clicked waits for its turn; all else goes its way."""
+        """Let what is typed, pasted or clicked wait for its turn; pass on all other events."""
         waits = isinstance(event, _TYPED) and not event.is_forwarded
         if not waits or not fits():
             await super().on_event(event)
@@ -81,7 +81,7 @@ class KeysInTurn(App[ReturnType]):
             await self._take()
 
     async def _take(self) -> None:
-        """The next keys, when there is a screen for them."""
+        """Take the next keys, when there is a screen for them."""
         self._at_work = True
         while self._waiting:
             if not self.screen.is_mounted:
@@ -92,7 +92,7 @@ class KeysInTurn(App[ReturnType]):
         self._at_work = False
 
     async def _took_effect(self, event: events.Event) -> bool:
-        """Hand a key on; False if what it makes happen is under way, after which comes `_done`."""
+        """Hand a key on; return False if its effect is still under way, until `_done`."""
         self._turn += 1
         turn = self._turn
         if isinstance(self.screen, Hasty) and self.screen.is_too_soon(event):
@@ -108,9 +108,9 @@ class KeysInTurn(App[ReturnType]):
             await super().on_event(event)
         loop = asyncio.get_running_loop()
         self._clock = loop.call_later(_TIMEOUT, self.call_later, self._done, turn)
-        # Bindings are run when a key that nobody used has come up to the app. What they make
-        # happen may come up the same way, as a message of the widget; and a screen that is new
-        # has something to do first, such as to focus an editor.
+        # Bindings run when an unused key has come up to the app. Their effect may come up the
+        # same way, as a message of the widget; and a new screen has something to do first, such
+        # as focusing an editor.
         self._climb(target, lambda: self._climb(target, lambda: self._settle(turn)))
         return False
 
@@ -125,7 +125,7 @@ class KeysInTurn(App[ReturnType]):
         return self.focused is target and all(pump._message_queue.empty() for pump in pumps)
 
     def _climb(self, pump: MessagePump | None, then: Callable[[], None]) -> None:
-        """Call `then` when a widget and all above it have dealt with what they have now."""
+        """Call `then` when a widget and all above it have handled what is in their queues now."""
         while pump is not None and pump is not self:
             above = pump._parent
             if pump.call_later(partial(self._climb, above, then)):

@@ -1,8 +1,8 @@
-"""Keys and the mouse, read where they are dealt with.
+"""Keys and the mouse, read in the event loop that handles them.
 
-Textual reads them in a thread that looks up ten times a second, and hands each over by a task of
-its own: at rest that is a sixth of what a screen costs. Here the event loop waits for the terminal,
-and a clock runs only while what came may be the begin of a sequence.
+Textual reads them in a thread that wakes up ten times a second, and hands each over by a task of
+its own: at rest that is a sixth of the cost of a screen. Here the event loop waits for the
+terminal, and a timer runs only while the input may be the beginning of a sequence.
 """
 
 import asyncio
@@ -17,23 +17,23 @@ from textual.message import Message
 from gputop.tui.terminal.capabilities import reopened
 
 _MOST = 4096
-"""Bytes that are read at once."""
+"""The most bytes that are read at once."""
 _LATER = 0.001
-"""Seconds after a deadline in which the clocks agree that it has passed."""
+"""Seconds after a deadline until both clocks agree that it has passed."""
 
 
 class _CellParser(XTermParser):
-    """Textual's, which takes a terminal that reports its size in pixels for one that reports the
-    mouse in pixels as well."""
+    """Textual's parser with the mouse in cells. Textual takes a terminal that reports its size in
+    pixels for one that reports the mouse in pixels as well."""
 
     @property
     def mouse_pixels(self) -> bool:
-        """Never."""
+        """False: the mouse is reported in cells."""
         return False
 
     @mouse_pixels.setter
     def mouse_pixels(self, are_reported: bool) -> None:
-        """Nobody asked for them."""
+        """Ignore this: gputop does not ask for pixels."""
 
 
 class Keyboard:
@@ -42,12 +42,12 @@ class Keyboard:
     def __init__(
         self, descriptor: int, handle: Callable[[Message], None], hung_up: Callable[[], None]
     ) -> None:
-        """`handle` gets what is typed, `hung_up` is called when the terminal is gone."""
+        """`handle` gets what is typed; `hung_up` is called when the terminal is gone."""
         self._handle, self._hung_up = handle, hung_up
         self._parser = _CellParser()
-        # Bytes that are no UTF-8, as in a paste, are shown as such.
+        # Bytes that are not UTF-8, as in a paste, become U+FFFD.
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
-        # A read must not wait, not even where somebody else took what was there.
+        # A read must not wait, even if another program has taken the input meanwhile.
         self._own = reopened(descriptor, os.O_RDONLY)
         self._descriptor = descriptor if self._own is None else self._own
         self._loop = asyncio.get_running_loop()
@@ -82,7 +82,7 @@ class Keyboard:
             self._clock = self._loop.call_later(ESCAPE_DELAY + _LATER, self._late)
 
     def _late(self) -> None:
-        """What came was no sequence: Escape was pressed."""
+        """Take what came for the Escape key, as it did not become a sequence."""
         self._hand_over(self._parser.tick())
 
     def _stop_clock(self) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 from gputop.tui.terminal.app import TerminalApp
 
 _AFTERWARDS = 0.2
-"""Seconds until a Ctrl-C that the terminal sent to both has come to the event loop."""
+"""Seconds until the event loop has seen a Ctrl-C that the terminal sent to both programs."""
 
 
 def run_outside(
     app: TerminalApp[Any], command: Sequence[str], environ: Mapping[str, str], words: str
 ) -> int | None:
-    """Suspend the screen, say `words`, and run a program on the terminal until it ends; its exit
-    status, None where it cannot be started. Ctrl-C ends the program alone."""
+    """Suspend the screen, print `words`, and run a program on the terminal. Return its exit status;
+    None if it cannot be started. Ctrl-C ends only that program."""
     app.heeds_interrupt = False
     try:
         with app.suspend():

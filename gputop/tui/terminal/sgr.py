@@ -1,7 +1,7 @@
-"""The texts that make a terminal draw in a style.
+"""The sequences that make a terminal draw in a style.
 
-An *sgr* (ECMA-48: select graphic rendition) does that whatever the terminal drew in before. A
-*span* is text and its sgr.
+An *sgr* (ECMA-48: select graphic rendition) sets a style, whatever the style before it. A *span* is
+text and its sgr.
 """
 
 import re
@@ -25,8 +25,8 @@ _CODE = re.compile(r"([34])8;(?:2(?:;\d+){3}|5;\d+)|\d+")
 def span(text: str, style: Style | None, colors: ColorSystem) -> Span:
     """Return text with the sgr of its style.
 
-    Blanks take the plain one if nothing of the style can be seen on them: a change of a
-    foreground colour then sends none of them again.
+    Blanks get the plain sgr if nothing of the style can be seen on them: a change of a foreground
+    colour then sends none of them again.
     """
     ink, blank = _sgrs(style, colors)
     return (text, blank if text.isspace() else ink)
@@ -46,7 +46,7 @@ def _sgrs(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
 
 
 def _unless_default(color: Color | None) -> Color | None:
-    """Every sgr starts from the default colours, so they need no code."""
+    """Return None for a default colour: every sgr starts from these, so they need no code."""
     return None if color is None or color.is_default else color
 
 
@@ -68,7 +68,7 @@ def change(before: str, after: str) -> str:
 
 
 def _codes(sgr: str) -> dict[str, str]:
-    """The codes of an sgr by what they set: a colour, of which there is one, or an attribute."""
+    """Return the codes of an sgr by what they set: `foreground`, `background`, or themselves."""
     codes = {}
     for match in _CODE.finditer(sgr.removeprefix("\x1b[0;")):
         code = match[0]

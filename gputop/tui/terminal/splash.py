@@ -1,6 +1,6 @@
 """The first frame, painted plainly while the screen is still being loaded.
 
-To import Textual and lay a screen out takes longer than the agent needs for its first frame.
+Importing Textual and laying out a screen takes longer than the agent needs for its first frame.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
 _HOME, _LINE_END, _REST = "\x1b[H", "\x1b[K\r\n", "\x1b[J"
 _LEAVE = "\r\n\x1b[?1049l\x1b[?25h"
 _TIMEOUT = 0.25
-"""Seconds that a terminal has to take the picture."""
+"""Seconds that a terminal gets to take the picture."""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _COLUMNS = ("gpu", "pid", "user", "gpu_memory", "sm_utilization", "age")
-"""Of a process, before its command."""
+"""The columns of a process before its command."""
 
 
 class Splash:
-    """A source on a terminal that nobody draws on yet.
+    """The first frame of a source, on a terminal that no screen draws on yet.
 
-    `hand_over` leaves the terminal to the screen as it was, but for the picture; `leave` takes that
-    away if no screen came.
+    `hand_over` restores the terminal for the screen but leaves the picture; `leave` removes the
+    picture, too, if no screen came.
     """
 
     def __init__(self, feeds: Sequence[Feed], user: str | None = None) -> None:
-        """`feeds`: with several there is no one frame to paint, but they begin. `user`: whose
-        processes are shown; None for everybody's."""
+        """`feeds` are started; a frame is painted only if there is a single feed. `user`: the user
+        to show the processes of; None for all users."""
         self._feeds, self._user = feeds, user
         self._lock = threading.Lock()
         self._over = self._painted = self._whole = False
@@ -53,12 +53,12 @@ class Splash:
         self._handlers: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Take the terminal, and paint. `leave` is due even where a signal ends this halfway."""
+        """Take over the terminal, and paint. Call `leave` even if a signal ends this halfway."""
         quiet = list(self._modes)
         quiet[3] &= ~(
             termios.ECHO | termios.ICANON
         )  # keys are for the screen, which will read them
-        quiet[0] &= ~termios.ICRNL  # Enter stays what it is
+        quiet[0] &= ~termios.ICRNL  # Enter stays a carriage return
         termios.tcsetattr(0, termios.TCSANOW, quiet)
         for number in _ENDING:
             self._handlers[number] = signal.signal(number, _end)
@@ -66,15 +66,15 @@ class Splash:
             feed.listen(self._show)
 
     def hand_over(self) -> None:
-        """Somebody else draws from now on."""
+        """Leave the terminal to the screen, which draws from now on."""
         self._finish(leave=False)
 
     def leave(self) -> None:
-        """Back to what was on the terminal before, if nobody took it over."""
+        """Show what was on the terminal before, unless it has been handed over."""
         self._finish(leave=True)
 
     def _finish(self, leave: bool) -> None:
-        """Once. A terminal that takes no output keeps the painter in a write, and the lock."""
+        """Finish once. If the terminal takes no output, the painter waits, and keeps the lock."""
         if self._over:
             return
         locked = self._lock.acquire(timeout=_TIMEOUT)
@@ -91,7 +91,7 @@ class Splash:
             signal.signal(number, handler)
 
     def _show(self, message: Frame | Reply | SourceError) -> None:
-        """Paint what GPUs say at once, then the first frame."""
+        """Paint the preview, which has no processes yet, and then the first frame."""
         if isinstance(message, Frame) and len(self._feeds) == 1:
             self._paint(message, whole=not isinstance(message, Preview))
 
@@ -106,8 +106,8 @@ class Splash:
 
 
 def picture(frame: Frame, width: int, height: int, user: str | None = None) -> str:
-    """A line a GPU in ASCII, then as many processes as there is room for, by GPU; within the size,
-    and lines end as a raw terminal wants it."""
+    """Return a line per GPU in ASCII, then as many processes as there is room for, by GPU. Lines
+    are cut to the size, and end in CR LF, as a raw terminal needs it."""
     lines = [
         f" gputop  {frame.host.name}  driver {frame.driver_version}  CUDA {frame.cuda_version}"
     ]
@@ -132,7 +132,7 @@ def _line(frame: Frame, gpu: Gpu) -> str:
 
 
 def _processes(frame: Frame, user: str | None, most: int) -> Iterator[str]:
-    """Their heading, and `most` of them; nothing where there are none."""
+    """Yield a heading and up to `most` processes; nothing if there are none."""
     if not frame.processes:
         return
     columns = [COLUMNS[id_] for id_ in _COLUMNS]
@@ -144,7 +144,7 @@ def _processes(frame: Frame, user: str | None, most: int) -> Iterator[str]:
 
 
 def _write(text: str) -> None:
-    """Onto the terminal that Textual draws on too; one that is gone is found out later."""
+    """Write to the terminal that Textual draws on, too; later code notices one that is gone."""
     try:
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode("ascii"))
     except OSError:
