@@ -122,7 +122,7 @@ def _interval(options: argparse.Namespace) -> float:
 
 
 def _once(options: argparse.Namespace, exposition: Exposition) -> int:
-    """Write one reading, or that there is none. DriverError, SourceError after that."""
+    """Write one reading, or that there is none; then raise DriverError or SourceError if so."""
     message: Frame | GputopError
     with closing(open_source(None, None, demo=options.demo)) as source:
         try:

@@ -76,7 +76,7 @@ class _Plan(NamedTuple):
 
 _Plans = dict[HostName | None, _Plan]
 _Verdicts = dict[HostName | None, tuple[Verdict, ...]]
-"""By host; None is this machine."""
+"""Plans and verdicts by host; None is this machine."""
 
 
 def _signal(text: str) -> int:

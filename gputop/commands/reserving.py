@@ -91,7 +91,7 @@ class ReservingWatch(Watch):
             self._place.release()
             self._place = None
 
-    # What there is to have
+    # Which GPUs can be had
 
     def _choose(self) -> GpuPick:
         """Pick by the frames of the window, with the reservations of others as they are now."""
