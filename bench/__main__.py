@@ -18,7 +18,7 @@ from tests.driver.build import BuildError
 
 
 def main() -> int:
-    """Measure what is wanted; the exit status."""
+    """Measure what the options name, and return the exit status."""
     options = _parser().parse_args()
     if options.medians:
         return _medians(options.medians)
@@ -79,7 +79,7 @@ def _measure(wanted: list[Case], plan: Plan, options: argparse.Namespace) -> Non
     print(f"{options.driver} driver")
     results: dict[str, dict[str, Values]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that are installed have theirs
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed programs have byte code
         os.environ.update({f"XDG_{name}_HOME": folder for name in ("CONFIG", "STATE", "CACHE")})
         for case in wanted:
             results[str(case)] = run(case, programs, plan)

@@ -1,8 +1,8 @@
 """`python -m bench.cluster [NODES [SECONDS]]`: a cluster as a real Prometheus server knows it.
 
-The series of NODES machines with 8 GPUs each are made, loaded into the server (`promtool tsdb
-create-blocks-from openmetrics`), and asked for as `gputop --prometheus` does: without gputop's
-recording rules, and with them. Then the screen is watched for SECONDS, refreshing every 10 s.
+Makes the series of NODES machines with 8 GPUs each, loads them into the server (`promtool tsdb
+create-blocks-from openmetrics`), and queries them as `gputop --prometheus` does, without and with
+gputop's recording rules. Then measures the screen for SECONDS, refreshing every 10 s.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tests.prometheus import Prometheus
 
 _GPUS = 8
 _SAMPLES = (-120, -60, 0)
-"""Seconds from now. None is later: the server would not take what its rules find out before."""
+"""Seconds from now. None is in the future: the server would refuse earlier results of its rules."""
 _LOOKBACK = "--query.lookback-delta=1h"
-"""To load it all takes longer than the five minutes for which a sample usually counts."""
+"""Loading takes longer than the five minutes for which a sample counts by default."""
 _MODELS = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA H200")
 _RULES = """\
 global: {{evaluation_interval: 15s}}
@@ -39,7 +39,7 @@ _MIB = 1 << 20
 
 
 class TimedClient(PrometheusClient):
-    """A client that notes how long each query took, and how many bytes the answer has."""
+    """A client that notes how long each query took, and the size of its answer."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, {})
@@ -54,7 +54,7 @@ class TimedClient(PrometheusClient):
 
 
 def main() -> int:
-    """Measure it; the exit status."""
+    """Measure a cluster, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description="a cluster")
     parser.add_argument("nodes", nargs="?", type=int, default=10_000)
     parser.add_argument("seconds", nargs="?", type=float, default=60.0)
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def _load(folder: Path, nodes: int) -> Path:
-    """Return the folder of the server's data, with the series in it."""
+    """Make the series, and return the server's data folder with them."""
     text, data = folder / "series.txt", folder / "data"
     begun = time.monotonic()
     with text.open("w") as file:
@@ -92,7 +92,7 @@ def _load(folder: Path, nodes: int) -> Path:
 
 
 def _write(file: IO[str], nodes: int, now: int) -> int:
-    """Write the series, metric by metric; how many there are."""
+    """Write the series, metric by metric, and return how many there are."""
     chance, count = random.Random(1), 0
     for name, labels_and_values in _metrics(nodes, chance).items():
         file.write(f"# TYPE {name} gauge\n")
@@ -151,11 +151,11 @@ def _metrics(nodes: int, chance: random.Random) -> dict[str, Iterator[tuple[str,
 
 
 def _measure(url: str) -> None:
-    """Print what a refresh takes: each query, then all of them as they are asked."""
+    """Print the time and size of each query of a refresh, then of the whole refresh."""
     client = TimedClient(url)
     queries = find_exporter(client)
     assert queries.exporter is GPUTOP
-    _refresh(queries)  # the server's caches are warm from the second on
+    _refresh(queries)  # warms the server's caches
     client.noted.clear()
     begun = time.monotonic()
     _refresh(queries)
@@ -172,7 +172,7 @@ def _refresh(queries: ClusterQueries) -> None:
 
 
 def _watch(url: str, seconds: float) -> None:
-    """Print what the screen costs here."""
+    """Print what the screen costs on this machine."""
     command = [sys.executable, "-m", "gputop", "--prometheus", url]
     env = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"}
     screen = Recorder(command, 200, 50, env)

@@ -1,9 +1,9 @@
 """`python -m bench.fleet [HOSTS [SECONDS]]`: many machines on one screen, over a real sshd.
 
-Every host is a name of one sshd on 127.0.0.1. What its agent says was recorded once, of 8 GPUs with
-20 processes (real ones, on the simulated driver), and is said again each second, pings answered: a
-hundred agents beside their reader would measure this machine. What sshd and they use is not
-counted; gputop and all of its ssh are.
+Every host is a name of one sshd on 127.0.0.1. Its agent is a replay: messages recorded once, of 8
+GPUs with 20 processes (real ones, on the simulated driver), sent again each second, with answers to
+pings. A hundred real agents on this machine would distort the result. What sshd and the replays use
+is not counted; gputop and all its ssh processes are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.sshd import Sshd
 
 _SHAPE = Shape(8, 20)
 _RECORDED = 12
-"""Lines: Hello, inventories and Samples of some seconds."""
+"""Lines recorded: Hello, InventoryUpdates and the Samples of some seconds."""
 _SERVER = "MaxStartups 1000\nLoginGraceTime 120\n"
 _SETTLES = 5.0
 _AGENT = f"""\
@@ -69,7 +69,7 @@ while True:
 
 
 def main() -> int:
-    """Measure it; the exit status."""
+    """Measure a fleet, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description="many machines")
     parser.add_argument("hosts", nargs="?", type=int, default=100)
     parser.add_argument("seconds", nargs="?", type=float, default=30.0)
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def _prepare(folder: Path) -> str:
-    """Record an agent, and return what says the same on every host."""
+    """Record an agent, and return the shell script that replays it on every host."""
     with machine(_SHAPE) as here:
         command = [sys.executable, "-m", "gputop", "agent", "--protocol", str(SPOKEN)]
         with subprocess.Popen(
@@ -148,7 +148,7 @@ def _seconds(moment: float | None) -> str:
 
 
 def _used(root: int) -> tuple[float, float, int]:
-    """Return CPU seconds of gputop itself and with all ssh, and the bytes that it has read."""
+    """Return CPU seconds of gputop alone and with all ssh, and the bytes that gputop has read."""
     whole = cpu_seconds(root)
     own = time.clock_gettime((~root) << 3 | 2)
     fields = Path(f"/proc/{root}/io").read_text().split()

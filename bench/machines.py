@@ -1,4 +1,4 @@
-"""The machines: GPUs like h200x8's, and so many processes on them."""
+"""The simulated machines: GPUs like those of h200x8, with processes on them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tests.driver.machine import Machine
 
 GIB = 1 << 30
 STEP = 256 << 10
-"""Bytes by which the memory of a process differs from that of the next one: the order of the rows
-is known then."""
+"""Bytes by which the memory of a process differs from that of the next one, so that the order of
+the rows is known."""
 
 
 class Shape(NamedTuple):
-    """How many GPUs, and processes spread over them."""
+    """How many GPUs, and how many processes spread over them."""
 
     gpus: int
     processes: int
@@ -37,11 +37,11 @@ TIMED: list[dict[str, Any]] = [
     {"function": [f"*{word}*" for word in _OF_THE_CARD], "ms": 0.3},
     {"function": "*", "ms": 0.03},
 ]
-"""How long calls take: the first that fits counts. bench/README.md says where that is from."""
+"""How long calls take; the first entry that fits counts. bench/README.md names the source."""
 
 
 def scenario(shape: Shape, **more: Any) -> dict[str, Any]:
-    """Values of GPUs and shares of processes move, as on a machine at work."""
+    """Return a scenario in which GPUs and processes have moving values, as on a busy machine."""
     gone = dict.fromkeys(("train", "notebook", "pretrain", "vllm", "eval", "small"))
     worker = {
         "command": ["python", "-m", "torch.distributed.run", "sweep.py", "--trial", "{n}"],
@@ -71,12 +71,13 @@ def _memory_of_processes(shape: Shape) -> list[int]:
 
 
 def _memory_of_gpus(shape: Shape) -> list[dict[str, Any]]:
-    """What its processes hold, and under a GiB of the driver's: more is nobody's, and has a row."""
+    """Return the memory in use on each GPU: less than a GiB more than its processes hold."""
     used = _memory_of_processes(shape)
     held = [sum(used[gpu :: shape.gpus]) for gpu in range(shape.gpus)]
+    # From a GiB on, unaccounted memory would have a row of its own.
     return [{"wave": [memory + GIB // 5, memory + GIB - GIB // 5, 90]} for memory in held]
 
 
 def machine(shape: Shape, *, log: bool = False, **more: Any) -> Machine:
-    """Not entered yet. `more`: over the scenario, as {"calls": TIMED}; else calls take no time."""
+    """Return a machine, not entered yet. `more` is added to the scenario: no "calls", no delays."""
     return Machine(scenario(shape, **more), log=log, reap=False)

@@ -1,4 +1,4 @@
-"""The measurements. Seconds unless a name says otherwise; None: it did not come to that."""
+"""The measurements of a screen, in seconds unless a name says otherwise; None: never happened."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Session:
         order = sorted(self._numbers.values(), key=lambda n: program.order(n, shape))
         self._places = {number: place for place, number in enumerate(order)}
         self._last: int | None = None
-        """Place of the cursor when the screen was last looked at."""
+        """Place of the cursor when it was last seen."""
         self.tty = Recorder(program.command, *size, here.env)
 
     def __enter__(self) -> Session:
@@ -45,7 +45,7 @@ class Session:
         self.tty.close()
 
     def start(self) -> Values:
-        """Until there is a GPU, all that will be there of GPUs, and of processes too."""
+        """Measure the time to the first GPU, to all GPUs, and to all rows that will be shown."""
         tty, seen = self.tty, []
         tty.listen(self._start)
         for at in tty.replay():
@@ -67,7 +67,7 @@ class Session:
         }
 
     def steady(self, seconds: float) -> Values:
-        """While nobody touches it."""
+        """Measure CPU, output and memory while no key is pressed."""
         tty, root = self.tty, self.tty.process.pid
         tty.listen(1.5)
         cpu, written, begun = cpu_seconds(root), len(tty.raw), time.monotonic()
@@ -82,7 +82,7 @@ class Session:
         }
 
     def keys(self, count: int) -> Values:
-        """From a cursor key to the screen that shows it, one at a time."""
+        """Measure the time from a cursor key to the screen that shows it, one key at a time."""
         took = [self._key(pause) for pause in self._pauses(count)] if self._home() else []
         if not took:
             return {"key_p50": None, "key_p95": None, "key_max": None}
@@ -92,12 +92,12 @@ class Session:
         return {name: value if value < math.inf else None for name, value in values.items()}
 
     def _pauses(self, count: int) -> list[float]:
-        """Of various lengths, so that keys come at any time between two looks at the GPUs."""
+        """Return pauses of various lengths, so that keys come at any time between two readings."""
         dice = random.Random(count)
         return [dice.uniform(0.3, 0.4) for _ in range(min(count, len(self._numbers) - 1))]
 
     def _key(self, pause: float) -> float:
-        """Infinite where the key has no effect."""
+        """Press the key, and return the time to its effect; infinite if there is none."""
         before, pressed = self._last, time.monotonic()
         self.tty.send(self._program.down)
         self.tty.listen(pause)
@@ -108,8 +108,8 @@ class Session:
         return steps[0] - pressed
 
     def burst(self) -> Values:
-        """How many of many keys at once are lost: half of them down from the first process, and
-        half once more."""
+        """Count the keys that are lost of many sent at once: twice half of them, down from the
+        first process."""
         half, lost = BURST // 2, 0
         for _ in range(2):
             if len(self._numbers) <= half or not self._home():
@@ -119,7 +119,7 @@ class Session:
         return {"keys_lost": lost}
 
     def _stands(self) -> int:
-        """Where the cursor has been for two seconds."""
+        """Return the place at which the cursor has rested for two seconds."""
         places = [0]
         while (len(places) <= _LOOKS and len({*places[-4:]}) > 1) or len(places) < 5:
             self.tty.listen(0.5)
@@ -128,7 +128,7 @@ class Session:
         return places[-1]
 
     def scroll(self, seconds: float) -> Values:
-        """With a key held down, up and down again."""
+        """Measure the CPU while a cursor key is held down, first down, then up, and so on."""
         self.tty.listen(1.0)
         cpu, begun, pressed = cpu_seconds(self.tty.process.pid), time.monotonic(), 0
         while (now := time.monotonic()) < begun + seconds:
@@ -141,7 +141,7 @@ class Session:
         return {"scroll_cpu_percent": used / took * 100}
 
     def quit(self) -> Values:
-        """From the key to the end of the program."""
+        """Measure the time from the key to the end of the program."""
         begun = time.monotonic()
         self.tty.send(b"q")
         try:
@@ -151,7 +151,7 @@ class Session:
         return {"quit": time.monotonic() - begun}
 
     def _home(self) -> bool:
-        """Whether the cursor is on the first process now, the only place that is known."""
+        """Move the cursor to the first process, the only known place; return whether it worked."""
         self.tty.send(self._program.home)
         for _ in range(_LOOKS):
             self.tty.listen(0.5)
@@ -162,7 +162,7 @@ class Session:
         return self._last == 0
 
     def _steps(self) -> Iterator[tuple[float, int]]:
-        """When the cursor was seen at which place, whenever it moved."""
+        """Yield the time and the new place each time the cursor has moved."""
         for at in self.tty.replay():
             place = self._place()
             if place is not None and place != self._last:
@@ -170,7 +170,7 @@ class Session:
                 yield at, place
 
     def _place(self) -> int | None:
-        """Of the marked row among all processes."""
+        """Return the place of the marked row among all processes."""
         found = (self._process(line) for line in self.tty.marked())
         return next((self._places[number] for number in found if number is not None), None)
 
@@ -185,7 +185,7 @@ class Session:
 
 
 def medians(several: Sequence[Values]) -> Values:
-    """Of each value; what did not come counts as later than all that came."""
+    """Return the median of each value; None counts as greater than all others."""
     found: Values = {}
     for name in several[0] if several else ():
         values = [one.get(name) for one in several]
@@ -195,5 +195,5 @@ def medians(several: Sequence[Values]) -> Values:
 
 
 def _number(name: str) -> int:
-    """Of worker-17."""
+    """Return 17 for worker-17."""
     return int(name.rpartition("-")[2])

@@ -21,13 +21,13 @@ _ROWS = {
     "hung 8x200 200x50": ("one GPU hangs: ", "all_rows key_p95"),
     "slow 8x200 200x50": ("every call takes 20 ms: ", "all_rows key_p95"),
 }  # fmt: skip
-"""Of each case, what to say before its labels, and which values."""
+"""For each case, the words before its labels, and the values to show."""
 
 
 def markdown(paths: Sequence[Path]) -> str:
-    """Medians of the files that have a case; a row that none has is left out.
+    """Return a table of medians over the files that have a case; a row without values is left out.
 
-    Raises OSError, ValueError and KeyError where it is no such file.
+    OSError, ValueError or KeyError for a file that `python -m bench --json` did not write.
     """
     files = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     versions: dict[str, str] = files[0]["versions"]

@@ -1,7 +1,7 @@
 """What a command costs: `python -m bench.oneshot COMMAND...` runs it and prints a line of JSON.
 
-In a process of its own, which adopts whatever the command leaves behind: its rusage is then that of
-all processes of the command.
+It is a separate process, which adopts whatever the command leaves running. So the rusage of its
+children is that of all processes of the command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LIMIT = 60
 
 
 def cost(command: list[str], env: dict[str, str]) -> dict[str, float] | None:
-    """Wall and CPU seconds, and bytes of output; None if it fails."""
+    """Return wall and CPU seconds and bytes of output of a command; None if it fails."""
     asked = [sys.executable, "-m", "bench.oneshot", *command]
     done = subprocess.run(asked, env=env, capture_output=True, timeout=2 * _LIMIT, check=False)
     told: dict[str, float] = json.loads(done.stdout) if done.returncode == 0 else {}
@@ -28,7 +28,7 @@ def cost(command: list[str], env: dict[str, str]) -> dict[str, float] | None:
 
 
 def main() -> None:
-    """Run the rest of the command line."""
+    """Run the command given as arguments, and print its costs."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     begun = time.monotonic()
     try:

@@ -17,41 +17,41 @@ from bench.machines import Shape
 
 _UP = b"\x1bOA"
 _MOST_DOWN = 250
-"""So far down the cursor never is."""
+"""Keys up that reach the first process from any place the cursor may have."""
 
 
 @dataclass(frozen=True)
 class Screen:
-    """A program that fills a terminal, at an interval of a second."""
+    """A program with a screen, at an interval of a second."""
 
     command: list[str]
     gpu_row: str
-    """Matches what is drawn of a GPU that has its values; its first group is the index."""
+    """Matches the row of a GPU that has its values; its first group is the index."""
     order: Callable[[int, Shape], tuple[int, ...]]
-    """By which the n-th process is sorted."""
+    """Returns the sort key of the n-th process."""
     down: bytes = b"\x1bOB"
     """The cursor keys, as the program has the terminal send them."""
     up: bytes = _UP
     home: bytes = b"\x1bOH"
-    """What takes the cursor to the first process."""
+    """The keys that move the cursor to the first process."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """One of those that are compared."""
+    """A program that is compared."""
 
     name: str
     version: str
     screen: Screen | None = None
     looks: dict[str, list[str]] = field(default_factory=dict)
-    """Commands that look once, by what they print: text, json."""
+    """Commands that print one snapshot, by its form: text, json."""
 
 
 def installed() -> list[Program]:
-    """gputop, and the peers that are here.
+    """Return gputop, and the peers installed here.
 
-    gputop is compiled first, as pip leaves what it installs: where Python may not write its byte
-    code, every start would compile it again."""
+    gputop is compiled first, as pip does when it installs: if Python may not write byte code, every
+    start would compile it again."""
     compileall.compile_dir(Path(gputop.__file__).parent, quiet=1)
     python = [sys.executable, "-m"]
     found = [_gputop([*python, "gputop"])]

@@ -37,14 +37,14 @@ _LABELS = {
     "json_wall": ("one snapshot as JSON", "ms", 1000),
     "json_cpu": ("one snapshot as JSON, CPU", "ms", 1000),
 }
-"""Label, unit, and how many of that unit are one of what is measured."""
+"""Label, unit, and the factor from the measured value to that unit."""
 _COUNTS = ("gpus_shown", "processes_shown", "keys_lost", "looks_per_s")
 _INSTEAD = {"json_wall": "text_wall", "json_cpu": "text_cpu"}
-"""What the reference is compared by where it does not have it."""
+"""The value of the reference to compare with if it lacks the one measured."""
 
 
 def facts(programs: Sequence[Program], driver: str) -> dict[str, Any]:
-    """When, on what, with which driver, and which versions."""
+    """Return when and on what was measured, with which driver and which versions."""
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -57,7 +57,7 @@ def facts(programs: Sequence[Program], driver: str) -> dict[str, Any]:
 
 
 def table(title: str, found: Mapping[str, Values]) -> str:
-    """A row for each value, a column for each program; then ours as a part of the reference's."""
+    """Return a row for each value, a column for each program, and one for `ratio`."""
     names = list(found)
     measured = [one for one in _LABELS if any(one in values for values in found.values())]
     rows = [[title, *names, f"of {REFERENCE}"]]
@@ -71,18 +71,18 @@ def table(title: str, found: Mapping[str, Values]) -> str:
 
 
 def dump(about: Mapping[str, Any], results: Mapping[str, Mapping[str, Values]]) -> str:
-    """All of it; times in seconds, null for what did not come."""
+    """Return all values as JSON; times in seconds, null for what never happened."""
     return json.dumps({**about, "results": results}, indent=2) + "\n"
 
 
 def label(one: str) -> str:
-    """What a value is called, with its unit."""
+    """Return the label of a value, with its unit."""
     text, unit, _ = _LABELS[one]
     return f"{text}, {unit}" if unit else text
 
 
 def shown(one: str, values: Values) -> str:
-    """In its unit; nothing where it was not measured, "-" where it did not come to that."""
+    """Return a value in its unit; empty if it was not measured, "-" if it never happened."""
     if one not in values:
         return ""
     value = values[one]
@@ -93,7 +93,7 @@ def shown(one: str, values: Values) -> str:
 
 
 def ratio(one: str, found: Mapping[str, Values]) -> str:
-    """Ours as a part of the reference's; empty where there is nothing to divide by."""
+    """Return gputop's value divided by the reference's; empty if there is nothing to divide."""
     mine, theirs = found.get("gputop", {}), found.get(REFERENCE, {})
     ours, other = mine.get(one), theirs.get(one, theirs.get(_INSTEAD.get(one, "")))
     return "" if one in _COUNTS or ours is None or not other else f"{ours / other:.2f}"

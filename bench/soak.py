@@ -1,13 +1,12 @@
-"""`python -m bench.soak [MINUTES [INTERVAL]]`: gputop for long, on a machine where processes come
-and go.
+"""`python -m bench.soak [MINUTES [INTERVAL]]`: a long run while processes come and go.
 
-A line every half minute: the private memory (USS) of screen and agent, threads and open files of
-both together. In two minutes of every ten, ten processes a second start, and as many end. Exit
-status 1 if anything has grown between the end of the first sixth and the end by more than is named
-here.
+Prints a line every half minute: the private memory (USS) of screen and agent, and the threads and
+open files of both together. In two minutes of every ten, ten processes a second start, and as many
+end. Exit status 1 if anything has grown from the end of the first sixth to the end of the run by
+more than the limits below.
 
-The simulated driver is in the agent: it lets go of a scenario a second after it was replaced, so
-that what grows is gputop's own.
+The simulated driver is part of the agent. It drops a scenario a second after it was replaced, so
+that any growth is gputop's own.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from tests.terminal import Terminal
 _LINE = 30.0
 _CYCLE, _BUSY, _RATE = 600.0, 120.0, 10.0
 _LIVING = 40
-"""Of those that come, at one time."""
+"""Started processes that run at one time, at most."""
 _MEMORY_GROWTH = 0.1
-"""A share of it: the history fills up in the first quarter of an hour."""
+"""Growth allowed, as a ratio: the history fills up in the first quarter of an hour."""
 _FILES_GROWTH = 4
 
 
 class _Figures(NamedTuple):
-    """Memory in MiB."""
+    """One line of figures; memory in MiB."""
 
     screen: float
     agent: float
@@ -47,7 +46,7 @@ class _Figures(NamedTuple):
 
 
 def main() -> int:
-    """Run it; the exit status."""
+    """Run it, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description="gputop for long")
     parser.add_argument("minutes", nargs="?", type=float, default=60.0)
     parser.add_argument("interval", nargs="?", type=float, default=1.0, help="seconds")
@@ -83,7 +82,7 @@ def _watch(here: Machine, terminal: Terminal, seconds: float) -> Iterator[_Figur
 
 
 def _take(terminal: Terminal, seconds: float) -> None:
-    """Read what it draws, and forget it: this terminal keeps everything otherwise."""
+    """Read what gputop draws and drop it, for this terminal would keep everything."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         terminal.pump(left)
@@ -102,7 +101,7 @@ def _measure(root: int) -> _Figures:
 
 
 def _private_mib(pid: int) -> float:
-    """What would be free without it: no page of a library that others use, too."""
+    """Return the memory that only this process uses, without pages shared with others."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
 

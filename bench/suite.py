@@ -1,4 +1,4 @@
-"""Which measurements are made where."""
+"""Which measurements are made on which machine."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Case:
     """One part on one machine."""
 
     part: str
-    """screen: start, a minute, keys, end; calls: of NVML; once: commands that look once; hung: one
-    GPU does not answer; slow: every call of the driver takes 20 ms."""
+    """screen: start, steady state, keys, end; calls: NVML calls; once: commands that print one
+    snapshot; hung: one GPU does not answer; slow: every call of the driver takes 20 ms."""
     shape: Shape
     size: tuple[int, int] | None = SIZES[0]
-    """Of the terminal."""
+    """Columns and rows of the terminal; None: no terminal."""
 
     def __str__(self) -> str:
         return f"{self.part} {self.shape}" + (" {}x{}".format(*self.size) if self.size else "")
@@ -35,27 +35,27 @@ class Case:
 
 @dataclass(frozen=True)
 class Plan:
-    """For how long (seconds), and how often."""
+    """For how long (seconds), and how often, things are measured."""
 
     settled: float = 6.0
-    """When a program that has just started is taken to stand."""
+    """When a program that has just started counts as fully drawn."""
     steady: float = 30.0
     keys: int = 60
     scroll: float = 10.0
     timeout: float = 12.0
-    """For a program that starts where the driver hangs, or is slow."""
+    """For the start of a program while the driver hangs, or is slow."""
     starts: int = 5
     looks: int = 9
     driver: list[dict[str, Any]] = field(default_factory=lambda: TIMED)
-    """How long calls take, where the part does not say so; none: it answers at once."""
+    """How long calls take, unless the part says so; empty: the driver answers at once."""
 
 
 QUICK = Plan(settled=5.0, steady=10.0, keys=30, scroll=5.0, timeout=6.0, starts=3, looks=5)
 
 
 def cases(quick: bool, only: Sequence[str]) -> list[Case]:
-    """Those that have each of the words: a part, a machine, a size. Quick: on the usual machine,
-    unless the words name another, and in the greater size."""
+    """Return the cases that have each of the words: a part, a machine, a size. `quick`: only on the
+    usual machine, unless the words name another, and only in the larger size."""
     found = [
         *(Case("screen", shape, size) for shape in SHAPES for size in SIZES),
         *(Case("calls", shape) for shape in SHAPES),
@@ -71,7 +71,7 @@ def cases(quick: bool, only: Sequence[str]) -> list[Case]:
 
 
 def run(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
-    """What each program comes to, by its name."""
+    """Measure a case, and return the values of each program by its name."""
     parts: dict[str, Callable[[Case, Sequence[Program], Plan], dict[str, Values]]] = {
         "screen": _screen,
         "calls": _calls,
@@ -114,7 +114,7 @@ def _screen(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Va
 
 
 def _calls(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
-    """With a log, which costs more than the calls: nothing else is measured then."""
+    """Count calls with a log, which costs more than the calls: nothing else is measured here."""
     found: dict[str, Values] = {}
     with machine(case.shape, log=True, calls=plan.driver) as here:
         for program in _with_screen(programs):
@@ -132,7 +132,7 @@ def _calls(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Val
 
 
 def _once(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
-    """In turns, so that what else the machine does hits them alike."""
+    """Measure commands in turns, so that other load on the machine affects them equally."""
     costs: dict[str, list[Values]] = {program.name: [] for program in programs}
     with machine(case.shape, calls=plan.driver) as here:
         for _ in range(plan.looks):
@@ -147,7 +147,7 @@ def _once(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Valu
 
 
 def _hung(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Values]:
-    """GPU 3 has not answered since before the start."""
+    """Measure with a GPU 3 that has not answered since before the start."""
     calls = [{"function": "*", "gpu": 3, "hang": "while"}, *plan.driver]
     return _trouble(case, programs, plan, calls=calls)
 

@@ -1,4 +1,4 @@
-"""What a program and all that it has started use."""
+"""What a program and all its descendants use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MIB = 1024
 
 
 def tree(root: int) -> list[int]:
-    """The process and its descendants."""
+    """Return the process and its descendants."""
     children: dict[int, list[int]] = {}
     for pid, fields in _every_stat():
         children.setdefault(int(fields[1]), []).append(pid)
@@ -24,8 +24,8 @@ def tree(root: int) -> list[int]:
 
 
 def cpu_seconds(root: int) -> float:
-    """Of all threads of the tree, those that have ended as well: the process clocks count
-    nanoseconds of what runs; of children that have ended only clock ticks are told."""
+    """Return CPU seconds of the tree, with threads and children that have ended: nanoseconds by the
+    process clocks, but for children that have ended only clock ticks are known."""
     total = 0.0
     for pid in tree(root):
         with suppress(OSError, IndexError):
@@ -36,7 +36,7 @@ def cpu_seconds(root: int) -> float:
 
 
 def memory_mib(root: int) -> tuple[float, float]:
-    """RSS and PSS of the tree."""
+    """Return RSS and PSS of the tree in MiB."""
     rss = pss = 0.0
     for pid in tree(root):
         with suppress(OSError):
@@ -56,5 +56,5 @@ def _every_stat() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """The fields from the state on."""
+    """Return the fields of /proc/PID/stat from the state on."""
     return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

@@ -1,7 +1,7 @@
 """A terminal that notes when each piece of output came.
 
-What the pieces show is found out afterwards: to emulate a terminal takes longer than what is
-measured.
+What the pieces show is worked out afterwards: emulating a terminal takes longer than the times that
+are measured.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tests.terminal import Terminal
 
 
 class Recorder(Terminal):
-    """The program must read and write nothing else; its screen is empty until it is replayed."""
+    """A terminal that emulates nothing while it records: its screen is empty until `replay`."""
 
     def __init__(self, argv: list[str], cols: int, rows: int, env: dict[str, str]) -> None:
         self.pieces: list[tuple[float, int]] = []
-        """When (monotonic), and the length of all output by then."""
+        """For each piece, its time (monotonic) and the length of all output with it."""
         self.started = time.monotonic()
         super().__init__(argv, cols=cols, rows=rows, env=dict(env))
 
@@ -25,14 +25,14 @@ class Recorder(Terminal):
         self.pieces.append((time.monotonic(), len(self.raw)))
 
     def listen(self, seconds: float) -> None:
-        """Take what comes for so long."""
+        """Record output for this long."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if not self.pump(left) and not self._open:
                 return
 
     def replay(self) -> Iterator[float]:
-        """The times of the pieces that have not been replayed; the screen is that of then."""
+        """Yield the time of each piece not replayed yet, with the screen as it was then."""
         whole, self.raw = bytes(self.raw), self.raw[: self._fed]
         for at, length in self.pieces:
             self.raw += whole[len(self.raw) : length]
@@ -41,7 +41,7 @@ class Recorder(Terminal):
         self.pieces.clear()
 
     def marked(self) -> Iterator[str]:
-        """Lines that are drawn in reverse, or on another background, as the one with the cursor."""
+        """Yield lines drawn in reverse or on another background, as the cursor's line is."""
         screen = self._screen
         for row in range(screen.lines):
             cells = [screen.buffer[row][column] for column in range(screen.columns)]

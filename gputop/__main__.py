@@ -1,11 +1,11 @@
-"""`python -m gputop`, and how a local agent is started: as this file.
+"""`python -m gputop`; a local agent is started by running this file.
 
-Started as a file, its folder is the first place that Python looks for modules; gputop's own
-modules must not be found there by their short names, and the folder around it belongs last.
-Until an agent is started nothing is imported that takes time, typing and contextlib among it.
+When Python runs a file, it searches that file's folder for modules first. gputop's modules must not
+be found there by their short names, so that folder goes, and the one around it comes last. Nothing
+slow is imported before an agent is started, not even typing or contextlib.
 """
 
-import _signal  # type: ignore[import-not-found]  # signal makes enumerations of it, which takes time
+import _signal  # type: ignore[import-not-found]  # signal is slow: it makes enumerations of this
 import gc
 import os
 import sys
@@ -17,9 +17,9 @@ if not __package__:
 
 
 def fill_streams() -> None:
-    """Have something at 0, 1 and 2, or the first pipe would be taken for standard output.
+    """Open something at 0, 1 and 2, so that the first pipe does not become standard output.
 
-    sys.stdout stays None where it was closed: that is what tells.
+    sys.stdout stays None if it was closed, which is how `output.write` knows.
     """
     for stream in range(3):
         try:
@@ -30,23 +30,23 @@ def fill_streams() -> None:
 
 
 def wait_for_children() -> None:
-    """Let the kernel keep the exit status of children for who asks: whoever started gputop may have
-    SIGCHLD ignored, which programs inherit."""
+    """Let the kernel keep the exit status of children until it is read. gputop may have inherited
+    an ignored SIGCHLD, with which the status is lost."""
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
 
 
 def skip_unused_imports() -> None:
-    """Keep out what libraries import and an agent does not need, a seventh of its start."""
-    # msgspec takes what typing has, from an older time, where this is missing.
+    """Skip what libraries import but an agent does not need: a seventh of its start-up time."""
+    # msgspec makes do with typing if typing_extensions cannot be imported.
     sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-    # pynvml asks it only on Windows; it brings subprocess, shutil and what they need.
+    # pynvml calls it only on Windows; it imports subprocess, shutil and what they need.
     later = type(sys)("ctypes.util")
     later.find_library = _find_library  # type: ignore[attr-defined]
     sys.modules["ctypes.util"] = later
 
 
 def _find_library(name: str) -> str | None:
-    """The real one, if somebody asks after all."""
+    """Import the real function and call it, if it is called after all."""
     del sys.modules["ctypes.util"]
     from ctypes.util import find_library
 
@@ -54,10 +54,10 @@ def _find_library(name: str) -> str | None:
 
 
 def main() -> int:
-    """The command line; the exit status."""
+    """Run the command line and return the exit status."""
     fill_streams()
     wait_for_children()
-    gc.disable()  # there is no waste while things are imported; who stays turns it on again
+    gc.disable()  # imports make no garbage; a command that runs for long turns it on again
     from gputop.trust import drop_what_is_not_roots
 
     drop_what_is_not_roots(os.environ)
@@ -68,7 +68,7 @@ def main() -> int:
         from gputop.commands import HELP
         from gputop.sources.agent_process import start_early
 
-        if HELP.keys().isdisjoint(words):  # `-i 2 -u me` is for a screen as well
+        if HELP.keys().isdisjoint(words):  # options alone, as `-i 2 -u me`, mean the screen too
             start_early(words)
     from gputop.cli import main as command_line
 
@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def run() -> None:
-    """Run the command line and end, with no child left to others."""
+    """Run the command line and exit, with no child left running."""
     try:
         sys.exit(main())
     finally:

@@ -1,4 +1,4 @@
-"""The command line; the only place that prints errors and picks exit codes.
+"""The command line: prints the error that ends gputop and picks the exit code.
 
 0 done, 1 other errors, 2 usage, 3 the driver cannot be read, 4 frames ended, 128+n signal n.
 """
@@ -14,7 +14,7 @@ from gputop.errors import GputopError, UsageError
 from gputop.output import complain, write
 
 _LONGEST = 2000
-"""Characters of an error."""
+"""Characters printed of an error."""
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit status."""
+    """Run a command line and return the exit status."""
     try:
         return _run(sys.argv[1:] if arguments is None else list(arguments))
     except GputopError as error:
@@ -43,7 +43,7 @@ def _run(words: list[str]) -> int:
         return _viewer(words[1:])
     options = _parse(words)
     if options.command is not None or options.watch:
-        gc.enable()  # these may stay for long; a screen turns it on when it is there
+        gc.enable()  # these may run for long; the screen turns it on once it is drawn
     from gputop.parser import command_module
 
     status: int = command_module(options.command or _without_command(options)).run(options)
@@ -51,7 +51,7 @@ def _run(words: list[str]) -> int:
 
 
 def _without_command(options: Namespace) -> str:
-    """Return the module that shows the machines."""
+    """Return the module in `commands` that shows the machines when no command is given."""
     if options.line:
         return "line"
     if options.prometheus is None and (options.once or options.json or _is_unfit(options)):
@@ -103,7 +103,7 @@ def _parse(words: list[str]) -> Namespace:
         raise UsageError("-u is for the screen")
     if options.user is not None and (options.json or options.once):
         raise UsageError("-u is for the screen; with --json let jq select processes by .user")
-    if options.user is not None and options.command is None:  # kill has a --user, too
+    if options.user is not None and options.command is None:  # kill has its own --user
         from gputop.settings import user_named
 
         user_named(options.user, anywhere=bool(options.demo or options.hosts))
@@ -125,7 +125,7 @@ def _check_prometheus(options: Namespace) -> None:
 
 
 def _is_unfit(options: Namespace) -> bool:
-    """Whether there is no terminal for a screen; says so where somebody sees it."""
+    """Return whether no terminal can show the screen; if a user sees the output, say so."""
     from gputop.tui.terminal.capabilities import unfit_reason
 
     if "-" in options.host_words and os.isatty(1):
@@ -133,14 +133,14 @@ def _is_unfit(options: Namespace) -> bool:
     reason = unfit_reason(os.environ)
     if reason is not None and options.user is not None:
         raise UsageError(f"{reason}; -u is for the screen")
-    if reason is not None and os.isatty(1):  # who sends the output elsewhere wants text there
+    if reason is not None and os.isatty(1):  # a redirected output is meant to be text
         complain(f"{reason}; this is one snapshot as text")
     return reason is not None
 
 
 def _type_on_terminal() -> None:
-    """Take keys from the terminal: standard input has given names of hosts."""
+    """Make standard input the terminal, for keys: host names were read from it before."""
     try:
         os.dup2(os.open("/dev/tty", os.O_RDWR), 0)
     except OSError:
-        return  # there is none
+        return  # there is no terminal

@@ -1,8 +1,8 @@
-"""A call that may never come back, as everything on a dead file system does.
+"""A call that may never return, such as any call on a dead file system.
 
-deadline.py      one call in a thread of its own, given up after a time (this module)
-agent/stall.py   many of them: where one hangs, no other is sent
-agent/worker.py  the same call at every tick, in one thread that keeps its last answer
+deadline.py      one call in its own thread, given up after a time (this module)
+agent/stall.py   many calls: none is made to a place where another one hangs
+agent/worker.py  the same call for every frame, in one thread that keeps its last answer
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """A call in a daemon thread, which is left to itself if it does not come back."""
+    """A call in a daemon thread, which is abandoned if it does not return."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
@@ -26,16 +26,16 @@ class Call(Generic[T]):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not come back."""
+        """Whether the call has not returned yet."""
         return self._thread.is_alive()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; whether it has come back."""
+        """Wait at most `seconds` for the call, and return whether it has returned."""
         self._thread.join(seconds)
         return not self.is_running
 
     def result(self) -> T:
-        """Return what it returned, or raise what it raised. For one that has come back."""
+        """Return what the call returned, or raise what it raised; only after it has returned."""
         if self._error is not None:
             raise self._error
         return self._results[0]
@@ -43,7 +43,7 @@ class Call(Generic[T]):
     def _run(self) -> None:
         try:
             self._results.append(self._function())
-        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+        except BaseException as error:  # noqa: BLE001 - `result` raises it
             self._error = error
 
 

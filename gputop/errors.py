@@ -1,25 +1,25 @@
 """The exceptions that gputop raises for its user.
 
     GputopError                 exit code 1
-    ├── UsageError              exit code 2: arguments or input that cannot be taken
+    ├── UsageError              exit code 2: arguments or input that gputop cannot use
     ├── DriverError             exit code 3: the NVIDIA driver cannot be read
-    ├── ProgramError            exit code 127 or 126: a program to run is not there, or is none
-    └── SourceError             exit code 4: frames ended: the agent died, a stream is broken
-        └── LoginError          ... ssh wants to ask somebody: a password, a second factor
+    ├── ProgramError            exit code 127 or 126: a program to run is not found or not runnable
+    └── SourceError             exit code 4: frames ended: the agent died or a stream broke
+        └── LoginError          ... ssh needs a person: for a password or a second factor
 
-Each carries one line that says what happened, to what, and what to do. `cli.py` alone prints
-them.
+Each has one line that says what happened, to what, and what to do. `cli.py` prints the one that
+ends gputop; commands that go on after an error print it themselves.
 """
 
 
 class GputopError(Exception):
-    """What happened, to what, and what to do about it, in one line."""
+    """One line that says what happened, to what, and what to do about it."""
 
     exit_code = 1
 
 
 class UsageError(GputopError):
-    """Arguments or input that cannot be taken."""
+    """Arguments or input that gputop cannot use."""
 
     exit_code = 2
 
@@ -31,7 +31,7 @@ class DriverError(GputopError):
 
 
 class ProgramError(GputopError):
-    """A program that gputop was to run is not found (127), or cannot be executed (126)."""
+    """The program for `gputop run` is not found (127) or cannot be executed (126)."""
 
     def __init__(self, words: str, exit_code: int) -> None:
         super().__init__(words)
@@ -39,10 +39,10 @@ class ProgramError(GputopError):
 
 
 class SourceError(GputopError):
-    """Frames ended: the agent died or a stream is broken."""
+    """Frames ended: the agent died or a stream broke."""
 
     exit_code = 4
 
 
 class LoginError(SourceError):
-    """Another machine wants somebody to log in by hand."""
+    """Another machine requires a person to log in by hand."""

@@ -1,7 +1,7 @@
-"""Tells somebody who does not look: through the terminal, a command, or a web hook.
+"""Notifies a user who is not watching: through the terminal, a command, or a web hook.
 
-Nothing of a message is ever read by a shell, and it is made harmless before it goes anywhere: names
-of processes are whatever their users want them to be.
+No shell ever reads a message, and every message is made harmless first: users choose the names of
+their processes freely.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from gputop.trust import find_program
 TOKEN = "GPUTOP_WEBHOOK_TOKEN"
 """The variable with the bearer token of a web hook."""
 MESSAGE = "GPUTOP_MESSAGE"
-"""The variable in which a command has the message, besides its last argument."""
+"""The variable that gives the message to a command, as its last argument does."""
 _TITLE = "gputop"
 _LONGEST = 400
 _COMMAND_TIMEOUT = 30.0
 _WEBHOOK_TIMEOUT = 10.0
 _WHOLE_TIMEOUT = 30.0
-"""Seconds for all of a request: a server may send a byte at a time."""
+"""Seconds for a whole request: a server may send one byte at a time."""
 _ONLY_9 = ("iterm", "kitty", "ghostty", "wezterm", "warp")
 _ONLY_777 = ("rxvt", "foot", "konsole", "vte")
 _NEITHER = ("linux", "dumb", "unknown", "screen", "vt1", "vt2", "cons", "eterm", "sun", "ansi")
-"""Beginnings of TERM of what shows no notifications. The console of older kernels and some serial
-ones would print what they do not know."""
+"""How TERM begins for terminals without notifications. The console of older kernels and some serial
+terminals would print a sequence that they do not know."""
 
 
 def cleaned(message: str) -> str:
-    """Return a message that is one harmless line, and says who speaks."""
+    """Return a message as one harmless line that begins with `gputop:`."""
     return printable(f"{_TITLE}: {message}", _LONGEST)
 
 
@@ -46,11 +46,11 @@ def cleaned(message: str) -> str:
 
 
 def terminal_sequence(message: str, manner: NotifySetting, environ: Mapping[str, str]) -> str:
-    """Return what makes a terminal notify: OSC 9, OSC 777, or both where it is not known which one
-    it reads; and the bell.
+    """Return what makes a terminal notify: OSC 9, OSC 777, or both if it is not known which one it
+    understands; and the bell.
 
-    tmux hands on what is wrapped in its own sequence, where its option allow-passthrough is on, and
-    drops it otherwise. A message never begins with a digit, which ConEmu would take for a command.
+    tmux passes on a sequence wrapped in its own if its option allow-passthrough is on, and drops it
+    otherwise. A message never begins with a digit, which ConEmu would take for a command.
     """
     bell = "\a" if manner in ("bell", "both") else ""
     if manner not in ("osc", "both"):
@@ -67,11 +67,11 @@ def terminal_sequence(message: str, manner: NotifySetting, environ: Mapping[str,
 
 
 def _understood(environ: Mapping[str, str], in_tmux: bool) -> tuple[int, ...]:
-    """Return which of the two sequences a terminal is to be sent."""
+    """Return which of the two sequences to send to the terminal."""
     term = environ.get("TERM", "").lower()
     if not in_tmux and (not term or term.startswith(_NEITHER)):
         return ()
-    # What is around tmux is not known: the variables may be of a terminal that it was started in.
+    # The terminal around tmux is not known: the variables may be those of an earlier one.
     names = [environ.get("LC_TERMINAL", "")]
     if not in_tmux:
         names += [term, environ.get("TERM_PROGRAM", ""), "vte" * ("VTE_VERSION" in environ)]
@@ -83,11 +83,11 @@ def _understood(environ: Mapping[str, str], in_tmux: bool) -> tuple[int, ...]:
 
 
 def notify_terminal(message: str, manner: NotifySetting) -> None:
-    """Have the terminal notify; nothing where standard output and error are not one."""
+    """Make the terminal notify; do nothing if neither standard output nor error is a terminal."""
     if not any(map(os.isatty, (1, 2))):
         return
     sequence = terminal_sequence(message, manner, os.environ)
-    # It may be stopped (Ctrl-S), and is not waited for.
+    # Do not wait for a terminal that is stopped (Ctrl-S).
     flags = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK
     with suppress(OSError), open(os.open("/dev/tty", flags), "wb", buffering=0) as terminal:
         terminal.write(sequence.encode("utf-8", "replace"))
@@ -97,7 +97,7 @@ def notify_terminal(message: str, manner: NotifySetting) -> None:
 
 
 def split_command(text: str) -> list[str]:
-    """Return the words of a command, quoted as for a shell, which does not run it. UsageError."""
+    """Return the words of a command that is quoted as for a shell; no shell runs it. UsageError."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -108,7 +108,7 @@ def split_command(text: str) -> list[str]:
 
 
 def notify_command(message: str, command: str) -> None:
-    """Run a command with the message as its last argument. GputopError where that fails."""
+    """Run a command with the message as its last argument. GputopError if that fails."""
     words = split_command(command)
     shown = printable(words[0], 100)
     text = cleaned(message)
@@ -133,8 +133,8 @@ def notify_command(message: str, command: str) -> None:
 
 
 def webhook_of(text: str) -> tuple[str, dict[str, str]]:
-    """Return the URL and the headers of a web hook, as they were given or stand in a file: the URL
-    in its first line, then a header in each. UsageError."""
+    """Return the URL and the headers of a web hook: a URL, or @FILE with the URL in its first line
+    and one header in each line below. UsageError."""
     lines = [text]
     if text.startswith("@"):
         lines = _lines_of(text[1:])
@@ -168,7 +168,7 @@ def _lines_of(path: str) -> list[str]:
 
 
 def notify_webhook(message: str, url: str, headers: Mapping[str, str]) -> None:
-    """Post `{"text": message}`. GputopError names the host alone: a URL may be a secret."""
+    """Post `{"text": message}`. GputopError names only the host: a URL may be a secret."""
     host = printable(urlsplit(url).hostname or "", 100)
     data = json.dumps({"text": cleaned(message)}).encode()
     try:
@@ -180,7 +180,7 @@ def notify_webhook(message: str, url: str, headers: Mapping[str, str]) -> None:
 
 
 def _post(url: str, data: bytes, headers: Mapping[str, str]) -> None:
-    """OSError, which urllib's errors are; ValueError."""
+    """Post the data. OSError, which urllib's errors are; ValueError."""
     from http.client import HTTPException
     from urllib import request
 

@@ -1,4 +1,4 @@
-"""The options, and the commands with theirs."""
+"""The options of gputop and of its commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.settings import THEMES
 
 _LONGEST = 400
-"""Characters of what is wrong with a command line, which may be of megabytes."""
+"""Characters printed of a faulty command line, which may have megabytes."""
 _EXAMPLES = """\
 examples:
   gputop                       watch the GPUs of this machine
@@ -55,11 +55,11 @@ def command_module(name: str) -> ModuleType:
 
 class _ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line, as for every other error."""
+        """Raise the error as one line, like every other error."""
         raise UsageError(f"{printable(message, _LONGEST)} (see {self.prog} --help)")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Say what there is instead, in the same words for options, commands and topics."""
+        """List the valid choices, in the same words for options, commands and topics."""
         if action.choices is not None and value not in action.choices:
             kind = "/".join(action.option_strings) or str(action.metavar or action.dest).lower()
             choices = ", ".join(map(str, action.choices))
@@ -69,7 +69,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 
 
 def split_program(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words of gputop, and after -- those of the program that it is to run."""
+    """Return gputop's own words, and those after --, which are the program to run."""
     command = next((word for word in words if word in HELP), None)
     if command != "run" or not {"-h", "--help"}.isdisjoint(words[: words.index("run") + 2]):
         return words, []
@@ -80,9 +80,9 @@ def split_program(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def whole(words: list[str]) -> list[str]:
-    """The words of a command line, if something is in each. UsageError.
+    """Return the words of a command line. UsageError if one is empty.
 
-    What is empty is most often a variable of the shell that is not set, and would mean everything.
+    An empty word is most often a shell variable that is not set, and would mean everything.
     """
     for number, word in enumerate(words, 1):
         _, sign, value = word.partition("=") if word.startswith("-") else ("", "", "")
@@ -93,7 +93,7 @@ def whole(words: list[str]) -> list[str]:
 
 
 def spans_as_options(words: Sequence[str]) -> list[str]:
-    """Write `-2h`, alone or after `--at`, as `--at=-2h`: argparse takes it for options."""
+    """Write `-2h`, alone or after `--at`, as `--at=-2h`: argparse would take it for an option."""
     joined: list[str] = []
     for word in words:
         if is_span(word) and word.startswith("-"):
@@ -105,9 +105,9 @@ def spans_as_options(words: Sequence[str]) -> list[str]:
 
 
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of the command lines that have these words; of all, if every command is named.
+    """Return the parser for command lines with these words; for all, if they name every command.
 
-    A command is imported where it is named alone: the others need not wait for it.
+    A command is imported only if it is named, so that the others start without its delay.
     """
     parser = _ArgumentParser(
         prog="gputop",
@@ -164,7 +164,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """gputop's, Python's and those of the libraries that it stands on."""
+    """Print the versions of gputop, Python and the libraries that gputop uses."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(nargs=0, default=argparse.SUPPRESS, **named)
@@ -187,5 +187,5 @@ class _Completion(argparse.Action):
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """With all commands, for what documents them."""
+    """Return the parser with all commands, for completions and documentation."""
     return make_parser(tuple(HELP))

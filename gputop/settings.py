@@ -1,8 +1,8 @@
 """What a user can set: defaults, then the file, then the environment, then flags.
 
-The file is $XDG_CONFIG_HOME/gputop/config.toml (~/.config unless that is set), laid out as Settings
-is; `gputop config` prints it with all that holds. A broken file is named with the line, and the
-defaults are used.
+The file is $XDG_CONFIG_HOME/gputop/config.toml (~/.config unless that is set), with the fields of
+Settings; `gputop config` prints it with every value in force. For a broken file, gputop names the
+line and uses the defaults.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ GlyphsSetting = Literal["auto", "unicode", "ascii"]
 Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
 NotifySetting = Literal["bell", "osc", "both", "none"]
 THEMES: tuple[Theme, ...] = get_args(Theme)
-"""The first two are drawn in the terminal's own 16 colours."""
+"""The first two use the terminal's own 16 colours."""
 _Positive = Annotated[float, Meta(gt=0)]
 _Interval = Annotated[float, Meta(ge=MIN_INTERVAL, le=MAX_INTERVAL)]
 Pane = Literal["gpus", "processes", "history", "mapping"]
 _MOST_BYTES = 1 << 20
 _TIMEOUT = 2.0
-"""Seconds for a file to be read, on whatever it lies."""
+"""Seconds in which a file must be read, on any file system."""
 _SHORT_TIMEOUT = 0.5
-"""Seconds for it to be written: nobody can use the screen meanwhile."""
+"""Seconds in which it must be written: the screen does not respond meanwhile."""
 _writing = threading.Lock()
 PANES: tuple[Pane, ...] = get_args(Pane)
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the process table."""
+    """The settings of the process table."""
 
     columns: Annotated[
         tuple[str, ...],
@@ -60,7 +60,7 @@ class ProcessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """From where on a value stands out."""
+    """The values from which on something stands out."""
 
     moderate: Annotated[
         _Positive, Meta(description="share of use from which a bar has its second colour")
@@ -75,7 +75,7 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """As in the file; the descriptions are what `gputop config` says."""
+    """The settings as the file has them; `gputop config` prints the descriptions."""
 
     interval: Annotated[_Interval, Meta(description="seconds between refreshes")] = 1.0
     unfocused: Annotated[
@@ -122,12 +122,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Session(Settings, frozen=True):
-    """Settings, and who uses them where."""
+    """The settings, the user, and the file that keeps changes."""
 
     me: str | None = None
-    """Whose the own processes are."""
+    """The user who runs gputop, as `user_named` returns it."""
     path: Path | None = None
-    """Where what is chosen is kept; None: nowhere."""
+    """The file that keeps what is chosen on the screen; None: no file."""
 
 
 VARIABLES = {
@@ -137,27 +137,27 @@ VARIABLES = {
     "user": "GPUTOP_USER",
     "readonly": "GPUTOP_READONLY",
 }
-"""The variables of the environment that set something."""
+"""The environment variable of each setting that has one."""
 _FLAGS = ("interval", "theme", "glyphs", "mouse", "user", "readonly", "print_last")
-"""The options of a command line that do, None where they are not given."""
+"""The settings that command-line options set; an option that is not given is None."""
 
 
 class UnsafeSettingsError(UsageError):
-    """A settings file that is not believed."""
+    """A settings file that is not safe to read, so gputop does not use it."""
 
 
 def settings_path(environ: Mapping[str, str]) -> Path:
-    """The file of a user, which need not exist."""
+    """Return the path of the settings file, which need not exist."""
     return Path(xdg_folder("XDG_CONFIG_HOME", "~/.config", environ), "gputop", "config.toml")
 
 
 def read(environ: Mapping[str, str]) -> Settings:
-    """File and environment. UsageError for what is broken in either."""
+    """Return the settings of file and environment. UsageError if either is broken."""
     return from_environment(from_file(settings_path(environ)), environ)
 
 
 def read_believed(environ: Mapping[str, str]) -> Settings:
-    """As `read`; a file that is not to be believed is left out, and said to be."""
+    """Read as `read` does, but leave out a file that is not safe, and say so."""
     try:
         return read(environ)
     except UnsafeSettingsError as error:
@@ -166,11 +166,11 @@ def read_believed(environ: Mapping[str, str]) -> Settings:
 
 
 def from_file(path: Path) -> Settings:
-    """What the file sets; UsageError with the location and what is wrong there."""
+    """Return what the file sets. UsageError names the place and what is wrong there."""
     text = file_text(path)
     if text is None:
         return Settings()
-    from gputop.model.metrics.process import COLUMNS  # who has no file does without
+    from gputop.model.metrics.process import COLUMNS  # not imported if there is no file
 
     if sys.version_info >= (3, 11):
         import tomllib
@@ -201,13 +201,13 @@ def from_file(path: Path) -> Settings:
 
 
 def file_text(path: Path) -> str | None:
-    """The settings file; None if there is none, UsageError if it cannot be read."""
+    """Return the text of the settings file, None if there is none. UsageError if unreadable."""
     try:
         return within(_TIMEOUT, lambda: _text(path))
     except UnsafeFileError as error:
         why = str(error).removeprefix(f"{path} ")
         raise UnsafeSettingsError(f"{path} is not read: {why}") from None
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8
         raise UsageError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
@@ -225,7 +225,7 @@ def _text_in(folder: Folder, name: str) -> str | None:
 
 
 def from_environment(settings: Settings, environ: Mapping[str, str]) -> Settings:
-    """With what the environment sets; UsageError names the variable."""
+    """Return the settings with those of the environment on top. UsageError names the variable."""
     for field, variable in VARIABLES.items():
         text = environ.get(variable, "")
         if not text:
@@ -242,16 +242,16 @@ def from_environment(settings: Settings, environ: Mapping[str, str]) -> Settings
 
 
 def described(settings: type[msgspec.Struct], name: str) -> str:
-    """What a setting is."""
+    """Return the description of a setting."""
     notes = getattr(get_type_hints(settings, include_extras=True)[name], "__metadata__", ())
     return "".join(note.description or "" for note in notes)
 
 
 def user_named(name: str | None, anywhere: bool = False, origin: str = "-u") -> str | None:
-    """A user as processes have it; `me` is who runs gputop, by number where that has no name.
+    """Return a user as processes name it; `me` is who runs gputop, a number if it has no name.
 
-    UsageError for one that this machine does not know, unless it is of another (`anywhere`); it
-    begins with where the name was given.
+    UsageError for a user that this machine does not know, unless the user may be on another one
+    (`anywhere`); the error begins with `origin`, where the name was given.
     """
     if name is None:
         return None
@@ -275,12 +275,12 @@ def user_named(name: str | None, anywhere: bool = False, origin: str = "-u") -> 
 
 
 def keep_settings(path: Path, chosen: Mapping[str, Any]) -> None:
-    """Write what was chosen into the file, the rest of it as it is: `{"processes.sort": "age"}`.
+    """Write what was chosen, as `{"processes.sort": "age"}`, and leave the rest of the file alone.
 
-    A linked file stays a link, and what it leads to is written. OSError, ValueError; a disk that
-    does not answer is not waited for.
+    If the file is a link, the file that it leads to is written. OSError, ValueError; TimeoutError
+    if the disk does not answer.
     """
-    import tomlkit  # noqa: F401 - it takes long, and is nobody's delay
+    import tomlkit  # noqa: F401 - slow to import, so not within the time limit of the write
 
     if not _writing.acquire(blocking=False):
         raise TimeoutError("what was chosen before is not written yet")
@@ -315,7 +315,7 @@ def _wrong(path: Path, text: str, names: list[str], what: str) -> UsageError:
 
 
 def _line_of(text: str, names: list[str]) -> int | None:
-    """Where a setting stands, or its section; None if it is written in another manner."""
+    """Return the line of a setting, or of its section; None if it is written in another way."""
     section, header_line = "", None
     for number, line in enumerate(text.splitlines(), 1):
         header = re.match(r"\s*\[\s*([^\]]*?)\s*\]", line)
@@ -331,9 +331,9 @@ def _line_of(text: str, names: list[str]) -> int | None:
 
 
 def session_of(options: Namespace) -> Session:
-    """Flags over environment over file over defaults. UsageError.
+    """Return the settings: flags over environment over file over defaults. UsageError.
 
-    A file that is broken is said to be, and neither used nor written.
+    A broken file is reported, and neither used nor written.
     """
     path = settings_path(os.environ)
     try:
@@ -348,7 +348,7 @@ def session_of(options: Namespace) -> Session:
     anywhere = bool(options.demo or options.hosts)
     try:
         fields["user"] = user_named(fields["user"], anywhere, "user of the settings:")
-    except UsageError as error:  # that of -u was looked at before
+    except UsageError as error:  # the command line has checked -u already
         complain(f"{error}; everybody's processes are shown")
         fields["user"] = None
     kept = settings.keep and not broken and not options.demo

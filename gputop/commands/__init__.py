@@ -1,14 +1,14 @@
-"""The sub-commands, a module each, which is imported only when its command is given.
+"""The sub-commands, one module each, imported only when its command is given.
 
-DESCRIPTION, EPILOG  what `--help` says before and after the options
+DESCRIPTION, EPILOG  what `--help` prints before and after the options
 add_options(parser)  declares the options
 run(options)         does the work, and returns the exit status or raises a GputopError
 
-What several of them share:
+Modules that several commands share:
 
-hosts, following     machines that are asked once, or followed, all at the same time
-selection, naming    which processes are meant: who of a frame, by what was typed
-picking, watching    which GPUs a job wants, until there are enough
+hosts, following     ask several machines once, or follow them, all at the same time
+selection, naming    find the processes of a frame that the typed words name
+picking, watching    which GPUs a job needs; watch until there are enough
 reserving            ... and until they are reserved
 quantities, reading, listening   arguments that are amounts, files, addresses
 """

@@ -1,4 +1,4 @@
-"""What `gputop wait` waits for on one machine: each asks the agent, and says when it has come."""
+"""The conditions of `gputop wait` on one machine: each asks the agent whether it has come true."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from gputop.sources.ask import TIMEOUT, ask
 from gputop.sources.source import Source
 
 _GAPS = 3
-"""Intervals without a frame after which utilization was not seen."""
+"""Intervals without a frame after which a GPU no longer counts as idle."""
 _FRAMES = 2
-"""By which it is told whether a GPU is at work."""
+"""Frames that show whether a GPU is at work."""
 
 
 class Condition(Protocol):
-    """What is waited for."""
+    """What `gputop wait` waits for on one machine."""
 
     needs_driver: bool
-    """Whether there is nothing to wait for where the driver cannot be read."""
+    """Whether the wait makes no sense if the driver cannot be read."""
     pending: str
     """What has not happened yet, in words."""
 
     def begin(self, source: Source, frame: Frame) -> str | None:
-        """See what there is to wait for, by the first frame; as `check`. GputopError where it can
-        never happen, or names nothing."""
+        """Find out from the first frame what to wait for; return as `check` does. GputopError if
+        it can never happen, or nothing fits."""
         ...
 
     def check(self, source: Source, frame: Frame) -> str | None:
-        """Return a sentence once it has happened; None before that, and in doubt."""
+        """Return a sentence once it has happened; None before, and in doubt."""
         ...
 
 
 def host_of(frame: Frame) -> str:
-    """Return what a machine is called in sentences."""
+    """Return the name of a machine for sentences, harmless to print."""
     return printable(frame.host.asked or frame.host.name, 60)
 
 
 class ProcessesEnd:
-    """Until processes have ended: those of the PIDs, or that fit when the wait begins."""
+    """Wait until processes have ended: those with the PIDs, or those that fit at the beginning."""
 
     def __init__(self, selection: ProcessSelection) -> None:
         self.needs_driver = not selection.pids
@@ -64,7 +64,7 @@ class ProcessesEnd:
         self._ended: list[str] = []
 
     def begin(self, source: Source, frame: Frame) -> str | None:
-        """GputopError where nobody fits a filter; of a PID that nobody has it says so."""
+        """Find the processes. GputopError if none fits the filter; a PID without one has ended."""
         find = _by_pid if self._selection.pids else _by_filter
         processes, answers = find(source, frame, self._selection)
         pids = {process.pid for process in processes}
@@ -104,8 +104,8 @@ class ProcessesEnd:
 def _by_pid(
     source: Source, frame: Frame, selection: ProcessSelection
 ) -> tuple[list[AwaitedProcess], Sequence[ProcessLiveness]]:
-    """Return who has the PIDs now, be it on a GPU or not, and what the agent says of them.
-    SourceError where that cannot be seen."""
+    """Return the processes that have the PIDs now, on a GPU or not, and the agent's answers about
+    them. SourceError if that cannot be seen."""
     strangers = {process.pid: process for process in frame.processes if process.elsewhere}
     starts = [ProcessStart(pid) for pid in selection.pids if pid not in strangers]
     answers = _liveness(source, starts)
@@ -119,7 +119,7 @@ def _by_pid(
 def _by_filter(
     source: Source, frame: Frame, selection: ProcessSelection
 ) -> tuple[list[AwaitedProcess], Sequence[ProcessLiveness]]:
-    """Return who fits now, and what the agent has said of them since. GputopError."""
+    """Return the processes that fit now, and the agent's answers about them. GputopError."""
     reply = ask(source, Candidates(users=selection.users), TIMEOUT)
     targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
     rows = {process.pid: process for process in reversed(frame.processes)}
@@ -138,14 +138,14 @@ def _awaited(process: Process | ProcessLiveness) -> AwaitedProcess:
 
 
 def _liveness(source: Source, starts: Sequence[ProcessStart]) -> Sequence[ProcessLiveness]:
-    """Ask whether processes run. SourceError."""
+    """Ask the agent whether processes run. SourceError; UsageError for too many."""
     if len(starts) >= MOST_TARGETS:
         raise UsageError(f"these are {MOST_TARGETS} processes or more: choose fewer at a time")
     return ask(source, Liveness(tuple(starts)), TIMEOUT).liveness if starts else ()
 
 
 class UserLeaves:
-    """Until a user computes on no GPU, or on none of some; also what comes later counts."""
+    """Wait until a user computes on no GPU, or on none of `gpus`; new processes count too."""
 
     needs_driver = True
 
@@ -154,12 +154,12 @@ class UserLeaves:
         self.pending = f"{printable(user, 60)} to leave"
 
     def begin(self, source: Source, frame: Frame) -> str | None:
-        """UsageError for GPUs that are none, and a user whom that machine does not have."""
+        """Check the first frame. UsageError for a GPU or a user that the machine does not have."""
         gpus_of(frame, self._gpus)
         return self.check(source, frame)
 
     def check(self, source: Source, frame: Frame) -> str | None:
-        """What cannot be seen may be the user's."""
+        """Return a sentence once the user has left. A process of an unknown owner may be theirs."""
         reply = ask(source, Candidates(users=(self._user,)), TIMEOUT)
         uid = reply.uids.get(self._user)
         if uid is None:
@@ -177,7 +177,7 @@ class UserLeaves:
 
 
 class GpusFree:
-    """Until there are enough GPUs for a job, as `gputop free` means it."""
+    """Wait until there are enough GPUs for a job, by the rules of `gputop free`."""
 
     needs_driver = True
 
@@ -187,7 +187,7 @@ class GpusFree:
         self.pending = ""
 
     def begin(self, source: Source, frame: Frame) -> str | None:
-        """GputopError where waiting cannot help."""
+        """Check the first frame. GputopError if waiting cannot help."""
         if self._gpus:
             kept = {gpu.index for gpu in gpus_of(frame, self._gpus)}
             others = (str(gpu.index) for gpu in frame.gpus if gpu.index not in kept)
@@ -215,18 +215,18 @@ class GpusFree:
 
 
 class GpusIdle:
-    """Until GPUs have done next to nothing for a while."""
+    """Wait until GPUs have done next to nothing for a while."""
 
     needs_driver = True
 
     def __init__(self, seconds: float, limit: float, gpus: Sequence[str], interval: float) -> None:
-        """`limit`: a ratio; `interval`: seconds between two frames."""
+        """`seconds`: how long; `limit`: a ratio; `interval`: seconds between two frames."""
         self._seconds, self._limit, self._gpus = seconds, limit, gpus
         self._span = IdleSpan(limit, _GAPS * interval)
         self.pending = ""
 
     def begin(self, source: Source, frame: Frame) -> str | None:
-        """GputopError for GPUs whose utilization no driver tells (MIG mode)."""
+        """Check the first frame. GputopError in MIG mode, where no driver reports utilization."""
         for gpu in gpus_of(frame, self._gpus) if self._gpus else frame.gpus:
             if gpu.mig_mode:
                 raise GputopError(f"GPU {gpu.index} is in MIG mode, where its utilization is not "
@@ -251,17 +251,17 @@ class GpusIdle:
 
 
 def _chosen(frame: Frame, words: Sequence[str]) -> list[Gpu] | None:
-    """Return the GPUs that are meant; None where one of them does not answer just now."""
+    """Return the GPUs that `words` name, all without words; None if one does not answer now."""
     if frame.problem is not None:
         return None
     try:
         gpus = gpus_of(frame, words) if words else list(frame.gpus)
-    except UsageError:  # it has been there: it has fallen off the bus
+    except UsageError:  # it was there before: it has fallen off the bus
         return None
     silent = any(gpu.stale_for is not None or gpu.error is not None for gpu in gpus)
     return None if silent or not gpus else gpus
 
 
 def _words_of(gpus: Sequence[Gpu]) -> str:
-    """`GPU 2`, `GPUs 2, 6`."""
+    """Return `GPU 2`, or `GPUs 2, 6`."""
     return f"GPU{'s' * (len(gpus) > 1)} {', '.join(str(gpu.index) for gpu in gpus)}"

@@ -1,4 +1,4 @@
-"""`gputop config`: its options, and what they do."""
+"""`gputop config`: prints the settings, or checks them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ examples:
 exit status: 0 all is well, 2 something in the file or the environment is wrong
 """
 _NAMED_BY_USERS = "keys", "groups"
-"""Sections in which the names are not ours."""
+"""Sections in which users choose the names."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,7 @@ def _text(options: argparse.Namespace, path: Path) -> str:
 
 
 def _check_keys(path: Path, settings: Settings) -> None:
-    """Check the names of keys, which the screen alone knows. UsageError."""
+    """Check the names of keys, which only the screen knows. UsageError."""
     if not settings.keys:
         return
     from gputop.tui.app import GputopApp
@@ -83,7 +83,7 @@ def _check_keys(path: Path, settings: Settings) -> None:
 
 
 def _check_groups(path: Path, settings: Settings) -> None:
-    """Check that groups name hosts, whether this is a Slurm job or not. UsageError."""
+    """Check that groups name hosts, even outside a Slurm job. UsageError."""
     for name in settings.groups:
         try:
             parse_hosts([f"@{name}"], settings.groups, {JOB: "node"}, None)
@@ -92,7 +92,7 @@ def _check_groups(path: Path, settings: Settings) -> None:
 
 
 def _set_in(text: str) -> dict[str, str]:
-    """Return the settings that a file sets, as coming from it; the file is right."""
+    """Return the names of the settings that a valid file sets, each with the origin `file`."""
     table = tomlkit.parse(text).unwrap()
     names = [
         f"{name}.{inner}" if inner else name
@@ -103,7 +103,7 @@ def _set_in(text: str) -> dict[str, str]:
 
 
 def document(settings: Settings, origins: dict[str, str], title: str) -> str:
-    """Return settings as a file that says what each is, and where it comes from if `origins` has
+    """Return settings as a file, with a comment on what each is, and on its origin if `origins` has
     it."""
     document = tomlkit.document()
     document.add(tomlkit.comment(title))
@@ -132,7 +132,7 @@ def _comment(settings: type[msgspec.Struct], name: str, origin: str | None) -> C
 
 
 def _add(table: Any, name: str, value: Any) -> None:
-    """Add a setting; one that is not set stands there as a comment."""
+    """Add a setting; one without a value is added as a comment."""
     if value is None:
         table.add(tomlkit.comment(f'{name} = ""'))
     else:

@@ -1,4 +1,4 @@
-"""`gputop doctor`: its options, and what they do."""
+"""`gputop doctor`: finds out what is wrong with a machine or a Python environment."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from gputop.sources.ssh.source import SshSource
 from gputop.sources.ssh.ways import CONNECTION
 
 _CHECKS_TIMEOUT = 120.0
-"""Seconds for what is installed: each program that is asked has a limit of its own."""
+"""Seconds for the checks of what is installed; each program that they run has its own limit."""
 _FRAMES, _INTERVAL = 6, 0.5
-"""Rates are read every two seconds at the slowest, and there from the second time on."""
+"""Rates are read at least every two seconds, and are known from the second reading on."""
 _WIDEST = 100
 DESCRIPTION = (
     "Find out what is wrong with the GPUs, their driver and what is installed"
@@ -89,13 +89,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Examined(NamedTuple):
-    """What was read of a machine."""
+    """What gputop has read of a machine."""
 
     frames: list[Frame]
     installed: tuple[Check, ...]
-    """What the agent says of what is installed, and how it is reached where it is elsewhere."""
+    """The agent's checks of what is installed, and of the connection to another machine."""
     is_poor: bool
-    """Whether there was no agent, only nvidia-smi."""
+    """Whether nvidia-smi alone answered, without an agent."""
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -103,7 +103,7 @@ class _Examined(NamedTuple):
 
 
 def _report(path: str, examined: _Examined, whole: bool) -> int:
-    """Write the archive and say what it holds; `whole`: with what others wrote."""
+    """Write the archive and print what it holds; `whole`: leave out secrets only."""
     redaction = Redaction()
     frames = list(map(without_secrets if whole else redaction.frame, examined.frames))
     checks = [check.harmless() for check in examined._replace(frames=frames).checks]
@@ -117,10 +117,10 @@ def _report(path: str, examined: _Examined, whole: bool) -> int:
 
 
 def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
-    """Return what a machine says.
+    """Return what can be read of a machine.
 
-    Where an agent ends or hangs, one that leaves the driver alone says what is installed all the
-    same, and the last frame has the problem.
+    If the agent ends or hangs, a second one that leaves the driver alone still checks what is
+    installed, and the last frame has the problem.
     """
     opened = partial(open_source, host, _INTERVAL, demo=options.demo)
     frames: list[Frame] = []
@@ -142,7 +142,7 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
 
 
 def _frames(source: Source) -> Iterator[Frame]:
-    """Yield some frames; one where the driver cannot be read. DriverError, SourceError."""
+    """Yield some frames, only one if the driver cannot be read. DriverError, SourceError."""
     first = wait_for_frame(source, answers, TIMEOUT)
     yield first
     if first.problem is None:
@@ -150,17 +150,17 @@ def _frames(source: Source) -> Iterator[Frame]:
 
 
 def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Check, ...]:
-    """Return what the agent says, and how it is reached where it is elsewhere. SourceError."""
+    """Return the agent's checks, and that of the connection to another machine. SourceError."""
     way = source.way if isinstance(source, SshSource) else None
     if is_poor(source):
-        return (way,) if way else ()  # there is nobody to ask
+        return (way,) if way else ()  # there is no agent to ask
     request = Checks(python, frames[-1].cuda_version, _capabilities(frames))
     checks = ask(source, request, _CHECKS_TIMEOUT).checks
     return (way, *checks) if way else checks
 
 
 def _capabilities(frames: Sequence[Frame]) -> dict[str, list[int]]:
-    """Return the GPUs by compute capability, of those that had one in any frame."""
+    """Return GPU indices by compute capability, for GPUs that had one in any frame."""
     indices: dict[str, list[int]] = {}
     identities = {gpu.index: gpu.identity for frame in frames for gpu in frame.gpus if gpu.identity}
     for index, identity in identities.items():
@@ -179,7 +179,7 @@ def _json(checks: Sequence[Check]) -> str:
 
 
 def _text(checks: Sequence[Check]) -> str:
-    """Return a paragraph for each, the advice under it; and how many problems there are."""
+    """Return a paragraph for each check with its advice below, and the number of problems."""
     width = min(_WIDEST, shutil.get_terminal_size().columns)
     wrap = textwrap.TextWrapper(width, break_on_hyphens=False, break_long_words=False)
     lines, problems = [], _problems(checks)

@@ -1,4 +1,4 @@
-"""`gputop export`: its options, and what they do."""
+"""`gputop export`: serves metrics to Prometheus, or writes them to a file."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def rules() -> str:
-    """Return the recording rules and alerts that come with gputop, YAML."""
+    """Return the recording rules and alerts that come with gputop, as YAML."""
     folder = resources.files("gputop.export.prometheus")
     return folder.joinpath("rules.yml").read_text(encoding="utf-8")
 
@@ -122,7 +122,7 @@ def _interval(options: argparse.Namespace) -> float:
 
 
 def _once(options: argparse.Namespace, exposition: Exposition) -> int:
-    """Write what there is in one reading, or that there is none; then DriverError, SourceError."""
+    """Write one reading, or that there is none; then raise DriverError or SourceError if so."""
     message: Frame | GputopError
     with closing(open_source(None, None, demo=options.demo)) as source:
         try:
@@ -142,7 +142,7 @@ def _once(options: argparse.Namespace, exposition: Exposition) -> int:
 
 
 def _write_files(options: argparse.Namespace, exposition: Exposition) -> int:
-    """Write a file for every reading until SIGTERM; the last one says that this is the last."""
+    """Write a file for every reading until SIGTERM; the last file says that export has ended."""
     said = ""
 
     def put(message: Frame | GputopError) -> None:
@@ -157,7 +157,7 @@ def _write_files(options: argparse.Namespace, exposition: Exposition) -> int:
             complain(printable(words))
         said = words
 
-    _publish(options.textfile, exposition)  # where that is not possible, that is said at once
+    _publish(options.textfile, exposition)  # at once, so that an error ends gputop here
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with closing(open_source(None, _interval(options), demo=options.demo)) as source:
         try:

@@ -1,4 +1,4 @@
-"""Frames of machines as they come, for commands that go on."""
+"""Frames of machines as they arrive, for commands that run until they are stopped."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 
 HostNews: TypeAlias = tuple[HostName | None, Frame | GputopError]
-"""What comes of a host, None for this machine."""
+"""A host, None for this machine, and its next frame or the reason why there is none."""
 
 
 def watch(options: Namespace, put: Callable[[HostName | None, Frame | GputopError], None]) -> int:
-    """Hand over what comes of all hosts every interval, until none is left that can be tried again,
-    and return the exit status of that end. Why nothing comes is written to standard error as well,
-    once. Without hosts it is this machine's frames, and GputopErrors are the caller's."""
+    """Give `put` each frame or error of all hosts until no host is left to try again, and return
+    the exit status. Each new error of a host is also written to standard error, once. Without hosts
+    it is this machine's frames, and GputopErrors are raised."""
     interval = session_of(options).interval
     if not options.hosts:
         with closing(open_source(None, interval, demo=options.demo)) as source:
@@ -38,7 +38,7 @@ def watch(options: Namespace, put: Callable[[HostName | None, Frame | GputopErro
     for host, message in follow_hosts(options.hosts, interval, options.demo):
         if not isinstance(message, GputopError):
             said.pop(host, None)
-        elif said.get(host) != str(message):  # and not again whenever it is tried
+        elif said.get(host) != str(message):  # only once, not at every new try
             said[host] = str(message)
             complain_of(host, message)
         put(host, message)
@@ -48,8 +48,8 @@ def watch(options: Namespace, put: Callable[[HostName | None, Frame | GputopErro
 def follow_hosts(
     hosts: Sequence[HostName | None], interval: float, demo: bool = False
 ) -> Iterator[HostNews]:
-    """Yield the frames of machines, and why there are none, until none is left that can be tried
-    again: one where ssh would have to ask somebody is not. The sources end with this."""
+    """Yield frames and errors of machines until none is left to try again. A machine is not tried
+    again if ssh needs a person. The sources are closed at the end."""
     news: Queue[HostNews | None] = Queue(len(hosts))
     sources = {host: open_source(host, interval, demo=demo) for host in hosts}
     for host, source in sources.items():
@@ -67,6 +67,6 @@ def follow_hosts(
 
 
 def _hand_over(host: HostName | None, source: Source, news: Queue[HostNews | None]) -> None:
-    """Put what comes of one source, and None where nothing more will."""
+    """Put the frames and errors of one source into `news`, and None at its end."""
     follow(source, frames_of, lambda message: news.put((host, message)))
     news.put(None)

@@ -1,4 +1,4 @@
-"""`gputop free`: its options, and what they do."""
+"""`gputop free`: picks GPUs for a new job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gputop.sources.prometheus.free import FreeHost
 
 _WATCHED = ("wait", "min_free", "max_util", "exclude", "shared")
-"""Options for which GPUs have to be watched, which a Prometheus server does not do."""
+"""Options that require watching GPUs, which a Prometheus server does not do."""
 DESCRIPTION = "Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them."
 EPILOG = """\
 examples:
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 def _print(
     options: argparse.Namespace, request: PickRequest, host: HostName | None, picked: Picked
 ) -> int:
-    """Print what was picked; GputopError where there is not enough."""
+    """Print what was picked. GputopError if there are not enough GPUs."""
     frame, pick = picked
     form: Form = "export" if options.form == "ssh" else options.form
     value = value_for(frame, pick.gpus, request.order, form) if pick.gpus else None
@@ -97,8 +97,8 @@ def _print(
 
 
 def line_for(form: str, host: HostName | None, value: str) -> str:
-    """Return the line for a person or a shell. SourceError for a value that a shell would read
-    more into: the driver there, or what says that it is one, made it."""
+    """Return the line for a person or a shell. SourceError for a value with characters that mean
+    something to a shell: the driver there made it, or a program that poses as one."""
     plain_value(value)
     if form == "ssh" and host is not None:
         return shell_line(host, value)
@@ -107,8 +107,8 @@ def line_for(form: str, host: HostName | None, value: str) -> str:
 
 
 def shell_line(host: HostName, value: str) -> str:
-    """Return the line that starts a login shell of the user there that sees these GPUs. It is read
-    by a shell here and then by theirs, be that sh, csh or fish."""
+    """Return the line that starts a login shell on the host that sees only these GPUs. A shell here
+    reads it, and then the user's shell there, which may be sh, csh or fish."""
     config, port = os.environ.get(CONFIG), host.port
     options = [*(("-F", config) if config else ()), *(("-p", str(port)) if port else ())]
     remote = f"exec env {ORDER}={PCI_BUS_ID} {NAME}={value} $SHELL -l"
@@ -136,8 +136,8 @@ def _write(line: str) -> None:
 def _first_that_fits(
     options: argparse.Namespace, request: PickRequest
 ) -> tuple[HostName | None, Picked]:
-    """Return the first host in the order of -H that has enough, or after that the first one that
-    gets them. GputopError where none has, or does in time."""
+    """Return the first host in the order of -H that has enough GPUs; if none has, the first one
+    that gets enough. GputopError if none does in time."""
     begun = time.monotonic()
     refused: dict[HostName | None, Picked] = {}
     for host, picked in answers_of(options.hosts, partial(_picked, options, request, 0)):
@@ -167,7 +167,7 @@ def _picked(
 
 
 def _refusals(refused: dict[HostName | None, Picked]) -> str:
-    """Return JSON as that of a host which is picked, without one."""
+    """Return the JSON for the case that no host is picked, with the reason for each GPU."""
     gpus = [
         {"host": host and host.asked, "gpu": index, "reason": reason}
         for host, (_, pick) in refused.items()
@@ -180,8 +180,8 @@ def _refusals(refused: dict[HostName | None, Picked]) -> str:
 
 
 def _run_cluster(options: argparse.Namespace, url: str) -> int:
-    """Print GPUs of one model that a Prometheus server knows to be free, of a host that has enough,
-    and how old that is. GputopError where none has."""
+    """Print GPUs of one model on a host that has enough free ones, as a Prometheus server knows,
+    and how old that knowledge is. GputopError if no host has enough."""
     _check_cluster(options)
     found = _free_host(options, url)
     value = ",".join(str(gpu.index) if options.form == "index" else gpu.uuid or ""
@@ -197,7 +197,7 @@ def _run_cluster(options: argparse.Namespace, url: str) -> int:
 
 
 def _check_cluster(options: argparse.Namespace) -> None:
-    """UsageError for options that ask for more than Prometheus knows."""
+    """Check the options. UsageError for those that need more than Prometheus knows."""
     if options.hosts or options.demo:
         raise UsageError("--prometheus does not go with -H or --demo")
     if options.form == "export":

@@ -1,4 +1,4 @@
-"""`gputop help`: its options, and what they do."""
+"""`gputop help`: shows a page of the manual, or finds a word in it."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def _has_unicode() -> bool:
 
 
 def _shown(text: str) -> str:
-    """Return text as this locale has it: arrows are keys here, and `?` is another key."""
+    """Return text as the locale can show it: an arrow is a key here, and `?` is another key."""
     return text if _has_unicode() else text.translate(IN_ASCII)
 
 
 def _search_results(word: str) -> str:
-    """The places of a word, under a line for each heading. GputopError if there is none."""
+    """Return the places that have a word, under a line for each heading. GputopError if none."""
     lines: list[str] = []
     before = None
     for topic, heading, text in search(word):

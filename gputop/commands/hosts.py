@@ -1,4 +1,4 @@
-"""-H: the hosts that a command is about, all asked at the same time."""
+"""-H: the hosts of a command, all asked at the same time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 _LOGIN = "; commands ask for no password: use a key, ssh-agent or ControlMaster"
 _LONGEST = 2000
-"""Characters of what is said of a host."""
+"""Characters printed of an error of a host."""
 
 
 def add_hosts(parser: argparse._ActionsContainer, prefix: str = "command_") -> None:
-    """Add -H and --hosts. A command's own have a `prefix`, or they would replace those that stand
+    """Add -H and --hosts. Those of a command have a `prefix`, or they would replace those given
     before the command."""
     parser.add_argument(
         "-H", "--host", metavar="HOST", action="append", dest=f"{prefix}host_words", default=[],
@@ -38,8 +38,7 @@ def add_hosts(parser: argparse._ActionsContainer, prefix: str = "command_") -> N
 
 
 def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:
-    """Return the hosts that a command line names before or after its command, none for this
-    machine. UsageError."""
+    """Return the hosts named before or after the command; empty means this machine. UsageError."""
     takes_hosts = hasattr(options, "command_host_words")
     given = [(options.host_words, options.hosts_file)]
     if takes_hosts:
@@ -79,10 +78,10 @@ def _groups() -> dict[str, tuple[str, ...]]:
 def answers_of(
     hosts: Sequence[HostName], ask: Callable[[HostName | None], T]
 ) -> Iterator[tuple[HostName | None, T]]:
-    """Ask all hosts at the same time, and yield their answers in their order.
+    """Ask all hosts at the same time, and yield their answers in the order of `hosts`.
 
-    Without hosts this machine is asked, and GputopErrors are the caller's. A host that gives
-    nothing is named on standard error, and left out.
+    The error of a host is written to standard error, and the host is left out. Without hosts this
+    machine is asked, and GputopErrors are raised.
     """
     if not hosts:
         yield None, ask(None)
@@ -99,8 +98,8 @@ def answers_of(
 def print_answers(
     hosts: Sequence[HostName], ask: Callable[[HostName | None], tuple[str, int]], as_json: bool
 ) -> int:
-    """Print the text or the JSON of each host, and return the worst exit status: `ask` returns its
-    own with it, and that of a host that gives nothing is 1."""
+    """Print the text or JSON of each host, and return the highest exit status. `ask` returns the
+    text and the status of a host; the status of a host that fails is 1."""
     statuses: list[int] = []
     for host, (text, status) in answers_of(hosts, ask):
         if as_json:
@@ -113,16 +112,16 @@ def print_answers(
 
 
 def complain_of(host: HostName | None, error: GputopError) -> None:
-    """Write to standard error why a host, or this machine, gives nothing."""
+    """Write to standard error why a host, or this machine, does not answer."""
     advice = _LOGIN if isinstance(error, LoginError) else ""
     complain(of_host(host, f"{printable(str(error), _LONGEST)}{advice}"))
 
 
 def of_host(host: HostName | None, words: str) -> str:
-    """Return words with the host that they are of; this machine is not named."""
+    """Return words with the name of their host in front; this machine has none."""
     return words if host is None else f"{host.asked}: {words}"
 
 
 def named(line: str, host: HostName | None) -> str:
-    """Return a JSON object with the host that it is of as its first field."""
+    """Return a JSON object with its host as the first field; this machine is left out."""
     return line if host is None else f'{{"host": {json.dumps(host.asked)}, {line[1:]}'

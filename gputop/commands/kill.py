@@ -1,4 +1,4 @@
-"""`gputop kill`: its options, and what they do."""
+"""`gputop kill`: signals processes on GPUs and reports what became of each."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 
 _QUIET, _KEYS_TIMEOUT = 0.3, 5.0
-"""Seconds without a key before it asks, and in which that has to come."""
+"""Seconds without a key before the question is asked, and seconds to wait for such a pause."""
 _AFTER_GRACE = 10.0
-"""Seconds in which the agent sends the last verdicts."""
+"""Seconds after the grace time in which the agent must send the last verdicts."""
 _ENDED = ("exited", "gone")
 DESCRIPTION = "Send a signal to processes on GPUs, and say what became of each."
 EPILOG = """\
@@ -67,7 +67,7 @@ exit status: 0 all of them are gone, 1 not all are (or none was found, or the an
 
 
 class _Plan(NamedTuple):
-    """What would be signalled on a machine, and who does it there."""
+    """What would be signalled on a machine, and the source that does it."""
 
     source: Source
     frame: Frame
@@ -76,7 +76,7 @@ class _Plan(NamedTuple):
 
 _Plans = dict[HostName | None, _Plan]
 _Verdicts = dict[HostName | None, tuple[Verdict, ...]]
-"""By host; None is this machine."""
+"""Plans and verdicts by host; None is this machine."""
 
 
 def _signal(text: str) -> int:
@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Check what need not be asked of an agent. UsageError, GputopError."""
+    """Check what can be checked without an agent. UsageError, GputopError."""
     if options.demo:
         raise UsageError("the demo has no processes; without --demo this machine's are meant")
     if read_believed(os.environ).readonly:
@@ -150,9 +150,9 @@ def _check(options: argparse.Namespace) -> None:
 def _plans(
     options: argparse.Namespace, selection: ProcessSelection, sources: ExitStack
 ) -> tuple[_Plans, bool]:
-    """Return what would be signalled where, and whether every host has told it.
+    """Return what would be signalled on each host, and whether every host has answered.
 
-    `sources` closes what is opened for it. GputopError where there is nobody to signal.
+    `sources` closes the sources opened here. GputopError if there is no process to signal.
     """
     nobody: list[NobodyFitsError] = []
 
@@ -163,7 +163,7 @@ def _plans(
         reply = ask(source, Candidates(selection.descendants, users=selection.users), TIMEOUT)
         try:
             targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
-        except NobodyFitsError as error:  # somebody on another host may
+        except NobodyFitsError as error:  # a process on another host may fit
             nobody.append(error)
             return None
         return _Plan(source, frame, _planned(source, frame, targets, options))
@@ -187,7 +187,7 @@ def _first_frame(source: Source, host: HostName | None) -> Frame:
 def _planned(
     source: Source, frame: Frame, targets: tuple[Target, ...], options: argparse.Namespace
 ) -> tuple[Verdict, ...]:
-    """Return what would be signalled, descendants among it. UsageError for more than is sane."""
+    """Return what would be signalled. UsageError for too many processes, or gputop itself."""
     _within_reason(targets)
     check = Signal("", targets, 0, 0.0, options.descendants, frame.host.boot_id)
     plan = ask(source, check, TIMEOUT).verdicts
@@ -198,8 +198,8 @@ def _planned(
 
 
 def _signalled(plans: _Plans, forced: Set[Caution], options: argparse.Namespace) -> _Verdicts:
-    """Send the signal everywhere at once and return what became of it; what is not awaited is
-    said, and so are hosts of which nothing came back."""
+    """Send the signal on all hosts at once and return the verdicts. Ctrl-C ends the wait for them,
+    and hosts that do not answer are named; both are reported on standard error."""
     name = signal_name(options.signal)
 
     def send(host: HostName | None) -> tuple[Verdict, ...]:
@@ -227,8 +227,8 @@ def _within_reason(processes: Sequence[object]) -> None:
 
 
 def _confirmed(plans: _Plans, options: argparse.Namespace) -> Set[Caution]:
-    """Return the cautions that do not keep a process from its signal; GputopError if the answer is
-    no."""
+    """Return the cautions that were confirmed: their processes get the signal as well. GputopError
+    if the answer is no."""
     every = [verdict for plan in plans.values() for verdict in plan.verdicts]
     alive = [verdict for verdict in every if verdict.outcome == "alive"]
     cautions = {verdict.caution for verdict in alive if verdict.caution is not None}
@@ -267,8 +267,8 @@ def _ask(question: str, word: str) -> None:
 
 
 def _await_quiet() -> None:
-    """Drop what was typed before, until no line comes for a moment: whoever types ahead, or over a
-    slow line, has not read what will be asked."""
+    """Drop what was typed before, until no line comes for a moment: a user who types ahead, or over
+    a slow connection, has not read the question."""
     end = time.monotonic() + _KEYS_TIMEOUT
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
     while select.select([sys.stdin], [], [], _QUIET)[0]:
@@ -279,7 +279,7 @@ def _await_quiet() -> None:
 
 
 def _report(options: argparse.Namespace, verdicts: _Verdicts, plans: _Plans | None = None) -> None:
-    """Write the verdicts; with `plans`, what would be done."""
+    """Write the verdicts; with `plans`, write what would be done."""
     if options.kill_json:
         listed = [
             _json(verdict, options.signal, host)
@@ -310,7 +310,7 @@ def _json(verdict: Verdict, number: int, host: HostName | None) -> dict[str, obj
 
 
 def _would(verdict: Verdict, number: int, frame: Frame) -> str:
-    """Return a line about a process that is not signalled yet."""
+    """Return a line about a process that has not been signalled yet."""
     if verdict.outcome != "alive":
         return _line(verdict)
     caution = f"; {verdict.words}, which wants a confirmation" if verdict.caution else ""
@@ -320,7 +320,7 @@ def _would(verdict: Verdict, number: int, frame: Frame) -> str:
 
 
 def _held(pid: int, frame: Frame) -> Iterator[str]:
-    """Yield what a process is on, as `38.2G on GPU 2`."""
+    """Yield what a process holds on each GPU, as `38.2G on GPU 2`."""
     for gpu in frame.gpus:
         rows = [row for row in frame.processes if (row.pid, row.gpu_uuid) == (pid, gpu.uuid)]
         memory = sum(row.gpu_memory or 0 for row in rows)

@@ -1,4 +1,4 @@
-"""`gputop --line`: one line for a status bar, once or every interval."""
+"""`gputop --line`: one line for a status bar, once or at every interval."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(options: Namespace) -> int:
 
 
 class Rounds:
-    """A line of all hosts whenever each of them has sent a frame, or one has sent two."""
+    """Writes a line of all hosts as soon as each has sent a frame, or one has sent two."""
 
     def __init__(self, hosts: Sequence[HostName | None], line: Callable[[LineView], str]) -> None:
         self._hosts, self._line = hosts, line
@@ -43,7 +43,7 @@ class Rounds:
         self._fresh: set[HostName | None] = set()
 
     def take(self, host: HostName | None, message: Frame | GputopError) -> None:
-        """Take what came of a host; one that broke is left out of the line from now on."""
+        """Take the frame or the error of a host; after an error its old frame is left out."""
         if host in self._fresh:
             self._write()
         if isinstance(message, GputopError):

@@ -1,4 +1,4 @@
-"""Where a command listens, and who may connect: types for argparse, TLS and passwords."""
+"""Where a command listens and who may connect: an argparse type, TLS and passwords."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]|([\w.-]+)):([0-9]{
 
 
 class Address(NamedTuple):
-    """A name or an IP address, and a port; 0 is any that is free."""
+    """A name or an IP address, and a port; port 0 is any free one."""
 
     host: str
     port: int
@@ -30,7 +30,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -50,15 +50,15 @@ def address(text: str) -> Address:
 def tls_context(
     certificate: str | None, key: str | None, client_ca: str | None
 ) -> ssl.SSLContext | None:
-    """Return what a server needs for TLS, None where no certificate is given; with `client_ca`
-    clients need one as well, which it has signed. UsageError."""
+    """Return the TLS context of a server, None without a certificate. With `client_ca`, clients
+    need a certificate signed by it. UsageError."""
     if certificate is None:
         if key is not None or client_ca is not None:
             raise UsageError("TLS needs --tls-cert: the certificate of this server")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        # A key that needs a password would be asked for at the terminal.
+        # Without `password`, OpenSSL would ask for that of a key at the terminal.
         context.load_cert_chain(certificate, key, password=lambda: b"")
         if client_ca is not None:
             context.load_verify_locations(client_ca)
@@ -71,8 +71,8 @@ def tls_context(
 
 
 def authorization(path: str | None) -> str | None:
-    """Return the Authorization header that a file of a line USER:PASSWORD stands for; UsageError,
-    also where others may read it."""
+    """Return the Authorization header for a file with the line USER:PASSWORD. UsageError, also if
+    other users may read the file."""
     if path is None:
         return None
     line = read_file(path).decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""`gputop map`: its options, and what they do."""
+"""`gputop map`: explains a CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 
 _INTERVAL = 0.25
-"""Seconds between frames, of which the first may not be whole."""
+"""Seconds between frames; the first frame may be incomplete."""
 _PROBE_TIMEOUT = 25.0
-"""Seconds for two answers of the CUDA driver."""
+"""Seconds for one probe of the CUDA driver, in which it answers twice."""
 DESCRIPTION = "Explain what a CUDA_VISIBLE_DEVICES means, here or on another machine."
 EPILOG = """\
 examples:
@@ -103,7 +103,7 @@ def _add_program(group: argparse._ArgumentGroup) -> None:
 def run(options: argparse.Namespace) -> int:
     layers = _layers(options)
     _check(options)
-    # A log may take as long as the program that writes it: no agent runs meanwhile.
+    # Reading a log may take as long as the program that writes it: start no agent before.
     log = None if options.tf_log is None else read_file(options.tf_log)
     if options.inventory is not None:
         inventory = read_inventory(read_file(options.inventory), options.inventory)
@@ -144,8 +144,8 @@ def _answer(
     source: Source | None = None,
     frame: Frame | None = None,
 ) -> tuple[str, int]:
-    """Return the text that answers, and the exit status; with the source and a frame of a machine
-    that can be asked."""
+    """Return the answer as text, and the exit status; `source` and `frame`: those of a machine that
+    can be asked."""
     if log is not None:
         text, status = _explain_log(options, log.decode("utf-8", "replace"), inventory)
     else:
@@ -159,7 +159,7 @@ def _answer(
 
 
 def _is_whole(frame: Frame) -> bool:
-    """Return whether all GPUs have answered, and all processes have been looked at."""
+    """Return whether all GPUs have answered, and the CUDA context of each process is read."""
     processes = [process for process in frame.processes if process.start_time is not None]
     return answers(frame) and all(process.cuda_context is not None for process in processes)
 
@@ -177,7 +177,7 @@ def _layers(options: argparse.Namespace) -> Layers:
 
 
 def _of_pid(pid: int, source: Source, frame: Frame) -> MappingReport:
-    """Return what the variables mean that a process was started with."""
+    """Return what the CUDA variables of a process mean."""
     context = ask(source, Context(pid), TIMEOUT).context
     if context is None:
         raise UsageError(f"there is no process {pid} here, or it has ended")
@@ -190,14 +190,14 @@ def _of_pid(pid: int, source: Source, frame: Frame) -> MappingReport:
 def _of_text(
     options: argparse.Namespace, inventory: Inventory, driver: Source | None
 ) -> MappingReport:
-    """Return what a value, a line, or the variables of this shell mean; `driver`: whose CUDA driver
-    is asked as well."""
+    """Return what a value, a line, or the variables of this shell mean; `driver`: the source of the
+    machine whose CUDA driver is asked as well."""
     asked, order, advice = _variables(options)
     if options.driver:
         inventory = msgspec.structs.replace(inventory, driver_version=options.driver)
     result = result_of(asked, order, inventory)
     if driver is not None:
-        # What integers count is exact where the driver itself gives the order.
+        # The meaning of integers is exact if the driver itself gives the order.
         values = dict.fromkeys((None, result.mapping.value if result.here else None))
         probed = [ask(driver, Probe(text, order), _PROBE_TIMEOUT).probed[0] for text in values]
         result = result_of(asked, order, inventory, probed)
@@ -214,7 +214,7 @@ def _status(report: MappingReport, layers: Layers) -> int:
 
 
 def _verdict(result: MappingResult) -> ProbeVerdict | None:
-    """Return the driver's verdict, which says as well where its order is not the expected one."""
+    """Return the driver's verdict, with a note if its order is not the expected one."""
     verdict, surprise = result.verdict, result.surprise
     if verdict is None or surprise is None:
         return verdict
@@ -228,8 +228,8 @@ def _is_elsewhere(options: argparse.Namespace) -> bool:
 def _variables(
     options: argparse.Namespace,
 ) -> tuple[str | Pasted | None, str | None, tuple[Advice, ...]]:
-    """Return the value or line, the order, and what is to be said about where they come from."""
-    # On another machine our own order means nothing; here a program would inherit it.
+    """Return the value or line, the order, and advice about the environment they come from."""
+    # On another machine our order means nothing; on this one a program would inherit it.
     ours = not _is_elsewhere(options) or (options.value is None and not options.unset)
     order = os.environ.get(ORDER) if ours and options.order is None else options.order
     if options.unset:

@@ -1,7 +1,7 @@
-"""What the words of `gputop kill` name.
+"""What the words of `gputop kill` and `gputop wait` name.
 
-Nothing here stands for everything: what a word does not name is not meant, and a word that lost
-what was to be in it, as an unset variable of the shell does, is an error.
+No word stands for everything. A word that is empty, or lacks its value because a shell variable is
+not set, is an error.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from gputop.model.machine.text import is_blank, printable
 from gputop.model.processes.filter import Term, terms
 
 _KEYWORDS = ("user", "pid", "gpu", "cuda", "container", "mem", "rss", "age", "sm", "cpu")
-"""Words of the filter that say nothing without what follows them."""
+"""Words of the filter that mean nothing without a value after them."""
 _EVERYTHING = re.compile(r">=?0*\.?0*[a-z%]*", re.IGNORECASE)
-"""What follows the name in a comparison that holds of everything."""
+"""The value of a comparison that is true of every process."""
 _EQUALS = re.compile(rf"-*(?:{'|'.join(_KEYWORDS)}|idle)=.*", re.IGNORECASE | re.DOTALL)
-"""A slip for `user:bob`, or an option in the wrong place."""
+"""A mistake for `user:bob`, or an option in the wrong place."""
 _LEAST = 3
-"""Letters and digits of a word that is searched for."""
+"""Letters and digits that a word to search for must have."""
 _MOST_PID = 2**31 - 1
 
 Alternatives = list[list[Term]]
 
 
 def pids_of(words: Sequence[str]) -> tuple[int, ...]:
-    """Return the PIDs, if the words are PIDs, with blanks round them or not; then all have to be.
+    """Return the PIDs if the words are PIDs, with blanks around them or not; if not, nothing.
 
-    UsageError.
+    UsageError for an empty word, and for PIDs among other words.
     """
     for number, word in enumerate(words, 1):
         if is_blank(word):
@@ -58,8 +58,8 @@ def _pid(number: str) -> int:
 
 
 def filter_of(words: Sequence[str], narrowed: bool) -> Alternatives:
-    """Return the words of the filter, which have to name something unless a user or GPUs do
-    (`narrowed`). UsageError."""
+    """Return the words of the filter. UsageError if they name nothing, unless a user or GPUs narrow
+    the choice (`narrowed`)."""
     text = " ".join(words)
     alternatives = terms(text)
     for all_of in alternatives:
@@ -72,12 +72,12 @@ def filter_of(words: Sequence[str], narrowed: bool) -> Alternatives:
 
 
 def _is_open(term: Term) -> bool:
-    """Return whether a word names nothing: a negation, and what holds of everything, as mem>=0."""
+    """Return whether a word names nothing: a negation, or a test true of all, as mem>=0."""
     return term.negated or bool(_EVERYTHING.fullmatch(term.value) and term.key)
 
 
 def _check(term: Term) -> None:
-    """Refuse a word that can mean more than whoever typed it saw. UsageError."""
+    """Refuse a word that may mean more than its user intended. UsageError."""
     count = sum(character.isalnum() for character in term.value)
     if term.key == "container" and count < _LEAST:
         _refuse(term, f"is too short: give {_LEAST} letters or digits of its name or id")
@@ -88,7 +88,7 @@ def _check(term: Term) -> None:
 
 
 def _check_text(term: Term, count: int) -> None:
-    """Check what is searched for, which has so many letters and digits. UsageError."""
+    """Check a text to search for, which has `count` letters and digits. UsageError."""
     if term.quoted:
         if not count:
             _refuse(term, "has no letter and no digit")
@@ -113,7 +113,7 @@ def _refuse(term: Term, why: str) -> NoReturn:
 
 
 def _is_numeric(word: str) -> bool:
-    """Return whether a word is a number in any manner of writing, or has no letter at all."""
+    """Return whether a word is a number in any notation, or has no letter at all."""
     if not any(character.isalpha() for character in word):
         return True
     for read in (float, lambda text: int(text, 0)):

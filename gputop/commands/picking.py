@@ -1,4 +1,4 @@
-"""Which GPUs a job wants: the options of `free`, `run`, `reserve` and `wait`, and what they ask."""
+"""Which GPUs a job needs: options of `free`, `run`, `reserve` and `wait`, and the request made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _window = duration("a number of seconds from 0 to 60", most=60)
 
 
 def add_pick_options(parser: argparse._ActionsContainer) -> None:
-    """Add what says which GPUs are wanted, and how long they are waited for."""
+    """Add the options that say which GPUs are needed, and how long to wait for them."""
     add = parser.add_argument
     add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")
     add_likeness(parser)
@@ -45,9 +45,9 @@ def add_likeness(parser: argparse._ActionsContainer) -> None:
 
 
 def pick_request(options: argparse.Namespace, elsewhere: bool = False) -> PickRequest:
-    """Return what the options ask for; on another machine our own variables mean nothing.
+    """Return what the options ask for. UsageError.
 
-    UsageError.
+    `elsewhere`: on another machine, where our own CUDA variables mean nothing.
     """
     if options.shared and options.min_free is None:
         raise UsageError("--shared goes with --min-free SIZE: how much memory the job needs")
@@ -69,7 +69,7 @@ def pick_request(options: argparse.Namespace, elsewhere: bool = False) -> PickRe
 
 
 def _excluded(text: str | None) -> tuple[str, ...]:
-    """Return the words; one that is empty is an error: `0,$OTHER` would leave out less."""
+    """Return the words. UsageError for an empty one: `0,$OTHER` would exclude too little."""
     words = () if text is None else tuple(word.strip() for word in text.split(","))
     if any(map(is_blank, words)):
         raise UsageError(f"--exclude {printable(text or '', 60)!r} has an empty entry")
@@ -77,13 +77,13 @@ def _excluded(text: str | None) -> tuple[str, ...]:
 
 
 def visible_variables(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Return the variables that let a program see these GPUs alone. SourceError."""
+    """Return the variables with which a program sees only these GPUs. SourceError."""
     return {ORDER: PCI_BUS_ID, NAME: plain_value(",".join(gpu.uuid or "" for gpu in gpus))}
 
 
 def plain_value(value: str) -> str:
-    """Return a value for CUDA_VISIBLE_DEVICES. SourceError for one that a shell would read more
-    into: the driver there, or what says that it is one, made it."""
+    """Return a value for CUDA_VISIBLE_DEVICES. SourceError for one with characters that mean
+    something to a shell: the driver there made it, or a program that poses as one."""
     if not _PLAIN.fullmatch(value):
         raise SourceError(f"a GPU calls itself {printable(value, 100)!r}, which is no UUID")
     return value

@@ -1,4 +1,4 @@
-"""Types for argparse: sizes, durations and percentages, written the same way for every command."""
+"""Types for argparse: sizes, durations and percentages, the same for every command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 def quantity(
     units: Mapping[str, float], example: str, most: float, least: float = 0
 ) -> Callable[[str], float]:
-    """Return a type for argparse: a number with one of `units`, from `least` to `most`."""
+    """Return an argparse type for a number with one of `units`, from `least` to `most`."""
 
     def parse(text: str) -> float:
         match = re.fullmatch(
@@ -31,7 +31,7 @@ def quantity(
 
 
 def duration(example: str, least: float = 0, most: float = math.inf) -> Callable[[str], float]:
-    """Return a type for seconds, written `90`, `10s`, `5m`, `2h` or `7d`."""
+    """Return an argparse type for seconds, written as `90`, `10s`, `5m`, `2h` or `7d`."""
     return quantity(_DURATIONS, example, most, least)
 
 

@@ -10,7 +10,7 @@ _MOST_BYTES = 64 << 20
 
 
 def read_file(path: str) -> bytes:
-    """Return what is in a file, `-` for standard input; UsageError with its name and the reason."""
+    """Return the content of a file, `-` for standard input. UsageError names file and reason."""
     if path == "-" and sys.stdin is None:
         raise UsageError(f"{path!r} cannot be read: standard input is closed")
     try:

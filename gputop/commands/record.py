@@ -1,4 +1,4 @@
-"""`gputop record`: its options, and what it does."""
+"""`gputop record`: writes down what happens on the GPUs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ WantedBy=default.target
 _PLAIN_WORD = re.compile(r"[\w/.,:=@+-]+", re.ASCII)
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "$": "$$"}
 _DIGITS = re.compile(r"[0-9]+")
-"""What is wrong is the same while only its numbers change, as `no answer for 12 s`."""
+"""Numbers in an error: if only they change, as in `no answer for 12 s`, it is the same error."""
 _every = duration("a time from 1s to 60s, as 10s", least=1, most=MAX_INTERVAL)
 _keep = duration("a time from 1d on, as 30d", least=86400)
 
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     if options.unit:
         write(_unit(path, options))
         return 0
-    # It ends where it is: a recording may be cut at any byte.
+    # SIGTERM may come at any point: a recording stays readable if it is cut at any byte.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(options.keep, options.max_size)
     try:
@@ -109,7 +109,7 @@ def _whom(options: argparse.Namespace) -> str:
 
 
 def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
-    """Record until no host is left that can be. GputopError."""
+    """Record until no host is left that can be recorded, which is a GputopError."""
     me = user_named("me")
     told: dict[HostName | None, str] = {}
     for host, news in follow_hosts(options.hosts or (None,), options.every, options.demo):
@@ -127,7 +127,7 @@ def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
 
 
 def _problem_of(news: Frame | GputopError) -> GputopError | None:
-    """Return why nothing is seen of the GPUs of a machine."""
+    """Return why the GPUs of a machine cannot be read; None if they can."""
     if isinstance(news, GputopError):
         return news
     return None if news.problem is None else DriverError(str(news.problem))
@@ -137,7 +137,7 @@ def _problem_of(news: Frame | GputopError) -> GputopError | None:
 
 
 def _unit(path: str, options: argparse.Namespace) -> str:
-    """Return a unit that runs the gputop that runs now, with the same options."""
+    """Return a unit that runs this same gputop with the same options."""
     program = os.path.abspath(sys.argv[0])
     runs = [program] if os.access(program, os.X_OK) else [sys.executable, program]
     words = [*runs, "record", *_options(path, options)]
@@ -145,7 +145,7 @@ def _unit(path: str, options: argparse.Namespace) -> str:
 
 
 def quoted(word: str) -> str:
-    """Return a word of a command line as a unit has it: see systemd.service(5) and
+    """Return a word of a command line quoted for a unit: see systemd.service(5) and
     systemd.syntax(7)."""
     if _PLAIN_WORD.fullmatch(word):
         return word
@@ -153,14 +153,14 @@ def quoted(word: str) -> str:
 
 
 def _visible(letter: str) -> str:
-    """Return a letter, a control character as its bytes: a line of a unit ends with its line."""
+    """Return a letter, but a control character as its bytes: a line break would end the line."""
     if letter.isprintable():
         return letter
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
 
 
 def _options(path: str, options: argparse.Namespace) -> list[str]:
-    """Return words that say the same wherever systemd starts it: groups of hosts are spelt out."""
+    """Return options that mean the same wherever systemd starts it: groups become their hosts."""
     folder = path.endswith("/")
     words = [
         os.path.abspath(path) + "/" * folder,

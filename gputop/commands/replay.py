@@ -1,4 +1,4 @@
-"""`gputop replay`: its options, and what it does."""
+"""`gputop replay`: shows a recording on the screen."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _instant(text: str | None) -> float:
 
 
 def _host(hosts: Sequence[str], wanted: str | None) -> str:
-    """Return the host that is asked for, or the only one. UsageError, which names them."""
+    """Return the host that is asked for, or the only one. UsageError lists the recorded ones."""
     if wanted in hosts or (wanted is None and len(hosts) == 1):
         return wanted or hosts[0]
     more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""

@@ -1,4 +1,4 @@
-"""`gputop doctor --report`: an archive to send along with the report of a bug."""
+"""`gputop doctor --report`: an archive to send with a bug report."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from gputop.model.machine.text import printable
 from gputop.settings import read, user_named
 
 _LOOKS = 3
-"""The last ones: what comes late is in them, and rates are."""
+"""Frames in the archive, the last ones: they have rates and what is read late."""
 _HOMES = re.compile(r"/home/[^/\s]+")
 
 
 def harmless_check(check: Check) -> Check:
-    """Return a check without the names of home directories and of who runs gputop."""
+    """Return a check without home directories and without the user who runs gputop."""
     advice = check.advice and _anonymous(check.advice)
     return replace(check, text=_anonymous(check.text), advice=advice)
 
 
 def write_archive(path: str, texts: dict[str, str]) -> None:
-    """Write texts by name into a new .tar.gz for its user alone. GputopError."""
+    """Write texts by name into a new .tar.gz that only its user can read. GputopError."""
     try:
         create_file(path, _archive(texts))
     except FileExistsError:
@@ -57,7 +57,7 @@ def _archive(texts: dict[str, str]) -> bytes:
 
 
 def attachments(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
-    """Return what the report has beside the checks; `whole`: with the settings' names and paths."""
+    """Return the report's other files by name; `whole`: with user and paths in the settings."""
     frame = frames[-1]
     driver = f"driver {frame.driver_version}, CUDA {frame.cuda_version}"
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
@@ -93,7 +93,7 @@ def _settings(whole: bool) -> str:
 
 
 def _anonymous(text: str) -> str:
-    """Without home directories, and without our user's name in a path or as usermod's argument."""
+    """Return text without home directories, and without our user in a path or usermod command."""
     home, user = str(Path.home()), user_named("me") or ""
     if home != "/":
         text = text.replace(home, "~")

@@ -1,4 +1,4 @@
-"""`gputop reserve`: reserves GPUs for a shell, tells what is reserved, and releases it."""
+"""`gputop reserve`: reserves GPUs for a shell, lists reservations, and releases them."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _reserve_in_child(options: argparse.Namespace) -> int:
-    """Have a child do it, which goes on when we end: a shell waits for us, and reads what we write.
-    The child's complaints and exit status are ours, unless it has written that it is done."""
+    """Reserve in a child, which runs on when we end: a shell waits for us and reads our output. If
+    the child fails, it has complained itself, and its exit status is ours."""
     leader = os.getsid(0)
-    session = 0 if leader == os.getpid() else leader  # which is of no use when we have ended
+    session = 0 if leader == os.getpid() else leader  # we end now: then there is no leader
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -91,8 +91,8 @@ def _reserve_in_child(options: argparse.Namespace) -> int:
 
 
 def _reserve(options: argparse.Namespace, session: int, told: int) -> NoReturn:
-    """Reserve, write the line for the shell to `told`, and become the holder, for as long as the
-    leader of the session is there (0: nobody is)."""
+    """Reserve, write the line for the shell to the pipe `told`, and become the holder until
+    `session`, the PID of the session's leader, ends (0: there is no leader)."""
     request = pick_request(options)
     words = f"gputop reserve --for {text.duration(options.seconds)}"
     with reserved(options, request, words, options.seconds) as (gpus, holds):
@@ -111,7 +111,7 @@ def _say_which(gpus: tuple[Gpu, ...], seconds: float) -> None:
 
 
 def _hold(holds: list[Hold], seconds: float, leader: int) -> NoReturn:
-    """Leave the session, with nothing of it but the reservations, and wait in a small Python."""
+    """Leave the session, keep only the reservations, and become a small Python that waits."""
     numbers = [str(hold.inherit()) for hold in holds]
     end_all()
     os.setsid()
@@ -123,7 +123,7 @@ def _hold(holds: list[Hold], seconds: float, leader: int) -> NoReturn:
     os.execv(sys.executable, command)
 
 
-# Telling and releasing
+# Listing and releasing
 
 
 def _list() -> int:
@@ -157,14 +157,14 @@ def _release(word: str) -> int:
 
 
 def _uuids(word: str) -> set[str]:
-    """The UUIDs that an index names by the driver, and a UUID by itself."""
+    """Return the UUIDs that a word names: an index by the driver, a UUID by the reservations."""
     if not word.isdecimal():
         return {lock.uuid for lock in read_locks() if lock.uuid.lower().startswith(word.lower())}
     return {gpu.uuid for gpu in gpus_named(_gpus(), word) if gpu.uuid}
 
 
 def _gpus() -> tuple[Gpu, ...]:
-    """The GPUs of this machine; none where the driver cannot be read."""
+    """Return the GPUs of this machine; none if the driver cannot be read."""
     source = open_source(None, None)
     try:
         return readable_frame(source, lambda _: True).gpus

@@ -1,10 +1,10 @@
-"""Picks GPUs and reserves them, with everybody else who does so at the same time.
+"""Picks GPUs and reserves them, while other users may do so at the same time.
 
-Who finds enough takes them under the folder's lock, by reservations that are read there and then.
-After that the driver is looked at again: somebody who knows nothing of reservations may have been
-quicker. Who has to wait takes a place in the queue. The first in it looks every half a second and
-keeps what it can have until that is enough; while there is a queue, the others take only what has
-been free for a whole window, which the first did not want.
+A watch that finds enough GPUs takes them under the folder's lock, by the reservations it reads
+then. It then reads the driver again: a program that ignores reservations may have been quicker. A
+watch that must wait takes a place in the queue. The first in the queue looks every half second and
+keeps the GPUs that it can get until they are enough. While there is a queue, the others take only
+GPUs that have been free for a whole window, which the first did not want.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gputop.reservations.hold import Hold, tidy
 from gputop.reservations.locks import QUEUE, LockFile, read_locks
 
 HELD = "GPUTOP_RESERVATION"
-"""The variable that names the processes whose reservations a shell and its children may use."""
+"""The variable with the PIDs of processes whose reservations a shell and its children may use."""
 _LOOKS = 2
-"""Frames after a reservation, of which the last was begun after it."""
+"""Frames to wait for after a reservation: the last of them was begun after it."""
 _SLOWEST = 8.0
-"""Seconds between two looks of somebody who is far behind in the queue; an agent that is silent for
-longer is taken for stopped."""
+"""The longest interval in seconds, far behind in the queue: if no frame comes for longer, the agent
+is taken for stopped."""
 
 
 class ReservingWatch(Watch):
@@ -44,16 +44,16 @@ class ReservingWatch(Watch):
         self, folder: LockFolder, request: PickRequest, options: argparse.Namespace, command: str,
         lasts: float | None,
     ) -> None:  # fmt: skip
-        """`command`: what it is for; `lasts`: seconds, None where nobody knows."""
+        """`command`: what the GPUs are for; `lasts`: seconds, None if not known."""
         super().__init__(None, options, request, options.wait or 0)
         self._window = self._paced = options.window
         self._folder, self._command, self._lasts = folder, command, lasts
         self._locks: list[LockFile] = []
         self._place: Hold | None = None
-        """In the queue."""
+        """The place in the queue; None: not waiting."""
         self._looks = 0
         self.holds: dict[str, Hold] = {}
-        """By the UUID of the GPU."""
+        """What is held, by the UUID of the GPU."""
 
     def _decide(self, over: bool) -> bool:
         if self._looks:
@@ -81,20 +81,20 @@ class ReservingWatch(Watch):
         return False
 
     def release(self) -> None:
-        """Give back what is held, and the place in the queue."""
+        """Give back the GPUs and the place in the queue."""
         self._keep(())
         self.leave_queue()
 
     def leave_queue(self) -> None:
-        """Let the next one be first."""
+        """Give up the place in the queue."""
         if self._place is not None:
             self._place.release()
             self._place = None
 
-    # What there is to have
+    # Which GPUs can be had
 
     def _choose(self) -> GpuPick:
-        """Pick by the frames, with the reservations of others as they are now."""
+        """Pick by the frames of the window, with the reservations of others as they are now."""
         frames = [self._seen(frame) for frame in self._frames]
         pick = choose(frames, self._request)
         if not pick.gpus or not self._ahead:
@@ -106,7 +106,7 @@ class ReservingWatch(Watch):
         return replace(pick, gpus=choose(frames, request).gpus)
 
     def _seen(self, frame: Frame) -> Frame:
-        """The frame with the reservations of others, and without ours."""
+        """Return the frame with the reservations of others and without ours."""
         own = {hold.name for hold in self.holds.values()}
         taken = {lock.uuid: lock for lock in reversed(self._locks)
                  if lock.name not in own and not _is_ours(lock)}  # fmt: skip
@@ -114,13 +114,13 @@ class ReservingWatch(Watch):
         return replace(frame, gpus=tuple(gpus))
 
     def _wants(self, pick: GpuPick) -> Sequence[Gpu]:
-        """All that was picked; the first in the queue has what it can of what it waits for."""
+        """Return the GPUs to hold: those picked; if none, for the first in the queue any it can."""
         if pick.gpus or self._place is None or self._ahead:
             return pick.gpus or ()
         return [gpu for gpu in pick.hoped or () if gpu.index not in pick.reasons]
 
     def _is_still_good(self) -> bool:
-        """Whether nobody else has come on the GPUs that are held now."""
+        """Return whether the GPUs that are held are still free of other users."""
         self._locks = read_locks()
         pick = choose([self._seen(frame) for frame in self._frames], self._request)
         gpus = {gpu.uuid: gpu.index for gpu in self._frames[-1].gpus}
@@ -146,7 +146,7 @@ class ReservingWatch(Watch):
 
     @property
     def _ahead(self) -> int:
-        """How many have waited for longer."""
+        """The number of watches that have waited for longer."""
         queue = [lock.name for lock in self._locks if lock.uuid == QUEUE]
         own = None if self._place is None else self._place.name
         return queue.index(own) if own in queue else len(queue)
@@ -159,7 +159,7 @@ class ReservingWatch(Watch):
         complain(f"waiting: {tally(self._pick, self._request)}{ahead}")
 
     def _pace(self) -> None:
-        """Look the more seldom, the more are ahead: a crowd that waits costs little."""
+        """Read less often the more are ahead, so that a crowd that waits costs little."""
         seconds = max(self._window / 4, 0.5)
         left = self._begun + self._wait - time.monotonic()
         interval = max(0.5, min(seconds * (1 + self._ahead), _SLOWEST, left))
@@ -172,9 +172,9 @@ class ReservingWatch(Watch):
 def reserved(
     options: argparse.Namespace, request: PickRequest, command: str, lasts: float | None = None
 ) -> Iterator[tuple[tuple[Gpu, ...], list[Hold]]]:
-    """Pick GPUs and hold them for as long as this lasts, or for who inherits the holds.
+    """Pick GPUs and hold them until the context and all who inherit the holds have ended.
 
-    ReservationError, DriverError, SourceError, and GputopError where there is not enough.
+    ReservationError, DriverError, SourceError, and GputopError if there are not enough.
     """
     with LockFolder() as folder:
         watch = ReservingWatch(folder, request, options, command, lasts)
@@ -187,7 +187,7 @@ def reserved(
 
 
 def require(picked: Picked, request: PickRequest) -> tuple[Gpu, ...]:
-    """Return the GPUs; GputopError where there are not enough, and of each is said why."""
+    """Return the GPUs. GputopError if there are not enough, after a line on each GPU."""
     frame, pick = picked
     if pick.gpus:
         return pick.gpus
@@ -197,12 +197,12 @@ def require(picked: Picked, request: PickRequest) -> tuple[Gpu, ...]:
 
 
 def with_our_hold(environ: Mapping[str, str]) -> str:
-    """Return the value of HELD for who may use the reservations of this process as well."""
+    """Return the value of HELD that adds this process: its children may use what it holds."""
     return ",".join(filter(None, (environ.get(HELD), str(os.getpid()))))
 
 
 def user_name(uid: int) -> str:
-    """Return the name of a user, or the number of one who has none."""
+    """Return the name of a user, or the number if there is no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -210,7 +210,7 @@ def user_name(uid: int) -> str:
 
 
 def _is_ours(lock: LockFile) -> bool:
-    """Whether the shell that this runs in has it, by `gputop reserve` or `run`."""
+    """Return whether `gputop reserve` or `run` holds the lock for the shell that this runs in."""
     return lock.uid == os.geteuid() and str(lock.pid) in os.environ.get(HELD, "").split(",")
 
 

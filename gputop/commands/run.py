@@ -1,4 +1,4 @@
-"""`gputop run`: reserves GPUs, and becomes the program that is to use them."""
+"""`gputop run`: reserves GPUs and becomes the program that uses them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Become the program: it returns nothing, where all goes well."""
-    """Run the sub-command: it does not return, where all goes well. GputopErrors."""
+    """Become the program, and so return only by an error. GputopErrors."""
     program: Sequence[str] = options.program
     if not program:
         raise UsageError("nothing to run: gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]")
@@ -69,14 +68,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def command_text(program: Sequence[str]) -> str:
-    """Return a command line for others to read, without what looks like a secret."""
+    """Return a command line that others may read, without what looks like a secret."""
     return printable(masked(shlex.join(program)), 400)
 
 
 def become(
     path: str, program: Sequence[str], environ: Mapping[str, str], gpus: Sequence[Gpu]
 ) -> NoReturn:
-    """Run a program in the place of gputop: with its PID, its terminal and its signals.
+    """Replace gputop by a program, which keeps its PID, terminal and signals.
 
     ProgramError.
     """
@@ -90,7 +89,7 @@ def become(
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            # A script without #!, as execvp(3) has it.
+            # A script without #!: run it with sh, as execvp(3) does.
             os.execve("/bin/sh", ["/bin/sh", path, *program[1:]], environ)
     except OSError as error:
         code = 127 if error.errno == errno.ENOENT else 126
@@ -99,7 +98,7 @@ def become(
 
 
 def find_executable(name: str, search: str) -> str:
-    """Return where the program is that a shell would run. ProgramError."""
+    """Return the path of the program that a shell would run. ProgramError."""
     if "/" in name:
         places = [name]
     else:

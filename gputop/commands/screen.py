@@ -1,4 +1,4 @@
-"""The screen on a terminal, from its first picture to what is left behind."""
+"""The screen on a terminal, from its first picture to the text that is printed after it."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def show(
     session: Session,
     make: Callable[[Sequence[Feed], Session], GputopApp] | None = None,
 ) -> int:
-    """Show machines until the user has seen enough; the exit status. GputopError.
+    """Show machines until the user quits, and return the exit status. GputopError.
 
-    Their first frame is painted before Textual is imported, which is at last when `make` is called
-    for another app than the usual one.
+    The first frame is drawn before Textual is imported. `make` makes the app if it is not the usual
+    one, and is called after that import.
     """
     splash = Splash(feeds, session.user)
     try:

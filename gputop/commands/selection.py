@@ -1,4 +1,4 @@
-"""Which processes `gputop kill` and `gputop wait` mean."""
+"""Which processes a user means with the words of `gputop kill` or `gputop wait`."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from gputop.model.processes.filter import Term, Test
 from gputop.model.processes.process_rows import rows
 
 _Key = tuple[int, float | None, str | None]
-"""PID and start of a process, and the GPU that it is on."""
+"""PID and start time of a process, and the UUID of its GPU."""
 
 
 class ProcessSelection(NamedTuple):
-    """What was asked for; all of it has to fit."""
+    """What a user asked for; a process must fit all of it."""
 
     pids: tuple[int, ...]
     filter: Alternatives
-    """Empty if there are PIDs, or no words."""
+    """The words of the filter; empty if there are PIDs, or no words."""
     gpus: Sequence[str]
     user: str | None
     descendants: bool
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The names of users in it, which mean what they mean on the machine of the processes."""
+        """The names of users, which have the meaning they have on the machine of the processes."""
         terms = (term for terms in self.filter for term in terms if term.key == "user")
         names = (self.user, *(term.value for term in terms))
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
     @property
     def names_pids(self) -> bool:
-        """Whether it names processes by their numbers, which are those of one machine."""
+        """Whether it names processes by PID, which is valid on one machine only."""
         return bool(self.pids) or any(term.key == "pid" for terms in self.filter for term in terms)
 
 
@@ -51,7 +51,7 @@ class NobodyFitsError(GputopError):
 def selection_of(
     words: Sequence[str], gpus: Sequence[str], user: str | None, descendants: bool
 ) -> ProcessSelection:
-    """Read what was typed. UsageError for what names nothing, or may mean more than it says."""
+    """Read what was typed. UsageError if it names nothing, or may mean more than intended."""
     if not words and not gpus and user is None:
         raise UsageError("which processes? Give PIDs, words of the filter, --gpu or --user")
     for option, values in (("--gpu", gpus), ("--user", [] if user is None else [user])):
@@ -74,16 +74,16 @@ class ProcessSelector:
     def __init__(
         self, frame: Frame, candidates: Iterable[Candidate], uids: Mapping[str, int]
     ) -> None:
-        """`candidates`: what the agent says about the processes of the frame; `uids`: the numbers
-        of a selection's `users`."""
+        """`candidates`: what the agent reports about the processes of the frame; `uids`: the user
+        IDs of a selection's `users`."""
         self._frame, self._uids = frame, uids
         self._candidates = {_key(candidate): candidate for candidate in candidates}
 
     def targets(self, selection: ProcessSelection) -> tuple[Target, ...]:
         """Return the processes in the order of GPUs and PIDs, each once.
 
-        UsageError for what is none or cannot be meant, GputopError for a PID that does not fit,
-        NobodyFitsError if nothing does.
+        UsageError for a GPU that is unknown or ambiguous, GputopError for a PID that does not fit,
+        NobodyFitsError if no process does.
         """
         processes = _busiest(self._frame, list(map(self._with_idle_time, self._frame.processes)))
         matching = rows(replace(self._frame, processes=tuple(processes)))
@@ -111,25 +111,25 @@ class ProcessSelector:
         return _targets(matching)
 
     def _with_idle_time(self, process: Process) -> Process:
-        """Return a process as other agents know it: this one counts from its own start."""
+        """Return a process with the idle time that longer-running agents know."""
         candidate = self._candidates.get(_key(process))
         return replace(process, idle_for=candidate.idle_for) if candidate else process
 
     def _owner(self, row: ProcessRow) -> int | None:
-        """Return the number, which tells users apart; names need not. The agent sees to it that it
-        is the process of the frame that is signalled, if another has its PID by now."""
+        """Return the user ID: names may not be unique. The agent makes sure that only the process
+        of the frame is signalled, even if another one has its PID by now."""
         candidate = self._candidates.get(_key(row.process))
         return None if candidate is None else candidate.uid
 
     def _uid(self, user: str) -> int:
-        """Return the number of a user of that machine. SourceError if the agent has not told it."""
+        """Return the ID of a user of that machine. SourceError if the agent has not sent it."""
         if user not in self._uids:
             raise SourceError("its gputop is too old to find processes by user: install this one")
         return self._uids[user]
 
     def _test(self, term: Term) -> Test:
-        """Return the filter's test, but users by their number, and whatever is left out has to be
-        there: else a slip of the finger leaves out nothing."""
+        """Return the filter's test, but compare users by ID. A user or GPU that is left out must
+        exist: otherwise a typing error would leave out nothing."""
         if term.key == "user":
             uid = self._uid(term.value)
             return lambda row: _is_of(self._owner(row), uid, term.negated)
@@ -144,8 +144,8 @@ class ProcessSelector:
     def _by_pid(
         self, matching: Sequence[ProcessRow], selection: ProcessSelection
     ) -> tuple[Target, ...]:
-        """Return the processes of PIDs; with `descendants` also those that are on no GPU, and
-        started one that is."""
+        """Return the processes with the PIDs. With `descendants`, a PID may also be on no GPU if it
+        started a process that is on one."""
         targets = {target.pid: target for target in _targets(matching)}
         if selection.descendants:
             candidates = [self._candidates.get(_key(row.process)) for row in matching]
@@ -160,7 +160,7 @@ class ProcessSelector:
 
 
 def gpus_of(frame: Frame, options: Sequence[str]) -> list[Gpu]:
-    """Return the GPUs that --gpu names, each word one of them. UsageError."""
+    """Return the GPUs that --gpu names; each word must name exactly one. UsageError."""
     words = [word.strip() for text in options for word in text.split(",")]
     named = {word: gpus_named(frame.gpus, word) for word in words}
     for word, gpus in named.items():
@@ -181,15 +181,15 @@ def _is_of(owner: int | None, uid: int, negated: bool) -> bool | None:
 
 
 def _indices(frame: Frame, term: Term) -> set[int]:
-    """Return the GPUs that a word means, be it to have or to leave out."""
+    """Return the indices of the GPUs that a word names, negated or not."""
     empty = [ProcessRow(Process(pid=0, gpu_uuid=gpu.uuid), gpu, None) for gpu in frame.gpus]
     means = not term.negated
     return {row.gpu.index for row in (*rows(frame), *empty) if row.gpu and term.test(row) is means}
 
 
 def _busiest(frame: Frame, processes: Sequence[Process]) -> Iterator[Process]:
-    """Yield those on several GPUs with their work on the one where they do most: a signal ends them
-    on all. Without samples they may be all that works there."""
+    """Yield the processes; one on several GPUs has its highest utilization on all rows, for a
+    signal ends it on all. Without samples, the GPU's own utilization may be its work."""
     load = {gpu.uuid: gpu.utilization or 0.0 for gpu in frame.gpus}
     by_process: dict[tuple[int, float | None], list[Process]] = {}
     for process in processes:
@@ -210,6 +210,6 @@ def _busiest(frame: Frame, processes: Sequence[Process]) -> Iterator[Process]:
 
 
 def _targets(matching: Sequence[ProcessRow]) -> tuple[Target, ...]:
-    """Return a target for each process: one on several GPUs is one."""
+    """Return one target for each process, even if it is on several GPUs."""
     keys = dict.fromkeys((row.process.pid, row.process.start_time) for row in matching)
     return tuple(Target(*key) for key in keys)

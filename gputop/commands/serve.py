@@ -1,4 +1,4 @@
-"""`gputop serve`: the screen in a browser, to look at."""
+"""`gputop serve`: shows the screen in browsers, read-only."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _runtime_folder() -> str | None:
-    """The user's own, which goes when he logs out; None for the system's temporary one."""
+    """Return the user's own folder, deleted at logout; None: the system's temporary folder."""
     folder = os.environ.get("XDG_RUNTIME_DIR", "")
     return folder if os.path.isabs(folder) and os.access(folder, os.W_OK) else None
 
 
 def _hold_sources(options: argparse.Namespace, folder: str, stack: ExitStack) -> None:
-    """Start the sources, each with a socket in the folder."""
+    """Start the sources, each with its own socket in the folder."""
     from gputop.settings import session_of
     from gputop.sources.opening import open_source
     from gputop.sources.shared import Broadcast

@@ -1,4 +1,4 @@
-"""`gputop --once` and `gputop --json`: what there is to see of this machine or of every host."""
+"""`gputop --once` and `gputop --json`: one frame of this machine or of each host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gputop.sources.ssh.names import HostName
 
 _TEXT, _JSON = "gputop.export.table", "gputop.export.json"
-"""What writes a frame, loaded while the source makes it."""
+"""Modules that write a frame, loaded while the source makes it."""
 
 
 def run(options: Namespace) -> int:
@@ -43,7 +43,7 @@ def run(options: Namespace) -> int:
 
 
 def _text(frame: Frame, idle_after: Callable[[], float]) -> str:
-    """`idle_after` reads the settings, which takes time: only where it matters."""
+    """Return the frame as text. `idle_after` reads the settings, which is slow."""
     from gputop.export.table import table
 
     matters = any(gpu.idle_for for gpu in frame.gpus)
@@ -59,8 +59,8 @@ def _write_json(_: HostName | None, message: Frame | GputopError) -> None:
 
 
 def frame_of(host: HostName | None, demo: bool, writer: str) -> Frame:
-    """Return the one frame of a snapshot; `writer`: the module that will write it, loaded
-    meanwhile. DriverError, SourceError."""
+    """Return the frame of a snapshot; `writer`: the module that will write it, loaded meanwhile.
+    DriverError, SourceError."""
     with closing(open_source(host, None, demo=demo)) as source:
         import_module(writer)
         from gputop.sources.ask import frames_of

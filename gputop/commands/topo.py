@@ -1,4 +1,4 @@
-"""`gputop topo`: its options, and what they do."""
+"""`gputop topo`: shows how GPUs are connected, and which CPUs are near."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputop.sources.source import REFUSED, is_poor
 from gputop.sources.ssh.names import HostName
 
 _INTERVAL = 0.2
-"""Seconds between frames, of which the first are not whole."""
+"""Seconds between frames; the first frames are incomplete."""
 DESCRIPTION = (
     "Show how the GPUs are connected, which can use each other's memory, and which CPUs are near."
 )

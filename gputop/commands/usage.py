@@ -1,4 +1,4 @@
-"""`gputop usage`: its options, and what it does."""
+"""`gputop usage`: adds up who held GPUs, from a recording."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _recording(path: str | None) -> Recording:
-    """Return the one that is named, or the usual one. GputopError."""
+    """Return the recording that is named, or the default one. GputopError."""
     folder = default_folder()
     if path is None and not os.path.isdir(folder):
         raise GputopError(
@@ -80,7 +80,7 @@ def _recording(path: str | None) -> Recording:
 
 
 def _window(options: argparse.Namespace, recording: Recording) -> tuple[float, float]:
-    """Return the span that is asked for. UsageError, GputopError where nothing of it is there."""
+    """Return the span that is asked for. UsageError; GputopError if none of it is recorded."""
     recorded = [recording.span(host) for host in recording.hosts]
     if not recorded:
         raise GputopError(f"{recording.path} has no samples yet")
@@ -102,7 +102,7 @@ def _window(options: argparse.Namespace, recording: Recording) -> tuple[float, f
 
 
 def _instant(option: str, text: str, end: float) -> float:
-    """Return what a text means; a span, with its minus or without, is before `end`. UsageError."""
+    """Return the instant that a text means; a span, as 7d or -7d, is before `end`. UsageError."""
     try:
         return parse_instant(f"-{text}" if is_span(f"-{text}") else text, end)
     except ValueError:

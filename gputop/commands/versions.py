@@ -1,4 +1,4 @@
-"""What gputop runs on."""
+"""The versions of gputop and of what it runs on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LIBRARIES = ("textual", "nvidia-ml-py", "psutil", "msgspec")
 
 
 def versions() -> str:
-    """Return the versions of gputop, Python and the libraries that it stands on, as a line."""
+    """Return the versions of gputop, Python and the libraries that gputop uses, as one line."""
     libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
     words = ", ".join([f"Python {platform.python_version()}", *libraries])
     return f"gputop {__version__} ({words})"

@@ -1,4 +1,4 @@
-"""`gputop wait`: its options, and what they do."""
+"""`gputop wait`: waits until something has happened on GPUs, and notifies a user."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 
 TIMED_OUT, UNTOLD = 124, 5
-"""Exit statuses; the first is that of timeout(1)."""
+"""Exit statuses: 124 as timeout(1) has it; 5 if a notification failed."""
 DESCRIPTION = "Wait until something has happened on the GPUs, say so, and notify somebody."
 EPILOG = """\
 examples:
@@ -55,7 +55,7 @@ NVIDIA driver cannot be read, 4 the agent ended, 5 it has happened and somebody 
 notified, 124 timed out. Once the wait has begun, a driver or agent that is gone is waited for.
 """
 _LONGEST = 500
-"""Characters of what is wrong meanwhile."""
+"""Characters printed of a problem during the wait."""
 _time = duration("a time, as 90, 10m or 2h")
 
 
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
             options, {host: make() for host in options.hosts or (None,)}, over
         )
     finally:
-        over.set()  # agents that end with us are no trouble
+        over.set()  # agents that end with us are no longer reported
     return _tell(ways, message, status) if message else status
 
 
@@ -135,7 +135,7 @@ def _outcome(
 
 
 def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
-    """Return what makes the condition for a host. UsageError for none, and for several."""
+    """Return a function that makes the condition for a host. UsageError for none or several."""
     if options.demo:
         raise UsageError("the demo goes on for ever; without --demo this machine is meant")
     chosen = {"--free": options.count is not None, "--idle": options.idle is not None,
@@ -164,7 +164,7 @@ def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
 
 
 def _check_companions(options: argparse.Namespace) -> None:
-    """Refuse options that say nothing beside the others. UsageError."""
+    """Refuse options that have no effect with the others. UsageError."""
     asked = options.min_free, options.max_util, options.exclude
     if options.count is None and (
         any(value is not None for value in asked) or options.same_model or options.shared
@@ -187,7 +187,7 @@ def _watch(
     interval: float,
     over: Event,
 ) -> str:
-    """Return what has happened there, once it has. GputopError only before the wait has begun."""
+    """Return a sentence once it has happened. GputopError; during the wait only for a login."""
     condition = conditions[host]
     with closing(open_source(host, interval)) as source:
         frame = wait_for_frame(source, answers, TIMEOUT)
@@ -204,26 +204,26 @@ def _watch(
 
 
 class _Wait:
-    """A wait that has begun: what breaks now is said once, and tried again."""
+    """A wait that has begun: what breaks now is reported once, and tried again."""
 
     def __init__(
         self, source: Source, condition: Condition, host: HostName | None, over: Event
     ) -> None:
-        """`over` is set when nobody waits any more."""
+        """`over` is set when the whole command has ended its wait."""
         self._source, self._condition, self._host, self._over = source, condition, host, over
         self._sentence: str | None = None
         self._error: GputopError | None = None
         self._trouble = ""
 
     def sentence(self) -> str:
-        """Return what has happened, once it has. GputopError where somebody has to log in."""
+        """Return a sentence once it has happened. GputopError if ssh needs a person."""
         follow(self._source, self._checks, self._handle)
         if self._sentence is None:
             raise self._error or SourceError("the wait is over")
         return self._sentence
 
     def _checks(self, source: Source) -> Iterator[Frame]:
-        """Yield frames until it has happened."""
+        """Yield frames until the condition is true, or the wait is over."""
         while self._sentence is None and not self._over.is_set():
             frame = wait_for_frame(source, lambda _: True, math.inf)
             self._sentence = self._condition.check(source, frame)
@@ -234,7 +234,7 @@ class _Wait:
             return
         if isinstance(news, GputopError):
             self._error = news
-            if not isinstance(news, LoginError):  # with which it ends
+            if not isinstance(news, LoginError):  # a LoginError ends the wait
                 self._say(str(news))
         elif news.problem is not None and self._condition.needs_driver:
             self._say(str(news.problem))
@@ -242,7 +242,7 @@ class _Wait:
             self._say("")
 
     def _say(self, trouble: str) -> None:
-        """Say what is wrong when it begins, and that it is over."""
+        """Write what is wrong when the trouble begins, and that the wait goes on when it ends."""
         if bool(trouble) != bool(self._trouble):
             words = f"{trouble}; waiting goes on" if trouble else "the wait goes on as before"
             complain(of_host(self._host, printable(words, _LONGEST)))
@@ -253,8 +253,8 @@ class _Wait:
 
 
 def _ways(options: argparse.Namespace) -> list[Callable[[str], None]]:
-    """Return what tells whoever is to be told. UsageError for a command or a web hook that is
-    none: that is known before the wait."""
+    """Return the functions that notify. UsageError for an invalid command or web hook: the user
+    should know before the wait."""
     settings, commands = read_believed(os.environ), []
     ways: list[Callable[[str], None]] = []
     if options.notify:
@@ -271,8 +271,8 @@ def _ways(options: argparse.Namespace) -> list[Callable[[str], None]]:
 
 
 def _tell(ways: Iterable[Callable[[str], None]], message: str, status: int) -> int:
-    """Notify in every way. Return the exit status: that of what has happened, or that somebody
-    could not be notified."""
+    """Notify in every way. Return the exit status: `status`, but UNTOLD in place of 0 if a way
+    failed."""
     for way in ways:
         try:
             way(message)

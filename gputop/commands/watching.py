@@ -1,4 +1,4 @@
-"""GPUs that a job waits for: watched until there are enough, and said why there are not."""
+"""Watches GPUs until there are enough for a job, or says why there are not."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 
 _MOST_FRAMES = 5
-"""In a window."""
+"""Frames in a window, at most."""
 
 
 class Picked(NamedTuple):
-    """What was picked, and of which frame."""
+    """What was picked, and the frame it was picked from."""
 
     frame: Frame
     pick: GpuPick
 
 
 def tally(pick: GpuPick, request: PickRequest) -> str:
-    """Say how many there are; "free" where they are that, whatever the request leaves out."""
+    """Return how many GPUs suit the request, called "free" if just as many are free."""
     word = "free" if pick.suitable == pick.free else "suitable"
     return f"{pick.suitable} {word}, {request.count} requested"
 
 
 def not_enough(frame: Frame, pick: GpuPick, request: PickRequest) -> GputopError:
-    """Return the error for GPUs that are not to be had; of each is said why."""
+    """Write for each GPU why it is not picked, and return the error that there are not enough."""
     for gpu in frame.gpus:
         fits = "free" if is_free(frame, gpu) else "suitable"
         complain(f"GPU {gpu.index} {short_name(gpu.name)}: {pick.reasons.get(gpu.index, fits)}")
@@ -48,17 +48,16 @@ def not_enough(frame: Frame, pick: GpuPick, request: PickRequest) -> GputopError
 
 
 class Watch:
-    """Watches the GPUs of a machine until there are enough by the frames of a window, or the time
-    is over."""
+    """Watches the GPUs of a machine until all frames of a window show enough, or time is up."""
 
     _source: Source
     _pick: GpuPick
-    """By the last frame."""
+    """The pick by the newest window of frames."""
 
     def __init__(
         self, host: HostName | None, options: argparse.Namespace, request: PickRequest, wait: float
     ) -> None:
-        """`wait`: seconds."""
+        """`wait`: seconds to wait for enough GPUs."""
         self._host, self._request, self._wait = host, request, wait
         count = min(_MOST_FRAMES, 1 + int(options.window / MIN_INTERVAL))
         self._interval = options.window / (count - 1) if count > 1 else 1.0
@@ -68,7 +67,7 @@ class Watch:
         self._waits = False
 
     def watch(self) -> Picked:
-        """Return what there is at the end. DriverError, SourceError."""
+        """Return the last frame and its pick, with or without GPUs. DriverError, SourceError."""
         with closing(open_source(self._host, self._interval, demo=self._demo)) as self._source:
             frame = wait_for_frame(self._source, self._is_over, math.inf)
         if frame.problem is not None:
@@ -76,7 +75,7 @@ class Watch:
         return Picked(frame, self._pick)
 
     def _is_over(self, frame: Frame) -> bool:
-        """Take another frame and return whether there are enough, or the time is over."""
+        """Take a frame, and return whether there are enough GPUs or time is up."""
         spent = time.monotonic() - self._begun
         over = spent >= self._wait
         if frame.problem is not None:
@@ -90,7 +89,7 @@ class Watch:
         return self._decide(over)
 
     def _decide(self, over: bool) -> bool:
-        """Pick by the frames, and return whether that is all; `over`: there is no time left."""
+        """Pick by the frames, and return whether the watch ends; `over`: no time is left."""
         self._pick = choose(self._frames, self._request)
         return bool(self._pick.gpus) or self._gives_up(over)
 
@@ -103,5 +102,5 @@ class Watch:
         return False
 
     def _begin_to_wait(self) -> None:
-        if self._host is None:  # of one of many it is said by who asks them
+        if self._host is None:  # with many hosts, `free` says it once for all
             complain(f"waiting: {tally(self._pick, self._request)}")

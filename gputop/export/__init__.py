@@ -1,1 +1,1 @@
-"""Frames leaving without a TUI."""
+"""Frames for readers other than the screen: text, JSON, pages over HTTP."""

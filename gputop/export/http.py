@@ -1,9 +1,9 @@
 """Pages over HTTP for programs that ask again and again, in one thread.
 
-Nobody who asks is trusted. What one connection can cost is bounded: bytes of a request, bytes that
-wait to be taken, and seconds; and so is their number, where the oldest goes for the newest: who
-asks as a program does is served in milliseconds, who holds on to a connection loses it. There is
-one request to a connection, and no other method than GET and HEAD.
+No client is trusted. The cost of a connection is bounded: bytes of a request, bytes that wait to be
+sent, and seconds. The number of connections is bounded too: the newest replaces the oldest, which
+costs a client that holds on to it, and not a program that is answered in milliseconds. A connection
+has one request, GET or HEAD.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from gputop.model.machine.text import printable
 from gputop.output import complain
 
 _LONGEST_REQUEST = 16 << 10
-"""Bytes, with all headers."""
+"""Bytes of a request, with all headers."""
 _CHUNK = 16 << 10
-"""Bytes that wait in this process until a client takes them."""
+"""Bytes that wait in this process until a client reads them."""
 _READING, _WRITING = 5.0, 10.0
-"""Seconds that a client has to ask, and to take the answer."""
+"""Seconds that a client has to send its request, and to read the answer."""
 _MOST = 256
 """Connections at a time."""
 _PAUSE = 1.0
-"""Seconds until the next try where a connection could not be taken."""
+"""Seconds until the next try when a connection could not be accepted."""
 _ITS_FAULT = (
     OSError, EOFError, asyncio.CancelledError, asyncio.TimeoutError, asyncio.LimitOverrunError,
 )  # fmt: skip
-"""What happens to who asks for nothing, takes nothing, or goes."""
+"""Errors that a client causes by sending nothing, reading nothing, or going away."""
 
 
 class WebPage(NamedTuple):
-    """What there is at a path."""
+    """The page at a path."""
 
     type: str
     """Its media type."""
@@ -47,21 +47,21 @@ class WebPage(NamedTuple):
 
 
 class WebServer:
-    """Pages by their paths, for whoever sends the right `Authorization`."""
+    """Serves pages by their paths to clients that send the right `Authorization`."""
 
     def __init__(self, pages: Mapping[str, WebPage], authorization: str | None = None) -> None:
-        """authorization: the value of that header; None where nobody needs one."""
+        """`authorization`: the value of that header; None if clients need none."""
         self._pages, self._authorization = pages, authorization
         self._tls: ssl.SSLContext | None = None
         self._answering: dict[asyncio.Task[None], None] = {}
-        """The oldest first, from the moment that it is connected."""
+        """The connections being answered, oldest first, from the moment they are accepted."""
         self._zipped: tuple[bytes, bytes] = b"", b""
-        """What was compressed last, before and after."""
+        """The body that was compressed last, before and after."""
 
     async def serve(
         self, host: str, port: int, tls: ssl.SSLContext | None, begin: Callable[[int], None]
     ) -> None:
-        """Serve until SIGTERM; `begin` is told the port, once it is open. OSError."""
+        """Serve until SIGTERM; call `begin` with the port once it is open. OSError."""
         self._tls = tls
         over, loop = asyncio.Event(), asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, over.set)
@@ -69,7 +69,7 @@ class WebServer:
         places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         with ExitStack() as stack:
             tasks = []
-            for family, *_, (address, _, *more) in places:  # of any free port, all get the first's
+            for family, *_, (address, _, *more) in places:  # port 0: all take the first one's port
                 place = (address, port, *more)
                 listening = socket.create_server(place, family=family, backlog=_MOST)
                 stack.enter_context(listening).setblocking(False)
@@ -85,7 +85,7 @@ class WebServer:
         while True:
             try:
                 connection, _ = await loop.sock_accept(listening)
-            except OSError:  # there are no more descriptors, or it has gone already
+            except OSError:  # no descriptors are left, or the client has gone already
                 await asyncio.sleep(_PAUSE)
                 continue
             connection.setblocking(False)
@@ -96,7 +96,7 @@ class WebServer:
                 oldest = next(iter(self._answering))
                 oldest.cancel()
                 del self._answering[oldest]
-            await asyncio.sleep(0)  # or a crowd would be let in before any of it is answered
+            await asyncio.sleep(0)  # otherwise a crowd is accepted before any of it is answered
 
     async def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(*_ITS_FAULT):
@@ -111,8 +111,8 @@ class WebServer:
     async def _streams(
         self, connection: socket.socket
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """As asyncio.start_server makes them, which has no hold on those that are not through with
-        the handshake of TLS."""
+        """Make streams as asyncio.start_server does, which cannot end a connection that is still in
+        its TLS handshake."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(_LONGEST_REQUEST)
         transport, protocol = await loop.connect_accepted_socket(
@@ -124,7 +124,7 @@ class WebServer:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _READING)
         head, body = self._answer_to(request)
-        writer.transport.set_write_buffer_limits(high=1)  # at 0 TLS never goes on
+        writer.transport.set_write_buffer_limits(high=1)  # with 0, TLS never resumes
         await asyncio.wait_for(_send(writer, head, body), _WRITING)
 
     def _answer_to(self, request: bytes) -> tuple[bytes, bytes]:
@@ -154,8 +154,8 @@ class WebServer:
 
 
 async def _send(writer: asyncio.StreamWriter, head: bytes, body: bytes) -> None:
-    """Wait for each part to be taken before the next one is handed over; the whole is common to all
-    who ask."""
+    """Send the body in parts, each after the client has read the one before; all clients share the
+    whole body."""
     writer.write(head)
     whole = memoryview(body)
     for begin in range(0, len(body), _CHUNK):
@@ -164,7 +164,7 @@ async def _send(writer: asyncio.StreamWriter, head: bytes, body: bytes) -> None:
 
 
 def _unexpected(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-    """Say what went wrong; not of a connection, or whoever connects could fill the log."""
+    """Print what went wrong, but not for a connection: clients could fill the log."""
     error = context.get("exception")
     if not isinstance(error, OSError):
         complain(printable(f"{context['message']}: {type(error).__name__}: {error}", 400))
@@ -173,7 +173,7 @@ def _unexpected(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> Non
 def _response(
     status: int, more: str = "", type_: str = "text/plain", body: bytes = b"", whole: bool = True
 ) -> tuple[bytes, bytes]:
-    """Return head and body of an answer; no body where only the head is wanted."""
+    """Return head and body of an answer; no body unless `whole`."""
     what = f"{status} {HTTPStatus(status).phrase}"
     body = body if status == 200 else f"{what}\n".encode()
     lines = [

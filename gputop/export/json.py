@@ -15,21 +15,21 @@ _NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
 
 
 class JsonGpu(Gpu, frozen=True, kw_only=True):
-    """A GPU, and what gputop makes of it."""
+    """A GPU, and whether gputop counts it as free."""
 
     free: bool | None
-    """As `model.health.free` judges; None where that cannot be found out."""
+    """Whether it is free by `model.health.free`; None if that cannot be found out."""
     not_free: str | None
-    """Why it is not free, or why that is not known; None where it is free."""
+    """Why it is not free, or why that is not known; None if it is free."""
 
 
 def frame_json(frame: Frame) -> str:
-    """One line without its end. What a terminal would act on, or hide, is escaped as \\uXXXX."""
+    """Return a line without its break; what a terminal would act on, or hide, becomes \\uXXXX."""
     gpus = tuple(_judged(frame, gpu) for gpu in frame.gpus)
     text = encode(replace(frame, gpus=gpus)).decode()
     if text.isascii() and "\x7f" not in text:
         return text
-    return _NOT_PLAIN.sub(_escaped, text)  # all of it stands in strings
+    return _NOT_PLAIN.sub(_escaped, text)  # such characters are only inside strings
 
 
 def _judged(frame: Frame, gpu: Gpu) -> JsonGpu:
@@ -41,7 +41,7 @@ def _judged(frame: Frame, gpu: Gpu) -> JsonGpu:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """DEL, C1, bidi, zero-width, private and unassigned characters; a value stays what it is."""
+    """Escape DEL, C1, bidi, zero-width, private and unassigned characters; the value is kept."""
     character = match[0]
     if character.isprintable():
         return character

@@ -1,10 +1,10 @@
 """`gputop --line`: machines in one line, for status bars.
 
-A format is text with fields in braces, `{free}/{gpus} free`; `{{` and `}}` are braces. Fields are
-names and nothing else. What is not known is `-`; several machines are added up.
+A format is text with fields in braces, `{free}/{gpus} free`; `{{` and `}}` are braces. A field is
+only a name. An unknown value is `-`; values of several machines are added up.
 
-A bar may read more into a value than text: styles, markup, quotes. So values have letters, digits
-and a few signs, and everything else that a machine says in its names becomes `?`.
+A status bar may take parts of a value for styles, markup or quotes. So values have only letters,
+digits and a few signs; any other character in a machine's names becomes `?`.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from gputop.model.machine.text import MISSING, percent, printable, ranges, size
 
 DEFAULT = "{free}/{gpus} free {util}% {memory_used}/{memory_total} {hottest}C {problem}"
 DEFAULT_HOSTS = f"{{hosts}} hosts {DEFAULT}"
-"""For several."""
+"""The format for several machines."""
 _PART = re.compile(r"(\{\{|\}\}|\{[^{}]*\}|[{}])")
 _DOUBTFUL = re.compile(r"[^\w .,:;@+/()-]")
 _LONGEST = 200
-"""Characters of a value, and of what is wrong with a format."""
+"""Characters printed of a value, and of a faulty format."""
 
 
 class LineView(NamedTuple):
-    """The machines of a line."""
+    """The machines of a line; `asked`: how many were asked."""
 
     frames: Sequence[Frame]
-    """Of those that answered."""
+    """One frame of each machine that answered."""
     asked: int = 1
 
 
 class LineField(NamedTuple):
-    """What stands for `{name}`."""
+    """What replaces `{name}`."""
 
     help: str
     read: Callable[[LineView], str | None]
-    """None where it is not known."""
+    """Returns None if the value is not known."""
 
 
 def format_line(text: str) -> Callable[[LineView], str]:
-    """Return what makes the line of a format, without its end. UsageError."""
+    """Return a function that makes the line of a format, without a line break. UsageError."""
     parts = [_part(part) for part in _PART.split(text) if part]
 
     def line(view: LineView) -> str:
@@ -78,7 +78,7 @@ def _value(part: str | LineField, view: LineView) -> str:
 
 
 def _gpus(view: LineView) -> list[Gpu]:
-    """Return the GPUs that answer: values of the others are old."""
+    """Return the GPUs that answer; the values of others are old."""
     return [
         gpu
         for frame in view.frames
@@ -92,7 +92,7 @@ def _readable(view: LineView) -> list[Frame]:
 
 
 def _count(view: LineView, count: Callable[[Frame], int | None]) -> str | None:
-    """Return a sum over the machines; None where none of them tells."""
+    """Return the sum over the machines; None if no machine knows its count."""
     counts = [number for frame in _readable(view) if (number := count(frame)) is not None]
     return str(sum(counts)) if counts else None
 
@@ -108,7 +108,7 @@ def _hosts(view: LineView) -> str:
 
 
 def _free_gpus(view: LineView) -> str | None:
-    """Return `2,6`, of several machines `node1:2,6 node2:0`; None where it cannot be known."""
+    """Return `2,6`, for several machines `node1:2,6 node2:0`; None if it cannot be known."""
     if _count(view, count_of_free) is None:
         return None
     parts = []
@@ -122,7 +122,7 @@ def _free_gpus(view: LineView) -> str | None:
 def _of_gpus(
     read: Callable[[Gpu], float | None], show: Callable[[list[float]], str]
 ) -> Callable[[LineView], str | None]:
-    """Return what shows the values of all GPUs that tell theirs."""
+    """Return a function that shows the known values of all GPUs together."""
 
     def value(view: LineView) -> str | None:
         known = [number for gpu in _gpus(view) if (number := read(gpu)) is not None]
@@ -132,7 +132,7 @@ def _of_gpus(
 
 
 def _of_memory(show: Callable[[int, int], str]) -> Callable[[LineView], str | None]:
-    """Return what shows the bytes in use and in all, of the GPUs that tell both."""
+    """Return a function that shows the bytes used and the total, of GPUs that report both."""
 
     def value(view: LineView) -> str | None:
         known = [
@@ -151,7 +151,7 @@ def _names(view: LineView) -> list[str]:
 
 
 def _sees_all(view: LineView) -> bool:
-    """Whether each machine tells of all processes on its GPUs."""
+    """Return whether each machine reports all processes on its GPUs."""
     gpus = [gpu for frame in view.frames for gpu in frame.gpus]
     return bool(gpus) and all(gpu.processes_known for gpu in gpus)
 
@@ -210,4 +210,4 @@ FIELDS: dict[str, LineField] = {
     "host": LineField("the name of the machine, or the names", _host),
     "hosts": LineField("how many machines answer; `2/3` where not all do", _hosts),
 }
-"""By name, in the order of the manual."""
+"""The fields by name, in the order of the manual."""

@@ -1,27 +1,27 @@
 """`gputop map`: what a CUDA_VISIBLE_DEVICES means, as text and as JSON.
 
-value, order    the variables; null: unset, or, of a process, not known (`process.variables`)
-unknown         only of a line of which nothing can be claimed: why; value and devices are null
+value, order    the variables; null: unset, or not known for a process (`process.variables`)
+unknown         only for a line of which nothing can be claimed: why; value and devices are null
 certainty       of the order: exact, expected, predicted, unknown
 documented      false: sources are silent on the value, or disagree
 devices         the k-th is cuda:k: logical, gpu (nvidia-smi's index), uuid, mig_uuid,
-                pci_bus_id, names (by framework); null where certainty is unknown
-set             then: index, or MIG UUID, of all that are visible, if that is known
-stopped_at      position (from 0), entry and reason where the list ended before its end
+                pci_bus_id, names (by framework); null if certainty is unknown
+set             if devices is null: index or MIG UUID of each visible device, null: not known
+stopped_at      position (from 0), entry and reason if CUDA stopped reading before the end
 hidden          gpu, uuid, mig_uuid, reason
 advice          id, severity (error, warning, info), message
 layers          only if asked for: tensorflow, jax, local_rank, device (each a list of name, gpu,
                 uuid, mig_uuid, memory_limit in bytes; null if not asked for, or with an error and
-                a message), memory (gpu, uuid, mig_uuid, fraction, bytes, fits; fraction null: of
+                a message), memory (gpu, uuid, mig_uuid, fraction, bytes, fits; fraction null: for
                 TensorFlow's logical devices together)
-process         only of a process (`--pid`): variables (read, or why they are not known: private,
+process         only for a process (`--pid`): variables (read, or why they are not known: private,
                 overwritten, too long, gone), evidence (confirmed, contradicted, ambiguous,
-                inferred, unused, unread, unknown), because, names (gpu, gi, ci, name: what it
-                calls those on which the driver sees it; a `?` at the end: likely), reach (gpus: the
-                indices of those that it can reach, null: not known; because), mps (whether an MPS
-                server numbers its GPUs)
-verified        only if asked for: ok (whether the CUDA driver itself agrees; null: that cannot be
-                told), reason
+                inferred, unused, unread, unknown), because, names (gpu, gi, ci, name: its name for
+                each device on which the driver sees it; a `?` at the end: likely), reach (gpus: the
+                indices of the GPUs that it can reach, null: not known; because), mps (whether an
+                MPS server numbers its GPUs)
+verified        only if asked for: ok (whether the CUDA driver itself agrees; null: not known),
+                reason
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ MappingJson = dict[str, Any]
 
 
 class MappingReport(NamedTuple):
-    """What is said of a mapping."""
+    """A mapping with everything to print about it."""
 
     mapping: CudaMapping
     advice: Sequence[Advice]
     process: ProcessMapping | None = None
-    """The one that has these variables; None: they were given."""
+    """The process that has these variables; None: they were given."""
     unknown: str | None = None
-    """Why nothing is claimed of a line; None: the mapping says what it gets."""
+    """Why nothing is claimed of a line; None: the mapping is known."""
     missed: bool = False
     """Whether the program asks for GPUs that it does not see."""
     verdict: ProbeVerdict | None = None
-    """The CUDA driver's own word, if it was asked."""
+    """The CUDA driver's own answer, if it was asked."""
     here: bool = True
     """Whether the value means the same in a shell of this machine."""
 
@@ -76,7 +76,7 @@ class MappingReport(NamedTuple):
 def mapping_json(
     report: MappingReport, inventory: Inventory, layers: Layers, framework: str | None = None
 ) -> str:
-    """The answer as one line of JSON."""
+    """Return the answer as one line of JSON."""
     mapping = report.mapping
     result: MappingJson = {
         "value": mapping.value,
@@ -135,7 +135,7 @@ def _process(process: ProcessMapping) -> MappingJson:
 def mapping_text(
     report: MappingReport, inventory: Inventory, layers: Layers, framework: str | None = None
 ) -> str:
-    """The answer for people, with a line end."""
+    """Return the answer for people, with a line break at its end."""
     mapping, process, verdict = report.mapping, report.process, report.verdict
     said = [f"{advised.severity}: {advised.message}" for advised in report.advice]
     if report.unknown is not None:
@@ -149,7 +149,7 @@ def mapping_text(
         lines.append(f"hidden: {', '.join(device.label for device in devices)} ({reason})")
     lines += said
     is_mistaken = any(advised.severity == "error" for advised in report.advice)
-    if report.here and not is_mistaken:  # nobody should copy a mistake
+    if report.here and not is_mistaken:  # print no lines that would copy a mistake
         lines += shell_lines(mapping) if process is None else process.shell_lines
         why_not = why_no_line(mapping) if process is None else None
         lines += [why_not] if why_not else []
@@ -177,7 +177,7 @@ def _table(mapping: CudaMapping, inventory: Inventory, framework: str | None) ->
 
 
 def log_json(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Advice]) -> str:
-    """What a TensorFlow log says, as one line of JSON."""
+    """Return what a TensorFlow log says, as one line of JSON."""
     entries = []
     for entry in log.devices:
         gpu = physical(entry.bus_id, devices)
@@ -189,7 +189,7 @@ def log_json(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Advice]
 
 
 def log_text(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Advice]) -> str:
-    """What a TensorFlow log says, for people."""
+    """Return what a TensorFlow log says, for people."""
     lines = []
     for entry in log.devices:
         gpu = physical(entry.bus_id, devices)

@@ -1,4 +1,4 @@
-"""`gputop --once`: what nvidia-smi's front page says, and whose the processes are."""
+"""`gputop --once`: what nvidia-smi prints by default, and the users of the processes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _GPU_COLUMNS: dict[str, Callable[[Gpu], str]] = {
 }
 
 _WHERE_KNOWN = ("idle_for", "container", "pod", "job")
-"""Columns that are there if some process has them."""
+"""Columns that are shown if a process has a value for them."""
 
 
 def table(frame: Frame, idle_after: float) -> str:
-    """The whole frame as text, as wide as it needs to be, with a line end.
+    """Return the whole frame as text, as wide as it needs to be, with a line break at its end.
 
-    Who holds memory is marked from `idle_after` seconds without work on.
+    A process that holds memory is marked after `idle_after` seconds without work.
     """
     gpus = [_gpu_table(frame, idle_after), _mig_table(frame.gpus)]
     parts = [
@@ -69,7 +69,7 @@ def _heading(frame: Frame) -> str:
 
 
 def _name(frame: Frame) -> str:
-    """The machine: as it was asked for, and as it calls itself where that is something else."""
+    """Return the machine's name as it was asked for, and its own name if that differs."""
     name, asked = frame.host.name, frame.host.asked
     if frame.demo:
         return f"DEMO: an invented machine{f' {asked}' if asked else ''}"
@@ -95,7 +95,7 @@ def _state(frame: Frame, gpu: Gpu, idle_after: float) -> str:
 
 
 def _limits(frame: Frame) -> str:
-    """What the driver does not tell, and why: each sentence once, with its GPUs."""
+    """Return what the driver does not report, and why: each sentence once, with its GPUs."""
     where: dict[str, list[str]] = {}
     for gpu in frame.gpus:
         for sentence in limits(frame, gpu):
@@ -130,7 +130,7 @@ def _mig_table(gpus: Sequence[Gpu]) -> str:
 
 
 def _unaccounted_table(frame: Frame) -> str:
-    """Memory that no listed process holds, and who may; empty where it is no more than usual."""
+    """Return memory that no listed process holds, with suspects; empty if it is as usual."""
     rows = [
         [str(gpu.index), GPU["memory_unaccounted"].text(gpu), *_suspect(frame, gpu, holder)]
         for gpu in frame.gpus
@@ -159,7 +159,7 @@ def _process_table(frame: Frame, idle_after: float) -> str:
 
 
 def _command(row: ProcessRow, idle_after: float) -> str:
-    """What it runs, after what there is to say of it."""
+    """Return the command of a process, after any remark on it."""
     process = row.process
     idle = process.idle_for if process.gpu_memory else None
     before = "" if idle is None or idle < idle_after else f"(idle {duration(idle)}) "
@@ -171,13 +171,13 @@ def _command(row: ProcessRow, idle_after: float) -> str:
 
 
 def _mib(count: int | None) -> str:
-    """As nvidia-smi rounds: down to whole MiB."""
+    """Return bytes in whole MiB, rounded down as nvidia-smi does."""
     return MISSING if count is None else str(count // MIB)
 
 
 def aligned(heads: Collection[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns under their heads; without a line end. A head with a `<` at its end is of text, which
-    begins at the left."""
+    """Return columns under their heads, without a line break at the end. A column is aligned at the
+    left if its head ends with `<`, which is not printed."""
     lefts = [head.endswith("<") for head in heads]
     table = [[head.removesuffix("<") for head in heads], *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(lefts))]

@@ -1,14 +1,14 @@
-"""`gputop topo`: how the GPUs are connected and where they stand, as text and as JSON.
+"""`gputop topo`: how the GPUs are connected and where they are, as text and as JSON.
 
 gpus    a list of gpu (nvidia-smi's index), uuid, name, pci_bus_id, and
-        cpus           those of its NUMA node, as `taskset -c` takes them
-        usable_cpus    those of them on which a process of yours may run; null: none, or not known
+        cpus           the CPUs of its NUMA node, as `taskset -c` takes them
+        usable_cpus    those of these CPUs that your processes may use; null: none, or not known
         numa           the NUMA node of those CPUs
-        gpu_numa       the NUMA node that the GPU's own memory is (Grace Hopper), else null
-links   a row and a column a GPU, by index, in the words of `nvidia-smi topo -m` (`X`: itself)
-p2p     likewise: whether the GPU of the row can read and write the memory of the column's
+        gpu_numa       the NUMA node of the GPU's own memory (Grace Hopper); null on others
+links   a row and a column for each GPU, by index, as `nvidia-smi topo -m` says (`X`: itself)
+p2p     likewise: whether the GPU of the row can read and write the memory of the column's GPU
 
-null is not known; links and p2p are null as a whole where the driver did not answer in time.
+null means not known; links and p2p as a whole are null if the driver did not answer in time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NODE between host bridges of one NUMA node, SYS between NUMA nodes."""
 
 
 def topology_json(frame: Frame) -> str:
-    """One line without its end."""
+    """Return one line of JSON without its line break."""
     where = frame.topology or Topology()
     gpus = [
         {"gpu": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "pci_bus_id": gpu.pci_bus_id}
@@ -44,7 +44,7 @@ def topology_json(frame: Frame) -> str:
 
 
 def topology_text(frame: Frame) -> str:
-    """For people, with a line end; 80 columns hold eight GPUs."""
+    """Return text for people, with a line break at its end; 80 columns hold eight GPUs."""
     where = frame.topology or Topology()
     flags = [
         [ITSELF if row == column else _FLAGS[flag] for column, flag in enumerate(line)]

@@ -1,13 +1,13 @@
-"""`gputop usage`: who held GPUs, as a table, as JSON and as CSV; and what is not known, in words.
+"""`gputop usage`: who held GPUs, as a table, JSON or CSV; and sentences on what is not known.
 
 JSON has `by`, `since` and `until` (seconds since the epoch), `rows` and `total`, and
 
-unheld_gpu_hours   nobody held a GPU, or a part of one
-unheld_kwh         the energy of that time, as far as known
-unknown_gpu_hours  it is not known whether somebody held the GPU, by reason: silent, unlisted,
-                   instance (`model.usage.count`)
-hosts              of each host recorded, missing and unread seconds, and the number of gaps
-losses             what of the recording is damaged, in words
+unheld_gpu_hours   hours in which no process held a GPU, or a part of it
+unheld_kwh         the energy of those hours, as far as known
+unknown_gpu_hours  hours of which it is not known whether the GPU was held, by reason: silent,
+                   unlisted, instance (`model.usage.count`)
+hosts              for each host: recorded, missing and unread seconds, and the number of gaps
+losses             what is damaged in the recording, in words
 
 A row has a field for each column of its grouping, null for what is not known, and the fields of
 `FIGURES`.
@@ -34,8 +34,8 @@ _DIGITS = 6
 _WIDEST = 40
 """Characters of a name in the table."""
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
-"""A cell that begins with one of these is a formula to a spreadsheet; the last four are those of
-full width."""
+"""Spreadsheets take a cell that begins with one of these for a formula; the last four are the
+full-width forms."""
 _REASONS: dict[UnknownReason, str] = {
     "silent": "the GPU did not answer",
     "unlisted": "its processes were not listed",
@@ -44,19 +44,19 @@ _REASONS: dict[UnknownReason, str] = {
 
 
 class UsageReport(NamedTuple):
-    """What is told of a span of time."""
+    """What is reported of a span of time."""
 
     by: str
     since: float
     until: float
     usage: UsageCount
     coverages: dict[str, Coverage]
-    """By the names of the hosts."""
+    """How much is recorded, by host name."""
     losses: tuple[str, ...] = ()
 
 
 def _known_hours(hours: Callable[[UsageRow], float]) -> Callable[[UsageRow], float | None]:
-    """Return what reads hours of work; None where the work of all time held is not known."""
+    """Return a function that reads hours of work, or None if no work of the held time is known."""
     return lambda row: None if row.held == row.work_unknown > 0 else hours(row) / _HOUR
 
 
@@ -68,11 +68,11 @@ FIGURES: dict[str, Callable[[UsageRow], float | None]] = {
     "peak_memory_bytes": lambda row: row.peak_memory,
     "energy_kwh": lambda row: None if row.held == row.energy_unknown > 0 else row.energy / _KWH,
 }
-"""What JSON and CSV have of a row; see `model.usage.count`."""
+"""The figures of a row in JSON and CSV; see `model.usage.count`."""
 
 
 def _sorted_rows(report: UsageReport) -> list[tuple[UsageKey, UsageRow]]:
-    """Return the rows, who held most first."""
+    """Return the rows, those with most hours held first."""
     return sorted(
         report.usage.rows.items(),
         key=lambda item: (-item[1].held, [cell or "" for cell in item[0]]),
@@ -83,7 +83,7 @@ def _sorted_rows(report: UsageReport) -> list[tuple[UsageKey, UsageRow]]:
 
 
 def usage_table(report: UsageReport) -> str:
-    """Return the table with what is not known below it, with a line end."""
+    """Return the table, the notes below it, and a line break at the end."""
     since, until = (
         time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
         for seconds in (report.since, report.until)
@@ -122,14 +122,14 @@ def _cells(key: UsageKey, row: UsageRow) -> list[str]:
 
 
 def _figure(value: float | None) -> str:
-    """Return hours or kWh; what is not nothing is not shown as 0."""
+    """Return hours or kWh as text; only zero is shown as 0."""
     if value is None:
         return MISSING
     return ("<0.01" if value < 0.005 else three_digits(value)) if value else "0"
 
 
 def notes(report: UsageReport) -> list[str]:
-    """Return sentences on the rest of the time, and on what is not known."""
+    """Return sentences on unheld time, and on what is not known."""
     return [*_time_notes(report.usage), *_coverage_notes(report), *report.losses]
 
 
@@ -166,7 +166,7 @@ def _coverage_notes(report: UsageReport) -> Iterator[str]:
 
 
 def usage_json(report: UsageReport) -> str:
-    """Return one line without its end."""
+    """Return one line of JSON without its line break."""
     count = report.usage
     unknown = {reason: _rounded(seconds / _HOUR) for reason, seconds in count.unknown.items()}
     return json.dumps(
@@ -186,7 +186,7 @@ def usage_json(report: UsageReport) -> str:
 
 
 def usage_csv(report: UsageReport) -> str:
-    """Return a heading and the rows; what is not known is empty. No cell is a formula."""
+    """Return a heading and the rows. Unknown values are empty cells; no cell is a formula."""
     text = io.StringIO()
     names = [*GROUPINGS[report.by].columns, *FIGURES]
     table = csv.DictWriter(text, names, lineterminator="\n")

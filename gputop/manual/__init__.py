@@ -1,7 +1,7 @@
-"""The user's manual: its pages as blocks, as plain text, and searched for a word.
+"""The user's manual: its pages as blocks or plain text, and a search for a word.
 
-The pages are Markdown that people also read where the source is hosted, of what is needed alone:
-headings, paragraphs, lists, fenced code, tables, pictures and comments (which are dropped).
+The pages are Markdown, which people also read where the source is hosted. They use only headings,
+paragraphs, lists, fenced code, tables, and pictures and comments, both of which are dropped here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOPICS = {
     "security": "what gputop runs, connects to, opens and follows",
     "examples": "every line of five articles on CUDA_VISIBLE_DEVICES, explained",
 }
-"""Every page in reading order, with what it is about."""
+"""Every page in reading order, with its subject."""
 COMMANDS = {
     "config": "settings",
     "doctor": "health",
@@ -56,10 +56,10 @@ COMMANDS = {
     "topo": "free",
     "usage": "recording",
 }
-"""The page of a command that is not called as its page is."""
+"""The page of each command whose page has another name."""
 
 _NARROWEST = 20
-"""Cells of a column of a table whose text goes over several lines."""
+"""Characters to which a table's column may shrink so that the table fits."""
 _TICKS = re.compile(r"`([^`]+)`")
 _CODE = re.compile(r"(`[^`]+`)")
 _EMPHASIS = re.compile(r"\*\*|(?<![\\*])\*(\w[^*]*)\*")
@@ -72,13 +72,13 @@ class Block(NamedTuple):
 
     kind: Literal["heading", "paragraph", "item", "code", "table"]
     text: str
-    """Without the marks of its kind; of a heading, with the `#` of its level."""
+    """The text without its marks, but a heading keeps its `#`s, and an item its mark."""
     rows: tuple[tuple[str, ...], ...] = ()
-    """Of a table: the headings, then the rest."""
+    """The rows of a table, its headings first."""
 
 
 class Hit(NamedTuple):
-    """A place of the manual where a word is."""
+    """A place in the manual that has a word."""
 
     topic: str
     heading: str
@@ -95,7 +95,7 @@ def page(topic: str) -> str:
 
 
 def blocks(markdown: str) -> Iterator[Block]:
-    """Take a page apart."""
+    """Yield the blocks of a page."""
     for part in _parts(markdown):
         first = part[0]
         if first.startswith("```"):
@@ -112,7 +112,7 @@ def blocks(markdown: str) -> Iterator[Block]:
 
 
 def _parts(markdown: str) -> Iterator[list[str]]:
-    """Return the lines between blank ones; those of fenced code stay together."""
+    """Yield groups of lines between blank lines; fenced code stays together."""
     part: list[str] = []
     for line in markdown.splitlines():
         fenced = bool(part) and part[0].startswith("```")
@@ -141,14 +141,14 @@ def _items(lines: list[str]) -> list[str]:
 
 
 def inline(text: str) -> str:
-    """Return text without the marks of links and emphasis; code stays as it is, with its ticks."""
+    """Return text without the marks of links and emphasis; code keeps its ticks."""
     parts = _CODE.split(_LINK.sub(_target, text))
     parts[::2] = [_EMPHASIS.sub(r"\1", part).replace("\\*", "*") for part in parts[::2]]
     return "".join(parts)
 
 
 def _target(link: re.Match[str]) -> str:
-    """Name where a link leads: another page, or an address."""
+    """Return the text of a link, and where it leads: another page or an address."""
     text, target = link.groups()
     name = target.partition("#")[0].removesuffix(".md")
     if target.startswith("http"):
@@ -157,7 +157,7 @@ def _target(link: re.Match[str]) -> str:
 
 
 def plain(markdown: str, width: int = 80) -> str:
-    """Return a page as text of at most so many columns, but for code."""
+    """Return a page as text of at most `width` columns; code may be wider."""
     lines: list[str] = []
     before = ""
     for block in blocks(markdown):
@@ -190,7 +190,7 @@ def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str
 
 
 def _table(rows: tuple[tuple[str, ...], ...], width: int) -> Iterator[str]:
-    """Columns where there is room for them, else a paragraph a row."""
+    """Yield the lines of a table in columns if they fit, otherwise a paragraph for each row."""
     cells = [[inline(cell) for cell in row] for row in rows]
     for row in cells:
         row[0] = _TICKS.sub(r"\1", row[0])
@@ -208,9 +208,9 @@ def _table(rows: tuple[tuple[str, ...], ...], width: int) -> Iterator[str]:
 
 
 def _fitted(columns: list[tuple[str, ...]], room: int) -> list[int] | None:
-    """Return the widths of columns, those with most text made narrower; None if that is no help.
+    """Return the widths of columns; the widest are narrowed to fit, None if they cannot fit.
 
-    A heading goes over several lines before the cells below it do.
+    A heading is wrapped before the cells below it are.
     """
     least = [max(len(word) for cell in column for word in cell.split() or [""])
              for column in columns]  # fmt: skip
@@ -234,7 +234,7 @@ def _as_paragraph(heads: list[str], row: list[str], width: int) -> Iterator[str]
 
 
 def search(word: str) -> Iterator[Hit]:
-    """Return the places where a word is, whatever its case."""
+    """Yield the places that have a word, whatever its case."""
     wanted = word.casefold()
     for topic in TOPICS:
         heading = ""
@@ -247,7 +247,7 @@ def search(word: str) -> Iterator[Hit]:
 
 
 def _searched(block: Block) -> list[str]:
-    """Return the texts of a block that are found by themselves: the lines of code, table rows."""
+    """Return the texts of a block that are searched separately: lines of code, table rows."""
     if block.kind == "table":
         return ["  ".join(filter(None, map(inline, row))) for row in block.rows[1:]]
     if block.kind == "code":
@@ -256,6 +256,6 @@ def _searched(block: Block) -> list[str]:
 
 
 def contents() -> str:
-    """Return the topics with what each is about, as Markdown."""
+    """Return the topics and their subjects as a Markdown table."""
     rows = [f"| [{topic}]({topic}.md) | {about} |" for topic, about in TOPICS.items()]
     return "\n".join(["| page | |", "|---|---|", *rows]) + "\n"
