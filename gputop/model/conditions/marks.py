@@ -17,7 +17,7 @@ _GpuMark = tuple[str, tuple[int, int] | None]
 
 
 class MarkNews(NamedTuple):
-    """What a mark waited for has happened."""
+    """The news that what a mark waited for has happened."""
 
     short: str
     """For a line of the screen, which names the machine already."""

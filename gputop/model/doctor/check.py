@@ -18,7 +18,7 @@ _UNSAID |= {"processes_known", "stale_for", "error"}
 
 
 def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Check]:
-    """Yield checks of a machine's driver and GPUs, by its last frame; a gap is in all frames.
+    """Yield checks of a machine's driver and GPUs, by its last frame; N/A is what no frame has.
 
     is_poor: only nvidia-smi was read, so a missing value says nothing about card or driver.
     """

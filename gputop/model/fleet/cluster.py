@@ -40,10 +40,10 @@ class ClusterNode(NamedTuple):
     utilization: float | None = None
     """The mean of its GPUs, 0 to 1."""
     memory_used: float | None = None
-    """Bytes on all its GPUs; so is `memory_total`."""
+    """Bytes on all its GPUs; `memory_total` likewise."""
     memory_total: float | None = None
     users: tuple[str, ...] = ()
-    """Who computes there, most processes first; also empty if the exporter reports no users."""
+    """Who computes there, on most GPUs first; also empty if the exporter reports no users."""
     level: Literal["alarm", "notice"] | None = None
     """The level of the worst finding."""
     age: float | None = None

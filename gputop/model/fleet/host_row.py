@@ -19,7 +19,7 @@ ORDERS: dict[HostOrder, str] = {
 """The orders of hosts, in words."""
 
 _LATE = 3
-"""A frame is late after this many intervals, and after at least this many seconds."""
+"""The age of a late frame: this many intervals, and at least this many seconds."""
 
 
 class HostState(NamedTuple):

@@ -78,8 +78,8 @@ class View:
         return ", ".join(words)
 
     def order(self, metric_id: str, descending: bool) -> tuple[str, bool]:
-        """Return the order of its lines if this one is asked for: users are not on a single GPU or
-        host, so memory orders them instead."""
+        """Return the order of its lines when this one is asked for. Users are not on a single GPU
+        or host, so they are ordered by memory instead."""
         if self.shape == "users" and metric_id in ("gpu", "host"):
             return "gpu_memory", True
         return metric_id, descending
