@@ -6,7 +6,7 @@ import re
 from datetime import datetime, timedelta
 
 FORMS = "2026-11-21 03:00, 03:00 or -2h"
-"""What may be written."""
+"""The forms that may be written."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SPAN = re.compile(r"([+-])(\d{1,9})([smhd])", re.ASCII)
 _DAY = r"(\d{4})-(\d{1,2})-(\d{1,2})"
@@ -16,15 +16,15 @@ _TIMED = re.compile(_CLOCK, re.ASCII)
 
 
 def is_span(text: str) -> bool:
-    """Whether a text is a span of time to go by, as -2h."""
+    """Whether a text is a span of time, as -2h."""
     return _SPAN.fullmatch(text) is not None
 
 
 def parse_instant(text: str, base: float) -> float:
     """Return the instant that a text means, in seconds since the epoch; ValueError for none.
 
-    A span, as -2h or +10m, is taken from `base`, and 03:00 is of its day. Of an hour that there is
-    twice, when clocks are set back, it is the first; one that is left out is an hour later.
+    A span, as -2h or +10m, counts from `base`, and 03:00 is on its day. If clocks are set back, so
+    that an hour occurs twice, the first is meant; a time in an hour they skip is an hour later.
     """
     text = text.strip()
     if span := _SPAN.fullmatch(text):
@@ -47,7 +47,7 @@ def parse_instant(text: str, base: float) -> float:
 
 
 def _at(day: datetime, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:
-    """Return a time of a day, of which 24:00 is the end. ValueError."""
+    """Return a time of a day; 24:00 is the end of it. ValueError for no time of a day."""
     if (hour, minute, second) == (24, 0, 0):
         return day + timedelta(days=1)
     return day.replace(hour=hour, minute=minute, second=second)

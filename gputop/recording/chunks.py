@@ -16,16 +16,16 @@ from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN
 
 MAX_UNPACKED = 160 << 20
-"""Bytes of a chunk, unpacked: what has more is a bomb."""
+"""Bytes of a chunk, unpacked: a larger one is a decompression bomb."""
 _FULL = 64 << 20
 """Bytes of a chunk, unpacked, after which no more is added: a frame that comes with its whole
 inventory still has room."""
 _MOST_FRAMES = 60
-"""In a chunk: few enough that the last is reached at once, and that little is lost with one of
-them; enough that their inventory costs little."""
+"""Frames in a chunk: few enough to reach the last at once, and to lose little if one is damaged;
+enough that their inventory costs little."""
 _MAX_LINE = 16 << 20
 _MAX_LINES = 4096
-"""Of a payload."""
+"""Lines of a payload."""
 _MAX_HOST = 255
 """Characters of the name of a host: no resolver takes more."""
 _MAX_HELLO = 8192
@@ -33,7 +33,7 @@ _LEVEL = 9
 
 
 class ChunkWriter:
-    """Makes the payloads of one chunk: of each frame one, which can be read with those before."""
+    """Makes the payloads of one chunk, one for each frame; reading one takes those before it."""
 
     def __init__(self, host: str) -> None:
         """`host`: the name by which the machine is found in a recording."""
@@ -44,11 +44,11 @@ class ChunkWriter:
         self.count = 0
         """Payloads so far."""
         self.time = 0.0
-        """Of the last frame."""
+        """The time of the last frame."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the next frame is for another chunk."""
+        """Whether the next frame belongs in a new chunk."""
         return self.count >= _MOST_FRAMES or self._size >= _FULL
 
     def add(self, frame: Frame) -> bytes:
@@ -77,7 +77,7 @@ class ChunkWriter:
 
 
 class ChunkReader:
-    """Makes frames of the payloads of one chunk, from its first on."""
+    """Makes frames from the payloads of one chunk, from its first on."""
 
     def __init__(self) -> None:
         self._unpacker = zlib.decompressobj()
@@ -86,10 +86,10 @@ class ChunkReader:
         self.count = 0
         """Payloads so far."""
         self.frame: Frame | None = None
-        """Of the last one, unless it was skipped."""
+        """The frame of the last payload; None if it was skipped."""
 
     def skip(self, payload: bytes) -> None:
-        """Take the next payload in without its numbers. SourceError."""
+        """Take in the next payload without its numbers. SourceError."""
         *lines, _ = self._lines(payload)
         for line in lines:
             self._assembler.read(line)
@@ -97,7 +97,7 @@ class ChunkReader:
         self.count, self.frame = self.count + 1, None
 
     def read(self, payload: bytes) -> Frame:
-        """Return the frame of the next payload. SourceError if it is none of this chunk."""
+        """Return the frame of the next payload. SourceError if it does not belong to this chunk."""
         for line in self._lines(payload):
             message = self._assembler.read(line)
         if not isinstance(message, Frame):
@@ -120,7 +120,7 @@ class ChunkReader:
 
 
 def host_of(payload: bytes) -> str | None:
-    """Return the name of the machine that a chunk with this first payload is of."""
+    """Return the host of a chunk by its first payload; None if that has no name."""
     try:
         line = zlib.decompressobj().decompress(payload, _MAX_HELLO).partition(b"\n")[0]
         _, hello = decode_line(line)

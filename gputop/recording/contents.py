@@ -1,12 +1,12 @@
-"""What of a frame is recorded, and how finely.
+"""What is recorded of a frame, and how precisely.
 
-A file is read by others, and later, than a screen is. Variables of a process are not recorded, but
-for those of one's own that decide which GPUs it sees. What looks like a secret in a command line is
-not, whosever it is.
+A file is read by more people than a screen, and later. A process's variables are recorded only if
+they decide which GPUs it sees, and only for the recording user's own processes. What looks like a
+secret in a command line is never recorded.
 
-Numbers are as fine as anybody reads them: half of a recording would be digits that no screen has.
-CPU use is in whole percents of a core, main memory in whole MiB, and rates have three digits; what
-of a GPU is compared with other programs, as its memory and power, stays as it is.
+Numbers are as precise as anybody reads them: half of a recording would be digits that no screen
+shows. CPU use is in whole percents of a core, main memory in whole MiB, and rates have three
+digits. Values of a GPU that people compare with other programs, as memory and power, stay exact.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ T = TypeVar("T", DeviceHolder, Reservation, Process)
 
 _NOT_TOLD = Environ({}, "unreadable")
 _DIGITS = 3
-"""Of rates: as `model.machine.text` writes them."""
+"""Digits of rates, as `model.machine.text` writes them."""
 
 
 def recorded(frame: Frame, commands: Commands, user: str | None) -> Frame:
-    """Return what is recorded of a frame; `user` is the name, on that machine, of who records."""
+    """Return what is recorded of a frame; `user` is the recording user's name on that machine."""
     return replace(
         frame,
         host=_host(frame.host),
@@ -83,7 +83,7 @@ def _is_own(owned: Process | DeviceHolder | Reservation, user: str | None) -> bo
 
 
 def _of(owned: T, commands: Commands, user: str | None) -> T:
-    """Return what somebody owns with what is recorded of its command."""
+    """Return an owned item with only as much of its command as is recorded."""
     told: Commands = "all" if _is_own(owned, user) else commands
     return replace(owned, command=_command(owned.command, told))
 

@@ -20,18 +20,18 @@ from gputop.recording.entries import MAGIC, Entries, IndexEntry, find_entries
 from gputop.trust import open_regular
 
 INDEX = ".index"
-"""What the name of an index has more than that of its data file."""
+"""What the name of an index adds to that of its data file."""
 _MAX_INDEX = 1 << 28
 """Bytes: five million samples; those beyond are found in the data."""
 
 
 class Chunk(NamedTuple):
-    """What has to be read for one sample: its chunk, up to it."""
+    """What must be read for one sample: its chunk, up to it."""
 
     first: int
-    """Number of the first sample, as they were written."""
+    """Number of its first sample, in the order of writing."""
     entries: list[IndexEntry]
-    """From the first payload to the wanted one; fewer where some are missing."""
+    """From the first payload to the wanted one; fewer if some are missing."""
     wanted: IndexEntry
 
 
@@ -39,7 +39,7 @@ class Track:
     """The samples of one host in one file, numbered by their time."""
 
     def __init__(self, file: DataFile, rows: Sequence[int], entries: Entries) -> None:
-        """`rows`: which of the Entries they are, as they were written."""
+        """`rows`: which of the Entries are this host's, in the order of writing."""
         self.file, self._rows, self._entries = file, rows, entries
         whole = entries.times.tolist()
         times = whole if len(rows) == len(whole) else [whole[row] for row in rows]
@@ -48,10 +48,10 @@ class Track:
         if times != in_order:  # a clock was set back
             self._order = sorted(self._order, key=times.__getitem__)
         self.times = array("d", in_order)
-        """Of all samples, sorted."""
+        """The times of all samples, sorted."""
 
     def chunk(self, number: int) -> Chunk:
-        """Return what has to be read for a sample."""
+        """Return what must be read for a sample."""
         last = self._order[number]
         wanted = self._entries[self._rows[last]]
         first = last - wanted.position
@@ -66,7 +66,7 @@ class Track:
 
 
 class DataFile:
-    """One data file with its index. OSError where it cannot be read."""
+    """One data file with its index. OSError if it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,11 +74,11 @@ class DataFile:
         """What is cut or damaged, in words."""
         with self.open() as file:
             descriptor = file.fileno()
-            index = _read_index(path)  # first: what is appended meanwhile is found all the same
+            index = _read_index(path)  # first: records appended meanwhile are found in the data
             self._size = os.fstat(descriptor).st_size
             read = partial(os.pread, descriptor)
             self.is_recording = MAGIC.startswith(read(len(MAGIC), 0))
-            """Whether it looks like one, as every beginning of one does."""
+            """Whether it looks like a recording; so does every beginning of one, even empty."""
             found = find_entries(index, self._size, read)
             self.tracks = self._find_tracks(descriptor, found.entries)
             """The samples, by the names of their hosts."""
@@ -94,7 +94,7 @@ class DataFile:
         return FileIO(open_regular(self.path, os.O_RDONLY))
 
     def payload(self, descriptor: int, entry: IndexEntry) -> bytes:
-        """Return a payload. SourceError where it is damaged."""
+        """Return a payload. SourceError if it is damaged."""
         if entry.offset + entry.length > self._size:
             raise SourceError("the index does not fit the data")
         data = os.pread(descriptor, entry.length, entry.offset)
@@ -124,7 +124,7 @@ class DataFile:
         return tracks
 
     def _name(self, descriptor: int, entries: Iterator[IndexEntry]) -> str | None:
-        """Return the name of the host that Entries are of, by the first chunk that tells it."""
+        """Return the host of Entries, from the first chunk that names it; None if none does."""
         for entry in entries:
             if entry.position == 0:
                 with suppress(SourceError):
@@ -134,7 +134,7 @@ class DataFile:
 
 
 def _read_index(path: Path) -> bytes:
-    """Nothing where there is none: then the data file tells all."""
+    """Return the index; empty if there is none, since the data file has all of it."""
     try:
         with open(open_regular(f"{path}{INDEX}", os.O_RDONLY), "rb") as file:
             return file.read(_MAX_INDEX)
@@ -143,7 +143,7 @@ def _read_index(path: Path) -> bytes:
 
 
 def _is_being_written(descriptor: int) -> bool:
-    """Whether a recorder has it, whose last record may not be there as a whole."""
+    """Whether a recorder has it open, so that its last record may be incomplete."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -13,13 +13,13 @@ from gputop.recording.datafile import INDEX
 from gputop.recording.entries import MAGIC
 
 SUFFIX = ".gputop"
-"""Of data files in a folder."""
+"""The suffix of data files in a folder."""
 _DAY = re.compile(rf"(\d{{4}}-\d\d-\d\d){re.escape(SUFFIX)}", re.ASCII)
 _SECONDS = 86400
 
 
 def default_folder() -> str:
-    """Return the folder of recordings that nobody gave a place."""
+    """Return the folder for recordings without a given path."""
     state = xdg_folder("XDG_STATE_HOME", "~/.local/state", os.environ)
     return os.path.join(state, "gputop", "recordings")
 
@@ -30,9 +30,9 @@ def day_file(now: float) -> str:
 
 
 def delete_days(folder: Folder, current: str, before: float, most: float) -> int:
-    """Delete the days of a folder that ended earlier than `before`, and the oldest ones until all
-    take `most` bytes; never the `current` one, which does not count, and nothing that gputop did
-    not write. Return the bytes that are left."""
+    """Delete the days of a folder that ended earlier than `before` (seconds since the epoch), and
+    the oldest until the rest takes at most `most` bytes. The file `current` is kept and does not
+    count; files that gputop did not write are kept. Return the bytes that are left."""
     days = sorted(name for name in folder.names() if name != current and _is_ours(folder, name))
     sizes = {name: _size(folder, name) for name in days}
     total = sum(sizes.values())

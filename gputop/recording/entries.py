@@ -1,4 +1,4 @@
-"""What an index says of a record, and how that is found: in the index, or in the data itself."""
+"""What an index says about a record, and how it is found: in the index, or in the data itself."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class IndexEntry(NamedTuple):
     """What is known of a record without its payload."""
 
     interval: float
-    """Seconds to the next one, as the recorder meant it."""
+    """Seconds to the next record, as the recorder planned it."""
     stream: int
     """Which host it is of: see `stream_of`."""
     time: float
-    """Of its frame, seconds since the epoch."""
+    """The time of its frame, seconds since the epoch."""
     offset: int
-    """Of the payload in the data file."""
+    """Where the payload begins in the data file, in bytes."""
     length: int
     """Bytes of the payload."""
     crc: int
@@ -57,7 +57,7 @@ def stream_of(host: str) -> int:
 
 
 def unpack(data: bytes) -> IndexEntry | None:
-    """Return the IndexEntry that these bytes are; None if they are none that counts."""
+    """Return the IndexEntry in these bytes; None if it is not valid."""
     if len(data) != SIZE:
         return None
     body, check = _RECORD.unpack(data)
@@ -68,9 +68,9 @@ def unpack(data: bytes) -> IndexEntry | None:
 
 
 class Entries:
-    """Entries that count, one after the other as in an index.
+    """Valid entries, one after the other as in an index.
 
-    They stay bytes until somebody wants one: a month has a quarter of a million.
+    They stay bytes until one is asked for: a month has a quarter of a million.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -88,18 +88,18 @@ class Entries:
 
 
 class Found(NamedTuple):
-    """The Entries of a data file, and what of it they are not."""
+    """The Entries of a data file, and what is wrong with it."""
 
     entries: Entries
     damaged: int
-    """Bytes that are of no record."""
+    """Bytes that belong to no record."""
     missing: int
-    """Records that the index tells of, and that are not there any more."""
+    """Records that the index lists and the data file no longer has."""
 
 
 def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> Found:
-    """Find the Entries of a data file of `size` bytes in its index, and in itself where that fails;
-    `read` is `os.pread` of it."""
+    """Find the Entries of a data file of `size` bytes in its index, and in the file itself if that
+    fails; `read` is `os.pread` of the file."""
     index = index[: len(index) // SIZE * SIZE]
     if _is_whole_index(index, size):
         return Found(Entries(index), 0, 0)
@@ -108,7 +108,7 @@ def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> 
     there = [entry for entry in listed.values() if entry.offset + entry.length <= size]
     entries, at = list[IndexEntry](), 0
     for entry in sorted(there, key=attrgetter("offset")):
-        if entry.offset - SIZE >= at:  # otherwise it is there already, or lies
+        if entry.offset - SIZE >= at:  # otherwise it is a duplicate, or false
             entries += [*scan(read, at, entry.offset - SIZE), entry]
             at = entry.offset + entry.length
     entries += scan(read, at, size)
@@ -118,7 +118,7 @@ def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> 
 
 
 def scan(read: Callable[[int, int], bytes], start: int, end: int) -> Iterator[IndexEntry]:
-    """Yield the Entries of the records that lie whole in the data from `start` to `end`."""
+    """Yield the Entries of the records that are complete in the data from `start` to `end`."""
     window, begin = b"", start
     at = start
     while at + SIZE <= end:
@@ -139,15 +139,15 @@ def scan(read: Callable[[int, int], bytes], start: int, end: int) -> Iterator[In
 
 
 def _is_whole(entry: IndexEntry, end: int, read: Callable[[int, int], bytes]) -> bool:
-    """Whether its payload is there: a recorder that was killed leaves the beginning of one."""
+    """Whether its payload is complete: a recorder that was killed leaves the beginning of one."""
     if entry.offset + entry.length > end:
         return False
     return zlib.crc32(read(entry.length, entry.offset)) == entry.crc
 
 
 def _is_whole_index(index: bytes, size: int) -> bool:
-    """Whether `unpack` takes every IndexEntry, the same questions to all at once, and the records
-    fill a data file of `size` bytes."""
+    """Whether every IndexEntry is valid by the rules of `unpack`, checked for all at once, and the
+    records fill a data file of `size` bytes."""
     entries = Entries(index)
     heads = set(entries.heads.tolist())  # few: all have one MAGIC, and most one interval
     times, lengths = entries.times.tolist(), entries.lengths.tolist()
@@ -155,7 +155,7 @@ def _is_whole_index(index: bytes, size: int) -> bool:
         {zlib.crc32(entry) for (entry,) in _BYTES.iter_unpack(index)} <= {_RESIDUE}
         and all(_is_sound(*_HEAD.unpack(head.to_bytes(8, "little"))) for head in heads)
         and max(lengths, default=0) <= _MAX_PAYLOAD
-        and math.isfinite(sum(times))  # a sum with a NaN in it is one
+        and math.isfinite(sum(times))  # a sum with a NaN is a NaN
         and min(times, default=0) >= 0
         and max(times, default=0) < MAX_TIME
         and sum(lengths) + len(index) == size

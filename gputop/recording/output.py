@@ -16,18 +16,18 @@ from gputop.recording.entries import MAGIC, SIZE, IndexEntry
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}
-"""What a file system says that has none, as Lustre often: a second recorder goes unnoticed."""
+"""Errors of a file system without locks, as Lustre often is: a second recorder goes unnoticed."""
 
 _ATTEMPTS, _MOMENT = 10, 0.02
-"""To lock a file, and seconds between two."""
+"""Attempts to lock a file, and seconds between two."""
 
 
 class DataOutput:
-    """Appends to one data file, which nobody else writes meanwhile. OSError, GputopError."""
+    """Appends to one data file, which no other recorder writes then. OSError, GputopError."""
 
     def __init__(self, folder: Folder, name: str) -> None:
-        """Open it, or make it. GputopError where another recorder writes there, UnsafeFileError if
-        it is no recording."""
+        """Open it, or make it. GputopError if another recorder writes there, UnsafeFileError if it
+        is no recording."""
         self.path = f"{folder.path.rstrip('/')}/{name}"
         self._data = folder.open_file(name, _APPEND)
         try:
@@ -36,7 +36,7 @@ class DataOutput:
                 raise UnsafeFileError(self.path, "is no recording: give another name")
             self._index = folder.open_file(name + INDEX, _APPEND)
             whole = os.fstat(self._index).st_size // SIZE * SIZE if self.size else 0
-            os.ftruncate(self._index, whole)  # a killed recorder may have left a part of one
+            os.ftruncate(self._index, whole)  # a killed recorder may leave part of an entry
         except BaseException:
             os.close(self._data)
             raise
@@ -53,11 +53,11 @@ class DataOutput:
 
     @property
     def is_there(self) -> bool:
-        """Whether the file can still be found: nobody has removed it."""
+        """Whether the file still has a name: it was not removed."""
         return os.fstat(self._data).st_nlink > 0
 
     def add(self, interval: float, stream: int, time: float, payload: bytes, position: int) -> None:
-        """Append a record; numbers as in IndexEntry. What fails leaves nothing."""
+        """Append a record; numbers as in IndexEntry. If this fails, nothing of it is left."""
         offset, crc = self.size + SIZE, zlib.crc32(payload)
         entry = IndexEntry(interval, stream, time, offset, len(payload), crc, position)
         packed = entry.pack()
@@ -66,13 +66,13 @@ class DataOutput:
             _append(self._index, packed)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close both files."""
         os.close(self._index)
         os.close(self._data)
 
 
 def _lock(descriptor: int, path: str) -> None:
-    """Lock it; a reader that looks whether it is locked has it for a moment."""
+    """Lock it; a reader that checks for a lock holds one for a moment."""
     for _ in range(_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,7 +87,7 @@ def _lock(descriptor: int, path: str) -> None:
 
 
 def _append(descriptor: int, data: bytes) -> None:
-    """Write it all, or nothing."""
+    """Write all of `data`, or nothing."""
     size = os.fstat(descriptor).st_size
     try:
         left = memoryview(data)

@@ -27,10 +27,10 @@ _LEAST_READERS = 4
 
 
 class _Damage(NamedTuple):
-    """What of a chunk cannot be read."""
+    """The part of a chunk that cannot be read."""
 
     position: int
-    """Of the first payload that cannot."""
+    """The position of its first payload."""
     words: str
 
 
@@ -39,9 +39,9 @@ _ChunkKey = tuple[Path, str, int]
 
 
 class Recording:
-    """A recording, be it a file or a folder, as it is now: it may be written meanwhile.
+    """A recording, a file or a folder, as it is now: it may still be written.
 
-    What it says is not believed: texts and numbers are made harmless, and what is kept of it has a
+    Its content is not trusted: texts and numbers are made harmless, and what is kept of it has a
     bound. Hosts have the names by which they were asked for. For one thread at a time.
     """
 
@@ -52,7 +52,7 @@ class Recording:
         self._damage: dict[_ChunkKey, _Damage] = {}
         self._files: list[DataFile] = []
         self._unreadable: list[str] = []
-        """What is said of files that are left out."""
+        """Why files are left out, in words."""
         for path in _data_files(self.path):
             try:
                 file = DataFile(path)
@@ -99,7 +99,7 @@ class Recording:
     def frames(
         self, host: str, since: float = -inf, until: float = inf, *, newest_first: bool = False
     ) -> Iterator[Frame]:
-        """Yield the frames of a host, both ends included; what is damaged is left out, and is among
+        """Yield the frames of a host, both ends included. Damaged ones are left out, and are among
         the losses afterwards."""
         samples = []
         for track in self._tracks(host):
@@ -114,7 +114,7 @@ class Recording:
         return [file.tracks[host] for file in self._files if host in file.tracks]
 
     def _frame(self, host: str, track: Track, number: int) -> Frame | None:
-        """Return the frame of a sample; None where it is damaged."""
+        """Return the frame of a sample; None if it is damaged."""
         chunk = track.chunk(number)
         key = track.file.path, host, chunk.first
         damage = self._damage.get(key)
@@ -131,8 +131,8 @@ class Recording:
         return frame if alone else replace(frame, host=replace(frame.host, asked=host))
 
     def _reader(self, key: _ChunkKey, position: int) -> ChunkReader:
-        """Return what reads a chunk up to a position, anew where it is beyond that; a few are kept,
-        for each host one and more."""
+        """Return the kept reader of a chunk, or a new one if it is beyond the position. Two per
+        host are kept, and at least four."""
         reader = self._readers.pop(key, None)
         if reader is None or reader.count > position + 1:
             reader = ChunkReader()
@@ -143,8 +143,8 @@ class Recording:
 
 
 def _read(reader: ChunkReader, file: DataFile, chunk: Chunk) -> Frame:
-    """Return the frame at the position of a chunk, beyond which its reader is not. SourceError,
-    OSError."""
+    """Return the frame at the wanted position of a chunk, which the reader must not have passed.
+    SourceError, OSError."""
     position = chunk.wanted.position
     if entries := chunk.entries[reader.count :]:
         with file.open() as opened:
@@ -157,7 +157,7 @@ def _read(reader: ChunkReader, file: DataFile, chunk: Chunk) -> Frame:
 
 
 def _damage(host: str, track: Track, chunk: Chunk, position: int, error: Exception) -> _Damage:
-    """Say what of a chunk cannot be read, from the payload at `position` on."""
+    """Return that a chunk cannot be read, from the payload at `position` on."""
     entry = chunk.entries[position] if position < len(chunk.entries) else chunk.wanted
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
     count = track.count_rest(chunk.first + position)

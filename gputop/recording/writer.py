@@ -1,4 +1,4 @@
-"""RecordingWriter: appends what is seen of machines to a recording."""
+"""RecordingWriter: appends the frames of machines to a recording."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gputop.recording.entries import MAX_TIME, stream_of
 from gputop.recording.output import DataOutput
 
 _SET_BACK = 1.0
-"""Seconds that a clock may be set back without a word."""
+"""Seconds that a clock may be set back without a message."""
 
 
 class Limits(NamedTuple):
     """How much of a recording is kept."""
 
     keep: float = float("inf")
-    """Seconds after its end in which a day is kept; a recording in one file has no days."""
+    """Seconds for which a day is kept after its end; a recording in one file has no days."""
     size: float = float("inf")
-    """Bytes. Days are deleted for it, the oldest first, but not today's: when that alone takes as
-    much, nothing is recorded until tomorrow."""
+    """Bytes. Beyond them days are deleted, the oldest first, but not today's: if that alone takes
+    as much, nothing is recorded until tomorrow."""
 
 
 NO_LIMITS = Limits()
@@ -38,8 +38,8 @@ NO_LIMITS = Limits()
 class RecordingWriter:
     """Appends frames to a recording, in one file or in a folder with a file a day.
 
-    Each frame can be read as soon as it is appended. Where that fails, as on a full disk, it is
-    lost, `say` is told in one line, and the next one is tried; `say` hears as well when it goes on.
+    Each frame can be read as soon as it is appended. If that fails, as on a full disk, the frame is
+    lost, `say` gets a line about it, and the next one is tried; another line says if that works.
     """
 
     def __init__(
@@ -50,17 +50,17 @@ class RecordingWriter:
         say: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Make what is not there; the folder of a file has to be. `every`: seconds between two
-        frames. A path that is a folder or ends with / is a folder. GputopError."""
+        """Make what is missing, except the folder of a file. `every`: seconds between two frames. A
+        path that is a folder or ends with / is taken as a folder. GputopError."""
         self._every, self._limits, self._say, self._clock = every, limits, say, clock
         self._is_folder = path.endswith("/") or os.path.isdir(path)
         self.path = os.path.abspath(path)
         self._chunks: dict[str, ChunkWriter] = {}
-        """Those that are written, by host."""
+        """The chunks being written, by host."""
         self._output: DataOutput | None = None
         self._name = ""
         self._room = float("inf")
-        """Bytes that the file may have which is written."""
+        """Most bytes of the file being written, with its index."""
         self._trouble: str | None = None
         try:
             self._open()
@@ -68,28 +68,28 @@ class RecordingWriter:
             raise GputopError(f"cannot record to {self.path}: {reason_of(error)}") from None
 
     def append(self, host: str, frame: Frame) -> None:
-        """Append a frame of a host. GputopError where no later one can be, either."""
+        """Append a frame of a host. GputopError if no later one can be appended, either."""
         try:
             trouble = self._append(host, frame)
         except OSError as error:
-            self._chunks.clear()  # what comes next cannot build on what was lost
+            self._chunks.clear()  # later payloads cannot build on a lost one
             trouble = f"cannot write to {self.path}: {reason_of(error)}; still trying"
         if trouble != self._trouble:
             self._say(trouble or f"writing to {self.path} again")
         self._trouble = trouble
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._output is not None:
             self._output.close()
             self._output = None
 
     def _append(self, host: str, frame: Frame) -> str | None:
-        """Return why nothing was written; OSError, GputopError."""
+        """Return why nothing was written, or None. OSError, GputopError."""
         output = self._current_output()
         if output.taken >= self._room and output.taken >= self._make_room(output):
             return f"{self.path} {self._is_full}; nothing is recorded until tomorrow"
-        if not 0 <= frame.time < MAX_TIME:  # as no clock of a machine that is up
+        if not 0 <= frame.time < MAX_TIME:  # no running machine's clock is there
             frame = replace(frame, time=self._clock())
         chunk = self._chunk(host, frame.time)
         position = chunk.count
@@ -118,7 +118,7 @@ class RecordingWriter:
         self._make_room(self._output)
 
     def _make_room(self, output: DataOutput) -> float:
-        """Delete old days, and return how many bytes the file that is written may have."""
+        """Delete old days. Return how many bytes the file being written may have."""
         self._room = self._limits.size
         if self._is_folder:
             with open_folder(self.path) as folder:

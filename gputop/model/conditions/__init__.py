@@ -1,1 +1,1 @@
-"""What is waited for: judged frame by frame, by who says what time it is."""
+"""Conditions that a person waits for, judged frame by frame; the caller passes the time."""

@@ -1,9 +1,9 @@
 """Whether processes have ended, over many frames and more than one agent.
 
-A frame tells who is on the GPUs, and no more: a process may leave them and go on. What tells is the
-agent's ProcessLiveness, by PID and start in ticks. Where no agent can tell, as of a process of
-another PID namespace, or on a host with nvidia-smi alone, all there is to see is that it has left
-the GPUs, and that is what is said then. In doubt a process has not ended.
+A frame lists only the processes on the GPUs; a process may leave them and go on. The agent's
+ProcessLiveness, by PID and start in ticks, decides. If no agent can answer, as for a process of
+another PID namespace, or on a host with nvidia-smi alone, gputop only sees that a process has left
+the GPUs, and says just that. If in doubt, a process has not ended.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gputop.model.machine.text import duration, printable, short_command
 
 _MOST_NAMED = 5
 NOBODYS = -1
-"""The start in ticks of a process that has ended before its own was learnt."""
+"""A start in ticks that no process has: the process ended before gputop learnt its own."""
 _LONGEST = 60
-"""Characters of a command."""
+"""Most characters of a user, command or host name."""
 
 
 class AwaitedProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class AwaitedProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     start_ticks: int | None = None
-    """None: no agent can tell whether it runs."""
+    """None until an agent reports it; for some processes none can."""
     start_time: float | None = None
     """Seconds since the epoch."""
     user: str | None = None
@@ -48,22 +48,22 @@ class AwaitedProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndOfProcesses:
-    """Who of some processes has ended by now."""
+    """Tracks processes until they have ended."""
 
     def __init__(self, processes: Iterable[AwaitedProcess], boot_id: str | None) -> None:
-        """`boot_id`: of the machine that they run on."""
+        """`boot_id`: of the machine they run on."""
         self.running = {process.pid: process for process in processes}
         """Those that have not ended, by PID."""
         self._boot_id = boot_id
 
     def add(self, processes: Iterable[AwaitedProcess], boot_id: str | None) -> None:
-        """Await more processes; those that are awaited stay as they are."""
+        """Await more processes; those already awaited stay as they are."""
         self._boot_id = boot_id
         self.running = {process.pid: process for process in processes} | self.running
 
     def learn(self, answer: ProcessLiveness) -> bool:
-        """Take the start in ticks of a process for which it was not known, by the agent that told
-        its start in seconds. Whether it still runs."""
+        """Learn the start in ticks of a process, from the agent that reported its start in seconds.
+        Return False if the process has ended."""
         process = self.running.get(answer.pid)
         if process is None or process.start_ticks is not None or answer.state == "unknown":
             return answer.state != "ended"
@@ -74,7 +74,7 @@ class EndOfProcesses:
 
     @property
     def starts(self) -> tuple[ProcessStart, ...]:
-        """The processes for which an agent is to be asked."""
+        """The processes to ask an agent about."""
         return tuple(
             ProcessStart(process.pid, process.start_ticks)
             for process in self.running.values()
@@ -82,12 +82,12 @@ class EndOfProcesses:
         )
 
     def handle_liveness(self, liveness: Iterable[ProcessLiveness]) -> list[AwaitedProcess]:
-        """Take what the agent says to `starts`. Return who has ended meanwhile."""
+        """Take an agent's answers about `starts`. Return the processes that have ended."""
         return self.remove(answer.pid for answer in liveness if answer.state == "ended")
 
     def handle_frame(self, frame: Frame) -> list[AwaitedProcess]:
-        """Take a frame. Return who has ended by it: all where the machine has been started anew,
-        else those of which nothing is known but that they were on a GPU."""
+        """Take a frame. Return the processes that have ended: all of them after a reboot, otherwise
+        those that have left the GPUs and whose start in ticks is not known."""
         if None is not self._boot_id != frame.host.boot_id is not None:
             return self.remove(list(self.running))
         if frame.problem is not None or not all(gpu.tells_processes for gpu in frame.gpus):
@@ -100,12 +100,12 @@ class EndOfProcesses:
         )
 
     def remove(self, pids: Iterable[int]) -> list[AwaitedProcess]:
-        """Await processes no longer. Return those that were."""
+        """Stop awaiting processes. Return those that were awaited."""
         return [self.running.pop(pid) for pid in pids if pid in self.running]
 
 
 def end_of(process: AwaitedProcess, host: str, time: float) -> str:
-    """Return a sentence about a process that has ended, at a time in seconds since the epoch."""
+    """Return a sentence about a process that has ended at `time`, in seconds since the epoch."""
     how = "ended" if process.start_ticks is not None else "left the GPUs"
     start = process.start_time
     after = "" if start is None else f" after {duration(max(0.0, time - start))}"

@@ -1,4 +1,4 @@
-"""Whether GPUs do next to nothing for a while."""
+"""Whether GPUs have done next to nothing for a while."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gputop.model.machine.gpu import Gpu
 
 
 class IdleSpan:
-    """For how long the utilization of GPUs has been below a limit in every frame.
+    """How long the utilization of GPUs has been below a limit in every frame.
 
-    Utilization that is not known (no answer, MIG mode, a driver that is gone) ends the span, and so
-    does a gap in which nobody looked: what was not seen is not called idle.
+    Unknown utilization (no answer, MIG mode, a driver that is gone) ends the span, and so does a
+    gap between frames: time that was not observed does not count as idle.
     """
 
     def __init__(self, limit: float, longest_gap: float) -> None:
@@ -21,8 +21,8 @@ class IdleSpan:
         self._last: float | None = None
 
     def handle(self, gpus: Iterable[Gpu] | None, now: float) -> float | None:
-        """Take the GPUs of a frame, None where there are none, at a time that never goes back.
-        Return the seconds of the span by now; None where it has not begun."""
+        """Take the GPUs of a frame, or None without any; `now` never goes back. Return the seconds
+        of the span so far, None if it has not begun."""
         is_late = self._last is not None and now - self._last > self._longest_gap
         self._last = now
         loads = [gpu.utilization if gpu.answers else None for gpu in gpus or ()]

@@ -1,4 +1,4 @@
-"""What a person has marked on the screen of a machine, to be told when it is free or has ended."""
+"""Marks on GPUs and processes, set on the screen to learn when they are free or have ended."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
 from gputop.model.machine.text import printable
 
 _GpuMark = tuple[str, tuple[int, int] | None]
-"""The key of a GPU, and the instances of a MIG device of it."""
+"""The key of a GPU, and the `instance_ids` of its MIG device or None."""
 
 
 class MarkNews(NamedTuple):
-    """What has come of a mark."""
+    """The news that what a mark waited for has happened."""
 
     short: str
-    """For a line of the screen, which shows the machine."""
+    """For a line of the screen, which names the machine already."""
     sentence: str
 
 
 class Marks:
-    """GPUs until they are free, processes until they have ended. A mark that has come to its end
-    goes; all stay while the machine is not to be reached."""
+    """Marks on GPUs until they are free, and on processes until they have ended. All marks stay
+    while the machine cannot be reached."""
 
     def __init__(self) -> None:
         self._gpus: set[_GpuMark] = set()
@@ -37,12 +37,12 @@ class Marks:
         return bool(self._gpus) and _gpu_mark(gpu, device) in self._gpus
 
     def has_process(self, pid: int) -> bool:
-        """Whether the process of that PID is marked, which nobody else can have meanwhile."""
+        """Whether the process with that PID is marked; no other can have the PID while it runs."""
         return pid in self._end.running
 
     def toggle_gpu(self, frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
-        """Mark a GPU or a MIG device of it, or take its mark off. Whether there is something to
-        wait for: one that is free is not marked."""
+        """Mark a GPU or a MIG device of it, or remove its mark. Return False if it is already free,
+        and so not marked."""
         mark = _gpu_mark(gpu, device)
         if mark in self._gpus:
             self._gpus.remove(mark)
@@ -53,7 +53,7 @@ class Marks:
         return True
 
     def toggle_processes(self, frame: Frame, keys: Iterable[ProcessKey]) -> None:
-        """Mark processes of a frame, or take their marks off where all have one."""
+        """Mark processes of a frame, or remove their marks if all have one."""
         rows = {frame.key(process): process for process in frame.processes}
         wanted = [rows[key] for key in keys if key in rows]
         if all(self.has_process(process.pid) for process in wanted):
@@ -62,8 +62,8 @@ class Marks:
             self._end.add(map(_awaited, wanted), frame.host.boot_id)
 
     def questions(self, frame: Frame) -> tuple[ProcessStart, ...]:
-        """Return the processes that an agent is to be asked about: those that have left the GPUs,
-        and those whose start in ticks is not known yet."""
+        """Return the processes to ask an agent about: those that have left the GPUs, and those
+        whose start in ticks is not known yet."""
         here = {process.pid: process for process in frame.processes}
         asked = []
         for pid, process in self._end.running.items():
@@ -76,12 +76,12 @@ class Marks:
         return tuple(asked)
 
     def handle_liveness(self, liveness: Iterable[ProcessLiveness], frame: Frame) -> list[MarkNews]:
-        """Take what the agent says to `questions`, since a frame."""
+        """Take an agent's answers to `questions` about this frame. Return what has ended."""
         ended = [answer.pid for answer in liveness if not self._end.learn(answer)]
         return [_end_news(process, frame) for process in self._end.remove(ended)]
 
     def handle_frame(self, frame: Frame) -> list[MarkNews]:
-        """Take a frame. Return what has come of marks by it."""
+        """Take a frame. Return what has ended or become free."""
         news = [_end_news(process, frame) for process in self._end.handle_frame(frame)]
         for gpu in frame.gpus if self._gpus else ():
             for device in (None, *(gpu.mig or ())):

@@ -14,13 +14,13 @@ from gputop.model.metrics.gpu import SECTIONS
 
 _UNSAID = {"memory_unaccounted", "idle_for", "activity.verdict", "throttle.shares", "mig"}
 _UNSAID |= {"processes_known", "stale_for", "error"}
-"""None also where all is well, or before there was time to tell."""
+"""Metrics that may be None although all is well, or in the first frames."""
 
 
 def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Check]:
-    """What looks at a machine, the last one first in weight, say of its driver and its GPUs.
+    """Yield checks of a machine's driver and GPUs, by its last frame; N/A is what no frame has.
 
-    is_poor: nvidia-smi was read alone, so that what is missing tells nothing of card or driver.
+    is_poor: only nvidia-smi was read, so a missing value says nothing about card or driver.
     """
     frame = frames[-1]
     if frame.problem is not None:
@@ -64,7 +64,7 @@ def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Check]:
 
 
 def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:
-    """What no frame has, by the headings of the detail page; GPUs with the same gaps together."""
+    """Yield the values that no frame has, by the detail page's headings; equal gaps together."""
     gaps: dict[str, list[Gpu]] = {}
     for gpu in frames[-1].gpus:
         samples = [sample for frame in frames for sample in frame.gpus if sample.key == gpu.key]

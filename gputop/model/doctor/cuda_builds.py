@@ -1,8 +1,8 @@
-"""What builds of TensorFlow, PyTorch and JAX need of CUDA.
+"""What builds of TensorFlow, PyTorch and JAX need from CUDA.
 
 Sources: tensorflow.org, "Tested build configurations" (Linux, GPU); its rows of 2.19 and 2.20 are
-unverified, that of 2.21 is quoted from it; the names of the libraries in NVIDIA's toolkits. For
-which GPUs a build has kernels is said in `kernels.py`.
+unverified, that of 2.21 is quoted from it; the names of the libraries in NVIDIA's toolkits. The
+GPUs that a build has kernels for are in `kernels.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TENSORFLOW = {
     "2.18 2.19 2.20 2.21": ("12.5", "9.3"),
 }
 TESTED = {version: match for versions, match in _TENSORFLOW.items() for version in versions.split()}
-"""The CUDA and the cuDNN of a TensorFlow."""
+"""The versions of CUDA and cuDNN that a version of TensorFlow is built for."""
 
 _STEMS = "cudart", "cublas", "cufft", "curand", "cusparse", "cusolver"
 _ENDS = {
@@ -40,7 +40,7 @@ _ENDS = {
     "12": "12 12 11 10 12 11",
     "13": "13 13 12 10 12 12",
 }
-"""Of their sonames, by the toolkit; minor versions of one toolkit from 11.1 on share them."""
+"""Ends of the sonames of `_STEMS`, by toolkit; from 11.1 on, minor versions share them."""
 
 _INDEX = "https://download.pytorch.org/whl/"
 
@@ -51,12 +51,12 @@ class Build(msgspec.Struct, frozen=True):
     name: str
     version: str
     cuda: str | None = None
-    """None: it is a build without CUDA; empty where its version is not known."""
+    """None for a build without CUDA; empty if its version is not known."""
     cudnn: str | None = None
-    """None where that is not known."""
+    """None if it is not known."""
 
     def libraries(self) -> tuple[str, ...]:
-        """The sonames that it loads; empty where that is not known."""
+        """Return the sonames that it loads; empty if they are not known."""
         major, minor = major_minor(self.cuda or "")
         ends = _ENDS.get(f"{major}.{minor}") or _ENDS.get(str(major))
         pairs = zip(_STEMS, ends.split(), strict=True) if ends else ()
@@ -66,15 +66,15 @@ class Build(msgspec.Struct, frozen=True):
         return (*names, *([f"libcudnn.so.{self.cudnn.partition('.')[0]}"] if self.cudnn else []))
 
     def brings_libraries(self) -> bool:
-        """Whether it finds what wheels of NVIDIA's bring; TensorFlow before 2.14 does not, nor does
-        2.16.1 (tensorflow#63362)."""
+        """Whether it finds the libraries in NVIDIA's wheels; TensorFlow before 2.14 does not, nor
+        does 2.16.1 (tensorflow#63362)."""
         if self.name != "tensorflow":
             return True
         return major_minor(self.version) >= (2, 14) and self.version != "2.16.1"
 
     def advice(self, driver: str | None = None, capabilities: Iterable[str] = ()) -> str:
-        """What to install, so that it has its libraries, or is a build with CUDA; for a driver that
-        runs CUDA up to `driver`, and GPUs of those compute capabilities."""
+        """Return what to install to get its libraries, or a build with CUDA. `driver`: the newest
+        CUDA that the driver runs; `capabilities`: the GPUs' compute capabilities."""
         if self.name == "torch":
             if self.cuda:
                 return torch_advice(f"cu{''.join(map(str, major_minor(self.cuda)))}")
@@ -98,18 +98,18 @@ class Build(msgspec.Struct, frozen=True):
         )
 
     def _wheel(self, kind: str) -> str:
-        """A word for a shell: the version is what a file of the environment says."""
+        """Return a word quoted for a shell: the version comes from a file of the environment."""
         name = f"tensorflow{kind}"
         return quoted(f"{name}=={self.version}") or quoted(name) or name
 
     def _gpu(self) -> str:
-        """Before, wheels with CUDA had a name of their own on PyPI."""
+        """Return `-gpu` for versions whose wheels with CUDA had a name of their own on PyPI."""
         version = major_minor(self.version)
         return "" if version == (1, 15) or version >= (2, 1) else "-gpu"
 
 
 def torch_tag(driver: str | None, capabilities: Iterable[str]) -> str:
-    """The newest of PyTorch's indices that driver and GPUs can use: `cu126`, `cu128` or `cu130`."""
+    """Return the PyTorch index with the newest releases for these: `cu126`, `cu128` or `cu130`."""
     wanted = [major_minor(capability) for capability in capabilities]
     newest = major_minor(driver) if driver else (0, 0)
     if any(capability < (7, 5) for capability in wanted):
@@ -120,14 +120,14 @@ def torch_tag(driver: str | None, capabilities: Iterable[str]) -> str:
 
 
 def torch_advice(tag: str) -> str:
-    """How to install PyTorch from one of its indices; of some of them newer releases are gone."""
+    """Return how to install PyTorch from one of its indices; some lack newer releases."""
     last = {"cu126": "<2.15", "cu128": "<2.12"}.get(tag)
     package = f"'torch{last}'" if last else "torch"
     return f"pip install --force-reinstall {package} --index-url {_INDEX}{tag}"
 
 
 def major_minor(version: str) -> tuple[int, int]:
-    """(12, 4) of `12.4.131`; (12, 0) of `12`."""
+    """Return (12, 4) for `12.4.131`, and (12, 0) for `12`."""
     numbers = [int(number) for number in re.findall("[0-9]+", version)]
     first, second = (*numbers, 0, 0)[:2]
     return first, second

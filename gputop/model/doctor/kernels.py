@@ -1,16 +1,16 @@
-"""For which GPUs a build of PyTorch, TensorFlow or JAX has kernels; where it has none, programs end
-with "no kernel image is available for execution on the device".
+"""Which GPUs a build of PyTorch, TensorFlow or JAX has kernels for. Without any, programs end with
+"no kernel image is available for execution on the device".
 
 Kernels run on the compute capability that they were made for and on later ones of the same major
-number, not on others (NVIDIA's CUDA C++ Programming Guide, Binary Compatibility, as it is quoted).
+number, not on others (NVIDIA's CUDA C++ Programming Guide, Binary Compatibility, as quoted).
 
 Sources: pytorch/pytorch RELEASE.md, "PyTorch CUDA Support Matrix" of releases 2.9 to 2.14, in pull
 requests 164471, 175253 and 182849 and issue 190355; issue 157517 for 2.8 (no Maxwell and Pascal
-with CUDA 12.8), issue 190385 (CUDA 13 cannot build for what is before Turing; CUDA 12.6 ends with
-2.14). This is of PyTorch's own builds; of others (NVIDIA's containers) nothing is said.
+with CUDA 12.8), issue 190385 (CUDA 13 cannot build for GPUs before Turing; CUDA 12.6 ends with
+2.14). They cover PyTorch's own builds; nothing is known of others (NVIDIA's containers).
 TensorFlow's announcement of 8.9 kernels (Maxwell: stay with 2.16), and its .bazelrc (`compute_90`
-as the last, of which newer GPUs compile their own). Builds for a CUDA before 12.6 are taken to end
-with Hopper as those for 12.6 do: PyTorch's test-infra#7046 adds Blackwell to 12.8 alone.
+is the last; newer GPUs compile their kernels from it). Builds for a CUDA before 12.6 are assumed to
+end with Hopper as those for 12.6 do: PyTorch's test-infra#7046 adds Blackwell to 12.8 alone.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class Lack(NamedTuple):
     text: str
     advice: str
     grave: bool = True
-    """False where it runs all the same, after a while."""
+    """False if it runs all the same, but starts slowly."""
 
 
 def generation(capability: str) -> str:
-    """As `Blackwell`."""
+    """Return the generation of a compute capability, as `Blackwell`."""
     number = major_minor(capability)
     return next((name for least, name in _GENERATIONS if number >= least), "older than Kepler")
 
 
 def lack(build: Build, capability: str, driver: str | None = None) -> Lack | None:
-    """What a build with CUDA lacks for GPUs of a compute capability as `12.0`; None where nothing
-    is known. `driver`: the newest CUDA that the driver runs."""
+    """Return what a build with CUDA lacks for GPUs of a compute capability, as `12.0`; None if
+    nothing is known to be missing. `driver`: the newest CUDA that the driver runs."""
     number, cuda = major_minor(capability), major_minor(build.cuda or "")
     if cuda == (0, 0) or number == (0, 0):
         return None
@@ -66,7 +66,7 @@ def _torch(build: Build, capability: str, driver: str | None) -> Lack | None:
     number, cuda = major_minor(capability), major_minor(build.cuda or "")
     version, _, local = build.version.partition("+")
     if local and not local.startswith("cu"):
-        return None  # somebody else's build
+        return None  # not PyTorch's own build
     if number >= _BLACKWELL:
         tag = "cu130" if driver is None or major_minor(driver) >= (13, 0) else "cu128"
         return _none(build, capability, torch_advice(tag)) if cuda < (12, 8) else None

@@ -1,4 +1,4 @@
-"""Frames that may be shown to strangers: nothing in them that somebody wrote or is called."""
+"""Frames that may be shown to strangers, without people's names and the text they wrote."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ LEFT_OUT = (
     " directories, environments, sessions, containers, pods and jobs of processes, values of their"
     " variables, the host's name, names of home directories"
 )
-"""What `Redaction` takes out, and who writes the report out of other texts."""
+"""What `Redaction` leaves out of frames, and the report's writer out of other texts."""
 
 
 class Redaction:
-    """Users get numbers in the order in which they appear, the same in all frames."""
+    """Removes people's names and words. A user has the same number in all frames, from 1 on."""
 
     def __init__(self) -> None:
         self._users: dict[str, str] = {}
 
     def frame(self, frame: Frame) -> Frame:
-        """The same GPUs, without names and words of people."""
+        """Return a frame with the same GPUs, but without names and words of people."""
         standpoint = replace(frame.host.standpoint, job=None, job_gpus=None)
         shown = _shown(
             frame,
@@ -47,7 +47,7 @@ class Redaction:
 
 
 def without_secrets(frame: Frame) -> Frame:
-    """The same with command lines and variables as they are, but for what may be a secret."""
+    """Return the frame with possible secrets masked in its command lines and variables."""
     return _shown(
         frame,
         command=lambda command: command and masked(command),
@@ -58,7 +58,7 @@ def without_secrets(frame: Frame) -> Frame:
 
 
 def _shown(item: T, **fields: Callable[[Any], Any]) -> T:
-    """Return it with all fields of those names as they may be shown, in whatever part of it."""
+    """Return an item with the functions applied to the fields of those names, at any depth."""
     if isinstance(item, tuple):
         return type(item)(_shown(part, **fields) for part in item)
     if not isinstance(item, msgspec.Struct):

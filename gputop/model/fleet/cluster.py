@@ -10,13 +10,13 @@ NODE_ORDERS: dict[NodeOrder, str] = {
     "free": "most free GPUs first",
     "busy": "busiest first",
 }
-"""In which order nodes stand."""
+"""The orders of nodes, in words."""
 FIRST_COUNT, MOST_COUNT = 100, 1000
-"""Nodes that are asked for at once, at first and at most."""
+"""How many nodes are asked for at once: at first, and at most."""
 HOUR = 3600.0
 """Seconds of the past that are kept."""
 Quantiles = tuple[float, float, float]
-"""Utilization of the GPUs, 0 to 1: of 10, 50 and 90 per cent of them it is below."""
+"""The 10th, 50th and 90th percentiles of the GPUs' utilization, 0 to 1."""
 
 
 class ModelCount(NamedTuple):
@@ -25,14 +25,14 @@ class ModelCount(NamedTuple):
     model: str
     gpus: int
     free: int | None
-    """None where that is not known."""
+    """None if it is not known."""
 
 
 class ClusterNode(NamedTuple):
     """A machine of the cluster."""
 
     host: str
-    """As its series name it: the target of the scrape, or a host name."""
+    """Its name in the series: the target of the scrape, or a host name."""
     up: bool
     """False: its exporter does not answer, and nothing is known of its GPUs."""
     gpus: int | None = None
@@ -40,12 +40,12 @@ class ClusterNode(NamedTuple):
     utilization: float | None = None
     """The mean of its GPUs, 0 to 1."""
     memory_used: float | None = None
-    """Bytes, of all its GPUs, as the next."""
+    """Bytes on all its GPUs; `memory_total` likewise."""
     memory_total: float | None = None
     users: tuple[str, ...] = ()
-    """Who computes there, by name; also empty where the exporter tells of none."""
+    """Who computes there, on most GPUs first; also empty if the exporter reports no users."""
     level: Literal["alarm", "notice"] | None = None
-    """Of the worst finding."""
+    """The level of the worst finding."""
     age: float | None = None
     """Seconds since its GPUs were read."""
 
@@ -54,22 +54,22 @@ class Cluster(NamedTuple):
     """All machines that a Prometheus server knows, at one instant."""
 
     exporter: str
-    """Whose series these are."""
+    """The exporter that the series come from."""
     time: float
     """Seconds since the epoch, by the server's clock."""
     gpus: int
     hosts: int
-    """Those whose exporter answers."""
+    """Hosts whose exporter answers."""
     down: int | None
-    """Those whose exporter does not; None where the server does not scrape them itself."""
+    """Hosts whose exporter does not; None if the server does not scrape them itself."""
     free: int | None
     users: int | None
-    """None where the exporter does not tell, as for the next."""
+    """None if the exporter does not report it; `alarms` likewise."""
     alarms: int | None
     """Hosts with an alarm."""
     quantiles: Quantiles | None
     models: tuple[ModelCount, ...]
-    """Those with most GPUs first."""
+    """The models with most GPUs first."""
     nodes: tuple[ClusterNode, ...]
     """The first ones in the order that was asked for."""
 
@@ -80,14 +80,14 @@ class NodePage(NamedTuple):
     order: NodeOrder = "worst"
     most: int = FIRST_COUNT
     matching: str = ""
-    """A part of their names."""
+    """A part that their names must have."""
 
 
 class ClusterState(NamedTuple):
     """What is known at this moment."""
 
     cluster: Cluster | None = None
-    """The last that came."""
+    """The newest that arrived."""
     page: NodePage | None = None
     """Which nodes it has; None before there are any."""
     error: str = ""
@@ -95,4 +95,4 @@ class ClusterState(NamedTuple):
     past: tuple[tuple[float, Quantiles], ...] = ()
     """Utilization in the last hour, by the server's clock."""
     age: float | None = None
-    """Seconds since the sums came."""
+    """Seconds since `cluster` arrived."""

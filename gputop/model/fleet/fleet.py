@@ -17,27 +17,27 @@ class FleetTotals(NamedTuple):
 
     hosts: int
     seen: int
-    """Hosts of which there is a frame that counts."""
+    """Hosts with a usable frame."""
     alarms: int
     """Hosts that need attention."""
     gpus: int
     free: int | None
-    """None where none is, and of some hosts that is not known."""
+    """None if no GPU is seen to be free, but those of some hosts are not known."""
     users: int | None
-    """None where nobody is seen, and who is on some GPUs cannot be."""
+    """None if no user is seen, but those on some GPUs cannot be."""
 
 
 class Fleet:
-    """The rows of all hosts. What a frame says is worked out once, when it is new."""
+    """The rows of all hosts. A frame is summed up once, when it is new."""
 
     def __init__(self, idle_after: float) -> None:
-        """`idle_after`: as `lamp` takes it."""
+        """`idle_after`: seconds, as in `lamp`."""
         self._idle_after = idle_after
         self._summaries: dict[str, HostSummary] = {}
         self.rows: list[HostRow] = []
 
     def take(self, states: Sequence[HostState]) -> None:
-        """Take in how the hosts are now."""
+        """Make the rows anew from the states of all hosts."""
         first: dict[Hashable, str] = {}
         rows = []
         for state in states:
@@ -49,7 +49,7 @@ class Fleet:
 
     @property
     def processes(self) -> list[ViewRow]:
-        """The processes of all hosts, in the order of these; of a machine once."""
+        """The processes of all hosts in their order; those of a machine appear once."""
         return [row for summary in self._counted for row in summary.processes]
 
     @property
@@ -98,9 +98,9 @@ def _are_users_known(summaries: Sequence[HostSummary]) -> bool:
 
 
 def _machine(frame: Frame) -> Hashable:
-    """Return what two frames of one machine have in common; None where that cannot be told.
+    """Return what identifies the machine of a frame; None if that is not known.
 
-    Two containers of one machine have its boot id, and their own GPUs.
+    Two containers on one machine share its boot id, but have different GPUs.
     """
     uuids = tuple(gpu.uuid for gpu in frame.gpus)
     if frame.host.boot_id is None or not uuids or None in uuids:

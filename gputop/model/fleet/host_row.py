@@ -16,10 +16,10 @@ ORDERS: dict[HostOrder, str] = {
     "free": "most free GPUs first",
     "given": "as given",
 }
-"""In which order hosts stand."""
+"""The orders of hosts, in words."""
 
 _LATE = 3
-"""Intervals, and seconds at least, after which a frame is not of now any more."""
+"""The age of a late frame: this many intervals, and at least this many seconds."""
 
 
 class HostState(NamedTuple):
@@ -30,11 +30,11 @@ class HostState(NamedTuple):
     frame: Frame | None
     link: Link
     retry_in: float | None = None
-    """Seconds to the next attempt to connect; None where there will be none by itself."""
+    """Seconds to the next attempt to connect; None if none is planned."""
     failure: str = ""
-    """Why the last connection ended, where none has come about since."""
+    """Why the last connection ended; empty once there is a new one."""
     rebooted: float | None = None
-    """Seconds since it was seen to have been started anew."""
+    """Seconds since gputop noticed a reboot."""
 
 
 class HostRow(NamedTuple):
@@ -43,30 +43,30 @@ class HostRow(NamedTuple):
     host: str
     link: Link
     summary: HostSummary | None
-    """What its frame says; None where there is none that counts."""
+    """What its frame says; None without a usable frame."""
     level: FindingLevel | None
     remark: str
-    """What needs attention, or why nothing is seen of it."""
+    """What needs attention, or why there is no data."""
     late: bool = False
-    """It is connected, and its frame is old: whether a GPU is free now is not known."""
+    """It is connected, but its frame is old: whether a GPU is free now is not known."""
     twin: str | None = None
-    """The host of an earlier row that is the same machine: nothing of this one counts twice."""
+    """The host of an earlier row for the same machine: its GPUs and users count there alone."""
 
     @property
     def free_indices(self) -> tuple[int, ...]:
-        """The GPUs to offer."""
+        """The indices of the GPUs to offer."""
         if self.summary is None or self.late or self.twin is not None:
             return ()
         return self.summary.free_indices
 
     @property
     def free(self) -> int | None:
-        """How many GPUs are free now; None where that is not known."""
+        """How many GPUs are free now; None if that is not known."""
         return None if self.summary is None or self.late else self.summary.free
 
 
 def host_row(state: HostState, summary: HostSummary | None, twin: str | None = None) -> HostRow:
-    """Return the row of a host; `summary` is that of its frame, None where none counts."""
+    """Return the row of a host; `summary` is that of its frame, None without a usable one."""
     if summary is None or summary.frame.problem is not None:
         return HostRow(state.host, state.link, None, *_absence(state, summary))
     age, interval = state.link.age, summary.frame.interval or 1.0
@@ -82,7 +82,7 @@ def host_row(state: HostState, summary: HostSummary | None, twin: str | None = N
 
 
 def _absence(state: HostState, summary: HostSummary | None) -> tuple[FindingLevel | None, str]:
-    """Say why nothing is seen of a host."""
+    """Return the level and the reason of a host without data."""
     link = state.link
     if summary is not None and summary.frame.problem is not None:
         return "alarm", summary.frame.problem.message
@@ -103,7 +103,7 @@ def _absence(state: HostState, summary: HostSummary | None) -> tuple[FindingLeve
 
 
 def ordered(rows: list[HostRow], order: HostOrder) -> list[HostRow]:
-    """Return rows in an order; equal ones as they were given."""
+    """Return rows in an order; equal rows keep the given order."""
     if order == "worst":
         return sorted(rows, key=_soundness)
     if order == "free":
@@ -112,7 +112,7 @@ def ordered(rows: list[HostRow], order: HostOrder) -> list[HostRow]:
 
 
 def _soundness(row: HostRow) -> int:
-    """Return how little attention a host needs."""
+    """Return a rank: the greater, the less attention a host needs."""
     if row.level == "alarm":
         return 0 if row.summary is not None else 1
     if row.link.state == "login":

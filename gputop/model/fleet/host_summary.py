@@ -1,4 +1,4 @@
-"""What the newest frame of a host says, worked out once a frame."""
+"""The newest frame of a host, summed up once per frame."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ LAMPS: dict[LampKind, str] = {
 
 
 class HostSummary(NamedTuple):
-    """A frame, as the fleet has it."""
+    """What the fleet needs from a frame."""
 
     frame: Frame
     lamps: tuple[LampKind, ...]
-    """Of the GPUs, in their order."""
+    """One for each GPU, in their order."""
     free: int | None
-    """None where none is, and who is on some cannot be seen."""
+    """None if none is free, but the processes on some GPUs cannot be seen."""
     free_indices: tuple[int, ...]
     users: tuple[str, ...]
     """Who computes there, those with most memory first."""
     level: FindingLevel | None
-    """Of the worst finding; None where all is well."""
+    """The level of the worst finding; None if all is well."""
     remark: str
     """The worst finding and where: `XID 79 GPU 6`."""
     processes: tuple[ViewRow, ...]
-    """By GPU."""
+    """In the order of their GPUs."""
 
 
 def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
-    """Return what a frame says of the host that was asked for by that name."""
+    """Sum up a frame; `host` is the name by which its machine was asked for."""
     lamps = tuple(lamp(frame, gpu, idle_after) for gpu in frame.gpus)
     worst = worst_of(frame)
     rows = process_rows.rows(frame, idle_after=idle_after, host=host)
@@ -65,8 +65,8 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
 
 
 def lamp(frame: Frame, gpu: Gpu, idle_after: float) -> LampKind:
-    """Return what a GPU of a frame is: the gravest that fits. `idle_after`: seconds without work
-    after which what it holds is held for nothing."""
+    """Return the lamp of a GPU, the gravest that fits. `idle_after`: seconds without work after
+    which a GPU that is in use counts as idle."""
     if is_hung(gpu):
         return "hung"
     if blocking(frame, gpu) is not None:

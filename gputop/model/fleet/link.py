@@ -13,8 +13,8 @@ connected   frames come, or should
 ended       the connection broke, or never came about; it is tried again
 """
 LinkKind = Literal["installed", "carried", "poor", "prometheus"]
-"""What sends the frames: the gputop that is installed there, an agent that was carried there, or
-nvidia-smi and ps; or a Prometheus server, for nobody there sends any."""
+"""Where frames come from: the gputop installed there, an agent carried there, nvidia-smi and ps
+there, or a Prometheus server, in place of anything on the machine."""
 
 
 class Link(NamedTuple):
@@ -23,8 +23,8 @@ class Link(NamedTuple):
     state: LinkState = "waiting"
     how: LinkKind | None = None
     words: str = ""
-    """Why it is so, harmless to print."""
+    """Why it is in this state, harmless to print."""
     round_trip: float | None = None
     """Seconds."""
     age: float | None = None
-    """Seconds since the last line came."""
+    """Seconds since the last line arrived."""

@@ -1,7 +1,7 @@
 """What a GPU has been doing for the last half minute, in words.
 
-The thresholds are of our own: round numbers between what real jobs of each kind show. They are
-for telling kinds apart, not for marking.
+The thresholds are gputop's own: round numbers between the values of real jobs of each kind. They
+tell kinds of work apart, and do not grade them.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from msgspec.structs import replace
 from gputop.model.machine.sections import Activity
 
 WINDOW = 30.0
-"""Seconds that are looked back on."""
+"""Seconds of the past that a verdict is about."""
 FEWEST = 3
-"""Looks without which nothing is said; they may be older than the window."""
+"""Samples that a verdict needs at least; they may be older than the window."""
 
 IDLE = 0.02
-"""SMs in use under which it is called idle: a display, a monitor."""
+"""Share of SMs in use under which a GPU is called idle: a display or a monitor needs less."""
 GAPS = 0.7
-"""Share of time with something running under which the GPU waits for work."""
+"""Share of time with something running under which a GPU is said to wait for work."""
 BURST, STALL, STALLS = 0.4, 0.1, 2
-"""It also waits if SM activity falls from over BURST to under STALL so often."""
+"""It also waits if SM activity falls from over BURST to under STALL at least STALLS times."""
 LIGHT = 0.25
-"""SMs in use under which the work is too small for the GPU, however long it runs."""
+"""Share of SMs in use under which the work is too small for the GPU, however long it runs."""
 MEMORY_HIGH = 0.6
-"""Bandwidth of the memory in use; nobody reaches all of it."""
+"""Share of the memory's bandwidth in use; no program reaches all of it."""
 PIPE_HIGH = 0.3
-"""Arithmetic pipes in use; a good training run has the tensor cores at 0.4 to 0.6."""
+"""Share of arithmetic pipes in use; a good training run has the tensor cores at 0.4 to 0.6."""
 TENSOR_UNUSED = 0.01
 
 BY_UTILIZATION = " (by UTIL)"
-"""Ends a verdict where GPM is missing: it rests on utilization, which is the share of time with
-something running, however little."""
+"""Ends a verdict made without GPM, from utilization: the share of time with something running,
+however little."""
 
 WORDS = (
     ("idle", f"under {IDLE:.0%} of the SMs in use"),
@@ -63,11 +63,11 @@ WORDS = (
         "something ran",
     ),
 )
-"""Every verdict, the first that fits counts, and what it means."""
+"""Every verdict and what it means; the first that fits counts."""
 
 
 class Recent:
-    """The looks at one GPU, or at one of its instances, that a verdict rests on."""
+    """The samples of one GPU, or of one of its instances, that a verdict rests on."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, Activity]] = deque()
@@ -75,7 +75,7 @@ class Recent:
     def judged(
         self, sample: Activity | None, utilization: float | None, now: float
     ) -> Activity | None:
-        """The look of `now` (seconds) with a verdict; without a look, the verdict alone."""
+        """Return the sample of `now` (seconds) with a verdict; without one, the verdict alone."""
         activity = sample
         if activity is None and utilization is not None:
             activity = Activity(graphics=utilization)
@@ -90,10 +90,10 @@ class Recent:
 
 
 def verdict(activities: Sequence[Activity]) -> str | None:
-    """One of WORDS for looks in their order; None where there are too few."""
+    """Return one of WORDS for samples in their order; None if there are too few."""
     measured = [activity for activity in activities if activity.sm is not None]
     if len(measured) >= FEWEST:
-        # What was before the job started says nothing of it.
+        # Samples from before the job started say nothing about it.
         at_work = list(dropwhile(lambda activity: (activity.sm or 0.0) < IDLE, measured))
         return _doing(at_work) if len(at_work) >= FEWEST else "idle"
     ratios = [activity.graphics for activity in activities if activity.graphics is not None]
@@ -133,13 +133,13 @@ def _by_utilization(ratios: Sequence[float]) -> str:
 
 
 def _mean(values: Iterable[float | None]) -> float:
-    """Of those that are known; 0 where none is: it is over no threshold."""
+    """Return the mean of the known values; 0, which is over no threshold, if none is known."""
     measured = [value for value in values if value is not None]
     return fsum(measured) / len(measured) if measured else 0.0
 
 
 def _falls(values: Iterable[float | None]) -> int:
-    """How often a value went from a burst to a stall, over whatever is between."""
+    """Return how often a value fell from a burst to a stall, with anything in between."""
     falls, high = 0, False
     for value in values:
         if value is not None and value >= BURST:

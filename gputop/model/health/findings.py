@@ -1,13 +1,13 @@
-"""What of a GPU needs attention, in plain words, with what to do; nothing where all is well.
+"""What needs attention on a GPU, in plain words, with what to do; nothing if all is well.
 
-`blocking` alone says what keeps work off a GPU: the health page, doctor, the GPU's row and
-`gputop free` read it, or the level that it reads.
+`blocking` alone decides what keeps work off a GPU: the health page, doctor, the GPU's row and
+`gputop free` use it, or the level that it goes by.
 
 Sources: NVIDIA's manual of nvidia-smi (GPU Recovery Action, clocks event reasons); NVIDIA, "GPU
 Memory Error Management", Error Recovery and Response Flags (a pending row remap: new workloads can
 be launched); nvidia-ml-py's NVML_GPU_FABRIC_HEALTH_MASK_*; NVIDIA's Fabric Manager user guide
-(single-node HGX and DGX). That systems of several nodes are managed otherwise is said in the
-contents of its multi-node NVLink guide; the guide itself was not read.
+(single-node HGX and DGX). The table of contents of its multi-node NVLink guide says that systems of
+several nodes are managed otherwise; the guide itself was not read.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from gputop.model.machine.text import duration, percent, ranges
 FindingLevel = Literal["alarm", "notice"]
 
 HUNG = "HUNG"
-"""The code of a GPU for which `is_hung`; its row says for how long, and so needs no mark."""
+"""The code of a GPU that `is_hung`; its row says for how long, and so needs no mark."""
 _HUNG_AFTER = 4.0
-"""Seconds, less than a command waits for all GPUs; one that wakes up may take two or three."""
+"""Seconds: less than a command waits for all GPUs. A GPU that wakes up may take two or three."""
 _RECENT = 600.0
-"""Seconds for which an XID is shown that needs no attention; the others are until gputop ends."""
+"""Seconds for which an XID that needs no attention is shown; others stay until gputop ends."""
 _LOADED = 0.5
-"""Utilization from which a PCIe link is to be as fast as it can: idle cards slow it down."""
+"""Utilization from which a PCIe link should run at full speed: idle cards slow it down."""
 
 _RECOVERY = {
     "gpu_reset": RESET,
@@ -78,13 +78,13 @@ _FABRIC_HEALTH = {
     "incorrect_configuration": "the GPU is not configured for the NVSwitch fabric",
     "manager_disconnected": "the NVSwitch fabric has no manager at the moment",
 }
-"""By `Health.fabric_health`."""
+"""What the names in `Health.fabric_health` mean."""
 _FABRIC_PASSING = {"route_recovery", "access_timeout_recovery", "manager_disconnected"}
-"""Those that are no alarm."""
+"""Those that are a notice, not an alarm."""
 _LOG = "(sudo dmesg | grep Xid)"
 _OUR_FAULT = "the fault is gputop's: please report it (gputop doctor --report FILE)"
 _PASSING = "hw_slowdown"
-"""Alone it is reported also while the performance state or a clock changes (nvml.h)."""
+"""By itself, it may only mean that the performance state or a clock is changing (nvml.h)."""
 _MODES = {
     "prohibited": "no program may use the GPU (compute mode prohibited)",
     "exclusive_process": "one process at a time may use the GPU (compute mode exclusive)",
@@ -93,7 +93,7 @@ _MODES = {
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something of a GPU that is not as it should be."""
+    """Something about a GPU that is not as it should be."""
 
     level: FindingLevel
     """An alarm needs attention: the card fails, or does not do what it could."""
@@ -120,11 +120,11 @@ _MEMORY = (
     ("ecc", "retired_pending",
      Finding("alarm", "PAGES", "pages of memory wait to be retired", _IDLE_RESET)),
 )  # fmt: skip
-"""What is found where a flag of a section is set."""
+"""The finding for each flag of a section that is set."""
 
 
 def findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
-    """All of one GPU of the frame, worst first."""
+    """Return all findings of a GPU of the frame, worst first."""
     return frame.once(_findings, gpu)
 
 
@@ -134,13 +134,13 @@ def _findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
 
 
 def blocking(frame: Frame, gpu: Gpu) -> Finding | None:
-    """The worst that keeps new work off the GPU until somebody has seen to it, or None."""
+    """Return the worst finding if it keeps new work off the GPU until somebody acts, or None."""
     worst = next(iter(findings(frame, gpu)), None)
     return worst if worst is not None and worst.level == "alarm" else None
 
 
 def in_alarm(frame: Frame) -> list[Gpu]:
-    """The GPUs that need attention."""
+    """Return the GPUs that need attention."""
     return [gpu for gpu in frame.gpus if blocking(frame, gpu) is not None]
 
 
@@ -148,9 +148,9 @@ class Worst(NamedTuple):
     """The worst finding of a frame."""
 
     level: FindingLevel | None
-    """None where all is well."""
+    """None if all is well."""
     remark: str
-    """The finding and where: `XID 79 GPU 6`; empty where all is well."""
+    """The finding and where: `XID 79 GPU 6`; empty if all is well."""
 
 
 def worst_of(frame: Frame) -> Worst:
@@ -169,19 +169,19 @@ def _remark(worst: Sequence[tuple[Finding, int]]) -> str:
 
 
 def is_hung(gpu: Gpu) -> bool:
-    """Whether it has been silent for too long to be only slow."""
+    """Whether a GPU has been silent for too long to be only slow."""
     return gpu.stale_for is not None and gpu.stale_for >= _HUNG_AFTER
 
 
 def heard(frame: Frame) -> str:
-    """Which XIDs are known: NVML reports none from before gputop listened."""
+    """Return a sentence on which XIDs are known: NVML reports none from before gputop listened."""
     if all(gpu.health is None or gpu.health.xids is None for gpu in frame.gpus):
         return f"The driver reports no XIDs here; the kernel log has them {_LOG}."
     return f"XIDs: only those since gputop started; earlier ones are in the kernel log {_LOG}."
 
 
 def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    """Each number once, the newest first."""
+    """Yield each number once, the newest first."""
     xids = gpu.health.xids if gpu.health is not None else None
     if not xids:
         return
@@ -245,7 +245,7 @@ def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
 
 
 def _links(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    """In MIG mode NVLinks are not in use."""
+    """Yield nothing in MIG mode, which does not use NVLinks."""
     if gpu.mig_mode:
         return
     state = gpu.health and gpu.health.fabric_state
@@ -261,7 +261,7 @@ def _links(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if missed or up:
         text = f"{down} of {up + down} NVLinks {'is' if down == 1 else 'are'} down"
         advice = "check switch, bridge and seat: nvidia-smi nvlink --status"
-        # Without a fabric, and with no better card beside it, that may be as it was built.
+        # Without a fabric, and if no card beside it has more links, it may be built that way.
         yield Finding("alarm" if missed else "notice", "NVLINK", text, advice)
 
 
@@ -279,7 +279,7 @@ def _has_fabric(gpu: Gpu) -> bool:
 
 
 def _is_multinode(gpu: Gpu) -> bool:
-    """Whether its NVLinks go to other machines, too, whose switches no fabric manager here runs."""
+    """Whether its NVLinks also lead to other machines: no fabric manager here runs the switches."""
     cluster = gpu.health is not None and gpu.health.fabric_cluster
     return bool(cluster or _MULTINODE_NAME.search(gpu.name or ""))
 
@@ -311,7 +311,7 @@ def _throttle(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     for name in names:
         reason = THROTTLE_REASONS.get(name)
         if reason is None or not reason.code or (name == _PASSING and of_hardware > 1):
-            continue  # that is said of every one of the hardware's
+            continue  # hw_slowdown comes with every other hw_ reason
         advice, grave = reason.advice, name.startswith("hw_")
         if name == _PASSING and name not in lasting:
             grave, advice = False, "check again: a change of clocks looks the same for a moment"

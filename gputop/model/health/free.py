@@ -1,8 +1,8 @@
-"""What free means, wherever gputop says the word: in the heading, beside a GPU, in the mapping, of
-`gputop free`, in `--once` and `--json`.
+"""What "free" means wherever gputop says it: in the heading, beside a GPU, in the mapping, in
+`gputop free`, `--once` and `--json`.
 
-A GPU is free if nobody is on it, nothing in its memory is unaccounted for, it is healthy, its mode
-lets a job have it, nobody has reserved it, and it is not at work. In doubt it is not free.
+A GPU is free if no process computes on it, little of its memory is in use, it is healthy, its mode
+lets a job have it, it is not reserved, and it is not at work. If in doubt, it is not free.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gputop.model.machine.summary import reserved_words, users, users_of
 from gputop.model.machine.text import percent, printable, size
 
 AT_WORK = 0.1
-"""Utilization above which somebody is at work, even if nobody is seen; idle cards show a few
+"""Utilization above which a GPU is at work, even if no process is seen; idle cards show a few
 percent for a moment."""
 UNSEEN = (
     "whether others are on it cannot be seen from inside a container"
@@ -34,15 +34,15 @@ ObjectionKind = Literal[
 ]  # fmt: skip
 """
 health    it is lost, or has a finding that keeps new work off it
-silent    it does not answer, or not who it is, or is asleep and is not asked
+silent    it does not answer, its UUID is not known, or it is asleep and is not asked
 mode      it is in MIG mode, where a job gets an instance, or no program may use it
 reserved  somebody has it with `gputop run` or `gputop reserve`
-unseen    gputop sees the processes of its own container alone
+unseen    gputop sees only the processes of its own container
 unlisted  the driver does not list its processes
-users     processes of somebody compute on it
-exclusive as users, and it takes no others
-memory    its memory is in use by nobody who can be seen, or it is not known how much is in use
-work      it is at work, or that is not known
+users     processes compute on it
+exclusive processes compute on it, and its mode lets no others in
+memory    its memory is in use, by no process seen to compute, or how much is in use is not known
+work      it is at work, or its utilization is not known
 """
 
 
@@ -73,16 +73,16 @@ class Objection(msgspec.Struct, frozen=True):
     """A word or two, for a cell; `text` is a clause about the GPU."""
     text: str
     known: bool = True
-    """False: it may be free, and that cannot be found out."""
+    """False if it may be free, but that cannot be found out."""
 
 
 def is_free(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
-    """Whether a new job could have a GPU, or a MIG device of it, without being in anybody's way."""
+    """Whether a new job could have a GPU, or a MIG device of it, and be in nobody's way."""
     return not_free(frame, gpu, device) is None
 
 
 def not_free(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Objection | None:
-    """Return why a GPU or a MIG device of it is not free, the first reason; None where it is."""
+    """Return the first reason why a GPU or a MIG device of it is not free; None if it is free."""
     if device is None:
         return frame.once(_first, gpu)
     return next(objections(frame, gpu, device), None)
@@ -93,7 +93,7 @@ def _first(frame: Frame, gpu: Gpu) -> Objection | None:
 
 
 def count_of_free(frame: Frame) -> int | None:
-    """How many are free; None where none is, and who is on some cannot be seen."""
+    """Return how many GPUs are free; None if none is, but the processes on some cannot be seen."""
     against = [not_free(frame, gpu) for gpu in frame.gpus]
     free = against.count(None)
     unseen = any(
@@ -103,8 +103,8 @@ def count_of_free(frame: Frame) -> int | None:
 
 
 def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Iterator[Objection]:
-    """Yield all that speaks against it: what cannot be answered first, then who is on it. Nothing
-    is worked out before it is asked for."""
+    """Yield every reason against it: first its state and mode, then its users. Each is worked out
+    only when it is asked for."""
     yield from _state(gpu)
     if device is None:
         yield from _mode(gpu)
@@ -166,7 +166,7 @@ def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Obj
 
 
 def _on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:
-    """The compute processes there; of a MIG device also those whose instance is not known."""
+    """Return the compute processes there; for a MIG device also those of an unknown instance."""
     here = frame.compute_processes.get(gpu.uuid, ())
     if device is None:
         return here
@@ -180,7 +180,7 @@ def _on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:
 
 def _memory(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
     if _is_the_systems(gpu):
-        return  # what is in use says nothing then
+        return  # memory in use then says nothing about the GPU
     used = (device or gpu).memory_used
     if used is None:
         text = "how much of its memory is in use is not known"
@@ -196,7 +196,7 @@ def _is_the_systems(gpu: Gpu) -> bool:
 
 
 def _work(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
-    """In MIG mode the driver gives no utilization, and activity only where it has GPM."""
+    """Yield what speaks against it by its load; of a MIG device only GPM's activity is known."""
     utilization = gpu.utilization
     if device is not None:
         utilization = None if device.activity is None else device.activity.graphics

@@ -1,6 +1,6 @@
 """What holds the clocks of a GPU back: every reason that NVML names, once.
 
-Being idle, and clocks that somebody set, hold nothing back. Sources: nvml.h,
+Being idle and clocks set by a user hold nothing back, and are left out. Sources: nvml.h,
 nvmlClocksEventReason* and NVML_FI_DEV_CLOCKS_EVENT_REASON_* (`board_limit` and `reliability` have a
 bit from R615 on); NVIDIA's manual of nvidia-smi, clocks event reasons.
 """
@@ -14,18 +14,18 @@ SUPPLY = "check its power cables and the power supply"
 
 
 class ThrottleReason(NamedTuple):
-    """One reason; the limits of power, board and reliability make no finding: whoever works reaches
-    them."""
+    """One reason. The limits of power, board and reliability make no finding: a GPU at work may
+    well reach them."""
 
     word: str
     """What the main screen calls it, as nvidia-smi does."""
     meaning: str
     bit: int
-    """Of nvmlDeviceGetCurrentClocksEventReasons."""
+    """Its bit in nvmlDeviceGetCurrentClocksEventReasons."""
     counter: int | None
     """The NVML_FI id of the time that it lasted, in nanoseconds; nvidia-smi shows microseconds."""
     code: str = ""
-    """The finding that it makes, as `model.health.findings` has it; empty where it makes none."""
+    """The code of its finding (`model.health.findings`); empty if it makes none."""
     finding: str = ""
     advice: str = ""
 

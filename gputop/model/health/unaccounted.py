@@ -1,8 +1,8 @@
-"""Memory that nobody admits to: in use, and of no process that the driver lists.
+"""Unaccounted memory: in use, but of no process that the driver lists.
 
-A healthy H200 shows about 20 MiB of it, a MIG device about 13 MiB, where the driver tells apart
-what it reserves. Workers that outlive their job hold all that the job had: its descriptors keep
-the memory alive, and the driver lists only who made the context (fuser -v /dev/nvidia* finds them).
+A healthy H200 shows about 20 MiB of it, a MIG device about 13 MiB, if the driver counts apart what
+it reserves. Workers that outlive their job hold all its memory: open descriptors keep it alive, and
+the driver lists only the process that made the context (fuser -v /dev/nvidia* finds the workers).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from gputop.model.machine.gpu import DeviceHolder, Gpu
 from gputop.model.machine.text import MIB
 
 NOTABLE = 1024 * MIB
-"""Worth a row from here on, and so much in use makes a GPU not free (`model.health.free`): less
-takes no room from a job, and drivers that count what they reserve always show up to 600 MiB."""
+"""Bytes worth a row; this much in use also makes a GPU not free (`model.health.free`). Less takes
+no room from a job, and drivers that count what they reserve always show up to 600 MiB."""
 
 _WORDS = {
     "orphan": "its job has ended and it still holds the GPU open: end it (kill {pid})",
@@ -27,9 +27,9 @@ _WORDS = {
 
 
 def unaccounted(used: int | None, held: Iterable[int | None], known: bool | None) -> int | None:
-    """Bytes in use that the listed processes do not hold.
+    """Return the bytes in use that the listed processes do not hold.
 
-    None where one of them is not told how much it holds, or processes are not listed at all.
+    None if the memory in use, or that of a process, is not known, or processes are not listed.
     """
     amounts = list(held)
     if used is None or known is False or None in amounts:
@@ -38,13 +38,13 @@ def unaccounted(used: int | None, held: Iterable[int | None], known: bool | None
 
 
 def is_notable(amount: int | None) -> bool:
-    """Whether it is more than a healthy GPU shows."""
+    """Whether an amount in bytes is more than a healthy GPU shows."""
     return amount is not None and amount >= NOTABLE
 
 
 def suspects_or_none(gpu: Gpu) -> tuple[DeviceHolder | None, ...]:
-    """Those to show: who has the GPU open, unlisted, and is no monitor, and None for others of whom
-    nothing is known; empty where all is as usual."""
+    """Return the suspects to show: unlisted processes that have the GPU open and are no monitors,
+    and None for others that are not known; empty if all is as usual."""
     holders = tuple(holder for holder in gpu.holders if holder.reason != "monitor")
     others = gpu.holders_known is False
     if is_notable(gpu.memory_unaccounted):
@@ -60,9 +60,9 @@ def words(holder: DeviceHolder) -> str:
 
 
 def remark(gpu: Gpu, *, nested: bool) -> str:
-    """Say who holds it where no process is suspect, and what to try. `nested`: as `Host.nested`."""
+    """Say who holds it if no process is suspect, and what to try. `nested`: as `Host.nested`."""
     if nested:
         return "held by no process in this container. Look from the host"
-    sudo = "sudo " * (gpu.holders_known is False)  # whoever may not look at all processes
+    sudo = "sudo " * (gpu.holders_known is False)  # some processes were not searched
     node = f"/dev/nvidia{'*' if gpu.minor is None else gpu.minor}"
     return f"held by no visible process. Try: {sudo}fuser -v {node}"

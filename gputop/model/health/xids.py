@@ -4,9 +4,9 @@ Sources, by the word in the table; the words here are our own:
 
 catalog     NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (`CATALOG`), for Ampere and later:
             its "immediate action" decides the severity, its "investigatory action" what follows.
-            Held against the copy of it in leptonai/gpud, components/accelerator/nvidia/xid/
+            Checked against its copy in leptonai/gpud, components/accelerator/nvidia/xid/
             catalog_generated.go, of 2025-10-29; both end at 172
-trigger     the same page, column "Trigger Conditions", where no action is given
+trigger     the same page, column "Trigger Conditions", if it gives no action
 dcgm        NVIDIA/DCGM, TestHealthMonitor.cpp: which XIDs fail a GPU
 smi         NVIDIA's manual of nvidia-smi, "GPU Recovery Action"
 nverror     NVIDIA/open-gpu-kernel-modules, src/common/sdk/nvidia/inc/nverror.h: names of those that
@@ -33,13 +33,13 @@ attention    somebody has to act: until then the GPU is not available"""
 
 
 class XidMeaning(NamedTuple):
-    """One XID; `{index}` in the advice is the GPU's."""
+    """What an XID means; `{index}` in the advice stands for the GPU's index."""
 
     text: str
     advice: str
     severity: XidSeverity
     source: str
-    """A word of the module's documentation."""
+    """One or more of the words in the module's docstring."""
 
 
 _ADVICE = {
@@ -75,7 +75,7 @@ _ON_OLDER_CARDS = (
     ("81", "the VGA part failed"),
     ("122-125", "its configuration memory (InfoROM) failed"),
 )
-"""Which the catalogue calls unused: it says to contact support if they come all the same."""
+"""XIDs that the catalogue calls unused: it says to contact support if they occur anyway."""
 
 _XidRow = tuple[str, str, str, XidSeverity, str]
 _ROWS: tuple[_XidRow, ...] = (
@@ -198,7 +198,7 @@ _UNKNOWN = XidMeaning(
     "attention",
     "unverified",
 )
-"""What nobody has looked up is not harmless."""
+"""An unknown XID is not assumed to be harmless."""
 
 
 def _numbers(text: str) -> range:
@@ -221,7 +221,7 @@ _BESIDE_48 = {
     "card replaced",
     171: f"it was in the card's memory: {RESET}; {REPLACE}",
 }
-"""What the XIDs beside a 48 change (NVIDIA's WORKFLOW_XID_48); the first counts."""
+"""The advice for a 48, by the XID beside it (NVIDIA's WORKFLOW_XID_48); the first counts."""
 
 _RESTART_FABRIC = (
     "after a kill no action is needed; otherwise, with no other XID on this GPU, restart the "
@@ -230,10 +230,10 @@ _RESTART_FABRIC = (
 
 
 def meaning(number: int, beside: Collection[int] = (), *, fabric: bool = False) -> XidMeaning:
-    """Of an XID, known or not.
+    """Return what an XID means, known or not.
 
     `beside`: all XIDs of the same GPU. `fabric`: it is on NVSwitches that a fabric manager runs,
-    where a 45 alone means more (NVIDIA's WORKFLOW_XID_45).
+    so that a 45 alone means more (NVIDIA's WORKFLOW_XID_45).
     """
     xid = MEANINGS.get(number, _UNKNOWN)
     if number == 48:

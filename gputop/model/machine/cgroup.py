@@ -1,4 +1,4 @@
-"""What the control groups of a process say of its container, its job and its systemd unit.
+"""What the control groups of a process say about its container, its job and its systemd unit.
 
 The text is that of /proc/PID/cgroup, cgroups(7): lines of `hierarchy:controllers:path`, one for
 each hierarchy of version 1, `0::path` for version 2. Paths are written by docker, podman,
@@ -32,18 +32,18 @@ _STEP = re.compile(r"step_(\w+)\Z", re.ASCII)
 
 @lru_cache(maxsize=128)
 def parse_cgroup(text: str) -> Origin:
-    """The container, pod, Slurm job and unit of a process; None for what is not there.
+    """Return the container, pod, Slurm job and unit of a process; None for what is missing.
 
-    Processes of one job have the same text.
+    Cached, since processes of one job have the same text.
 
-    Within a cgroup namespace paths begin at its own root, and say nothing of what is above.
+    In a cgroup namespace, paths begin at its own root, and do not show what is above it.
     """
     paths = _paths(text)
     slurm = [path for path in paths if any("slurm" in part for part in path)]
     pod = _last(paths, _POD)
     return Origin(
         container=next(filter(None, map(_container, paths)), None),
-        pod=pod and pod.replace("_", "-"),  # systemd's names have no dashes of their own
+        pod=pod and pod.replace("_", "-"),  # in a slice's name a dash separates levels
         slurm_job=_last(slurm, _JOB),
         slurm_step=_last(slurm, _STEP),
         unit=next(filter(None, map(_unit, paths)), None),
@@ -51,16 +51,16 @@ def parse_cgroup(text: str) -> Origin:
 
 
 def _paths(text: str) -> list[list[str]]:
-    """The parts of each path, those of systemd's own hierarchies first: units are there."""
+    """Return the parts of each path, first those of systemd's own hierarchies: they have units."""
     lines = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
     lines.sort(key=lambda line: line[1] not in ("", "name=systemd"))
-    # `b.slice:cri-containerd:id` is written for the systemd driver where there is no systemd.
+    # `b.slice:cri-containerd:id` is written for the systemd driver if there is no systemd.
     paths = (path.replace(".slice:", ".slice/") for _, _, path in lines)
     return [path.split("/") for path in dict.fromkeys(paths)]
 
 
 def _container(path: list[str]) -> Container | None:
-    """The innermost: a container may run containers."""
+    """Return the innermost container: one may run others."""
     for depth in range(len(path) - 1, -1, -1):
         if match := _CONTAINER.match(path[depth]):
             above = path[depth - 1] if depth else ""
@@ -70,7 +70,7 @@ def _container(path: list[str]) -> Container | None:
 
 
 def _unit(path: list[str]) -> str | None:
-    """The innermost service or scope that is not the container itself."""
+    """Return the innermost service or scope that is not the container itself."""
     for part in reversed(path):
         if part.endswith((".service", ".scope")) and not _CONTAINER.match(part):
             return printable(part, 128)

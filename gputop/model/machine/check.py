@@ -1,4 +1,4 @@
-"""What `gputop doctor` says of one thing."""
+"""What `gputop doctor` says about one thing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ CheckLevel = Literal["ok", "notice", "problem"]
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     level: CheckLevel
     subject: str
     text: str
     advice: str | None = None
-    """What to do, where something is to be done."""
+    """What to do; None if nothing."""
 
     def harmless(self) -> Check:
-        """The same, fit to print: names of files, versions and errors are others' words."""
+        """Return it safe to print: names of files, versions and errors come from elsewhere."""
         advice = self.advice and printable(self.advice)
         return Check(self.level, printable(self.subject), printable(self.text), advice)

@@ -1,10 +1,10 @@
-"""What is shown of one process to who asks for it: too much, or too private, for every frame.
+"""Details of one process, sent on request: too much, or too private, for every frame.
 
-A secret is never shown, not even to root, who could read it: a screen is looked at by others, and
-frames go into files. What may be one counts as one: a name too many that is hidden costs little.
+A secret is never shown, not even to root, who could read it: others see the screen, and frames go
+into files. A possible secret counts as one: hiding a name too many costs little.
 
-Of variables the values are shown without being asked for that programs for GPUs read. These have
-exact names, and beginnings that are theirs alone: RAY_ and VLLM_ as such are not among them, for
+Values of variables are shown unasked only if programs for GPUs read them. These are listed by exact
+name, or by a prefix that belongs to such programs alone: not RAY_ and VLLM_ as such, because
 people give their own variables such names.
 """
 
@@ -24,7 +24,7 @@ VariableKind = Literal["gpu", "other", "secret"]
 
 _MOST_VARIABLES = 512
 _NAME, _VALUE = 96, 1024
-"""Characters."""
+"""Most characters of each."""
 _PREFIXES = (
     "CUDA_MPS_", "CUDA_CACHE_", "CUDA_COREDUMP_", "CUDA_ENABLE_", "CUDA_DISABLE_", "CUDA_FORCE_",
     "CUDNN_LOG", "CUBLAS_", "CUBLASLT_", "NCCL_", "NVSHMEM_", "NVIDIA_REQUIRE_", "NVIDIA_DRIVER_",
@@ -70,7 +70,7 @@ class EnvVariable(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     kind: VariableKind
     value: str | None = None
-    """None where it is not shown."""
+    """None if it is not shown."""
 
 
 class ChildProcess(msgspec.Struct, frozen=True):
@@ -87,11 +87,11 @@ class ProcessDetail(msgspec.Struct, frozen=True, omit_defaults=True):
 
     pid: int
     start_time: float
-    """Of the process that was asked about."""
+    """Seconds since the epoch, of the process that was asked about."""
     gone: bool = False
-    """There is no such process any more, or a zombie, or another one has its number."""
+    """It has ended, is a zombie, or another process has its PID."""
     variables: tuple[EnvVariable, ...] | None = None
-    """By name; of very many the first."""
+    """Sorted by name; of very many, those about GPUs and the first of the others."""
     variables_count: int = 0
     """How many it was started with."""
     missing: State = "unset"
@@ -99,11 +99,11 @@ class ProcessDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     files: int | None = None
     """How many it has open."""
     devices: tuple[str, ...] | None = None
-    """Of the GPUs and of DRI, those of its open files."""
+    """Its open files that are devices of GPUs or DRI."""
     devices_whole: bool = True
-    """False where it has more files open than could be looked at."""
+    """False if it has more files open than could be searched."""
     children: tuple[ChildProcess, ...] = ()
-    """The oldest, of very many."""
+    """Of very many, only the oldest."""
     children_count: int = 0
 
 
@@ -124,15 +124,15 @@ def is_of_gpus(name: str) -> bool:
 
 
 def kind_of(name: str, value: str) -> VariableKind:
-    """Tell what a variable is about."""
+    """Return what a variable is about."""
     if is_secret(name, value):
         return "secret"
     return "gpu" if is_of_gpus(name) else "other"
 
 
 def env_variables(variables: Mapping[str, str], *, hidden: bool) -> tuple[EnvVariable, ...]:
-    """What may be shown of variables, printable: values of those about GPUs, with `hidden` those of
-    others too; of secrets the names."""
+    """Return what may be shown of variables, printable: values of those about GPUs, with `hidden`
+    also of others, but only the names of secrets."""
     first = sorted(variables, key=lambda name: (not is_of_gpus(name), name))[:_MOST_VARIABLES]
     shown = []
     for name in sorted(first):

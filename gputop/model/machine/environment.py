@@ -1,8 +1,8 @@
 """The environment of a process, from the raw bytes of its /proc/PID/environ.
 
-Those are the variables that it was started with; what it set later is not there. A program that
-changes its title (setproctitle: Ray, vLLM, gunicorn) writes over them, which must not be taken for
-"no variable is set".
+These are the variables that it was started with; what it set later is not there. A program that
+changes its title (setproctitle: Ray, vLLM, gunicorn) overwrites them, which must not be mistaken
+for "no variable is set".
 
 Source: proc_pid_environ(5); measured with setproctitle 1.3.
 """
@@ -31,27 +31,27 @@ State = Literal[
 value, empty, unset   as the process was started
 overwritten           the process wrote over its environment
 empty_block           there are no bytes: started without any variable, or a kernel thread
-unreadable, gone      no permission, no such process: said by who reads the file
-too_long              those that matter are longer than anybody means them to be
+unreadable, gone      no permission, no such process: set by the code that reads the file
+too_long              more variables, or longer ones, than any real program has
 """
 
 _VARIABLE = re.compile(rb"[A-Za-z_][^= ]*=")
 _CLOSE = 3
 _LONGEST = 4096
 _MOST_VARIABLES = 1 << 14
-"""More than anybody sets, and than are taken apart."""
+"""Most variables that are parsed; more than anybody sets."""
 _MOST_LIKE_IT = 4096
-"""Names of about the right length that are held against CUDA_VISIBLE_DEVICES."""
+"""Most names of a similar length that are compared with CUDA_VISIBLE_DEVICES."""
 JOBS = {"SLURM_JOB_ID": "Slurm", "PBS_JOBID": "PBS", "LSB_JOBID": "LSF", "_CONDOR_SLOT": "HTCondor"}
-"""The variable by which a process knows that it is in a job of a batch system, and the system."""
+"""Variables that are set in the jobs of a batch system, and the system's name."""
 JOB_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-"""The machine's numbers of the GPUs of a step or a job; the first that is set counts."""
+"""Variables with the machine's numbers of a step's or job's GPUs; the first that is set counts."""
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 _MATTER = {NAME, ORDER, CONTAINER, PIPE, "LOCAL_RANK", *JOB_GPUS, *JOBS}
 _END = "_VISIBLE_DEVICES"
 _OTHERS = {"MUSA", "SUPA"}
-"""Prefixes of other vendors' own variables (Moore Threads, Biren), two letters away. MetaX's MACA,
-Hygon's DCU and Enflame's GCU are three away, which is no slip of the hand in four letters."""
+"""Prefixes of other vendors' own variables (Moore Threads, Biren), two letters from CUDA. MetaX's
+MACA, Hygon's DCU and Enflame's GCU are three away: too many for a typo in four letters."""
 _CLOSE_PREFIX = 2
 
 
@@ -69,7 +69,7 @@ class Environ(msgspec.Struct, frozen=True, omit_defaults=True):
     variables: dict[str, str] = {}
     """Name and value, as it was started."""
     missing: State = "unset"
-    """What a variable is that is not among them: `unset`, or why it is not known."""
+    """The state of a variable that is not among them: `unset`, or why it is not known."""
 
     def get(self, name: str) -> Variable:
         """Look a variable up as getenv() does."""
@@ -94,26 +94,26 @@ class Descendant(msgspec.Struct, frozen=True):
 
 
 class CudaContext(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What decides which GPUs a process sees and what it calls them, as /proc tells it."""
+    """What decides which GPUs a process sees and what it calls them, from /proc."""
 
     environ: Environ = Environ()
-    """Those of its variables that matter for that."""
+    """The variables that decide which GPUs it sees."""
     minors: tuple[int, ...] | None = None
-    """The N of the /dev/nvidiaN that it may open, rising; empty: it has no GPU; None: not known, or
-    those of gputop."""
+    """The N of each /dev/nvidiaN that it may open, ascending; empty: it has no GPU; None: not
+    known, or the same as gputop's."""
     in_container: bool = False
     """It has another root than gputop."""
     frameworks: tuple[str, ...] = ()
     """The frameworks that it has loaded, as `pytorch`; empty: none, or not known."""
     descendant: Descendant | None = None
-    """The one whose variables tell what its own are by now; None where there is none."""
+    """A process that it started and whose variables show what its own are now; None without one."""
 
 
 class Standpoint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where gputop itself is: NVML lists to it the GPUs that it can reach there, from 0."""
+    """Where gputop itself runs: NVML lists only the GPUs that it can reach there, from 0."""
 
     minors: tuple[int, ...] | None = None
-    """The N of the /dev/nvidiaN that it sees, rising; None: there are none, as under WSL."""
+    """The N of each /dev/nvidiaN that it sees, ascending; None: there are none, as under WSL."""
     container: bool = False
     """It runs in a container."""
     job: str | None = None
@@ -129,12 +129,12 @@ def job_of(variables: Mapping[str, str]) -> str | None:
 
 
 def job_gpus(variables: Mapping[str, str]) -> str | None:
-    """Give the machine's numbers of the GPUs of a Slurm step, else of its job."""
+    """Return the machine's numbers of the GPUs of a Slurm step, or of its job; None without any."""
     return next((variables[name] for name in JOB_GPUS if name in variables), None)
 
 
 def parse_environ(block: bytes) -> Environ:
-    """Read /proc/PID/environ; of a name that stands twice the first counts, as for getenv()."""
+    """Parse /proc/PID/environ; if a name occurs twice, the first counts, as for getenv()."""
     if not block:
         return Environ({}, "empty_block")
     if block.count(b"\0") > _MOST_VARIABLES:
@@ -177,7 +177,7 @@ def _misspelt(names: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def is_misspelt(name: str) -> bool:
-    """Tell whether a variable's name was meant to be CUDA_VISIBLE_DEVICES and is not."""
+    """Return whether a variable's name is a misspelt CUDA_VISIBLE_DEVICES."""
     if name == NAME or len(name) > len(NAME) + _CLOSE:
         return False
     plain = name.upper().replace("-", "_")

@@ -36,7 +36,7 @@ ProblemKind = Literal[
 
 
 class ProcessKey(NamedTuple):
-    """What a process is, whatever becomes of its number: a pid is reused, a key is not."""
+    """The identity of a process: a PID is reused, a key is not."""
 
     boot_id: str | None
     pid: int
@@ -51,9 +51,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     asked: str | None = None
     """The name that was given with -H; None for this machine."""
     boot_id: str | None = None
-    """Of /proc/sys/kernel/random/boot_id: tells one run of a machine from the next."""
+    """From /proc/sys/kernel/random/boot_id; it changes with every boot."""
     cpu: float | None = None
-    """Share of all cores in use since the frame before."""
+    """Share of all cores in use since the previous frame."""
     cpu_count: int | None = None
     """Logical CPUs."""
     memory_total: int | None = None
@@ -66,7 +66,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """gputop runs in a PID namespace below the first, as in a container: the driver's PIDs are not
     those of this /proc."""
     standpoint: Standpoint = Standpoint()
-    """What gputop itself reaches: NVML tells it of no other GPU."""
+    """What gputop itself can reach: NVML lists no other GPU."""
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,28 +74,28 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     start_time: float | None = None
-    """Seconds since the epoch; None where the process is not in this /proc."""
+    """Seconds since the epoch; None if the process is not in this /proc."""
     gpu_uuid: str | None = None
     """The GPU that it is on."""
     gpu_instance: int | None = None
-    """Id of the GPU instance; None outside of MIG, as the next."""
+    """Id of the GPU instance; None outside of MIG, like `compute_instance`."""
     compute_instance: int | None = None
     """Id of the compute instance within it."""
     type: str = "C"
     """As nvidia-smi writes it: C compute, G graphics, M MPS, and sums such as C+G."""
     gpu_memory: int | None = None
     sm_utilization: float | None = None
-    """Share of the SMs' time. None is "no sample since the last frame", which is not 0; so it is in
-    the next three."""
+    """Share of the SMs' time. None is "no sample since the last frame", which is not 0; so it is
+    for the next three."""
     memory_utilization: float | None = None
     encoder_utilization: float | None = None
     decoder_utilization: float | None = None
     idle_for: float | None = None
-    """Seconds since one of these four was last above 0, or since gputop first saw it: at least so
-    long. None where the driver takes no samples, and in a single look."""
+    """Seconds since one of these four was last above 0, or since gputop first saw the process, so
+    at least that long. None if the driver takes no samples, and in a single frame."""
     elsewhere: bool = False
-    """The pid is the driver's, and of no process that is known to be seen here: nothing else is
-    known of it, and a process of that number here is another one."""
+    """The PID is the driver's, and matches no process that is known here: nothing else is known of
+    it, and a process with that PID here is another one."""
     user: str | None = None
     command: str | None = None
     """The whole command line, harmless to print."""
@@ -108,13 +108,13 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """PID of its parent."""
     threads: int | None = None
     io_read: float | None = None
-    """Bytes per second from storage; of the user's own processes, of all for root."""
+    """Bytes per second from storage; only for the user's own processes, unless as root."""
     io_write: float | None = None
-    """The same, to storage."""
+    """Bytes per second to storage, likewise."""
     origin: Origin | None = None
-    """Where it belongs; None until that has been looked at."""
+    """Where it belongs; None until it has been read."""
     cuda_context: CudaContext | None = None
-    """What decides which GPUs it sees; None until that has been looked at."""
+    """What decides which GPUs it sees; None until it has been read."""
 
 
 class PciCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
     """What to do."""
     cards: tuple[PciCard, ...] = ()
-    """What the PCI bus shows all the same."""
+    """The NVIDIA cards that the PCI bus shows nevertheless."""
 
     def __str__(self) -> str:
         cards = ", ".join(map(str, self.cards))
@@ -151,7 +151,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One machine at one instant. What is worked out of it once is kept with it (`dict`)."""
+    """One machine at one instant. Answers that are worked out once are kept with it (`dict`)."""
 
     schema: int = SCHEMA
     """Rises when a field changes its meaning or goes away."""
@@ -160,7 +160,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     time: float
     """Seconds since the epoch, by the clock of the machine it shows."""
     interval: float | None = None
-    """Seconds to the next frame; None where there will be none."""
+    """Seconds to the next frame; None if there will be none."""
     driver_version: str | None = None
     """As `580.159.03`."""
     cuda_version: str | None = None
@@ -170,7 +170,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     processes: tuple[Process, ...] = ()
     """One entry for each process and GPU: a process on two GPUs is there twice."""
     problem: Problem | None = None
-    """Why there are no GPUs; only with `--watch`, a single frame is an error then."""
+    """Why there are no GPUs; only with `--watch`, since without it this is an error."""
     links: Links | None = None
     """How the GPUs are connected, once that is known: a row and a column each, in the words of
     `nvidia-smi topo -m`."""
@@ -179,8 +179,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     demo: bool = False
     """True for an invented machine."""
     told_by: str | None = None
-    """Who tells of the machine where nothing looks at it for gputop, as `Prometheus`: little is
-    known then, and nothing of processes."""
+    """What reports the machine if no agent of gputop does, as `Prometheus`: little is known then,
+    and nothing about processes."""
 
     @cached_property
     def compute_processes(self) -> dict[str | None, list[Process]]:
@@ -192,14 +192,14 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return by_gpu
 
     def once(self, question: Callable[[Frame, Gpu], T], gpu: Gpu) -> T:
-        """Return the answer to a question about one of the GPUs, which is worked out once: several
-        panes and pages ask the same."""
+        """Return the answer to a question about one of the GPUs. It is worked out once: several
+        panes and pages ask for it."""
         kept: dict[object, tuple[Gpu, T]] = self.__dict__.setdefault("answers", {})
-        key = (question, id(gpu))  # which stays its own: the GPU is kept, too
+        key = (question, id(gpu))  # the id stays unique: the GPU is kept, too
         if key not in kept:
             kept[key] = gpu, question(self, gpu)
         return kept[key][1]
 
     def key(self, process: Process) -> ProcessKey:
-        """Identity of a process of this frame."""
+        """Return the identity of a process of this frame."""
         return ProcessKey(self.host.boot_id, process.pid, process.start_time)

@@ -1,7 +1,7 @@
 """One physical GPU at one instant, and what it consists of.
 
-Units and `None` as in `model.machine.frame`. What most monitors show of a GPU stands in `Gpu`
-itself; the rest in `model.machine.sections`, a field for each.
+Units and `None` as in `model.machine.frame`. What most monitors show of a GPU is in `Gpu` itself;
+the rest is in `model.machine.sections`, a field for each section.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from gputop.model.machine.sections import (
 from gputop.model.machine.text import short_name
 
 HolderReason = Literal["orphan", "zombie_child", "other_namespace", "open", "monitor"]
-"""Why a process has a GPU open that the driver does not list there.
+"""Why a process that the driver does not list has a GPU open.
 
 orphan           its job has ended: its parent is process 1 and it leads no group of its own, or the
                  leader of its group is gone
@@ -49,7 +49,7 @@ zombie_child     its parent, or the leader of its group, is a zombie
 other_namespace  it lives in another PID namespace, as in a container
 open             none of these
 monitor          it is known to watch GPUs (nvidia-persistenced, DCGM), or only asks the driver: it
-                 has no /dev/nvidia-uvm open, without which nobody computes
+                 has no /dev/nvidia-uvm open, without which no program computes
 """
 
 
@@ -65,15 +65,15 @@ class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
     """As `2g.20gb`."""
     memory_total: int | None = None
-    """Bytes of its own."""
+    """Bytes of its own memory."""
     memory_used: int | None = None
-    """Bytes of those in use."""
+    """Bytes of it in use."""
     activity: Activity | None = None
-    """Of its GPU instance; compute instances of one share it."""
+    """That of its GPU instance, which all compute instances in it share."""
 
     @property
     def instance_ids(self) -> tuple[int, int]:
-        """Which instances it is, as a process says where it is."""
+        """GPU instance and compute instance, the ids that its processes have."""
         return self.gi, self.ci
 
 
@@ -97,17 +97,17 @@ class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gputop run` and `gputop reserve` say of a GPU: somebody means to use it. Advisory."""
+    """A user means to use a GPU, and said so with `gputop run` or `gputop reserve`. Advisory."""
 
     user: str
     """Who has reserved it, by the kernel."""
     since: float
     """Seconds since the epoch, by the kernel."""
     pid: int | None = None
-    """The process that took it: the user's word, as the next two, and a process of his. None where
-    that has ended, and others have inherited the reservation."""
+    """The user's process that took it; this and the next two are only the user's word. None if it
+    has ended, and others have inherited the reservation."""
     until: float | None = None
-    """When it is to end, where that was said."""
+    """When it will end, seconds since the epoch, if that was said."""
     command: str | None = None
     """What it is for."""
 
@@ -117,8 +117,8 @@ def _profiles(devices: tuple[MigDevice, ...]) -> str:
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One physical GPU, in the order of NVML's indices. What is shown of it is annotated as
-    `model.machine.sections` has it."""
+    """One physical GPU. The fields that are shown are annotated, as `model.machine.sections`
+    explains."""
 
     index: Annotated[int, PLAIN, "GPU", "NVML's index, the number that nvidia-smi prints"]
     """It is not CUDA's ordinal."""
@@ -132,8 +132,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     memory_total: Annotated[Bytes, "MEM-TOTAL", "device memory"] = None
     memory_used: Annotated[Bytes, "MEM-USED", "in use, without what is reserved"] = None
-    """As nvidia-smi shows it; with what the driver reserves where NVML has only the v1 call, and
-    then `memory_reserved` is None."""
+    """As nvidia-smi shows it. If NVML has only the v1 call, it includes what the driver reserves,
+    and `memory_reserved` is None."""
     memory_free: Annotated[Bytes, "MEM-FREE", "what can still be allocated"] = None
     memory_reserved: Annotated[Bytes, "MEM-RSVD", "kept by the driver and firmware"] = None
     memory_unaccounted: Annotated[
@@ -141,12 +141,12 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     """See `model.health.unaccounted`."""
     numa_node: int | None = None
-    """The NUMA node that its memory is to the system (GH200, GB200). The system manages it then,
-    and keeps pages after their process has ended: what is in use says little of who is there."""
+    """The NUMA node that its memory is to the system (GH200, GB200). The system then manages it,
+    and keeps pages after their process has ended: memory in use says little about who uses it."""
 
     utilization: Annotated[Ratio, "UTIL", "share of the last sample with work in it"] = None
-    """The driver's sample period is 1/6 to 1 s; in whole percents, so that 0 is not nothing at
-    all."""
+    """The driver's sample period is 1/6 to 1 s. It reports whole percents, so 0 may still be a
+    little work."""
     memory_utilization: Annotated[Ratio, "MEM-UTIL", "share of time memory was busy"] = None
     """Of the same period: read or written."""
     temperature: Annotated[Celsius, "TEMP", "of the GPU's core"] = None
@@ -169,35 +169,35 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     ecc_uncorrected: Annotated[
         Total, "ECC", "uncorrected memory errors since the driver loaded"
     ] = None
-    """Of all of the GPU; None where ECC is off or absent."""
+    """Of the whole GPU; None if ECC is off or absent."""
     mig_mode: Annotated[Flag, "MIG", "the card is partitioned"] = None
     mig: Annotated[
         tuple[MigDevice, ...] | None, Unit("", _profiles), "MIG-DEVICES", "its MIG devices"
     ] = None
-    """In NVML's order; empty where MIG mode is on without any. None where MIG mode is off, and
-    where not all of them are known."""
+    """In NVML's order; empty if MIG mode is on without any. None if MIG mode is off, or if not all
+    of them are known."""
     cores: Annotated[Count, "CORES", "CUDA cores"] = None
-    """None also in MIG mode, where drivers do not tell."""
+    """None also in MIG mode, since drivers do not report it then."""
     sm: Annotated[Count, "SM", "streaming multiprocessors"] = None
 
     processes_known: Annotated[Flag, "LISTED", "the driver lists the compute processes"] = None
-    """False where it does not (WSL, no permission), or not all of them: that none is listed then
-    says nothing."""
+    """False if it does not (WSL, no permission), or not all of them: an empty list then says
+    nothing."""
     own_namespace_only: bool | None = None
-    """The list has the processes of gputop's own PID namespace alone, as far as is known: in a
-    container those of others cannot be seen, and `processes_known` is false."""
+    """The list has only processes of gputop's own PID namespace, as far as is known: in a container
+    others cannot be seen, and `processes_known` is false."""
     idle_for: Annotated[Seconds, "IDLE", "no work seen in its samples for so long"] = None
-    """Or since gputop first looked. A burst between two samples is not seen. None where utilization
+    """Or since gputop's first sample. A burst between two samples is not seen. None if utilization
     is not known, and in a single sample."""
     holders: tuple[DeviceHolder, ...] = ()
-    """Looked for, every ten seconds at most, where memory is unaccounted or processes are not
-    listed: without root among the user's own processes only. Those who say most come first."""
+    """Unlisted processes that have it open, the most suspect first. Searched every ten seconds at
+    most, if memory is unaccounted or processes are not listed; only the user's own without root."""
     holders_known: bool | None = None
-    """False where some process has more files open than could be looked through yet: others may
-    have it open, too. None where nobody was looked for."""
+    """False if some process has more files open than could be searched so far: others may have the
+    GPU open, too. None without a search."""
 
     reservation: Reservation | None = None
-    """Somebody has reserved it, the oldest reservation where there are several."""
+    """The oldest one, if the GPU is reserved."""
 
     identity: Identity | None = None
     bar1: Bar1Memory | None = None
@@ -215,8 +215,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     asleep: Annotated[bool, SWITCH, "ASLEEP", "switched off until it is used, and so not asked"] = (
         False
     )
-    """By the kernel, as on laptops. Asking would wake it: identity is all there is. Processes may
-    hold some of it all the same, so it does not count as free."""
+    """The kernel does it, as on laptops. Asking would wake it: only its identity is known.
+    Processes may still hold memory on it, so it does not count as free."""
     stale_for: Annotated[Seconds, "AGE", "age of the values while the GPU does not answer"] = None
     error: Annotated[Text, "ERROR", "what the driver says instead of values"] = None
     """The GPU is lost, needs a reset, ... Or what went wrong in gputop, which then begins with
@@ -224,31 +224,31 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_answered(self) -> bool:
-        """Whether anything is known of it but its place in NVML's order."""
+        """Whether anything is known of it besides its index."""
         known = (self.uuid, self.name, self.pci_bus_id, self.memory_total, self.utilization)
         return any(value is not None for value in known)
 
     @property
     def answers(self) -> bool:
-        """Whether its values are those of now."""
+        """Whether its values are current."""
         return self.error is None and self.stale_for is None
 
     @property
     def tells_processes(self) -> bool:
-        """Whether it says who is on it now, if only of gputop's own PID namespace."""
+        """Whether its processes are listed now, if only those of gputop's own PID namespace."""
         is_listed = self.processes_known is not False or bool(self.own_namespace_only)
         return is_listed and self.answers and not self.asleep
 
     @property
     def complaint(self) -> str | None:
-        """`error`, and whose it is."""
+        """`error`, with its author if that is the driver."""
         if self.error is None or self.error.startswith(UNREADABLE):
             return self.error
         return f"the driver says: {self.error}"
 
     @property
     def key(self) -> str:
-        """Identity; of a GPU that never answered, its index."""
+        """Its identity: the UUID, or the index if it never answered."""
         return self.uuid or f"index {self.index}"
 
 
@@ -260,7 +260,7 @@ def is_named(gpu: Gpu, word: str) -> bool:
 
 
 def gpus_named(gpus: Iterable[Gpu], word: str) -> list[Gpu]:
-    """Return the GPUs that a word names; none for what every UUID begins with."""
+    """Return the GPUs that a word names; none for a beginning that all UUIDs share."""
     if "gpu-".startswith(word.casefold()):
         return []
     return [gpu for gpu in gpus if is_named(gpu, word)]

@@ -1,4 +1,4 @@
-"""What a driver does not tell where the GPU is no card of its own, and why."""
+"""What cannot be known of a GPU in some places (unified memory, WSL, vGPU, containers), and why."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ GPUs has them."""
 
 
 CONTAINER = "container: only its own processes can be seen, so whether a GPU is free is not known"
-"""Of every GPU there, `Gpu.own_namespace_only`."""
+"""Said of every GPU with `Gpu.own_namespace_only`."""
 
 
 def is_unified(gpu: Gpu) -> bool:
-    """Whether it has no memory of its own; NVML then tells of none, or of the machine's, which the
+    """Whether it has no memory of its own. NVML then reports none, or the machine's, which the
     agent leaves out (nvitop#208 and nvtop#463 saw both on GB10)."""
     identity = gpu.identity
     if gpu.error is not None or gpu.memory_total is not None or identity is None:
@@ -25,7 +25,7 @@ def is_unified(gpu: Gpu) -> bool:
 
 
 def nobody(frame: Frame) -> str:
-    """What to say where no process is listed."""
+    """Return what to say if no process is listed."""
     if frame.told_by is not None:
         return f"{frame.told_by} does not tell which processes are on the GPUs"
     if any(gpu.own_namespace_only for gpu in frame.gpus):
@@ -37,7 +37,7 @@ def nobody(frame: Frame) -> str:
 
 
 def limits(frame: Frame, gpu: Gpu) -> tuple[str, ...]:
-    """A sentence for each, its subject before a colon."""
+    """Return a sentence for each limit of a GPU, its subject before a colon."""
     sentences = []
     if is_unified(gpu):
         used, total = size(frame.host.memory_used), size(frame.host.memory_total)

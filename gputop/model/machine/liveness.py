@@ -1,7 +1,7 @@
-"""Whether processes still run, be they on a GPU or not.
+"""Whether processes still run, on a GPU or not.
 
-A process is told by its PID and its start in clock ticks since the boot. Seconds since the epoch
-would not do over days: they move when the clock is set, and each agent reckons them anew.
+A process is identified by its PID and its start in clock ticks since the boot. Seconds since the
+epoch would not do over days: they move when the clock is set, and each agent computes them anew.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import msgspec
 LivenessState = Literal["running", "ended", "unknown"]
 """
 running  it is there
-ended    it is not, which is certain: nobody has its number, another process has, or it is a zombie
-unknown  it could not be looked at, so it may run
+ended    it certainly is not: no process or another one has its PID, or it is a zombie
+unknown  it could not be checked, so it may run
 """
 
 
 class ProcessStart(msgspec.Struct, frozen=True):
-    """A process that is asked about."""
+    """A process to ask an agent about."""
 
     pid: int
     start_ticks: int | None = None
@@ -32,9 +32,9 @@ class ProcessLiveness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     pid: int
     state: LivenessState
     start_ticks: int | None = None
-    """Of one that is running, as the rest."""
+    """Only of a running process, like the fields below."""
     start_time: float | None = None
     """Seconds since the epoch, as `Process.start_time` by the same agent."""
     user: str | None = None
-    """Only of one that was asked for by its PID alone, as the next."""
+    """Only if the question had the PID alone; `command` likewise."""
     command: str | None = None

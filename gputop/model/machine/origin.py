@@ -1,7 +1,7 @@
 """Where a process belongs: who started it, from where, in which container or job.
 
-Everything is None (or empty) where it cannot be known: another user's working directory and
-variables are readable to root alone.
+Everything is None (or empty) if it cannot be known: only root can read another user's working
+directory and variables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Container(msgspec.Struct, frozen=True, omit_defaults=True):
     runtime: Runtime | None = None
     """`docker`, `podman`, `containerd` or `cri-o`."""
     name: str | None = None
-    """None unless a runtime told it, as `image`."""
+    """None unless a runtime reported it; `image` likewise."""
     image: str | None = None
     """What it was started from."""
 
@@ -40,19 +40,19 @@ class Container(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What /proc tells of where a process belongs."""
+    """Where a process belongs, from /proc."""
 
     cwd: str | None = None
     """Its working directory, as it sees it itself."""
     venv: str | None = None
-    """Of its virtual or conda environment, the directory."""
+    """The directory of its virtual or conda environment."""
     ancestors: tuple[Ancestor, ...] = ()
     """Its parent first; up to tmux, screen or sshd, or to the last one below process 1."""
     session: str | None = None
-    """Of tmux or screen, as its variables tell: `tmux default:$0` (`tmux attach -t '$0'` takes the
-    number) or `screen 4242.work`."""
+    """Its session of tmux or screen, from its variables: `tmux default:$0` (`tmux attach -t '$0'`
+    takes the number) or `screen 4242.work`."""
     ssh_from: str | None = None
-    """Address of the client, where it was started through ssh."""
+    """Address of the client, if it was started through ssh."""
     container: Container | None = None
     """The container around it."""
     pod: str | None = None
@@ -62,7 +62,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     slurm_step: str | None = None
     """A number, `batch`, `interactive` or `extern`."""
     unit: str | None = None
-    """Of systemd: `jupyterhub.service`, `session-3.scope`."""
+    """Its unit of systemd: `jupyterhub.service`, `session-3.scope`."""
 
     @property
     def job(self) -> str | None:

@@ -1,8 +1,8 @@
-"""What may be a secret, by its name and by its looks.
+"""What may be a secret, by its name and by its form.
 
-Nothing here is sure, so what may be one counts as one: to hide a name too many costs little. No
-pattern looks further than `_LOOKED_AT` characters, nor repeats without a bound: whoever runs a
-process chooses what is searched here.
+Nothing here is certain, so a possible secret counts as one: hiding a name too many costs little. No
+value is searched beyond `_LOOKED_AT` characters, and no pattern takes exponential time: whoever
+runs a process chooses the text that is searched.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import itertools
 import re
 
 _LOOKED_AT = 2048
-"""Characters of a value; fewer are ever shown."""
+"""Characters of a value that are searched; fewer are ever shown."""
 
 # --- names ---------------------------------------------------------------------------------------
 
@@ -27,14 +27,14 @@ _PARTS = re.compile(
     r"PASSW|PASSPHRASE|SECRET|TOKEN(?!I[ZS])|CREDENTIAL|API_?KEY|COOKIE|PRIVATE|CONN(?:ECTION)?_?STR"
     r"|(?:ACCESS|ACCOUNT|SHARED|ENCRYPTION|SIGNING)_?KEY|NETRC|AUTH(?!OR(?:S|ED|ITY)?(?:_|\Z))"
     r"|(?<!BY)(?<!COM)(?<!SUR)PASS(?:FILE)?(?:_|\Z)|(?:PWD|PW|PSW)(?:_|\Z)|KEY(?!BOARD|MAP|STROKE|TIMEOUT)"
-    r"|ROLE_?ID(?:_|\Z)"  # of Vault's AppRole
+    r"|ROLE_?ID(?:_|\Z)"  # Vault's AppRole
 )
 _NO_KEYS = frozenset(
     ["MONKEY", "MONKEYS", "MONKEYPATCH", "DONKEY", "TURKEY", "HOCKEY", "WHISKEY", "JOCKEY"]
 )
-"""Words of their own; a name may have others beside them."""
+"""Words that are no keys; other words of the same name still count."""
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
-"""Where they hold one, whatever their words mean elsewhere."""
+"""Names that are no secret if they hold a folder, whatever their words mean elsewhere."""
 
 # --- values --------------------------------------------------------------------------------------
 
@@ -70,8 +70,7 @@ _BASE64 = re.compile(
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _RUN = re.compile(r"[A-Za-z0-9]{10,}")
 _CHANGES = 5
-"""From digits to letters, or from small letters to large ones, of so short a text: no word has as
-many."""
+"""Changes between digits, small and capital letters in one run of them: no word has this many."""
 _PATHS = re.compile(r"(?:~|\.{0,2}/)[\w.+@%,~ /-]*(?::[\w.+@%,~ /-]*)*", re.ASCII)
 _OF_PATHS = re.compile(
     r"(?:PATH|DIR|DIRS|HOME|PREFIX|ROOT|PWD|SHELL|FILE|EXE|BIN|CACHE|PYTHON|_|ENV)\Z"
@@ -86,7 +85,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def is_secret_name(name: str, value: str = "") -> bool:
-    """Whether a name is one of those that secrets have: DB_PASS, sshpass, apiKey, LDAP_PW."""
+    """Whether a name is typical of secrets: DB_PASS, sshpass, apiKey, LDAP_PW."""
     if name in _FOLDERS and value.startswith("/"):
         return False
     words = [word.upper() for word in _WORD.findall(name[:256])]
@@ -98,13 +97,13 @@ def is_secret_name(name: str, value: str = "") -> bool:
 
 
 def looks_secret(value: str, name: str = "") -> bool:
-    """Whether a value has the looks of a secret, or has one in it."""
+    """Whether a value looks like a secret, or contains one."""
     text = _GPU_UUID.sub("", value[:_LOOKED_AT])
     upper = name.upper()
     if _TOKEN.search(text):
         return True
     if _OF_PATHS.search(upper) and _PATHS.fullmatch(text):
-        return False  # a folder of a package manager is named by a hash
+        return False  # package managers name folders by hashes
     if _OF_HASHES.search(upper) and _HEX.match(text):
         return False
     if _CREDENTIAL.search(text) or ("@" in text and _AT.search(text)):
@@ -140,9 +139,9 @@ MASK = "***"
 _NAMED = re.compile(r"--?([A-Za-z][\w-]{0,63})")
 _OPTION = re.compile(r"(-{0,2})([A-Za-z][\w.-]{0,63})=(.*)", re.DOTALL)
 _SCHEME = re.compile(r"(?:bearer|basic|digest|token):?\Z", re.IGNORECASE)
-"""The word before what an Authorization header proves."""
+"""The word before the credentials of an Authorization header."""
 _SHORT = re.compile(r"(-[pPawkW])(.*)", re.DOTALL)
-"""Options of `_ASKING` that a password follows, or is written onto."""
+"""Options of `_ASKING` that take a password: as the next word, or joined to the option."""
 _ASKING_TEXT = """
 sshpass mysql mysqldump mysqladmin mariadb mariadb-dump redis-cli mongo mongosh mongodump
 ldapsearch ldapadd ldapmodify ldapwhoami docker podman nerdctl helm 7z 7za 7zr zip unzip openssl
@@ -151,11 +150,11 @@ smbclient rclone kinit cifs mosquitto_pub mosquitto_sub influx clickhouse-client
 _ASKING = frozenset(_ASKING_TEXT.split())
 """Programs that take a password by a short option."""
 _LOGIN = frozenset({"wandb", "huggingface-cli", "hf", "gh", "comet"})
-"""Programs to whose `login` a token may be given as a word."""
+"""Programs with a `login` command that may take a token as a word."""
 
 
 def masked(command: str) -> str:
-    """A command line without what may be a secret in it: `--api-key ***`, `DB_PASS=***`."""
+    """Return a command line with possible secrets masked: `--api-key ***`, `DB_PASS=***`."""
     words, before, program = [], "", ""
     for word in command.split(" "):
         option = _OPTION.fullmatch(word)

@@ -1,13 +1,12 @@
-"""What a GPU says beyond the main screen, by subject: each is one field of `model.machine.gpu.Gpu`.
+"""What a GPU reports beyond the main screen, by subject: each section is one field of `Gpu`.
 
-Every value is declared here and nowhere else. What is shown of a GPU is annotated with its unit,
-its label and its help, `Annotated[Ratio, "ENC", "share of time ..."]`; of these annotations the
-registry (`model.metrics.gpu`) is made, and of the registry the columns, the page of a GPU and the
-graphs.
+Every value is declared here and nowhere else. Values that are shown are annotated with unit, label
+and help, `Annotated[Ratio, "ENC", "share of time ..."]`. The registry (`model.metrics.gpu`) is made
+from these annotations; the columns, the page of a GPU and the graphs are made from the registry.
 
 Units and `None` as in `model.machine.frame`. A section is None until the GPU has been asked for it,
-and where the driver has nothing of it. Rates are since the previous sample. Counters that fall
-(a reset, a reload) start again. Sources: NVML's API reference; nvidia-smi's names for the same.
+and if the driver has no data for it. Rates cover the time since the previous sample. Counters that
+fall (a reset, a reload) start again. Sources: NVML's API reference, and nvidia-smi for the names.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class Unit(NamedTuple):
     name: str = ""
     show: Callable[[Any], str] = str
     suffix: str | None = None
-    """What a metric of it is called by Prometheus ends in, the base unit; `_total` of what only
-    rises. None of what is no number."""
+    """The end of a metric's name for Prometheus: the base unit, and `_total` if it only rises. None
+    if the value is no number."""
 
 
 def _whole(value: float) -> str:
@@ -35,7 +34,7 @@ def _whole(value: float) -> str:
 
 
 def _energy(joules: float) -> str:
-    """In kWh from 0.1 on."""
+    """Return kJ, or kWh from 0.1 kWh on."""
     hours = joules / 3.6e6
     return f"{hours:.2f} kWh" if hours >= 0.1 else f"{joules / 1000:.1f} kJ"
 
@@ -95,7 +94,7 @@ class Engines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clocks(msgspec.Struct, frozen=True, kw_only=True):
-    """Beside the SM's and the memory's clocks, which are in `Gpu`."""
+    """Clocks besides those of SMs and memory, which are in `Gpu`."""
 
     graphics: Annotated[Hertz, "GCLOCK", "of graphics, shown in MHz"] = None
     graphics_max: Annotated[Hertz, "GCLOCK-MAX", "the highest of graphics"] = None
@@ -105,7 +104,7 @@ class Clocks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Power(msgspec.Struct, frozen=True, kw_only=True):
-    """Beside draw and enforced limit, which are in `Gpu`."""
+    """Power besides draw and enforced limit, which are in `Gpu`."""
 
     average: Annotated[Watts, "POWER-AVG", "drawn, averaged over a second"] = None
     instant: Annotated[Watts, "POWER-NOW", "drawn at this instant"] = None
@@ -121,13 +120,13 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Thermal(msgspec.Struct, frozen=True, kw_only=True):
-    """Beside the core's temperature, which is in `Gpu`."""
+    """Temperatures besides the core's, which is in `Gpu`."""
 
     memory: Annotated[Celsius, "TEMP-MEM", "of the memory"] = None
     margin: Annotated[Celsius, "T.LIMIT", "degrees left before the GPU slows down"] = None
-    """T.Limit; to the fixed threshold where there is none."""
+    """T.Limit, or if the card has none, the degrees to the fixed threshold."""
     slowdown: Annotated[Celsius, "SLOWDOWN", "where the GPU slows down"] = None
-    """The fixed threshold; None where the card has none, as Hopper."""
+    """The fixed threshold; None if the card has none, as Hopper."""
     shutdown: Annotated[Celsius, "SHUTDOWN", "where the GPU shuts down"] = None
 
 
@@ -140,12 +139,12 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()  # fmt: skip
     """Strongest first; empty also while the GPU is idle."""
     lasting: tuple[str, ...] = ()
-    """Of `reasons`, those that were there in the two samples before as well; none in a single one.
-    A change of clocks may look like `hw_slowdown` for a moment."""
+    """Those of `reasons` that the two samples before had as well; empty in a single sample. A
+    change of clocks may look like `hw_slowdown` for a moment."""
     shares: Annotated[
         dict[str, float], Unit("0..1", _shares), "HELD-BACK", "share of time since the first look"
     ] = {}
-    """By reason; of those whose counter there is."""
+    """By reason, as far as the driver counts them."""
 
 
 class Pcie(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,23 +207,23 @@ class Xid(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver says of the card as a whole; `model.health.findings` has what it means."""
+    """What the driver says about the whole card; `model.health.findings` says what it means."""
 
     xids: Annotated[
         tuple[Xid, ...] | None,
         Unit("", lambda xids: " ".join(str(xid.number) for xid in xids) or "none"),
         "XID", "errors that the driver reported",
     ] = None  # fmt: skip
-    """The newest twenty since gputop listens, the newest last: NVML tells of no earlier ones, which
-    the kernel's log has. None where the driver does not report them, and in a single sample."""
+    """The newest twenty since gputop started, the newest last: NVML reports no earlier ones, but
+    the kernel's log has them. None if the driver does not report them, and in a single sample."""
     recovery_action: Annotated[Text, "RECOVERY", "what the driver says is needed"] = None
     """`none`, `gpu_reset`, `node_reboot`, `drain_p2p`, `drain_and_reset`, ..."""
     fabric_state: Annotated[Text, "FABRIC", "state of the NVSwitch fabric"] = None
     """`not_supported`, `not_started`, `in_progress`, `completed`, `failed`; of NVSwitch
     machines."""
     fabric_health: tuple[str, ...] | None = None
-    """What is wrong with it: `degraded_bandwidth`, `route_unhealthy`, `no_partition`, ...; None
-    where the driver does not tell."""
+    """What is wrong with the fabric: `degraded_bandwidth`, `route_unhealthy`, `no_partition`, ...;
+    None if the driver does not report it."""
     fabric_cluster: bool | None = None
     """Whether the fabric spans several machines."""
     repair_pending: Annotated[Flag, "REPAIR", "a repair waits for a reset"] = None
@@ -234,7 +233,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
     """What the parts of the chip did since the previous sample, by NVML's GPM (Hopper and later).
-    Without GPM there is the verdict alone, and it says so."""
+    Without GPM there is only the verdict, which says so."""
 
     graphics: Annotated[Ratio, "GR-ACT", "time in which anything ran"] = None
     """In MIG instances, too."""

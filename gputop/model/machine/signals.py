@@ -1,12 +1,12 @@
 """Signals to processes: what is asked for, and what became of it.
 
-Whoever asks names processes by identity (pid and start time); the agent on that machine sends, and
-replies how it went on. An order has an id that its asker chose: the same one twice is done once.
-All verdicts of an order are in each reply, in its order.
+A reader names processes by identity (PID and start time); the agent on that machine sends the
+signal, and replies with what became of them. The reader chooses the id of an order: an order that
+comes twice is carried out once. Each reply has all verdicts of an order, in its order.
 
-An order of signal 0 sends nothing: its verdicts tell who is there (`alive`) and may be signalled,
-with `caution` where a person has to confirm that. With `descendants` they tell the list to
-confirm, which is then the targets of the order that sends.
+An order of signal 0 sends nothing: its verdicts say which processes run (`alive`) and may be
+signalled, with a `caution` if a person must confirm that. With `descendants` they are the list to
+confirm, which then becomes the targets of the order that sends.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ SignalOutcome = Literal[
 ]
 """What became of a process.
 
-waiting           sent, and its end is awaited, or that its memory comes back
-exited            it ended after `seconds`, of this signal: the last one that could end it
-alive             it lives on, as it may: the signal does not end a process, or no time was given
+waiting           sent; its end, or the return of its memory, is awaited
+exited            it ended after `seconds`, by this signal: the last one that could end it
+alive             it still runs, as it may: the signal does not end a process, or no time was given
                   (it got another signal meanwhile)
-ignored           it lives on although the signal should have ended it
+ignored           it still runs although the signal should have ended it
 uninterruptible   it waits in the kernel (state D), where no signal reaches it
-zombie            it has ended, and its parent has not taken notice
-not_permitted     it is somebody else's
-identity_changed  another process has this number now; nothing was sent
-gone              it had ended before, which is certain; nothing was sent
-unknown           it could not be looked at, so it may live; nothing was sent
-other_namespace   its number is of another PID namespace; nothing was sent
+zombie            it has ended, but its parent has not reaped it
+not_permitted     it is another user's
+identity_changed  another process has this PID now; nothing was sent
+gone              it had certainly ended before; nothing was sent
+unknown           it could not be checked, so it may still run; nothing was sent
+other_namespace   its PID is of another PID namespace; nothing was sent
 refused           gputop does not do that; nothing was sent
 """
 
@@ -58,17 +58,17 @@ ancestor    gputop runs under it
 """
 
 FOREIGN: frozenset[Caution] = frozenset({"foreign", "container", "unreadable"})
-"""Cautions that make it somebody else's."""
+"""Cautions for a process that counts as another user's."""
 
 MOST_TARGETS = 200
-"""Of an order: more are left alone."""
+"""Most targets of an order; further ones are left alone."""
 
 _HARMLESS = {"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "WINCH"}
 """Signals that do not end a process that has no handler for them (signal(7))."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A process, whatever becomes of its number."""
+    """A process by its identity: a PID alone may be reused."""
 
     pid: int
     start_time: float | None
@@ -78,7 +78,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a person may choose a process on a GPU by, beside what a Frame has."""
+    """What a person may choose a process on a GPU by, besides what a Frame has."""
 
     pid: int
     start_time: float | None
@@ -88,11 +88,11 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     idle_for: float | None = None
     """As `Process.idle_for`, with what other agents of this user know."""
     ancestors: tuple[Target, ...] = ()
-    """What has started it, its parent first; empty where that was not asked for."""
+    """Its ancestors, the parent first; empty if they were not asked for."""
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """Memory that came back when a process ended, as the frames before and after tell."""
+    """Memory that came back when a process ended, by the frames before and after."""
 
     gpu_uuid: str
     bytes: int
@@ -114,22 +114,22 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     outcome: SignalOutcome
     caution: Caution | None = None
     seconds: float | None = None
-    """From the signal to the end, or to now; None where nothing was sent."""
+    """From the signal to the end, or to now; None if nothing was sent."""
     ended: bool = False
-    """Whether it has ended since the signal, of whatever."""
+    """Whether it has ended since the signal, for whatever reason."""
     ignored: tuple[int, ...] = ()
     """In a check, the signals that it is known to ignore."""
     freed: tuple[Freed, ...] = ()
     noting: bool = False
-    """Whether it is on its way into the audit log."""
+    """Whether it is about to be written to the audit log."""
     unnoted: str = ""
     """Why it is not in the audit log, as a sentence that is harmless to print."""
     words: str = ""
-    """The outcome as a sentence, harmless to print; with what to do where something can be done."""
+    """The outcome as a sentence, harmless to print, with what to do if anything helps."""
 
 
 def signal_name(number: int) -> str:
-    """As `SIGTERM`; of a real-time signal as `SIGRTMIN+3`."""
+    """Return the name of a signal, as `SIGTERM`, or `SIGRTMIN+3` for a real-time one."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -137,7 +137,7 @@ def signal_name(number: int) -> str:
 
 
 def signal_number(text: str) -> int | None:
-    """Of `TERM`, `sigterm`, `15`, `RTMIN+3`; None for what is no signal."""
+    """Return the number of `TERM`, `sigterm`, `15`, `RTMIN+3`; None for what is no signal."""
     word = text.strip().upper()
     names = {
         signal_name(number).removeprefix("SIG"): int(number) for number in signal.valid_signals()

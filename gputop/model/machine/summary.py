@@ -11,7 +11,7 @@ from gputop.model.machine.text import duration, printable
 
 
 def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
-    """Who has compute processes, on one GPU or on any, those with most memory first."""
+    """Return the users with compute processes, on one GPU or on any, most memory first."""
     return users_of(frame.processes) if gpu is None else frame.once(_users, gpu)
 
 
@@ -24,7 +24,7 @@ def _on_gpu(frame: Frame, gpu: Gpu) -> Sequence[Process]:
 
 
 def users_of(processes: Iterable[Process]) -> list[str]:
-    """Whose processes compute, those with most memory first."""
+    """Return the users of compute processes, most memory first."""
     held: dict[str, int] = {}
     for process in processes:
         if process.user is not None and process.type != "G":
@@ -33,21 +33,21 @@ def users_of(processes: Iterable[Process]) -> list[str]:
 
 
 def awaited(frame: Frame, gpu: Gpu) -> Reservation | None:
-    """Return the reservation of somebody who is not on the GPU yet, or no longer."""
+    """Return the reservation of a user who is not on the GPU yet, or no longer; otherwise None."""
     reservation = gpu.reservation
     there = reservation is not None and reservation.user in users(frame, gpu)
     return None if there else reservation
 
 
 def reserved_words(reservation: Reservation, now: float) -> str:
-    """Say who has reserved a GPU, and for how long by now (seconds since the epoch)."""
+    """Say who has reserved a GPU, and for how long so far; `now` in seconds since the epoch."""
     age = duration(max(0.0, now - reservation.since))
     return f"reserved by {printable(reservation.user, 40)}, {age}"
 
 
 def count_of_users(frame: Frame) -> str:
-    """How many users compute, in words: not 0 where the driver does not list processes, or not
-    those outside of a container."""
+    """Return how many users compute, in words: never 0 if the driver does not list processes, or
+    not those outside of a container."""
     count = len(users(frame))
     if all(gpu.processes_known is not False for gpu in frame.gpus):
         return f"{count} user{'s' * (count != 1)}"
@@ -55,13 +55,13 @@ def count_of_users(frame: Frame) -> str:
 
 
 def strangers(frame: Frame, gpu: Gpu) -> int:
-    """How many compute processes of a GPU nothing is known of, as in a container."""
+    """Return how many compute processes of a GPU have no known user, as in a container."""
     return sum(process.user is None for process in _on_gpu(frame, gpu))
 
 
 def free_memory(frame: Frame, gpu: Gpu) -> int | None:
-    """Bytes that a job could have; None while the GPU does not answer. Of memory that the system
-    manages that is what no process on the GPU holds, and of the machine's own RAM what is free."""
+    """Return the bytes that a job could have; None if not known. If the system manages the memory,
+    that is what no process on the GPU holds; if it is the machine's own RAM, what is free."""
     if not gpu.answers:
         return None
     if is_unified(gpu):
@@ -76,7 +76,7 @@ def free_memory(frame: Frame, gpu: Gpu) -> int | None:
 
 
 def by_instance(frame: Frame) -> dict[tuple[str | None, int, int], list[Process]]:
-    """The processes on MIG devices by UUID of the GPU, GPU instance and compute instance."""
+    """Return the processes on MIG devices by the GPU's UUID, GPU instance and compute instance."""
     processes: dict[tuple[str | None, int, int], list[Process]] = {}
     for process in frame.processes:
         if process.gpu_instance is not None and process.compute_instance is not None:
@@ -86,6 +86,6 @@ def by_instance(frame: Frame) -> dict[tuple[str | None, int, int], list[Process]
 
 
 def only_display(frame: Frame, gpu: Gpu) -> str | None:
-    """`display` for a GPU on which there are graphics processes and no others."""
+    """Return `display` for a GPU with processes; callers ask if none of them computes."""
     drawn = any(process.gpu_uuid == gpu.uuid for process in frame.processes)
     return "display" if drawn else None

@@ -1,4 +1,4 @@
-"""Values as text: what is shown of bytes, seconds, ratios, and of text that others wrote."""
+"""Values as text: bytes, seconds, ratios, and text from elsewhere made harmless to print."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CODE_AFTER_E = ("perl", "ruby", "node", "Rscript", "julia")
 
 
 def printable(text: str, limit: int = 4096) -> str:
-    """`text` without anything that could move a cursor, reorder or hide: one line, `limit` long.
+    """Return `text` as one line of at most `limit`, without what moves a cursor, reorders or hides.
 
     C0, DEL, C1, bidi and zero-width controls, lone surrogates, private and unassigned characters
     become U+FFFD; other spaces become a space; variation selectors, whose width terminals
@@ -98,7 +98,7 @@ def duration(seconds: float | None) -> str:
 
 
 def clock_time(time_: float, now: float) -> str:
-    """A time of today as 18:40, another as 2026-11-21 18:40; both in seconds since the epoch."""
+    """Return a time of today as 18:40, others as 2026-11-21 18:40; both in epoch seconds."""
     local, today = time.localtime(time_), time.localtime(now)
     return time.strftime("%H:%M" if local[:3] == today[:3] else "%Y-%m-%d %H:%M", local)
 
@@ -133,10 +133,10 @@ def short_name(name: str | None) -> str:
 
 
 def short_command(command: str | None) -> str:
-    """The script first: `/usr/bin/python3 -u train.py --lr 1` is `train.py --lr 1`.
+    """Return a command script first: `/usr/bin/python3 -u train.py --lr 1` is `train.py --lr 1`.
 
-    What an interpreter runs comes forward, as a path's last part (`-m package` as `package`);
-    inline code (`-c`) and anything else keep the program's name in front.
+    What an interpreter runs comes first, as the last part of its path (`-m package` as `package`);
+    inline code (`-c`) and other programs keep the program's name in front.
     """
     if not command:
         return MISSING
@@ -149,8 +149,8 @@ def short_command(command: str | None) -> str:
 
 
 def _script(arguments: list[str], code: str) -> list[str] | None:
-    """From the script on; None where there is none. `code` is the letter of the option before
-    inline code, which may end a bundle, as in `-lc`."""
+    """Return the arguments from the script on; None without one. `code` is the letter of the option
+    before inline code, which may end a bundle, as in `-lc`."""
     position = 0
     while position < len(arguments):
         argument, *following = arguments[position : position + 2]
@@ -166,5 +166,5 @@ def _script(arguments: list[str], code: str) -> list[str] | None:
 
 
 def _base(path: str) -> str:
-    """The last part of what looks like a path; a process may as well call itself `[/]`."""
+    """Return the last part of what looks like a path; a process may also call itself `[/]`."""
     return path.rpartition("/")[2] if _PATH.match(path) else path

@@ -1,5 +1,5 @@
-"""Where GPUs stand in the machine: how they are connected, who reaches whose memory, and which CPUs
-are near."""
+"""Where GPUs are in the machine: how they are connected, which one reaches the memory of which, and
+which CPUs are near."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import combinations
 import msgspec
 
 _LEAST = 3
-"""CPUs at equal distances that are written with a stride."""
+"""Fewest CPUs at equal distances that are written with a stride."""
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """By NVML's index; None where neither the driver nor the PCI bus tells."""
+    """By NVML's index; None if neither the driver nor the PCI bus reports it."""
 
     p2p: tuple[tuple[bool | None, ...], ...] = ()
     """Whether the GPU of the row can read and write the memory of the column's; false for itself,
@@ -21,15 +21,15 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     cpus: tuple[str | None, ...] = ()
     """The CPUs of its NUMA node, in the form of `taskset -c`."""
     usable_cpus: tuple[str | None, ...] = ()
-    """Those of them on which gputop may run; None where that is none of them."""
+    """Those of them on which gputop may run; None if there are none."""
     numa: tuple[int | None, ...] = ()
     """The NUMA node of those CPUs."""
     gpu_numa: tuple[int | None, ...] = ()
-    """The NUMA node that the GPU's own memory is, where it is one (Grace Hopper)."""
+    """The NUMA node that the GPU's own memory is, if it is one (Grace Hopper)."""
 
 
 def cpu_list(cpus: Iterable[int]) -> str | None:
-    """`0-15,64-79`, or `0-62:2` where every other one counts; None for no CPU.
+    """Return CPUs as `0-15,64-79`, or `0-62:2` for every other one; None for no CPU.
 
     `taskset -c` reads both (its manual: "0-31:2").
     """
@@ -59,14 +59,14 @@ MEANINGS = {
     "NODE": "the interconnect between host bridges of one NUMA node",
     "SYS": "the interconnect between NUMA nodes",
 }
-"""Of `NV18` by its letters."""
+"""What each rating means; `NV` stands for `NV18` and the like."""
 
 ITSELF = "X"
 _PCIE = ("SYS", "NODE", "PHB", "PXB", "PIX")
 
 
 def rating(link: str | None) -> int:
-    """The better a connection, the more; 0: not known."""
+    """Return a number, the greater the better the connection; 0: not known."""
     if link is None:
         return 0
     if link.startswith("NV") and link[2:].isdecimal():
@@ -75,7 +75,7 @@ def rating(link: str | None) -> int:
 
 
 def connection(links: Links | None, indices: Collection[int]) -> tuple[int, int]:
-    """Rate a set of GPUs: its worst connection, then all of them together."""
+    """Rate a set of GPUs: its worst connection, then the sum of all; 0, 0 if not known."""
     if links is None or not all(index < len(links) for index in indices):
         return 0, 0
     rated = [rating(links[a][b]) for a, b in combinations(sorted(indices), 2)]

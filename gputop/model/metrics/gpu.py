@@ -1,4 +1,4 @@
-"""The registry of what is shown of a GPU, made of the annotations of `Gpu` and its sections.
+"""The registry of what is shown of a GPU, made from the annotations of `Gpu` and its sections.
 
 See `model.metrics.metric`; to add a metric, annotate its field (`model.machine.sections`).
 """
@@ -30,8 +30,8 @@ _HEADINGS = {
     "State": "persistence_mode accounting_mode display_active compute_mode mig_mode mig"
     " processes_known asleep stale_for error",
 }
-"""The headings of the detail page, and the metrics under each; a section's name stands for those
-of it that were not named yet."""
+"""The headings of the detail page, and the metrics under each; a section's name stands for its
+metrics that were not named before."""
 
 
 def _metrics(kind: type, section: str = "") -> Iterator[Metric[Gpu]]:

@@ -26,8 +26,8 @@ _CEILINGS = {
 }
 _BOILING = 100.0
 _LEAST = {"bytes": 2.0**30, "B/s": 2.0**30}
-"""By unit: how far up a graph goes at least where it is not known what the card can do, so that
-a trifle does not look like much."""
+"""By unit: the least top of a graph if the card's maximum is not known, so that a trifle does not
+look like much."""
 _LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 """Bytes per second of a PCIe lane, one way, by generation: 2.5 to 64 GT/s (PCI-SIG's
 specifications) less the encoding."""
@@ -37,29 +37,29 @@ _UNITS = {"0..1": "%", "W": " W", "Hz": " MHz", "B/s": " B/s"}
 
 
 def fitting(times: Sequence[float], longest: float = SPANS[-1]) -> float:
-    """The shortest span that has room for all of these times, as long as that is not too long."""
+    """Return the shortest of SPANS that has room for all these times, but at most `longest`."""
     past = times[-1] - times[0] if times else 0.0
     return min(next((span for span in SPANS if span >= past), longest), longest)
 
 
 def begin_of(last: float, span: float, cells: int) -> float:
-    """Where a graph of so many cells begins that has the time `last` in its last cell: at a
-    multiple of a cell, so that what was drawn moves by whole cells."""
+    """Return the time at which a graph begins that has `last` in its last cell: a multiple of a
+    cell's seconds, so that the drawing moves by whole cells."""
     cell = span / cells
     return (floor(last / cell) + 1 - cells) * cell
 
 
 def dots(times: Sequence[float], begin: float, width: float, count: int) -> list[tuple[int, int]]:
-    """Of which slots each of `count` dots of `width` seconds tells: from, to.
+    """Return the slots that each of `count` dots of `width` seconds shows: from, to.
 
-    Those that begin within it; where none does, the one before, which holds until the next.
+    These begin within the dot; if none does, it shows the slot before, which lasts until the next.
     """
     edges = [bisect_left(times, begin + width * n) for n in range(count + 1)]
     return [(a, z) if a < z else (a - 1, a) for a, z in pairwise(edges)]
 
 
 def line(values: Sequence[float], slots: Iterable[tuple[int, int]], count: int) -> list[float]:
-    """The greatest value in each dot; minus infinity where there is none.
+    """Return the greatest value in each dot; minus infinity if there is none.
 
     `values` are those of the newest of `count` slots.
     """
@@ -75,8 +75,8 @@ def line(values: Sequence[float], slots: Iterable[tuple[int, int]], count: int) 
 
 
 def ceiling(gpus: Iterable[Gpu], id_: str, peak: float) -> float:
-    """How far up a graph goes, from 0: what the card can do, 100 %, 100 degrees, or where that is
-    not known a round number that is not below the peak."""
+    """Return the top of a graph that begins at 0: the card's maximum, 100 %, 100 degrees, or if
+    none is known, a round number not below the peak."""
     metric = GPU[id_]
     if metric.unit == "0..1":
         return max(1.0, peak)
@@ -101,13 +101,13 @@ def _most(gpu: Gpu, id_: str) -> float | None:
 
 
 def with_unit(metric: Metric[Gpu], value: Any, degree: str) -> str:
-    """A value and its unit, where the text does not have it; `degree` is the terminal's sign."""
+    """Return a value with its unit, if the text lacks it; `degree` is the terminal's sign."""
     unit = f"{degree}C" if metric.unit == "Celsius" else _UNITS.get(metric.unit, "")
     return f"{metric.show(value)}{unit if isinstance(value, int | float) else ''}"
 
 
 def _round(peak: float, unit: str) -> float:
-    """The next power of two for bytes, else the next 1, 2 or 5."""
+    """Return the next power of two for bytes, otherwise the next 1, 2 or 5 times a power of ten."""
     if peak <= 0 or peak == inf:
         return 1.0
     if unit in ("bytes", "B/s"):

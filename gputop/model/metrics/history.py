@@ -2,12 +2,12 @@
 
 All that is kept shares one time axis of `SLOTS` slots, a ring. A frame takes a slot; frames that
 come within `STEP` of the slot's begin share it, and the greatest of their values stays. So the
-slots are 15 minutes at least, at any interval, and 15 hours at an interval of a minute. Where
-frames were missing, one slot is left empty.
+slots cover at least 15 minutes at any interval, and 17 hours at an interval of a minute. If frames
+were missing, one slot is left empty.
 
 Memory: 4 KiB for a metric of a GPU that has values, 8 KiB for a process on a GPU. 8 GPUs with all
-metrics and 200 processes take 2.7 MiB, with 1000 processes 9.6 MiB (measured, full). Of no more
-than `MOST_PROCESSES` a past is kept, which bounds all of it at 20 MiB for 16 GPUs.
+metrics and 200 processes take 2.7 MiB, with 1000 processes 9.6 MiB (measured, full). A past is kept
+of at most `MOST_PROCESSES`, which bounds the total at 20 MiB for 16 GPUs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from gputop.model.metrics.gpu import GPU
 
 SLOTS = 1024
 STEP = 0.9
-"""Seconds. Less than one, since frames of every second do not come quite every second."""
+"""Seconds. Less than one, since frames at an interval of a second are not exactly on time."""
 _SPARE = 32
-"""Slots that are kept beyond these: the oldest are dropped by so many at a time."""
+"""Slots that are kept beyond `SLOTS`: the oldest are dropped this many at a time."""
 RECENT = 120
 """Slots of a short history."""
 MOST_PROCESSES = 2000
@@ -41,26 +41,26 @@ KEPT = (
     "thermal.margin", "fan", "pcie.tx", "pcie.rx", "nvlink.tx", "nvlink.rx",
     "engines.encoder", "engines.decoder", "engines.jpeg", "engines.ofa", "power_more.instant",
 )  # fmt: skip
-"""The metrics of a GPU whose past is kept, those that are looked at most first."""
+"""The metrics of a GPU with a past, the most viewed first."""
 
 _METRICS = tuple((id_, GPU[id_].read) for id_ in KEPT)
 _IN_BRIEF = _METRICS[:2]
 _NOTHING = -inf
-"""In place of a value that there was not: less than any, so that `max` passes over it."""
+"""Stands for a missing value: less than any number, so that `max` passes over it."""
 
 _HistoryRow = tuple[int, float | None, str | None, int | None, int | None]
 _row: Callable[[Process], _HistoryRow] = attrgetter(
     "pid", "start_time", "gpu_uuid", "gpu_instance", "compute_instance"
 )
-"""What of a process on a GPU stays the same."""
+"""What identifies a process on a GPU."""
 
 R = TypeVar("R", bound="Ring")
 
 
 class Ring:
-    """Rows of `width` numbers by slot, the newest `SLOTS`.
+    """The rows of the newest `SLOTS` slots, each of `width` numbers.
 
-    A row lies flat in one array: there may be thousands of rings, and each takes in a row a frame.
+    They lie flat in one array: there may be thousands of rings, and each gets a row per frame.
     """
 
     __slots__ = ("_end", "_values", "_width")
@@ -69,8 +69,8 @@ class Ring:
         self._end, self._width, self._values = begin, width, array(typecode)
 
     def put(self, slot: int, *row: float | None) -> None:
-        """Add the row of a slot, the last one or a later: of a slot's rows the greatest values
-        stay, and slots that were passed over stay empty."""
+        """Add a row to the last slot or a later one. A slot keeps the greatest values of its rows,
+        and slots that were passed over stay empty."""
         numbers = [_NOTHING if value is None else value for value in row]
         values, width = self._values, self._width
         if slot < self._end:
@@ -84,14 +84,14 @@ class Ring:
             del values[: -SLOTS * width]
 
     def last(self, count: int, end: int = 0, column: int = 0) -> array[float]:
-        """Return a column of the newest `count` slots, up to `end` if that is later than its own;
-        fewer where there are fewer. Values that were none are below all numbers."""
+        """Return a column of the newest `count` slots, or of all if there are fewer, up to `end` if
+        that is later than the last one. Missing values are below all numbers."""
         values = self._values[column :: self._width]
         values.extend([_NOTHING] * (end - self._end))
         return values[-count:]
 
     def copy(self: R, end: int) -> R:
-        """Return another ring with the rows before a slot."""
+        """Return another ring with the rows before slot `end`."""
         twin, later = copy(self), max(0, self._end - end)
         rows = self._values[-SLOTS * self._width :]
         twin._values = rows[: max(0, len(rows) - later * self._width)]
@@ -119,12 +119,12 @@ class ProcessHistory(Ring):
 
 
 class History:
-    """The values of past frames; None where there was no value: a gap stays a gap."""
+    """The values of past frames; a frame without a value leaves a gap."""
 
     def __init__(self) -> None:
         self.brief = False
-        """Whether only the first two metrics are kept, and nothing of processes: of a machine that
-        nobody looks at."""
+        """Whether only the first two metrics are kept, and nothing of processes: for a machine that
+        is not on the screen."""
         self._clear()
 
     def _clear(self) -> None:
@@ -139,8 +139,8 @@ class History:
         self._processes: dict[_HistoryRow, ProcessHistory] = {}
 
     def append(self, frame: Frame) -> None:
-        """Add a frame. GPUs and processes that are gone are dropped, and everything is where the
-        machine's clock was put back by more than a slot."""
+        """Add a frame. Drop GPUs and processes that are gone, and everything if the machine's clock
+        was set back by more than a slot."""
         slot = self._slot(frame)
         self._cpu.put(slot, frame.host.cpu)
         kept, self._gpus = self._gpus, {}
@@ -162,11 +162,11 @@ class History:
             )
 
     def copy(self) -> History:
-        """Return the same past, which does not go on with this one."""
+        """Return a copy that later frames do not change."""
         return self.until(inf)
 
     def until(self, time: float) -> History:
-        """Return the past as it was at a time: of the GPUs and processes that are known by now."""
+        """Return the past up to a time, for the GPUs and processes that are known now."""
         times = self.times
         count = bisect_right(times, time)
         twin, end = copy(self), self._end - len(times) + count
@@ -186,22 +186,22 @@ class History:
 
     @property
     def cpu(self) -> array[float]:
-        """The share of the host's CPUs in use, as `values` has it; empty if there never was one."""
+        """The share of the host's CPUs in use, as in `values`; empty if it was never known."""
         values = self._cpu.last(SLOTS, self._end)
         return values if max(values, default=_NOTHING) > _NOTHING else values[:0]
 
     def values(self, gpu: str, id_: str) -> Sequence[float]:
-        """Of the last slots, oldest first, for a graph: below all numbers where there is none.
-        `gpu` is a key; empty if there never was a value."""
+        """Return a metric's values in the last slots, oldest first; missing ones are below all
+        numbers. `gpu` is a key. Empty if there never was a value."""
         series = self._gpus.get(gpu, {}).get(id_)
         return series.last(SLOTS, self._end) if series else ()
 
     def knows(self, gpu: str, id_: str) -> bool:
-        """Whether there ever was a value, of the GPU of a key."""
+        """Whether the GPU of a key ever had a value of a metric."""
         return id_ in self._gpus.get(gpu, {})
 
     def of_process(self, process: Process) -> ProcessHistory:
-        """Of a process on the GPU of this entry."""
+        """Return the past of a process on the GPU of this entry."""
         return self._processes.get(_row(process)) or ProcessHistory(self._end)
 
     def _append(self, gpu: Gpu, series: dict[str, Ring], slot: int) -> None:

@@ -22,7 +22,7 @@ class Metric(msgspec.Struct, Generic[S], frozen=True):
     """One thing that is shown of an S."""
 
     id: str
-    """The name of the JSON field where it is one; `pcie.tx` as jq has it."""
+    """The name of its JSON field if it has one, as jq writes it: `pcie.tx`."""
     label: str
     """The heading of its column."""
     unit: str
@@ -34,17 +34,17 @@ class Metric(msgspec.Struct, Generic[S], frozen=True):
     left: bool = False
     """Text begins at the left, numbers end at the right."""
     prometheus: str | None = None
-    """Its name for Prometheus; None where it is no number."""
+    """Its name for Prometheus; None if it is no number."""
 
     def text(self, subject: S) -> str:
-        """What is shown; `-` for what is unknown."""
+        """Return the text to show; `-` for an unknown value."""
         value = self.read(subject)
         return MISSING if value is None else self.show(value)
 
 
 def prometheus_name(subject: str, id_: str, unit: Unit) -> str | None:
-    """Return the name of a metric for Prometheus: `gputop_gpu_pcie_tx_bytes_per_second`; None where
-    it is no number. It is made of the id alone, so that there is one name to learn."""
+    """Return the name of a metric for Prometheus: `gputop_gpu_pcie_tx_bytes_per_second`; None if it
+    is no number. It is made from the id, so that there is only one name to learn."""
     if unit.suffix is None:
         return None
     name = id_.replace("_more.", ".").replace(".", "_")  # power_more is what power has no room for

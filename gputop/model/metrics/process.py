@@ -24,13 +24,13 @@ class ProcessRow(NamedTuple):
     names: LogicalNames | None = None
     """What the processes of the frame call their GPUs."""
     idle_memory: int | None = None
-    """Bytes that it holds while it has done nothing for long; 0 while it works."""
+    """Bytes that it holds while idle for long; 0 while it is not."""
     host: str | None = None
-    """The machine that it runs on, where several are watched."""
+    """The machine that it runs on, if several are watched."""
 
     @property
     def cuda(self) -> str | None:
-        """What the process calls this GPU; None where there is nothing to call."""
+        """What the process calls this GPU; None if no name is known."""
         return None if self.names is None else self.names.name(self.process)
 
     @property
@@ -41,7 +41,7 @@ class ProcessRow(NamedTuple):
 
 
 def _instance(row: ProcessRow) -> tuple[int, int, int] | None:
-    """GPU, GPU instance, compute instance; -1 where there is no MIG."""
+    """Return GPU index, GPU instance and compute instance; -1 for an instance without MIG."""
     if row.gpu is None:
         return None
     gi, ci = row.process.gpu_instance, row.process.compute_instance
@@ -56,7 +56,7 @@ def _show_instance(ids: tuple[int, int, int]) -> str:
 
 
 def _parents(ancestors: tuple[Ancestor, ...]) -> str:
-    """The terminal first, as pstree has it."""
+    """Return names, the terminal first, as pstree prints them."""
     return " > ".join(ancestor.name for ancestor in reversed(ancestors))
 
 
@@ -69,7 +69,7 @@ def _metric(
     read: Callable[[ProcessRow], Any] | None = None,
     left: bool = False,
 ) -> tuple[str, Metric[ProcessRow]]:
-    """A metric, by its id; `read` where it is no field of Process."""
+    """Return an id and its metric; `read` is needed if it is no field of Process."""
     read = read or attrgetter(f"process.{id_}")
     name = prometheus_name("process", id_, unit)
     return id_, Metric(id_, label, unit.name, help_, read, unit.show, width, left, name)
@@ -78,7 +78,7 @@ def _metric(
 def _of_origin(
     id_: str, label: str, width: int, help_: str, path: str = ""
 ) -> tuple[str, Metric[ProcessRow]]:
-    """A text of the process' origin, once that is known; `path` where it is not called `id_`."""
+    """Return a metric of the process's origin; `path` if its field is not called `id_`."""
 
     def read(row: ProcessRow) -> Any:
         value: Any = row.process.origin

@@ -13,27 +13,27 @@ from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes.process_rows import RowKey
 
 KEPT = 60.0
-"""Seconds of the frames' time that they are shown."""
+"""Seconds for which they are shown, by the times of frames."""
 MOST = 5000
-"""Of them; the newest stay where another machine tells of more."""
+"""Most processes that are kept, the newest: another machine may report any number."""
 
 
 class EndedProcess(NamedTuple):
     """What was last known of a process on a GPU."""
 
     row: ProcessRow
-    """Who it was, with its greatest memory there; nothing of what is now."""
+    """Its last row, with its peak memory there and without current values."""
     key: RowKey
     at: float
     """Time of the first frame without it."""
     how: str = ""
-    """`KILL, not TERM` where one signal that gputop sent has ended it, and another one had not;
-    empty where nobody knows."""
+    """`KILL, not TERM` if one signal that gputop sent has ended it, after another one had not;
+    empty if it is not known."""
 
 
 class RecentlyEnded:
-    """Compares each frame with the one before. A GPU that does not answer ends no process, and
-    neither does a process end that is on another GPU still."""
+    """Compares each frame with the one before. A process has not ended while its GPU does not
+    answer, or while it is still on another GPU."""
 
     def __init__(self) -> None:
         self.ended: list[EndedProcess] = []
@@ -56,7 +56,7 @@ class RecentlyEnded:
         self.ended = [ended._replace(how=self._how(ended.key) or ended.how) for ended in self.ended]
 
     def handle(self, frame: Frame, rows: Sequence[ProcessRow], keys: Sequence[RowKey]) -> None:
-        """Another frame, its rows and their keys; the same frame twice is one."""
+        """Take a frame, its rows and their keys; the same frame again changes nothing."""
         machine = (frame.host.name, frame.host.boot_id, frame.demo)
         is_earlier = self._time is not None and frame.time < self._time
         if machine != self._machine or is_earlier:
@@ -89,7 +89,7 @@ class RecentlyEnded:
             row, (_, pid, start) = self._last[key], key[0]
             if start is None and any(pid == other for other, _ in alive):
                 self._peaks.pop(key, None)
-                continue  # its start has become known, which is another key
+                continue  # its start has become known, so its key has changed
             if key[1] in silent or {(pid, start), (pid, None)} & alive:
                 now[key] = row
                 continue

@@ -1,17 +1,17 @@
-"""The filter language: which rows of processes are meant.
+"""The filter language, which selects rows of processes.
 
     alice train.py       both words, each somewhere in user, command, pid, container or host, in
                          any case
     "train.py --lr 1"    quotes keep blanks, and take every sign for itself
     user:alice pid:4242  exactly this one
     container:train      a part of its name, id or image
-    host:node3           of several machines the one that was given so, or as bob@node3.lab:22
-    gpu:1 gpu:2:3 gpu:GPU-4f    index as the column GPU says it, or the beginning of a UUID
-    cuda:0               what the column CUDA says, with or without its ?
+    host:node3           of several machines the one given by this name, or as bob@node3.lab:22
+    gpu:1 gpu:2:3 gpu:GPU-4f    index as the column GPU shows it, or the beginning of a UUID
+    cuda:0               what the column CUDA shows, with or without its ?
     mem>10G rss>=1.5GiB  sizes in binary units K M G T
     sm<5 cpu>100         percent, as shown
     age>1h               s m h d
-    idle idle>10m        no work seen on the SMs now, or for so long
+    idle idle>10m        no work seen on the SMs now, or for that long
     !word !user:bob      not that
     a b or c             either both a and b, or c
 
@@ -33,11 +33,11 @@ from gputop.model.machine.text import printable
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 
 Test = Callable[[ProcessRow], bool | None]
-"""Whether a row fits; None where that is not known."""
+"""Whether a row fits; None if that is not known."""
 
 
 class FilterError(UsageError):
-    """A filter that says nothing: `reason` what is wrong, `position` where, counted from 0."""
+    """A filter that is not valid: `reason` says what is wrong, `position` where, from 0."""
 
     def __init__(self, text: str, position: int, reason: str) -> None:
         super().__init__(f"filter {printable(text, 200)!r}, column {position + 1}: {reason}")
@@ -79,7 +79,7 @@ class Term(NamedTuple):
     """Where it begins, counted from 0."""
     negated: bool
     key: str
-    """`user` of user:alice, `gpu` of gpu1, `mem` of mem>1G, `idle`; empty for what is searched."""
+    """`user` of user:alice, `gpu` of gpu1, `mem` of mem>1G, `idle`; empty for text to search."""
     value: str
     """What was typed after the key: `alice`, `1`, `>1G`."""
     quoted: bool
@@ -88,13 +88,13 @@ class Term(NamedTuple):
 
 
 def parse(text: str) -> Callable[[ProcessRow], bool]:
-    """Whether a row fits a filter, as a function; every row fits an empty one. FilterError."""
+    """Return a test of whether a row fits a filter; every row fits an empty one. FilterError."""
     alternatives = terms(text) or [[]]
     return lambda row: any(all(term.test(row) for term in words) for words in alternatives)
 
 
 def terms(text: str) -> list[list[Term]]:
-    """The words of a filter; between two lists stood an `or`. Empty for a filter without any.
+    """Return the words of a filter, a list for each side of an `or`; empty without any words.
 
     FilterError.
     """
@@ -161,7 +161,7 @@ def _comparison(text: str, position: int, match: re.Match[str]) -> Test:
     if match["name"] not in _FIELDS:
         raise FilterError(text, position, f"compare one of {', '.join(_FIELDS)}, or quote it")
     metric_id, units, units_text = _FIELDS[match["name"]]
-    # A folded text may be longer than what was typed.
+    # Case folding may make a text longer than what was typed.
     at = min(position + match.start("value"), len(text))
     number = _NUMBER.fullmatch(match["value"])
     if number is None:
@@ -191,7 +191,7 @@ def _anywhere(value: str) -> Test:
 
 
 def _container_of(row: ProcessRow) -> str | None:
-    """Empty for a process outside of any; None while nobody has looked."""
+    """Return the names of a process's container: empty without one, None if not known yet."""
     origin = row.process.origin
     if origin is None:
         return None
@@ -220,8 +220,8 @@ def _on_gpu(value: str) -> Test:
 
 @lru_cache(maxsize=1024)
 def _names_of(host: str) -> frozenset[str]:
-    """Return what a host may be called: as it was given, without user and port, and without the
-    domain; an address has none."""
+    """Return the names of a host: as given, without user and port, and without its domain (an
+    address has none)."""
     given = host.casefold()
     bare = _PORT.sub("", given.rpartition("@")[2])
     short = bare.partition(".")[0]
@@ -246,8 +246,8 @@ _KEYS: dict[str, Callable[[str], Test]] = {
 
 
 def idle(row: ProcessRow) -> bool | None:
-    """Whether no work of a process is seen on the SMs now. Where it has no sample of its own, a GPU
-    without any tells the same."""
+    """Whether no work of a process is seen on the SMs now. If it has no sample of its own, a GPU
+    without work shows the same."""
     if row.process.idle_for:
         return True
     own = row.process.sm_utilization

@@ -22,9 +22,9 @@ def rows(
     idle_after: float | None = None,
     host: str | None = None,
 ) -> list[ProcessRow]:
-    """The rows of a frame in the order of GPUs and pids; `names` are those of the same frame,
-    `idle_after` are the seconds without work after which memory is held for nothing, and `host` is
-    the machine, of several."""
+    """Return the rows of a frame in the order of GPUs and PIDs. `names`: those of the same frame;
+    `idle_after`: seconds without work after which memory counts as idle; `host`: the machine, if
+    several are watched."""
     names = LogicalNames(frame) if names is None else names
     gpus: dict[str | None, Gpu] = {gpu.uuid: gpu for gpu in frame.gpus if gpu.uuid}
     all_rows = []
@@ -44,14 +44,14 @@ def _idle_memory(process: Process, idle_after: float) -> int | None:
 
 
 def row_keys(frame: Frame, shown: Iterable[ProcessRow]) -> list[RowKey]:
-    """What of each row stays the same while it moves."""
+    """Return the identity of each row, which stays while it moves."""
     processes = [row.process for row in shown]
     return [(frame.key(p), p.gpu_uuid, p.gpu_instance, p.compute_instance) for p in processes]
 
 
 def ordered(shown: Sequence[ProcessRow], metric_id: str, descending: bool) -> list[ProcessRow]:
-    """By one metric; unknown values last either way, equal ones in the order of `rows`, and those
-    of one GPU with most memory first."""
+    """Return rows in the order of a metric: unknown values last either way, equal ones in the order
+    of `rows`, and those of one GPU with most memory first."""
     if metric_id == "gpu":
         shown = by_value(shown, [row.process.gpu_memory for row in shown], descending=True)
     read = COLUMNS[metric_id].read
@@ -59,7 +59,7 @@ def ordered(shown: Sequence[ProcessRow], metric_id: str, descending: bool) -> li
 
 
 def by_value(items: Sequence[R], values: Sequence[Any], descending: bool) -> list[R]:
-    """Those with a value in its order, then those without; equal ones in the order they have."""
+    """Return items in the order of their values, then those without; equal ones stay in place."""
     ranked = [k for k, value in enumerate(values) if value is not None]
     ranked.sort(key=values.__getitem__, reverse=descending)
     unknown = [item for item, value in zip(items, values, strict=True) if value is None]
@@ -67,7 +67,7 @@ def by_value(items: Sequence[R], values: Sequence[Any], descending: bool) -> lis
 
 
 def row_order(row: ProcessRow) -> tuple[int, int, int, int]:
-    """The order of `rows`."""
+    """Return the sort key of `rows`."""
     process = row.process
     return (
         row.gpu.index if row.gpu else -1,

@@ -1,4 +1,4 @@
-"""Which processes an action on the table means, copied when its key is pressed."""
+"""The processes that an action on the table applies to, copied when its key is pressed."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class SignalTarget(NamedTuple):
     age: float | None = None
     state: str | None = None
     held: tuple[tuple[str, int | None], ...] = ()
-    """Of each GPU or MIG device, as the table names it, the bytes."""
+    """The bytes on each GPU or MIG device, as the table names it."""
 
     @property
     def identity(self) -> ProcessIdentity:
-        """What it is, whatever becomes of its number."""
+        """Its identity: a PID alone may be reused."""
         return self.pid, self.start_time
 
     def holds(self) -> str:
-        """As `97.4G on GPU 0, 97.4G on GPU 1`."""
+        """Return what it holds, as `97.4G on GPU 0, 97.4G on GPU 1`."""
         return ", ".join(f"{size(bytes_)} on GPU {gpu}" for gpu, bytes_ in self.held)
 
 
 def signal_targets(
     frame: Frame, keys: Iterable[ProcessKey], names: LogicalNames | None = None
 ) -> tuple[SignalTarget, ...]:
-    """The processes of a frame that have these keys, each once and in their order."""
+    """Return the processes of a frame that have these keys, each once and in their order."""
     rows: dict[ProcessKey, list[ProcessRow]] = {}
     for row in process_rows.rows(frame, names):
         rows.setdefault(frame.key(row.process), []).append(row)
@@ -50,7 +50,7 @@ def signal_targets(
 def own_on(
     frame: Frame, gpu_key: str, me: str | None, instance: tuple[int, int] | None = None
 ) -> list[ProcessKey]:
-    """One's own processes on a GPU, or on one MIG device of it."""
+    """Return the processes of the user `me` on a GPU, or on one MIG device of it."""
     uuids = {gpu.uuid for gpu in frame.gpus if gpu.key == gpu_key and gpu.uuid}
     mine = (process for process in frame.processes if me is not None and process.user == me)
     return [

@@ -18,26 +18,26 @@ N = TypeVar("N", int, float)
 T = TypeVar("T")
 
 _DEEPEST = 8
-"""Levels of a tree; what is deeper stands on the last."""
+"""Levels of a tree; deeper processes are shown on the last one."""
 
 
 class ViewRow(NamedTuple):
     """A line of the table."""
 
     row: ProcessRow
-    """What it shows; of a group the totals of what is known, pid 0 if it is no process."""
+    """What it shows; for a group the totals of known values, with PID 0 if it is no process."""
     key: Hashable
-    """Its identity, whatever moves."""
+    """Its identity, which stays while it moves."""
     members: tuple[ProcessRow, ...] = ()
     """What a group stands for; empty for a process."""
     note: str = ""
-    """What is said before the command."""
+    """Text before the command."""
     depth: int = 0
     last: bool = False
-    """It is the last of its depth, under what it belongs to."""
+    """It is the last of its depth in its group."""
     kind: Literal["process", "group", "ended", "unaccounted"] = "process"
-    """`ended`: it is not there any more. `unaccounted`: memory that nobody admits to. Nothing can
-    be done to these two."""
+    """`ended`: the process is gone. `unaccounted`: memory of no listed process. No action applies
+    to these two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class View:
 
     shape: Literal["flat", "tree", "users"] = "flat"
     whose: tuple[str | None, ...] = ()
-    """One user (None: the processes nobody is known of); empty for all users."""
+    """One user (None: processes of unknown users); empty for all users."""
     gpu: str | None = None
-    """The key of the only GPU."""
+    """The key of the only GPU, if there is one."""
     instance: tuple[int, int] | None = None
     """GPU instance and compute instance of the only MIG device of that GPU."""
 
     def holds(self, row: ProcessRow) -> bool:
-        """Whether a row belongs to it."""
+        """Whether a row belongs to the view."""
         if self.whose and row.process.user not in self.whose:
             return False
         instance = (row.process.gpu_instance, row.process.compute_instance)
@@ -62,7 +62,7 @@ class View:
         return self.gpu is None or (row.gpu is not None and row.gpu.key == self.gpu)
 
     def after(self, me: str | None) -> View:
-        """The next one of all users, one's own processes (None: of nobody), a line a user."""
+        """Return the next view: all users, then those of `me` unless None, then a line per user."""
         if self.shape == "users":
             return replace(self, shape="flat", whose=())
         if self.whose or me is None:
@@ -70,7 +70,7 @@ class View:
         return replace(self, whose=(me,))
 
     def words(self, gpus: Iterable[Gpu]) -> str:
-        """What it shows, as `of alice, on GPU 3, tree`; nothing for all."""
+        """Return what it shows, as `of alice, on GPU 3, tree`; empty for all processes."""
         words = [f"of {user or 'unknown users'}" for user in self.whose]
         part = " MIG {}/{}".format(*self.instance) if self.instance else ""
         words += [f"on GPU {gpu.index}{part}" for gpu in gpus if gpu.key == self.gpu]
@@ -78,8 +78,8 @@ class View:
         return ", ".join(words)
 
     def order(self, metric_id: str, descending: bool) -> tuple[str, bool]:
-        """The order of its lines, where that is asked for: users are on no one GPU or host, and
-        stand by memory."""
+        """Return the order of its lines when this one is asked for. Users are not on a single GPU
+        or host, so they are ordered by memory instead."""
         if self.shape == "users" and metric_id in ("gpu", "host"):
             return "gpu_memory", True
         return metric_id, descending
@@ -87,8 +87,8 @@ class View:
     def with_unaccounted(
         self, lines: list[ViewRow], unaccounted: list[ViewRow], order: tuple[str, bool]
     ) -> list[ViewRow]:
-        """Return lines and those of memory that nobody admits to: after the processes of their GPU
-        where they stand by GPU, else at the end."""
+        """Return lines with those of unaccounted memory: after the processes of their GPU if they
+        are in the order of GPUs, otherwise at the end."""
         lines = lines + unaccounted
         if self.shape != "flat" or order[0] != "gpu":
             return lines
@@ -100,8 +100,8 @@ class View:
         order: tuple[str, bool],
         opened: Collection[Hashable] = (),
     ) -> list[ViewRow]:
-        """The lines for entries, ordered by a metric, descending or not; groups that are not
-        opened are one line."""
+        """Return the lines for entries; `order` is a metric, and whether it descends. A group that
+        is not opened is one line."""
         if self.shape == "users":
             rows = [entry.row for entry in entries if entry.kind != "ended"]
             users = list(_by_user(rows))
@@ -112,10 +112,10 @@ class View:
 
 
 def _ordered(items: Sequence[T], heads: Sequence[ViewRow], order: tuple[str, bool]) -> list[T]:
-    """Return items, each in the place of its head; by GPU those with most memory there first, and
-    a group where its first GPU is."""
+    """Return items in the order of their heads; by GPU, those with most memory there come first,
+    and a group is at its first GPU."""
     metric_id, descending = order
-    if metric_id == "host":  # hosts stand as they were given, each with its processes by GPU
+    if metric_id == "host":  # hosts keep the given order, each with its processes by GPU
         return list(reversed(items)) if descending else list(items)
     pairs = list(zip(items, heads, strict=True))
     if metric_id == "gpu":
@@ -155,8 +155,8 @@ def _where(members: Iterable[ProcessRow]) -> str:
 
 
 class _Forest:
-    """The entries of one frame by their parents, as far as those are on a GPU, too; siblings of
-    one launcher (same parent, user and script) stand under a line for it."""
+    """The entries of one frame under their parents, if these are on a GPU, too. Siblings of one
+    launcher (same parent, user and script) are under a line for it."""
 
     def __init__(
         self, entries: Sequence[ViewRow], order: tuple[str, bool], opened: Collection[Hashable]
@@ -195,7 +195,7 @@ class _Forest:
         return self._group(ViewRow(total, key, tuple(members), kind="group"), blocks)
 
     def _process(self, pid: int, depth: int) -> list[list[ViewRow]]:
-        """A process without children: its rows. One with children: a group."""
+        """Return the rows of a process without children, or the group of one with children."""
         own = self._own[pid]
         children = self._children.get(pid)
         if not children:
@@ -232,7 +232,7 @@ class _Forest:
         return entries
 
     def _parent(self, pid: int) -> int | None:
-        """A parent that is on a GPU, and that is older: numbers are used again."""
+        """Return the PID of a parent that is on a GPU, and that is older: PIDs are reused."""
         process = self._own[pid][0].row.process
         if process.parent not in self._own or process.start_time is None:
             return None
@@ -243,8 +243,8 @@ class _Forest:
         return parent.pid if older else None
 
     def _launcher(self, pid: int) -> Hashable:
-        """What siblings have in common; something of its own where nothing is known. Number 1
-        takes the orphans of all."""
+        """Return a key that siblings share, a unique one if nothing is known. PID 1 is no launcher:
+        it adopts all orphans."""
         process = self._own[pid][0].row.process
         if process.command is None or process.parent is None or process.parent <= 1:
             return ("alone", pid)
@@ -253,13 +253,13 @@ class _Forest:
 
 
 def _distinct(rows: Iterable[ProcessRow]) -> list[Process]:
-    """A process on two GPUs once."""
+    """Return the processes of rows, one on two GPUs only once."""
     processes = {(row.host, row.process.pid, row.process.start_time): row.process for row in rows}
     return list(processes.values())
 
 
 def _total(rows: Sequence[ProcessRow], pid: int, command: str | None) -> ProcessRow:
-    """The sums of what is known; host values of a process on two GPUs once; the oldest age."""
+    """Return sums of known values, and the greatest age; CPU and RAM of a process count once."""
     once = _distinct(rows)
     users, gpus = {process.user for process in once}, {row.gpu and row.gpu.key for row in rows}
     types = {row.process.type for row in rows}
@@ -287,8 +287,8 @@ def _sum(values: Iterable[N | None]) -> N | None:
 
 
 def unaccounted_rows(frame: Frame) -> list[ViewRow]:
-    """Lines for memory that nobody admits to: who may hold it, a line each with the amount on the
-    first, or what to do where nobody is suspect."""
+    """Return lines for unaccounted memory: one for each process that may hold it, with the amount
+    on the first, or what to do if no process is suspect."""
     entries = []
     for gpu in frame.gpus:
         entries += [

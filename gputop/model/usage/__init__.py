@@ -1,1 +1,1 @@
-"""Who held GPUs over days, who worked on them, and what nobody knows of that time."""
+"""Who held GPUs over days, who worked on them, and how much of that time is not known."""

@@ -3,9 +3,8 @@
 A row **holds** a GPU while at least one of its processes computes on it; processes that only draw
 hold nothing. A GPU that two rows share counts in full for both of them, and once in the total.
 
-A MIG device counts as the share of the GPU's memory that it has, for that is what nobody else can
-use meanwhile: 3g.71gb of an H200 is half a GPU. Compute instances of one GPU instance share it
-evenly.
+A MIG device counts as its share of the GPU's memory, which no one else can use meanwhile: 3g.71gb
+of an H200 is half a GPU. Compute instances of one GPU instance share it evenly.
 
 It **worked** the sum of its processes' SM utilization, at most 1, times that time: half an hour at
 50 % is a quarter of an hour of work. The driver's newest sample in a frame stands for the whole
@@ -13,13 +12,13 @@ time of the frame, so this is right over hours and not over a minute. A process 
 while the driver takes samples of it did nothing.
 
 It was **idle** while none of its processes there had a sample of work on SMs, memory, encoder or
-decoder.
-Where the driver takes no samples of some process (MIG, WSL), work is **unknown**, and idle, too.
+decoder. If the driver takes no samples of some process (MIG, WSL), work is **unknown**, and idle,
+too.
 
 Peak memory is the most that its processes had on one host in one frame, on all GPUs together.
 
-A GPU's **energy** is divided among the processes on it by their SM utilization, where that is known
-of all of them and not 0, else evenly; a MIG device gets the GPU's energy by its share of the GPU.
+A GPU's **energy** is divided among the processes on it by their SM utilization if that is known for
+all of them and not 0, otherwise evenly; a MIG device gets its share of the GPU's energy.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.usage.grouping import OTHERS, Grouping, UsageKey
 
 MAX_ROWS = 20_000
-"""What comes after them is in one row: names are those that somebody else chose."""
+"""Further rows are added up in one: others choose the names, and may choose any number."""
 
 UnknownReason = Literal["silent", "unlisted", "instance"]
 """
@@ -52,16 +51,16 @@ class UsageRow(msgspec.Struct):
     worked: float = 0.0
     idle: float = 0.0
     work_unknown: float = 0.0
-    """Of `held`, while the work of some process was not known."""
+    """The part of `held` in which the work of some process was not known."""
     peak_memory: int | None = None
-    """Bytes; None where no process told."""
+    """Bytes; None if it was known of no process."""
     energy: float = 0.0
     """Joules."""
     energy_unknown: float = 0.0
-    """Of `held`, while the energy was not known."""
+    """The part of `held` in which the energy was not known."""
 
     def add_span(self, time: float, member: _Member, joules: float | None) -> None:
-        """Add so many GPU-seconds."""
+        """Add `time` GPU-seconds and their joules; None if those are not known."""
         self.held += time
         self.worked += min(1.0, member.work) * time
         if not member.is_known:
@@ -101,23 +100,23 @@ class _Member(msgspec.Struct):
 
 
 class UsageCount:
-    """Rows that grow by each frame. Frames of a host come in the order of time, those of several
-    hosts one host after the other."""
+    """Rows that grow with each frame. The frames of a host must come in the order of time, and
+    those of several hosts one host after the other."""
 
     def __init__(self, grouping: Grouping) -> None:
         self.rows: dict[UsageKey, UsageRow] = {}
         self.total = UsageRow()
-        """Of all rows, but each GPU once."""
+        """All rows together, but each GPU counts once."""
         self.unheld = 0.0
-        """GPU-seconds in which nobody held a GPU, or a part of one."""
+        """GPU-seconds in which a GPU, or a part of one, was not held."""
         self.unheld_energy = 0.0
         """Joules of that time, as far as known."""
         self.unknown: dict[UnknownReason, float] = {}
-        """GPU-seconds of which it is not known whether somebody held the GPU."""
+        """GPU-seconds in which it is not known whether the GPU was held, by reason."""
         self._key = grouping.key
         self._others = (OTHERS,) * len(grouping.columns)
         self._counters: dict[str, float] = {}
-        """The energy counters of all GPUs as they were in the frame before."""
+        """The energy counters of all GPUs in the frame before."""
 
     def add(self, host: str, spans: Iterable[tuple[Frame, float]]) -> None:
         """Add the frames of a host, each with the seconds that it stands for."""
@@ -133,9 +132,9 @@ class UsageCount:
                 self.total.add_memory(sum(memory.values()))
 
     def _joules(self, gpu: Gpu, seconds: float) -> float | None:
-        """Return what a GPU used in the last `seconds`; None where that is not known.
+        """Return the joules that a GPU used in the last `seconds`; None if that is not known.
 
-        By its energy counter, or where that is missing or began anew by what it draws now.
+        From its energy counter, or if that is missing or has restarted, from its power now.
         """
         before = self._counters.pop(gpu.key, None)
         counter = gpu.power_more.energy if gpu.power_more else None
@@ -185,7 +184,7 @@ class UsageCount:
     def _add_part(
         self, part: HeldPart, members: dict[UsageKey, _Member], seconds: float, joules: float | None
     ) -> None:
-        """Add a part of a GPU that was held so long, while the GPU used so much energy."""
+        """Add a part of a GPU that was held for `seconds`; the whole GPU used `joules`."""
         time, joules = part.share * seconds, _times(joules, part.share)
         everybody = _Member()
         for process in part.processes:
@@ -202,12 +201,12 @@ class HeldPart(NamedTuple):
     """A part of a GPU with processes that compute on it."""
 
     share: float
-    """Of the whole GPU."""
+    """The share of the whole GPU."""
     processes: Sequence[Process]
 
 
 def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
-    """Return the parts of a GPU that somebody holds, or why that is not known."""
+    """Return the parts of a GPU that are held, or why that is not known."""
     if not gpu.answers or gpu.asleep or gpu.uuid is None:
         return "silent"
     processes = frame.compute_processes.get(gpu.uuid, [])
@@ -220,7 +219,7 @@ def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
 
 
 def _devices(gpu: Gpu, processes: Sequence[Process]) -> Iterator[HeldPart | None]:
-    """Yield the MIG devices that are held; None for one of which not all is known."""
+    """Yield the MIG devices that are held; None for one that is not fully known."""
     here: dict[tuple[int | None, int | None], list[Process]] = {}
     for process in processes:
         here.setdefault((process.gpu_instance, process.compute_instance), []).append(process)

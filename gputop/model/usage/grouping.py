@@ -11,7 +11,7 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import short_command, short_name
 
 UsageKey = tuple[str | None, ...]
-"""A cell for each column of a Grouping; None is not known."""
+"""A cell for each column of a Grouping; None if not known."""
 NO_JOB = "(no job)"
 OTHERS = "(others)"
 
@@ -22,7 +22,7 @@ class Grouping(NamedTuple):
     columns: tuple[str, ...]
     """Names of the cells, as JSON and CSV have them."""
     key: Callable[[str, Gpu, Process], UsageKey]
-    """The row of a process, from the name of its host, its GPU and itself."""
+    """Returns the row of a process, given the name of its host, its GPU and the process."""
 
 
 @lru_cache(maxsize=1024)
@@ -31,7 +31,7 @@ def _script(command: str) -> str:
 
 
 def _job(process: Process) -> str | None:
-    """Return the Slurm job, the pod or the container, the first that there is."""
+    """Return the Slurm job, the pod or the container, whichever is there first."""
     origin = process.origin
     if origin is None:
         return None

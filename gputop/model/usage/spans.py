@@ -1,7 +1,7 @@
-"""How long each frame of a recording stands for, and what time nothing was recorded of.
+"""How long each frame of a recording stands for, and which times are not recorded.
 
-A frame stands for the time since the frame before it: it is over that time that the driver took the
-samples which are in it. The first frame, and the first one after a gap, stand for no time.
+A frame stands for the time since the frame before it, in which the driver took the frame's samples.
+The first frame, and the first one after a gap, stand for no time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 from gputop.model.machine.frame import Frame
 
 _LATE = 2.5
-"""Intervals after which a frame that has not come is missing: one may be late or lost."""
+"""Intervals after which the next frame counts as missing: one may be late or lost."""
 _USUAL = 10.0
-"""Seconds between frames that do not tell when the next one comes."""
+"""The assumed interval in seconds of frames that do not have one."""
 
 
 class Coverage(msgspec.Struct):
@@ -25,10 +25,10 @@ class Coverage(msgspec.Struct):
     until: float
     recorded: float = 0.0
     missing: float = 0.0
-    """In gaps: no frame stands for this time, and so nobody holds anything in it."""
+    """In gaps: no frame stands for this time, so nothing counts as held in it."""
     gaps: int = 0
     unread: float = 0.0
-    """Of what is recorded, while the driver could not be read."""
+    """The part of `recorded` in which the driver could not be read."""
 
     @property
     def asked(self) -> float:
@@ -36,13 +36,13 @@ class Coverage(msgspec.Struct):
         return self.until - self.since
 
     def add_gap(self, seconds: float) -> None:
-        """Count time of which there is no frame."""
+        """Count time without frames."""
         self.missing += seconds
         self.gaps += 1
 
 
 def longest_span(frame: Frame) -> float:
-    """Return the seconds after a frame from which on the next one is missing."""
+    """Return the seconds after a frame beyond which the next one counts as missing."""
     return _LATE * (frame.interval or _USUAL)
 
 
@@ -64,8 +64,8 @@ def spans(frames: Iterable[Frame], coverage: Coverage) -> Iterator[tuple[Frame, 
 
 
 def _span(before: Frame | None, frame: Frame, coverage: Coverage) -> float:
-    """Return the seconds from one frame to the next, 0 where there is a gap between them or the
-    clock was set back."""
+    """Return the seconds from one frame to the next, 0 if there is a gap between them or the clock
+    was set back."""
     since = coverage.since if before is None else before.time
     seconds = frame.time - since
     if seconds > longest_span(before or frame):
