@@ -29,8 +29,7 @@ the process dies if another thread uses it then."""
 
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Return a type's decoder, made when needed: an agent needs none for Samples, and starts
-    sooner."""
+    """Return a type's decoder, made when needed: an agent never needs some, and starts sooner."""
     return msgspec.json.Decoder(kind)
 
 
