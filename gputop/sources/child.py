@@ -69,8 +69,7 @@ class PipedProcess:
                 return
 
     def wait(self, seconds: float) -> int | None:
-        """Return its exit status, negative after a signal; None if it still runs after
-        `seconds`."""
+        """Return its exit status, negative after a signal; None if it runs after `seconds`."""
         end = time.monotonic() + seconds
         while (status := self._reap()) is None and time.monotonic() < end:
             time.sleep(_SOON)
