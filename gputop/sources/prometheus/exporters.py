@@ -84,8 +84,7 @@ class Exporter(NamedTuple):
         return f"{memory} * {self.of_gpus(f'({busy}) < bool {_AT_REST}', selector)}"
 
     def with_model(self, expression: str, selector: str = "") -> str:
-        """Return an expression with a label for the model: one for each GPU, whatever is
-        reported."""
+        """Return an expression with a label for the model of each GPU, one at the most."""
         info = self.of_gpus(f"{self.info or self.present}{{%s}} ^ 0", selector, self.model)
         join = f"on ({self.key}) group_left ({self.model})"
         return f"({expression}) * {join} topk by ({self.key}) (1, {info})"
