@@ -140,7 +140,7 @@ class Collector:
         self._topology.ask()
 
     def _lost_driver(self) -> Problem | None:
-        """Return the problem that all GPUs report. If it is a lost driver, forget that."""
+        """Return the problem that all GPUs report. A driver that is gone is opened anew later."""
         busy = any(gpu.worker.busy for gpu in self.gpus)
         codes = {gpu.latest.code for gpu in self.gpus if not gpu.worker.busy}
         if codes and codes <= DRIVER_GONE:

@@ -38,7 +38,7 @@ MAX_GPUS = 1024
 MAX_PROCESSES = 1 << 16
 """Rows of a machine: a bound on what an agent makes a reader keep."""
 MAX_INVENTORY = 64 << 20
-"""Bytes of JSON of GPUs, or of processes: thousands whose users write all they can into them."""
+"""Bytes of JSON of either: room for thousands of processes with the longest of texts."""
 MAX_PARTS = 1 << 18
 """Lists and objects in a line: they take 20 times the memory of their brackets."""
 

@@ -149,7 +149,7 @@ class Reply(
     """None also if there is no such process."""
     checks: tuple[Check, ...] = ()
     liveness: tuple[ProcessLiveness, ...] = ()
-    """In the order of the request."""
+    """Ordered as in the request."""
 
 
 AgentMessage = Hello | InventoryUpdate | Sample | Reply

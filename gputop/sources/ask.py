@@ -35,7 +35,7 @@ def wait_for_frame(source: Source, accept: Callable[[Frame], bool], timeout: flo
 
 
 def answers(frame: Frame) -> bool:
-    """Return whether the driver and all GPUs have answered, be it with a problem."""
+    """Return whether the driver and all GPUs have answered; a problem is an answer, too."""
     if frame.problem is not None:
         return frame.problem.kind != "not_answering"
     return all(gpu.stale_for is None for gpu in frame.gpus)

@@ -1,4 +1,4 @@
-"""What is known of a machine's past: in memory, or recorded."""
+"""A machine's past: in memory, or recorded."""
 
 from __future__ import annotations
 

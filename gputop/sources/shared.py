@@ -161,7 +161,7 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
 
 
 class _Follower(socketserver.StreamRequestHandler):
-    """A reader at the other end of a connection. A slow one gets fewer frames, delaying none."""
+    """A connected reader. A slow one gets fewer frames, and delays no other."""
 
     server: Broadcast
 

@@ -119,7 +119,7 @@ class ClocksSection(Section):
 
 
 class PowerSection(Section):
-    """Power; the limits of what an administrator can set are asked for seldom."""
+    """Power; the default limit and the range of limits are asked for seldom."""
 
     name, kind, every, slow = "power_more", sections.Power, QUICK, SELDOM
     fields = (pynvml.NVML_FI_DEV_POWER_AVERAGE, pynvml.NVML_FI_DEV_POWER_INSTANT)

@@ -177,11 +177,7 @@ class ProcessLists:
         )
 
     def utilization(self, handle: Any) -> dict[int, Utilization]:
-        """Return the newest sample of each PID since the last call; an idle process has none.
-
-        A timestamp that did not move marks an old sample, and a figure over 100 is garbage (drivers
-        answer so for zombies). A sample from the future would hide all later ones.
-        """
+        """Return the newest sample since the last call, by PID, of processes that have one."""
         function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetProcessUtilization")
         now = time.time()
         latest = int((now + _CLOCK_SKEW) * 1e6)

@@ -239,7 +239,7 @@ class GpuReader:
         )
 
     def _is_suspended(self) -> bool:
-        """Return whether the kernel has switched the GPU off, which is never in use then."""
+        """Return whether the kernel has switched the GPU off. It never does so during use."""
         return card_file(self._fixed["pci_bus_id"], "power/runtime_status") in _ASLEEP
 
     def _asleep(self) -> GpuSample:

@@ -36,7 +36,7 @@ class ClusterWatch:
 
     @property
     def state(self) -> ClusterState:
-        """What is known now."""
+        """The newest state, with its age."""
         age = None if self._came is None else time.monotonic() - self._came
         return self._state._replace(age=age)
 

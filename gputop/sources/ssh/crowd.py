@@ -14,7 +14,7 @@ LEASE = 10.0
 """Seconds without a ping after which an agent ends: its reader or the network is gone."""
 _AT_ONCE = 8
 _MOST = 1.0
-"""Seconds after which one in progress counts no more: hosts that are down delay no other."""
+"""Seconds after which a slow connection counts no more: hosts that are down delay no other."""
 
 
 class Wave:

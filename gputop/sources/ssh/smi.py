@@ -260,7 +260,7 @@ class SmiReader:
         )
 
     def _process(self, app: Sequence[str], now: Counters | None) -> Process | None:
-        """Return a process on a GPU; only that in a container, where its PID may be another's."""
+        """Return a process on a GPU. No more is read in a container: its PID may be another's."""
         uuid, pid, held = [*app, "", "", ""][:3]
         if whole(pid) is None or not uuid.startswith(("GPU-", "MIG-")):
             return None

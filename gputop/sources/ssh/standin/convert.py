@@ -82,7 +82,7 @@ def _annotated(value: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _union(value: Any, choices: tuple[Any, ...]) -> Any:
-    """Return the value as the first type that it fits: a Struct has one tag, which only one has."""
+    """Return the value as the first type that it fits; at most one Struct has its tag."""
     for choice in choices:
         try:
             return convert(value, choice)

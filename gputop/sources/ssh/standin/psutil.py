@@ -1,8 +1,8 @@
 """Takes psutil's place in a carried agent, with what the agent uses and nothing else.
 
-psutil's compiled part fits one architecture, and with its Python it is a third of what would be
-carried; what the agent needs of it is in a few lines of /proc. Numbers are those of psutil 7.2:
-busy is neither idle nor waiting for storage, and guests count once (proc_stat(5)).
+psutil's compiled part fits one architecture, and with psutil's Python it would be a third of what
+is carried; what the agent needs is in a few lines of /proc. Numbers are those of psutil 7.2: busy
+is neither idle nor waiting for storage, and guests count once (proc_stat(5)).
 """
 
 from __future__ import annotations
