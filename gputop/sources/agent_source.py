@@ -41,7 +41,7 @@ C = TypeVar("C", bound=AgentConnection)
 
 
 class AgentSource(Source, Generic[C]):
-    """Frames of an agent that is started, or connected to, at once, and anew by `reconnect`.
+    """Frames of an agent; the way to it is made at once, and anew by `reconnect`.
 
     With `interval` None it sends one frame and ends.
     """

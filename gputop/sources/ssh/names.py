@@ -6,7 +6,7 @@
             in brackets, as in node[01-04,7], stands for a host each
 
 Ranges are read as Slurm and ClusterShell read them: 01 keeps its zeros, 0-10/2 goes in steps. The
-library for that, ClusterShell, brings configuration files and group sources, and is not used.
+library for that, ClusterShell, is not used: it has configuration and group sources of its own.
 """
 
 from __future__ import annotations
