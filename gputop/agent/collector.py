@@ -1,7 +1,7 @@
-"""Readings of the driver and facts of the processes, put together as Frames.
+"""Collects driver readings and process facts into Frames.
 
-One thread opens the driver, one reads each GPU. `collect` asks them all, waits for a deadline
-and takes what is there; who was late keeps its last values, marked with their age.
+One thread opens the driver, and one reads each GPU. `collect` asks all of them and waits until a
+deadline. A GPU that is late keeps its last values, marked with their age.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from gputop.protocol.messages import Preview
 
 _NO_DRIVER = Driver(None, None, 0)
 _RETRY = 5.0
-"""Seconds between two tries to open a driver that is not there."""
+"""Seconds between two attempts to open a driver that is missing."""
 _WAKE = 3.0
-"""Seconds that a GPU may take to answer for the first time: without persistence it starts then."""
+"""Seconds that a GPU may take for its first answer: without persistence mode it starts up then."""
 _SETTLE = 0.1
-"""Seconds between two looks at the CPU time of processes, where one frame is all there is."""
+"""Seconds between two readings of processes' CPU time, for a single frame."""
 _ENRICHMENT_TIMEOUT = 0.02
-"""Seconds that a tick waits for what is found out of new processes; it may come with the next."""
+"""Seconds that a tick waits for the enrichment of new processes; a later frame may have it."""
 _NAMES_TIMEOUT = 0.5
-"""Seconds for the names of containers, where one frame is all there is."""
+"""Seconds to wait for the names of containers, for a single frame."""
 
 
 class Collector:
-    """Makes Frames; `collect` is called by one thread.
+    """Makes Frames; one thread calls `collect`.
 
-    With `hasty` the first is a Preview: only what GPUs tell at once, and no processes. Without
-    `driver` they say what the host does, and the driver is left alone.
+    With `hasty` the first is a Preview: only what GPUs report at once, without processes. Without
+    `driver` frames describe the host alone, and the driver is left alone.
     """
 
     def __init__(self, hasty: bool = False, driver: bool = True) -> None:
@@ -58,19 +58,19 @@ class Collector:
         self._driver = _NO_DRIVER
         self._events: XidEvents | None = None
         self.gpus: Sequence[GpuReader] = ()
-        """Who reads the GPUs of now; for any thread."""
+        """The readers of the current GPUs; for any thread."""
         self._links: Worker[Links] | None = None
         self._topology: Worker[Topology] | None = None
         self._host = HostFacts()
         self._processes = ProcessCache()
         self._enricher = Enricher()
-        self._enrichment_timeout = 0.0  # somebody waits for the first frame
+        self._enrichment_timeout = 0.0  # the first frame is urgent
         self._idle = IdleTimes()
         self._reservations = ReservationReader()
         self._inside = NestedNamespace() if self._host.nested else None
 
     def collect(self, interval: float | None, timeout: float, settle: bool = False) -> Frame:
-        """A Frame after at most `timeout` seconds for the driver; None where it is silent.
+        """Return a Frame; the driver has `timeout` seconds to open, and its GPUs as long to answer.
 
         With `settle` the CPU use of processes is measured within the call.
         """
@@ -116,7 +116,7 @@ class Collector:
         return None
 
     def _open(self) -> Driver | Problem:
-        """In the opener's thread: closing may hang as well as opening."""
+        """Open the driver anew, in the opener's thread: closing may hang as well as opening."""
         if self._events is not None:
             self._events.end()
         close_driver()
@@ -127,7 +127,7 @@ class Collector:
         return driver if driver.count else problem_of(NO_GPU)
 
     def _awake(self) -> bool:
-        """Whether every GPU has answered, or had the time to."""
+        """Return whether every GPU has answered, or has had the time to."""
         opened = self._opener.answered or time.monotonic()
         late = any(gpu.worker.answered is None for gpu in self.gpus)
         return not late or time.monotonic() - opened >= _WAKE
@@ -140,7 +140,7 @@ class Collector:
         self._topology.ask()
 
     def _lost_driver(self) -> Problem | None:
-        """All GPUs say that there is no driver any more: close, and look for it again."""
+        """Return the problem that all GPUs report. A driver that is gone is opened anew later."""
         busy = any(gpu.worker.busy for gpu in self.gpus)
         codes = {gpu.latest.code for gpu in self.gpus if not gpu.worker.busy}
         if codes and codes <= DRIVER_GONE:
@@ -164,11 +164,11 @@ class Collector:
         if self._inside is not None:
             believed = NUMBERING.believed
             readings = self._seen_inside(self._inside, readings)
-            if believed != NUMBERING.believed:  # what was read may be of others
+            if believed != NUMBERING.believed:  # the facts may be of other processes
                 facts = self._processes.read(pids, timeout, every=True)
         if settle:
             again = time.monotonic() + _SETTLE
-            self._enrich(readings, facts, 0.0)  # meanwhile
+            self._enrich(readings, facts, 0.0)  # runs meanwhile
             self._host.prepare()
         if settle and facts:
             time.sleep(max(0.0, again - time.monotonic()))
@@ -187,7 +187,7 @@ class Collector:
 
     def _readings(self) -> Iterator[GpuReading]:
         for gpu in self.gpus:
-            # Before what it has read last: one that answers meanwhile is late all the same.
+            # Taken before `latest`: a GPU that answers in between still counts as late.
             stale_for, answered = _stale_for(gpu.worker), gpu.worker.answered
             events = None if answered is None else self._events
             xids = None if events is None else events.xids(gpu.index)
@@ -198,7 +198,7 @@ class Collector:
     def _seen_inside(
         self, inside: NestedNamespace, readings: Sequence[GpuReading]
     ) -> list[GpuReading]:
-        """What they mean in a container. A GPU that does not answer lists who may have ended."""
+        """Return what readings mean in a container. A late GPU may list ended processes."""
         fresh = {
             run.pid
             for reading in readings
@@ -222,7 +222,7 @@ class Collector:
 
 
 def _stale_for(worker: Worker[GpuSample]) -> float | None:
-    """Age of the last values, if the GPU was late in this cycle."""
+    """Return the age in seconds of the last values if the GPU was late in this cycle."""
     if not worker.busy:
         return None
     since = worker.answered if worker.answered is not None else worker.asked

@@ -1,4 +1,4 @@
-"""Errors that nobody thought of: what is told of them."""
+"""Reports unexpected errors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _logged: set[str] = set()
 
 
 def log_once(who: str, error: BaseException) -> str:
-    """Type, text and location of an error in a line, fit to print; on standard error as well, the
-    first time that `who` has it there: a thread that goes on may meet it every second."""
+    """Return type, text and location of an error in one printable line; print it on standard error
+    when `who` first meets it there: a thread that goes on may meet it every second."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -35,8 +35,8 @@ def log_once(who: str, error: BaseException) -> str:
 
 
 def end_on_errors() -> None:
-    """What no thread catches ends the agent: who reads its frames learns why, and may start
-    another, where a thread that is missing would never be noticed."""
+    """End the agent on an error that no thread catches. Its reader then learns why and may start
+    another agent; a missing thread would never be noticed."""
     threading.excepthook = lambda failure: _end(
         failure.thread.name if failure.thread else "?", failure.exc_value
     )

@@ -1,4 +1,4 @@
-"""What a frame says of one GPU and of the processes on it."""
+"""Builds the parts of a frame: a GPU, and the processes on it."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ class GpuReading(NamedTuple):
     """What is known of a GPU at the end of a cycle."""
 
     sample: GpuSample
-    """What it answered last."""
+    """The GPU's last answer."""
     answered: float | None
-    """When that was (monotonic); None: it has not answered yet."""
+    """When it came, in monotonic seconds; None before the first answer."""
     stale_for: float | None
-    """The age of that, where the GPU was late in this cycle."""
+    """The age of that answer in seconds if the GPU was late in this cycle; otherwise None."""
     xids: tuple[Xid, ...] | None
-    """As `Health.xids`."""
+    """See `Health.xids`."""
 
 
 class FrameBuilder(msgspec.Struct, frozen=True):
-    """One cycle."""
+    """Builds the GPUs and processes of one cycle."""
 
     facts: dict[int, ProcessFacts]
     enrichment: Enrichment
     idle: IdleTimes | None
-    """None where there is no time before this."""
+    """None for a single frame, which has no history."""
     nested: bool
-    """As `Host.nested`."""
+    """See `Host.nested`."""
     reservations: dict[str, Reservation]
-    """By the UUID of the GPU."""
+    """Keyed by the UUID of the GPU."""
 
     def gpu(self, reading: GpuReading) -> Gpu:
-        """The last values, with their age."""
+        """Return the GPU with its last values and their age."""
         sample, holders = reading.sample, self.enrichment.holders
         values, idle_for = sample.values, None
         minor = values.get("minor")
@@ -64,18 +64,18 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         )
 
     def processes(self, reading: GpuReading) -> list[Process]:
-        """Those of the driver's lists."""
+        """Return the processes in the driver's lists."""
         newest = latest_start(reading.sample.listed)
         return [self._process(run, reading, newest) for run in reading.sample.running]
 
     def _process(self, run: GpuProcess, reading: GpuReading, newest: float) -> Process:
-        """Written out: on a busy machine this is a good part of a tick."""
+        """Return a process. Written out: on a busy machine this is much of a tick."""
         of_gpu, answered = reading.sample, reading.answered
         values, samples = of_gpu.values, of_gpu.utilization
         fact, sample = self.facts.get(run.pid), samples.get(run.pid) if samples else None
         elsewhere = fact is None and self.nested
         if fact is not None and fact.start_time > newest:
-            fact = None  # the one that the driver named has ended, and its number is another's
+            fact = None  # the process that the driver listed has ended, and another has its PID
         idle_for = None
         if self.idle is not None and answered is not None:
             key = (values["index"], run.pid, None if fact is None else fact.start_time)
@@ -107,19 +107,19 @@ class FrameBuilder(msgspec.Struct, frozen=True):
 
 
 def _with_xids(health: Health | None, xids: tuple[Xid, ...] | None) -> Health | None:
-    """A lost GPU has XIDs, too."""
+    """Return the health with these XIDs, which a lost GPU has too."""
     return health if xids is None else replace(health or Health(), xids=xids)
 
 
 def is_dubious(sample: GpuSample) -> bool:
-    """Whether others than those listed may have the GPU open."""
+    """Return whether processes that are not listed may have the GPU open."""
     unlisted = sample.values.get("processes_known") is False
     ours = sample.values.get("own_namespace_only", False)
     return (unlisted and not ours) or is_notable(unaccounted_of(sample))
 
 
 def unaccounted_of(sample: GpuSample) -> int | None:
-    """Bytes of the GPU's memory that no listed process holds; None where the system manages it."""
+    """Return the GPU's bytes that no listed process holds; None if the system manages them."""
     values = sample.values
     if values.get("numa_node") is not None:
         return None

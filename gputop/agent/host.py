@@ -1,4 +1,4 @@
-"""The machine around the GPUs, and what its PCI bus says of them."""
+"""Reads the machine around the GPUs, and what its PCI bus says about them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FolderPath = str | os.PathLike[str]
 _NVIDIA = "0x10de"
 _DISPLAY_CLASS = "0x03"
 _LEAST = 0.05
-"""Seconds that CPU use can be told of: the kernel counts in hundredths."""
+"""The shortest span, in seconds, to report CPU use for: the kernel counts in hundredths."""
 
 
 class HostFacts:
-    """Host facts of now; CPU use is since the call before, or `prepare`."""
+    """Reads the host. CPU use is measured since the `read` before, or since `prepare`."""
 
     def __init__(self) -> None:
         self.nested = not in_first_namespace()
@@ -40,7 +40,7 @@ class HostFacts:
         self._counted = math.inf
 
     def read(self) -> Host:
-        """Read the host now."""
+        """Return the host as it is now."""
         before, self._counted = self._counted, time.monotonic()
         cpu, memory = psutil.cpu_percent(), psutil.virtual_memory()
         return replace(
@@ -51,20 +51,20 @@ class HostFacts:
         )
 
     def prepare(self) -> None:
-        """Count CPU use from here."""
+        """Start to measure CPU use."""
         psutil.cpu_percent()
         self._counted = time.monotonic()
 
 
 @cache
 def is_wsl(device: FolderPath = "/dev/dxg") -> bool:
-    """Whether Windows runs the GPUs' driver, as in the Windows Subsystem for Linux (WSL): by the
-    device that leads there, which containers in it have. Microsoft's kernels run elsewhere, too."""
+    """Return whether Windows runs the GPUs' driver, as in WSL (Windows Subsystem for Linux): by a
+    device, which containers there have too. Microsoft's kernels also run elsewhere."""
     return os.path.exists(device)
 
 
 def nvidia_cards(sys: FolderPath = "/sys") -> tuple[PciCard, ...]:
-    """The NVIDIA display controllers of the PCI bus, found without a driver."""
+    """Return the NVIDIA display controllers on the PCI bus, found without a driver."""
     cards = []
     bus = f"{sys}/bus/pci/devices"
     for bus_id in sorted(os.listdir(bus)) if os.path.isdir(bus) else ():
@@ -85,8 +85,8 @@ def nvidia_cards(sys: FolderPath = "/sys") -> tuple[PciCard, ...]:
 
 
 def card_file(bus_id: str | None, name: str, sys: FolderPath = "/sys") -> str | None:
-    """A file of the PCI bus about the card at a bus id as NVML writes it; None where there is
-    none."""
+    """Return the text of a PCI bus file about the card with a bus id as NVML writes it; None if it
+    cannot be read."""
     if bus_id is None:
         return None
     domain, _, rest = bus_id.lower().partition(":")
@@ -94,7 +94,7 @@ def card_file(bus_id: str | None, name: str, sys: FolderPath = "/sys") -> str | 
 
 
 def kernel_module_version(root: FolderPath = "/") -> str | None:
-    """Of the loaded NVIDIA kernel module; None where none is loaded."""
+    """Return the version of the loaded NVIDIA kernel module; None if none is loaded."""
     paths = "proc/driver/nvidia/version", "sys/module/nvidia/version"
     text = read_file(f"{root}/{paths[0]}") or read_file(f"{root}/{paths[1]}")
     for word in (text or "").split():
@@ -104,7 +104,7 @@ def kernel_module_version(root: FolderPath = "/") -> str | None:
 
 
 def read_file(path: FolderPath) -> str | None:
-    """Its text without the blanks around it; None where it cannot be read."""
+    """Return a file's text without blanks around it; None if it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read().decode("utf-8", "replace").strip()

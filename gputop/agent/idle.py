@@ -1,9 +1,8 @@
-"""For how long no work was seen; samples miss what is between them.
+"""Measures how long GPUs and processes have been idle; samples miss work between them.
 
-Agents that go on write down what they have seen, for those that look once: a file for each agent,
-in a folder that is its user's alone, $XDG_RUNTIME_DIR/gputop, else /tmp/gputop-UID, or /run/gputop
-for root. Where that cannot be had, nothing is written and nothing known; where it does not answer,
-nobody waits for it.
+An agent that lasts records its idle times in a file, for agents that make a single frame. The file
+is in a folder of its user alone: $XDG_RUNTIME_DIR/gputop, otherwise /tmp/gputop-UID, or /run/gputop
+for root. Without such a folder nothing is written or known. A folder that hangs delays nothing.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ from gputop.files import Folder, UnsafeFileError, open_folder, xdg_folder
 from gputop.model.machine.frame import Frame, Process
 
 IdleKey = tuple[int, int, float | None]
-"""Index of the GPU, pid and start time."""
+"""GPU index, PID and start time."""
 _EVERY = 10.0
 """Seconds between two records."""
 _FRESH = 30.0
-"""Seconds, and the agent's interval, that a record is good for."""
+"""Seconds, beyond the agent's interval, for which a record is valid."""
 _LEAST = 1.0
-"""Seconds without a sample of work that are worth a record."""
+"""The shortest idle time, in seconds, that is recorded."""
 _MOST_BYTES = 1 << 22
 _FORGOTTEN = 3600.0
-"""Seconds after which a file goes that is no record."""
+"""Seconds after which a file that is not a record is removed."""
 
 _TIMEOUT = 0.5
-"""Seconds for the records of others."""
+"""Seconds to wait for the records of other agents."""
 _LAST_TIMEOUT = 0.1
-"""Seconds for one's own to go."""
+"""Seconds to wait until this agent's record is removed."""
 
 _RecordKey = tuple[str, int, int | None]
-"""UUID of the GPU, pid and start in clock ticks; pid 0 is the GPU itself."""
+"""UUID of the GPU, PID and start in clock ticks; PID 0 is the GPU itself."""
 _Idle = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class IdleTimes:
     """Remembers when GPUs and processes were last seen at work.
 
-    `at` is when the GPU answered (monotonic), so that nothing grows while it does not.
+    `at` is when the GPU answered (monotonic), so that no idle time grows while it is silent.
     """
 
     def __init__(self) -> None:
@@ -57,7 +56,7 @@ class IdleTimes:
         self._sampled: set[int] = set()
 
     def of_gpu(self, index: int, utilization: float | None, at: float) -> float | None:
-        """Seconds without a sample of work; None where that is not known."""
+        """Return the seconds since work was last sampled; None if the utilization is unknown."""
         return None if utilization is None else self._idle(index, utilization > 0, at)
 
     def of_process(
@@ -67,10 +66,10 @@ class IdleTimes:
         utilization: float | None,
         at: float,
     ) -> float | None:
-        """Seconds without a sample above 0; None where the driver takes none.
+        """Return the seconds since a sample above 0; None if the driver takes no samples.
 
-        Who does nothing has no sample. Where nobody ever had one although the GPU works, samples
-        say nothing, and everybody there may be at work.
+        An idle process has no sample. If the GPU works and no process on it ever had a sample,
+        samples say nothing: every process there may be at work.
         """
         if samples is None:
             return None
@@ -83,7 +82,7 @@ class IdleTimes:
         return self._idle(key, bool(utilization) and key[0] not in self._sampled, at)
 
     def end_cycle(self) -> None:
-        """Forget those that were not asked about."""
+        """Forget the keys that this cycle did not ask about."""
         self._since, self._latest = self._latest, {}
 
     def _idle(self, key: Hashable, busy: bool, at: float) -> float:
@@ -95,17 +94,17 @@ class IdleTimes:
 class _Record(msgspec.Struct, array_like=True):
     boot_id: str | None
     namespace: str
-    """Of the writer's PIDs."""
+    """The PID namespace of the writer."""
     start_ticks: int
-    """Of the writer, by which it is told from a later process of its number."""
+    """The writer's start, which tells it from a later process with its PID."""
     written: float
-    """Monotonic: the same for all processes of a boot, however the clock is set."""
+    """Monotonic seconds: one clock for all processes of a boot, however the time is set."""
     interval: float
     idle: list[tuple[str, int, int | None, _Idle]]
 
 
 class IdleRecord:
-    """What one agent writes down, in a thread of its own."""
+    """Writes the record of this agent, in a thread of its own."""
 
     def __init__(self) -> None:
         self._due = 0.0
@@ -113,7 +112,7 @@ class IdleRecord:
         self._writer: Worker[None] | None = None
 
     def keep(self, frame: Frame) -> None:
-        """Write the idle times of a frame, now and then."""
+        """Write the idle times of a frame, at most every `_EVERY` seconds."""
         now = time.monotonic()
         if now < self._due:
             return
@@ -131,11 +130,11 @@ class IdleRecord:
         if record is not None:
             with suppress(OSError), _folder(make=True) as folder:
                 folder.replace(_name(os.getpid()), msgspec.json.encode(record), durable=False)
-                _read_all(folder, record.boot_id)  # those of the dead go
+                _read_all(folder, record.boot_id)  # removes those of dead agents
 
 
 def remove_record() -> None:
-    """At the end of an agent."""
+    """Remove this agent's record, when it ends."""
     with suppress(OSError):
         within(_LAST_TIMEOUT, _remove)
 
@@ -146,7 +145,7 @@ def _remove() -> None:
 
 
 def with_idle_times(frame: Frame) -> Frame:
-    """A single look with the idle times that running agents know; who works now is not idle."""
+    """Return a frame with idle times recorded by running agents, 0 for what works now."""
     recorded: dict[_RecordKey, float] = {}
     with suppress(OSError):
         recorded = within(_TIMEOUT, lambda: _recorded(frame.host.boot_id))
@@ -216,7 +215,7 @@ def _read_all(folder: Folder, boot_id: str | None) -> dict[_RecordKey, float]:
 
 
 def _read(folder: Folder, name: str) -> _Record | None:
-    """A record of a sane size; None if the file is none, and soon gone."""
+    """Return a record of sane size; None for any other file, which is removed once it is old."""
     about = folder.find(name)
     with suppress(msgspec.MsgspecError, UnsafeFileError):
         return msgspec.json.decode(folder.read(name, _MOST_BYTES), type=_Record)
@@ -226,7 +225,7 @@ def _read(folder: Folder, name: str) -> _Record | None:
 
 
 def _lives(name: str, record: _Record) -> bool:
-    """Whether its writer does; in another PID namespace it is taken to."""
+    """Return whether a record's writer runs; one in another PID namespace is assumed to."""
     if record.namespace != _namespace():
         return True
     pid = name.partition(".")[0]
@@ -243,7 +242,7 @@ def _name(pid: int) -> str:
 
 
 def _folder(make: bool = False) -> Folder:
-    """Of the records; OSError unless it is no link, ours, and open to nobody else."""
+    """Return the records' folder. OSError if it is a link, not ours, or open to others."""
     base, me = xdg_folder("XDG_RUNTIME_DIR", ""), os.geteuid()
     if _is_ours(base):
         name = "gputop"
@@ -262,7 +261,7 @@ def _folder(make: bool = False) -> Folder:
 
 
 def _is_ours(path: str) -> bool:
-    """False where it is not set, or another user's: sudo -E. OSError where it is not there."""
+    """Return whether a folder is set and ours, unlike after sudo -E. OSError if it is missing."""
     if not path:
         return False
     try:

@@ -1,8 +1,8 @@
-"""What a GPU tells in a PID namespace below the first, as a container has.
+"""Interprets what the driver reports in a nested PID namespace, as in a container.
 
-The lists may have our own processes alone, their memory may be told as 0, and the utilization
-samples may have other numbers than the lists: see `process.namespaces`. What is not known to be
-of a process is not told of it.
+The lists may have only our own processes, with a memory of 0, and the utilization samples may have
+other PIDs than the lists: see `process.namespaces`. A value is left out of a process unless it is
+known to belong to it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from gputop.agent.gpu.reader import GpuSample
 from gputop.agent.process.namespaces import NUMBERING
 
 _Listed = tuple[tuple[GpuProcess, ...], frozenset[int], frozenset[int]]
-"""The lists that the driver told last, the pids in them, and those before."""
+"""The processes that the driver listed last, their PIDs, and the PIDs of the lists before."""
 
 
 class NestedNamespace:
-    """Makes of readings what they mean here; remembers who was listed."""
+    """Interprets readings; remembers which PIDs were listed."""
 
     def __init__(self) -> None:
         self._listed: dict[int, _Listed] = {}
 
     def meaning(self, reading: GpuSample) -> GpuSample:
-        """The reading, without what it does not tell."""
+        """Return a reading without the values that mean nothing here."""
         values = reading.values
-        # The first, quick look at a GPU has no lists yet, and all the same no GPU is free by it.
+        # The first, quick reading has no lists yet, and must not make a GPU look free.
         listed = values.get("processes_known", "utilization" in values)
         if listed and not NUMBERING.everybodys:
             values = {**values, "processes_known": False, "own_namespace_only": True}
@@ -48,7 +48,7 @@ class NestedNamespace:
         )
 
     def _samples(self, reading: GpuSample) -> tuple[dict[int, Utilization] | None, bool]:
-        """Those that are known to be of a listed process, and whether others show work."""
+        """Return the samples known to belong to listed processes, and whether others show work."""
         samples = reading.utilization
         if not samples or NUMBERING.everybodys:
             return samples, False
@@ -60,7 +60,7 @@ class NestedNamespace:
         return samples if trusted else {}, _work(unlisted)
 
     def _pids(self, reading: GpuSample) -> frozenset[int]:
-        """Those in the lists. The last sample of a process may come when it has left them."""
+        """Return the PIDs in the lists. A process's last sample may come after it has left them."""
         index, running = reading.values["index"], reading.running
         before = self._listed.get(index)
         if before is None or before[0] is not running:

@@ -1,7 +1,7 @@
-"""Asks the CUDA driver what a CUDA_VISIBLE_DEVICES means: the only exact answer there is.
+"""Asks the CUDA driver what a CUDA_VISIBLE_DEVICES value means: the only exact answer.
 
-The driver reads the variable once in a process, so each question takes a child process. It makes
-no context and takes no GPU memory, but may wake a sleeping GPU: ask when somebody wants to know.
+The driver reads the variable once in a process, so each question takes a child process. It makes no
+context and takes no GPU memory, but may wake a sleeping GPU: ask only for a user's question.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ say(devices=devices)
 """
 
 _MOST = 16
-"""Answers that are remembered."""
+"""The number of answers that are remembered."""
 
 
 class Prober:
-    """Asks and remembers, within `seconds` at most."""
+    """Asks the CUDA driver, for `seconds` at most, and remembers the answers."""
 
     def __init__(self, seconds: float = 10.0) -> None:
         self._seconds = seconds
@@ -76,27 +76,27 @@ class Prober:
         self._stuck: subprocess.Popen[bytes] | None = None
 
     def ask(self, value: str | None, order: str | None, inventory: Inventory) -> Probed:
-        """What the driver makes of the two variables (None: unset); never raises.
+        """Return what the driver makes of the two variables (None: unset); never raises.
 
-        An answer holds while `inventory`, this machine's, is the same; after a failure the driver
-        is asked again.
+        An answer is reused while `inventory`, this machine's, is unchanged; after a failure the
+        driver is asked again.
         """
         key = (inventory.driver_version, inventory.devices, value, order)
         probed = self._answers.get(key)
         if probed is None or probed.devices is None:
             probed = self._ask({NAME: value, ORDER: order})
             probed = msgspec.structs.replace(probed, value=value, order=order)
-        self._answers.pop(key, None)  # the newest is the last
+        self._answers.pop(key, None)  # keeps the newest last
         self._answers[key] = probed
         for oldest in list(self._answers)[:-_MOST]:
             del self._answers[oldest]
         return probed
 
     def _ask(self, variables: dict[str, str | None]) -> Probed:
-        # A child that hangs in the driver may outlive SIGKILL: it gets no company.
+        # A child that hangs in the driver may outlive SIGKILL: do not start another.
         if self._stuck is not None and self._stuck.poll() is None:
             return Probed(problem="the CUDA driver still holds the process that asked it before")
-        # Modules of the current directory or of site-packages cannot be in the way.
+        # -I and -S: no module of the current directory or of site-packages gets in the way.
         command = [sys.executable, "-I", "-S", "-c", _CHILD]
         reading, lifeline = os.pipe()
         try:

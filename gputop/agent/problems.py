@@ -1,4 +1,4 @@
-"""Why the driver cannot be read, in words, and what to do about it."""
+"""Explains why the driver cannot be read, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gputop.agent.host import kernel_module_version, nvidia_cards
 from gputop.model.machine.frame import Problem
 
 NO_GPU = -1
-"""Not a code of NVML's: it opened, and counts no GPU."""
+"""Our own code, not NVML's: the driver opened, and counts no GPU."""
 
 NOT_ASKED = Problem(
     kind="not_answering", message="the NVIDIA driver was not asked", advice="ask it"
@@ -48,7 +48,7 @@ _PROBLEMS: dict[int, Problem] = {
 
 
 def unreadable(text: str) -> Problem:
-    """Of an error that is gputop's own."""
+    """Return the problem for an error of gputop's own."""
     return Problem(
         kind="error",
         message=f"gputop cannot read the NVIDIA driver: {text}",
@@ -57,7 +57,7 @@ def unreadable(text: str) -> Problem:
 
 
 def problem_of(code: int, text: str = "") -> Problem:
-    """Of an NVML return code at nvmlInit."""
+    """Return the problem for a code of nvmlInit, with NVML's `text` for it, or for NO_GPU."""
     problem = _PROBLEMS.get(code)
     if problem is None:
         return _with_cards(
@@ -74,7 +74,7 @@ def problem_of(code: int, text: str = "") -> Problem:
 
 
 def not_answering(seconds: float) -> Problem:
-    """nvmlInit was called and has not come back."""
+    """Return the problem of an nvmlInit that has not come back for `seconds`."""
     return Problem(
         kind="not_answering",
         message=f"the NVIDIA driver has not answered for {seconds:.0f} s (nvmlInit)",

@@ -1,6 +1,6 @@
-"""Other programs, run for what they say: none may hang, flood or outlive who asks it.
+"""Runs other programs for their output: none may hang, flood or outlive its caller.
 
-Which may be run at all, and with which variables, is for trust.py to say.
+trust.py decides which programs may run, and with which variables.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from gputop.trust import is_elevated, program_environment
 
 MOST_BYTES = 1 << 18
 _DIES = 0.2
-"""Seconds for one that is killed."""
+"""Seconds for a killed program to end."""
 
 
 class Done(NamedTuple):
-    """What a program wrote, at most so much, and how it ended."""
+    """What a program wrote, up to about MOST_BYTES, and how it ended."""
 
     output: bytes
     status: int | None
-    """None: it had to be killed; with all of MOST_BYTES written it may be cut."""
+    """None: it was killed, as its time was over or its output reached MOST_BYTES and may be cut."""
     stuck: subprocess.Popen[bytes] | None = None
-    """The program, where it was killed and the kernel holds it still."""
+    """The program, if it was killed and the kernel still holds it."""
 
 
 def run_program(
@@ -38,10 +38,10 @@ def run_program(
     errors: int = subprocess.STDOUT,
     stdin: int = subprocess.DEVNULL,
 ) -> Done:
-    """Run a program, by its whole path, for `seconds` at most; OSError where it cannot be started.
+    """Run a program, by its full path, for `seconds` at most; OSError if it cannot be started.
 
-    What it started ends with it. `env`: variables over those that programs get, None for one that
-    is not set; `errors` and `stdin`: as for Popen.
+    If it is killed, so is what it started. `env`: variables over those that programs get, None for
+    an unset one; `errors` and `stdin`: as for Popen.
     """
     variables = {**program_environment(), **(env or {})}
     child = subprocess.Popen(
@@ -58,12 +58,12 @@ def run_program(
     if ended:
         with suppress(subprocess.TimeoutExpired):
             return Done(output, child.wait(max(0.0, deadline - time.monotonic())))
-    # Whatever else it may have ended of, now that nobody reads it.
+    # Without its status: the closed pipe may be what ended it.
     return Done(output, None, _kill(child))
 
 
 def answer_of(command: Sequence[str], seconds: float) -> str:
-    """What it writes in time, its errors apart; empty if it fails."""
+    """Return what a program writes to standard output in `seconds`; empty if it fails."""
     try:
         done = run_program(command, seconds, errors=subprocess.DEVNULL)
     except OSError:
@@ -72,7 +72,7 @@ def answer_of(command: Sequence[str], seconds: float) -> str:
 
 
 def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
-    """What it writes until it is enough or the time is over, and whether that is all."""
+    """Return the output up to MOST_BYTES or `deadline`, and whether that is all of it."""
     assert child.stdout is not None
     output = b""
     with child.stdout as pipe:
@@ -88,7 +88,7 @@ def _read(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]
 
 
 def _kill(child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
-    """And take notice of its end: nobody else may. Return it if the kernel holds it."""
+    """Kill a program and what it started, and reap it. Return it if the kernel still holds it."""
     os.killpg(child.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
         child.wait(_DIES)

@@ -1,6 +1,5 @@
-"""Answers what the reader asks, each kind of request in a thread of its own: a driver or a file
-system that hangs holds up the answers of its kind alone, and never a frame.
-"""
+"""Answers the reader's requests, each kind in a thread of its own: a driver or file system that
+hangs delays the answers of one kind only, and never a frame."""
 
 from __future__ import annotations
 
@@ -38,13 +37,13 @@ from gputop.protocol.messages import (
 )
 
 _MAX_WAITING = 64
-"""Requests of a kind; of more the oldest are refused."""
+"""Requests of one kind that may wait; beyond that the oldest are refused."""
 
 
 class Responder:
-    """Answers requests of one kind, in order, in a thread that the first one starts.
+    """Answers requests of one kind, in order, in a thread that the first request starts.
 
-    A request that comes again while the same one waits is answered with it.
+    Equal requests that wait at the same time share one answer.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Responder:
         self._thread: threading.Thread | None = None
 
     def ask(self, request: AnsweredRequest, frame: Frame) -> None:
-        """Have a request answered, without waiting; `frame` is the last one. By one thread."""
+        """Have a request answered later; `frame` is the newest. Call it from one thread."""
         with self._changed:
             self._waiting.append((request, frame))
             refused = self._waiting[1:-_MAX_WAITING]
@@ -77,13 +76,13 @@ class Responder:
                 reply = self._answer(request, frame)
             except UsageError as error:
                 reply = Reply(request=request.id, error=str(error), invalid=True)
-            except Exception as error:  # noqa: BLE001 - who asked is told, and others wait
+            except Exception as error:  # noqa: BLE001 - the reader gets it, and others wait
                 reply = Reply(request=request.id, error=log_once(self._name, error))
             for id_ in self._alike(request):
                 self._send(replace(reply, request=id_))
 
     def _alike(self, request: AnsweredRequest) -> list[str]:
-        """Take those out that ask the same, and return their ids."""
+        """Remove the waiting requests equal to this one, and return their ids."""
         question = replace(request, id="")
         with self._changed:
             alike = [entry for entry in self._waiting if replace(entry[0], id="") == question]
@@ -92,7 +91,7 @@ class Responder:
 
 
 class RequestDesk:
-    """Hands each request to who answers it."""
+    """Hands each request to its responder."""
 
     def __init__(
         self, send: Callable[[Reply], None], memory: MemoryWatch, frame: Frame, files: bool
@@ -115,19 +114,19 @@ class RequestDesk:
         }
 
     def show(self, frame: Frame) -> None:
-        """Take another frame: requests are about the last one."""
+        """Take a new frame: requests are about the newest one."""
         self._frame = frame
         self._signals.show(frame)
 
     def ask(self, request: AnsweredRequest) -> None:
-        """Have a request answered, without waiting. By one thread."""
+        """Have a request answered, without waiting. Call it from one thread."""
         if isinstance(request, Signal):
             self._signals.send(request)
         else:
             self._responders[type(request)].ask(request, self._frame)
 
     def finish(self) -> None:
-        """Before the end: have the signals sent that were asked for, and noted."""
+        """Send and log the signals that were requested, before the agent ends."""
         self._signals.finish()
 
 
@@ -139,14 +138,14 @@ def _probe(prober: Prober, probe: Probe, frame: Frame) -> Reply:
 
 
 def _candidates(request: Candidates, frame: Frame) -> Reply:
-    """UsageError for a user that this machine does not have."""
+    """Reply with the candidates. UsageError for a user that this machine does not have."""
     uids = {name: uid_of(name) for name in request.users}
     candidates = read_candidates(frame, request.ancestors)
     return Reply(request=request.id, candidates=candidates, uids=uids)
 
 
 def read_candidates(frame: Frame, ancestors: bool) -> tuple[Candidate, ...]:
-    """Return a candidate for each row of a frame, with its ancestors where they are asked for."""
+    """Return a candidate for each process row of a frame, with its ancestors if wanted."""
     processes = every_process() if ancestors else {}
     return tuple(
         Candidate(
@@ -162,7 +161,7 @@ def read_candidates(frame: Frame, ancestors: bool) -> tuple[Candidate, ...]:
 
 
 def _ancestors(process: Process, processes: Mapping[int, ProcStat]) -> Iterator[Target]:
-    """Yield what has started a process; each once, whatever changes while they are read."""
+    """Yield the ancestors of a process, each once, whatever changes while they are read."""
     if process.start_time is None:
         return
     pid, visited = process.pid, {process.pid}
@@ -183,7 +182,7 @@ def _liveness(users: UserNames, request: Liveness, _: Frame) -> Reply:
 
 
 def _checks(request: Checks, frame: Frame) -> Reply:
-    """UsageError where there is no such Python."""
+    """Reply with the checks. UsageError if the requested Python does not exist."""
     from gputop.agent.doctor.installation import installation_checks
     from gputop.agent.doctor.python_env import find_interpreter, python_checks
     from gputop.agent.doctor.toolkits import toolkit_checks

@@ -1,4 +1,4 @@
-"""Which GPUs of this machine are reserved, and by whom."""
+"""Reads which GPUs of this machine are reserved, and by whom."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gputop.reservations.folder import folder_paths, is_there
 from gputop.reservations.locks import QUEUE, LockFile, read_locks
 
 _TIMEOUT = 0.05
-"""Seconds that a tick waits for it."""
+"""Seconds that a tick waits for the reservations."""
 
 
 class ReservationReader:
-    """Reads the reservations at every tick, in a thread: the folder may be one that hangs. Where
-    there is no folder that costs next to nothing."""
+    """Reads the reservations at every tick, in a thread: the folder may hang. Without a folder this
+    costs next to nothing."""
 
     def __init__(self) -> None:
         self._worker: Worker[list[LockFile]] | None = None

@@ -1,7 +1,7 @@
-"""The agent's loop: messages out on standard output, requests in on standard input.
+"""The agent's loop: messages go to standard output, requests come from standard input.
 
-It ends when asked to, and when its standard input ends: then nobody reads any more. It leaves
-with os._exit, since a thread that hangs in the driver would keep an orderly exit waiting.
+It ends on request, or at the end of its standard input: then its reader is gone. It leaves by
+os._exit, since a thread that hangs in the driver would hold up an orderly exit.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ _SHARE_OF_INTERVAL = 0.8
 _LEAST_TIMEOUT = 0.25
 _MOST_TIMEOUT = 2.0
 _ONCE_TIMEOUT = 5.0
-"""Seconds for a driver that is silent, where one frame is all that is asked for."""
+"""Seconds to wait for a silent driver, for a single frame."""
 _USER_TIMEOUT = 0.1
-"""Seconds for the name of our user: a directory service may take many."""
+"""Seconds to look up our user's name: a directory service may take many more."""
 _STACK = 2 << 20
-"""Bytes of a thread's stack. The system's 8 MiB count where memory is limited (ulimit -d, -v), and
-no call here needs as much as that."""
+"""Bytes of a thread's stack. The system's 8 MiB count against a memory limit (ulimit -d, -v), and
+no call here needs that much."""
 _endings: list[Callable[[], None]] = []
-"""What is to be brought to an end before the agent ends."""
+"""Functions to call before the agent ends."""
 
 
 class Outlet:
-    """The lines of the agent, numbered; from any thread, a line at a time."""
+    """Writes the agent's numbered lines, one at a time, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,19 +72,19 @@ class Outlet:
         self._splitter = Splitter()
 
     def send_frame(self, frame: Frame) -> None:
-        """Send what is new of a frame. A reader that is gone ends the agent."""
+        """Send what is new in a frame. The agent ends if its reader is gone."""
         for message in self._splitter.split(frame):
             self.send(message)
 
     def send(self, message: AgentMessage) -> None:
-        """Send a message. A reader that is gone ends the agent."""
+        """Send a message. The agent ends if its reader is gone."""
         try:
             self._write(message)
         except BrokenPipeError:
             _end()
 
     def reply(self, reply: Reply) -> None:
-        """Send a reply. If its reader is gone, those who send frames and read requests notice."""
+        """Send a reply. If the reader is gone, the threads for frames and requests notice that."""
         with suppress(BrokenPipeError):
             self._write(reply)
 
@@ -104,12 +104,12 @@ def serve(
     files: bool = True,
     lease: float | None = None,
 ) -> None:
-    """Send frames until told to stop; does not return. With `preview` a Preview comes first.
+    """Send frames until a Stop; does not return. With `preview` a Preview comes first.
 
-    `reader`: the versions of the protocol that the reader speaks. `lease`: seconds; a network that
-    is cut says nothing either. The rest is as for `main`.
+    `reader`: protocol versions that the reader speaks. `lease`: seconds of silence after which the
+    agent ends, since a cut network is silent too. For the rest see `main`.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the reader to handle
     end_on_errors()
     outlet = Outlet()
     outlet.send(_hello(reader))
@@ -123,7 +123,7 @@ def serve(
         outlet.send_frame(collector.collect(schedule.interval, schedule.timeout))
     frame = collector.collect(schedule.interval, schedule.timeout)
     outlet.send_frame(frame)
-    # What answers is loaded after the first frame, for which somebody waits.
+    # Imported after the first frame, which is urgent.
     from gputop.agent.requests import RequestDesk
 
     record = IdleRecord() if files else None
@@ -131,7 +131,7 @@ def serve(
     _endings.append(desk.finish)
     inlet.desks.put(desk)
     gc.enable()
-    gc.freeze()  # what is there now stays: to look it through again and again costs a tick
+    gc.freeze()  # these objects stay: scanning them again and again costs a tick
     while True:
         schedule.wait()
         frame = collector.collect(schedule.interval, schedule.timeout)
@@ -142,8 +142,8 @@ def serve(
 
 
 def serve_once(reader: Versions = SPOKEN) -> None:
-    """Send one frame, with the CPU use of its processes measured and what other agents know of idle
-    ones, and end."""
+    """Send one frame and end. It has the CPU use of processes, and the idle times that other agents
+    recorded."""
     end_on_errors()
     outlet = Outlet()
     outlet.send(_hello(reader))
@@ -170,12 +170,12 @@ def _hello(reader: Versions) -> Hello:
 
 
 class _Schedule:
-    """When the next frame is due. Cycles keep their beat; one that took too long skips beats."""
+    """Decides when the next frame is due. Cycles keep their beat; a slow one drops beats."""
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
         self.requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-        """Those that are about it."""
+        """Requests about the schedule."""
         self._due = time.monotonic()
         self._paused = False
 
@@ -207,22 +207,22 @@ class _Schedule:
 
 
 class _Inlet:
-    """Requests of standard input, until it ends and the agent with it.
+    """Reads requests from standard input; the agent ends when that ends.
 
-    Its end, pings and requests for a Reply do not wait for the frame that is being made; the last
-    do for the first one.
+    The end, pings and requests for a Reply do not wait for a frame in progress, except that
+    requests for a Reply wait for the first one.
     """
 
     def __init__(self, requests: queue.SimpleQueue[Request], outlet: Outlet) -> None:
-        """`requests`: where those go that are about frames."""
+        """`requests` takes the requests about frames."""
         self._requests, self._outlet = requests, outlet
         self.desks: queue.SimpleQueue[RequestDesk] = queue.SimpleQueue()
-        """Where the one comes from that answers."""
+        """Delivers the desk, once there is one."""
         self._desk: RequestDesk | None = None
         self._heard = time.monotonic()
 
     def listen(self) -> None:
-        """Take what comes. For a thread of its own, as `watch`."""
+        """Handle requests until the end. For a thread of its own, as is `watch`."""
         for line in sys.stdin.buffer if sys.stdin else ():
             self._heard = time.monotonic()
             request = decode_request(line)
@@ -259,10 +259,10 @@ _VALUES = "--interval", "--protocol", "--lease"
 
 
 def main(words: list[str]) -> int:
-    """Run `gputop agent`: with --once one frame, else a frame every --interval SEC (1), until told
-    to stop; with --preview there is a Preview before the first. --protocol 1-2: what the reader
-    speaks. With --no-driver the driver is left alone, with --no-files nothing is written to disk,
-    with --lease SEC it ends when its reader has been silent for so long. UsageError."""
+    """Run `gputop agent`: with --once one frame, otherwise a frame every --interval SEC (1) until a
+    Stop. With --preview a Preview comes first. --protocol 1-2 gives the versions that the reader
+    speaks. With --no-driver the driver is left alone, with --no-files nothing is written to disk.
+    With --lease SEC the agent ends once its reader has been silent that long. UsageError."""
     try:
         options = _options(words)
         interval = clamp_interval(float(options.get("--interval", "1")))
@@ -282,7 +282,7 @@ def main(words: list[str]) -> int:
 
 
 def _options(words: list[str]) -> dict[str, str]:
-    """Without argparse, which takes longer to import than all the rest here. ValueError."""
+    """Parse the options. ValueError. (Importing argparse takes longer than all else here.)"""
     options, rest = {}, iter(words)
     for word in rest:
         if word not in (*_SWITCHES, *_VALUES):

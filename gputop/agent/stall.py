@@ -1,8 +1,8 @@
-"""Many calls that may never come back: where one hangs, no other is sent.
+"""Guards many calls that may never come back: what hangs is not called again.
 
-A file system whose server is gone holds whoever touches it, often beyond SIGKILL. So what others
-choose the place of is touched in a thread of its own, with a timeout; at what it hangs nobody
-is sent again until that thread has come back, so that a dead mount takes one thread.
+A file system whose server is gone holds every process that touches it, often beyond SIGKILL. So
+paths that other users choose are touched in a thread of their own, with a timeout. What hung is not
+touched again until its thread is back, so that a dead mount takes one thread.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ T = TypeVar("T")
 
 _TIMEOUT = 0.25
 _MOST = 16
-"""Threads that hang; with as many no more calls are made until one comes back."""
+"""Threads that may hang; at this number no calls are made until one comes back."""
 _CAREFUL = 8
-"""And with as many nothing more is touched that has not answered before."""
+"""Threads that may hang; from this number on only what has answered before is touched."""
 
 
 class StalledError(Exception):
-    """A call has not come back in time, or is not made since too many have not."""
+    """A call has not come back in time, or was not made since too many hang."""
 
 
 class Step:
-    """What a call touches now, as it tells itself: a file system, a process."""
+    """Names what a call touches now, a file system or a process; the call keeps it up to date."""
 
     def __init__(self, at: Hashable = None) -> None:
         self.at = at
         self.passed: set[Hashable] = set()
 
     def go_on(self, at: Hashable) -> None:
-        """Touch another thing: that before has answered."""
+        """Note that the call now touches `at`, so that the thing before has answered."""
         self.passed.add(self.at)
         self.at = at
 
 
 class CallGuard:
-    """Makes calls for one thread."""
+    """Makes calls on behalf of one thread."""
 
     def __init__(self) -> None:
         self._stuck: list[tuple[Step, Call[Any]]] = []
         self.waited = 0.0
-        """Seconds that calls which did not come back have cost."""
+        """Seconds spent on calls that did not come back."""
         self.careful = False
-        """Whether only what has answered before is to be touched."""
+        """Whether to touch only what has answered before."""
         self._answered: set[Hashable] = set()
 
     def ask(self, step: Step, function: Callable[[], T], timeout: float = _TIMEOUT) -> T:
-        """Return what a function does, which keeps `step` true; StalledError."""
+        """Return what `function` returns; it keeps `step` up to date. StalledError."""
         if self.is_full:
             raise StalledError
         begun = time.monotonic()
@@ -67,15 +67,15 @@ class CallGuard:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much hangs that nothing more is touched."""
+        """Whether so many calls hang that no more are made."""
         return len(self._hanging()) >= _MOST
 
     def is_stuck(self, at: Hashable) -> bool:
-        """Whether a call hangs at that."""
+        """Return whether a call hangs at `at`."""
         return any(step.at == at for step in self._hanging())
 
     def is_barred(self, at: Hashable) -> bool:
-        """Whether that is not to be touched now."""
+        """Return whether `at` must not be touched now."""
         careful = self.careful or len(self._hanging()) >= _CAREFUL
         return self.is_stuck(at) or (careful and at not in self._answered)
 

@@ -1,7 +1,7 @@
-"""A thread that makes one blocking call at a time, so that its asker never blocks.
+"""A thread that makes one blocking call at a time, so that its caller never blocks.
 
-The same call again and again, of which the last answer is wanted however old; a call whose answer
-is wanted now or not at all: deadline.py, stall.py.
+It repeats one call, and the last answer counts, however old. For a call whose answer is wanted now
+or not at all see deadline.py and stall.py.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from gputop.agent.errors import log_once
 T = TypeVar("T")
 
 _QUICK = 0.003
-"""Seconds of a call that the next one may wait for."""
+"""Seconds below which a call is quick: the next may wait for it."""
 
 
 class Worker(Generic[T]):
-    """Runs `call` in a daemon thread whenever asked; `latest` is what it answered last.
+    """Runs `call` in a daemon thread whenever asked; `latest` is its last answer.
 
     A driver call may never come back: then the thread is stuck, `busy` stays true, and only this
-    worker's answer grows old. `answered` is a monotonic time.
+    worker's answer grows old. `answered` is in monotonic seconds.
 
-    A call that raises leaves nothing of what was known before: `failed` makes an answer of the
-    error in words, without it there is none. The next one may do better.
+    An error replaces the last answer: `failed` makes an answer of its text, without `failed` there
+    is none. The next call may succeed.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Worker(Generic[T]):
         self.answered: float | None = None
         self._name, self._call, self._failed = name, call, failed
         self._ended = False
-        # Bare locks, each held by nobody in particular: a semaphore and an event take many times
-        # as long to wake a thread, and a tick wakes a dozen.
+        # Bare locks, which any thread may release: a semaphore and an event take many times as long
+        # to wake a thread, and a tick wakes a dozen.
         self._wanted, self._idle = threading.Lock(), threading.Lock()
         self._wanted.acquire()
         threading.Thread(target=self._run, name=name, daemon=True).start()
@@ -49,7 +49,7 @@ class Worker(Generic[T]):
 
     @property
     def is_quick(self) -> bool:
-        """Whether the last call was soon over."""
+        """Whether the last call took less than `_QUICK`."""
         return self.answered is not None and self.answered - self.asked < _QUICK
 
     def ask(self) -> None:
@@ -59,18 +59,18 @@ class Worker(Generic[T]):
             self._wanted.release()
 
     def wait(self, deadline: float) -> bool:
-        """Until idle or `deadline` (monotonic); whether it is idle."""
+        """Wait until idle or `deadline` (monotonic seconds); return whether it is idle."""
         if not self._idle.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return False
         self._idle.release()
         return True
 
     def reset(self) -> None:
-        """As if it had not been asked yet. For an idle worker."""
+        """Forget the last answer. Only for an idle worker."""
         self.latest, self.answered = None, None
 
     def end(self) -> None:
-        """Let the thread go, as soon as its call comes back. Once."""
+        """End the thread as soon as its call comes back. Call it once."""
         self._ended = True
         self._wanted.release()
 
@@ -89,9 +89,9 @@ class Worker(Generic[T]):
 
 
 def ask_all(workers: Iterable[Worker[T]], seconds: float) -> None:
-    """One cycle: ask everyone, and wait `seconds` at most for those who answered last time.
+    """Ask all workers, and wait `seconds` at most for those that were idle.
 
-    Who was late already is not waited for, so that one stuck GPU delays one cycle, not all.
+    A worker that is still busy is not waited for, so that one stuck GPU delays one cycle, not all.
     """
     deadline = time.monotonic() + seconds
     asked = [worker for worker in workers if not worker.busy]
@@ -99,8 +99,8 @@ def ask_all(workers: Iterable[Worker[T]], seconds: float) -> None:
     for worker in asked:
         quick = worker.is_quick
         worker.ask()
-        # The slow ones at once, then the quick ones one after another: threads that want the
-        # interpreter at the same time cost each other as much as the calls do.
+        # Slow workers all at once, then quick ones one after another: threads that compete for the
+        # interpreter cost as much as the calls do.
         if quick:
             worker.wait(min(deadline, time.monotonic() + _QUICK))
     for worker in asked:

@@ -1,1 +1,1 @@
-"""What an agent and its reader say to each other."""
+"""Messages between an agent and its reader."""

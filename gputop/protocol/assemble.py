@@ -1,7 +1,7 @@
-"""Messages into Frames, at the reader, who believes nothing that an agent sends.
+"""Makes Frames of messages, for a reader that trusts nothing an agent sends.
 
-Whatever comes, it is frames and replies that can be drawn, or one SourceError: types are those of
-the messages, texts and numbers are made harmless, and what is kept has a bound.
+Any input becomes frames and replies that can be drawn, or one SourceError: types are those of the
+messages, texts and numbers are made harmless, and what is kept is bounded.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from gputop.protocol.versions import SPOKEN, Versions
 
 MAX_GPUS = 1024
 MAX_PROCESSES = 1 << 16
-"""Rows of a machine: what an agent makes a reader keep has an end."""
+"""Rows of a machine: a bound on what an agent makes a reader keep."""
 MAX_INVENTORY = 64 << 20
-"""Bytes of JSON of either: thousands of processes whose users write all they can into them."""
+"""Bytes of JSON of either: room for thousands of processes with the longest of texts."""
 MAX_PARTS = 1 << 18
 """Lists and objects in a line: they take 20 times the memory of their brackets."""
 
@@ -47,16 +47,16 @@ R = TypeVar("R", Gpu, Process)
 
 class _Rows(Generic[R]):
     """The GPUs or the processes of a machine, by id, without their numbers. A copy of it learns
-    apart."""
+    independently."""
 
     def __init__(self, most: int) -> None:
         self.facts: dict[int, R] = {}
         self._most = most
         self._sizes: dict[int, int] = {}
-        """Bytes of JSON, about; those of some that are gone among them."""
+        """Approximate bytes of JSON, including those of some rows that are gone."""
 
     def learn(self, rows: Mapping[int, R], size: int) -> None:
-        """Keep rows, in place of those under the same ids, that took so many bytes."""
+        """Keep rows that took `size` bytes, in place of those with the same ids."""
         if not rows:
             return
         self.facts = {**self.facts, **rows}
@@ -68,7 +68,7 @@ class _Rows(Generic[R]):
             _fail(f"told more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
 
     def present(self, ids: Sequence[int]) -> Sequence[R]:
-        """Return those that a Sample has, in its order; the others are gone."""
+        """Return the rows with these ids, in their order, and forget the others."""
         try:
             present = {id_: self.facts[id_] for id_ in ids}
         except (KeyError, TypeError):
@@ -86,9 +86,9 @@ class Assembler:
         """`asked`: the name by which the machine was asked for."""
         self._asked = asked
         self.hello: Hello | None = None
-        """None until it has come."""
+        """None until it has arrived."""
         self.recent: RecentFrames | None = None
-        """Where lines are kept that can be looked at again; None: nowhere."""
+        """Keeps lines to be read again; None: no lines are kept."""
         self._spoken = spoken
         self._number = 0
         self._machine: MachineFacts | None = None
@@ -96,7 +96,7 @@ class Assembler:
         self._processes = _Rows[Process](MAX_PROCESSES)
 
     def read(self, line: bytes) -> Frame | Reply | None:
-        """Return what a line makes known: a Frame, a Reply, or nothing yet."""
+        """Return what a line completes: a Frame, a Reply, or nothing yet."""
         if not line.endswith(b"\n"):
             _fail("ended in the middle of a line")
         number, message = _decode(line)
@@ -124,20 +124,20 @@ class Assembler:
         return None
 
     def twin(self) -> Assembler:
-        """Return one that knows the same, and learns apart. It keeps no lines."""
+        """Return an independent copy with the same knowledge. It keeps no lines."""
         twin = copy(self)
         twin.recent = None
         twin._gpus, twin._processes = copy(self._gpus), copy(self._processes)
         return twin
 
     def read_again(self, line: bytes) -> Frame | None:
-        """Read a line of those that came from the last one on, of which some may be left out."""
+        """Return the Frame of the last line or a later one; others may be left out."""
         _, message = _decode(line)
         assert isinstance(message, InventoryUpdate | Sample)
         return self._handle(message, len(line))
 
     def skip(self) -> None:
-        """Leave out a line with a Sample: the next one has all numbers anew."""
+        """Skip a line with a Sample: the next one has all numbers again."""
         self._number += 1
 
     def _greet(self, hello: Hello) -> None:
@@ -205,7 +205,7 @@ def _decode(line: bytes) -> tuple[int, AgentMessage]:
 
 
 def _check(inventory: InventoryUpdate) -> None:
-    """ValueError for what has its type and is no machine all the same."""
+    """Raise ValueError for rows or tables of the right types that no machine has."""
     if not all(0 <= gpu.index < MAX_GPUS for gpu in inventory.gpus.values()):
         raise ValueError("a GPU of an index that no driver has")
     if inventory.machine is not None:
@@ -213,8 +213,8 @@ def _check(inventory: InventoryUpdate) -> None:
 
 
 def _process(facts: Process, numbers: tuple[Any, ...]) -> Process:
-    """Return a process with its numbers. Written out: given as `**numbers`, a thousand of them
-    take 6 ms in place of 1."""
+    """Return a process with its numbers. Written out: given as `**numbers`, a thousand of them take
+    6 ms instead of 1."""
     memory, sm, copying, encoder, decoder, idle, cpu, rss, state, threads, read, written = numbers
     return replace(
         facts, gpu_memory=memory, sm_utilization=sm, memory_utilization=copying,

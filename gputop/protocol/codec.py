@@ -1,7 +1,7 @@
-"""Lines of the stream, and what they say.
+"""Encodes and decodes the lines of the stream.
 
-A line of the agent is `[number, message]`; the numbers count up from 0, so that a line that is
-missing, comes twice or out of order is noticed. A line of the reader is a Request.
+A line of the agent is `[number, message]`; the numbers count up from 0, so that a missing, repeated
+or misplaced line is noticed. A line of the reader is a Request.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ encode = msgspec.json.Encoder().encode
 
 
 _making = allocate_lock()
-"""msgspec keeps what it works out of a type before that is whole: a thread that comes by meanwhile
-takes it, and the process dies of it."""
+"""Held while a decoder is made: msgspec caches what it knows of a type before that is complete, and
+the process dies if another thread uses it then."""
 
 
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Made when it is needed: an agent never decodes a Sample, and starts sooner."""
+    """Return a type's decoder, made when needed: an agent never needs some, and starts sooner."""
     return msgspec.json.Decoder(kind)
 
 
@@ -45,7 +45,7 @@ def encode_line(number: int, message: AgentMessage) -> bytes:
 
 
 def decode_line(line: bytes) -> tuple[int, AgentMessage]:
-    """Return the number and the message of a line of the agent. SourceError if it is none."""
+    """Return the number and the message of a line of the agent. SourceError if it is malformed."""
     try:
         number, message = _decode(tuple[int, AgentMessage], line)
     except _UNREADABLE as error:
@@ -54,7 +54,7 @@ def decode_line(line: bytes) -> tuple[int, AgentMessage]:
 
 
 def decode_request(line: bytes) -> Request | None:
-    """Return a request; None for a line that is none: the agent serves on."""
+    """Return a request; None for a malformed line, after which the agent goes on."""
     try:
         request: Request = _decode(Request, line)
     except _UNREADABLE:
@@ -63,5 +63,5 @@ def decode_request(line: bytes) -> Request | None:
 
 
 def reason(error: Exception) -> str:
-    """Return the text of an error, which may quote what was sent."""
+    """Return the text of an error, made printable: it may quote what was sent."""
     return printable(str(error), 200)

@@ -1,7 +1,7 @@
-"""What an agent sent, made harmless: it may run on a machine that somebody hostile owns.
+"""Makes what an agent sent harmless: the machine may belong to an attacker.
 
-The agent cleans what users of its machine wrote; the reader does not believe that it did. Texts are
-made printable and short, and numbers small enough to be drawn.
+The agent cleans what users of its machine wrote; the reader does not rely on that. Texts are made
+printable and short, and numbers small enough to be drawn.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gputop.model.machine.text import printable
 from gputop.model.machine.topology import Topology
 
 MAX_NUMBER = 1 << 53
-"""Beyond it a number is cut: no quantity of ours comes near, and no clock and no format takes it.
-Up to it integers are exact in every reader of JSON (RFC 7493, 2.2)."""
+"""Larger numbers are cut: no quantity of ours comes near, and no clock and no format takes them. Up
+to it integers are exact in every reader of JSON (RFC 7493, 2.2)."""
 MAX_TEXT = 4096
 _VERBATIM: dict[type, tuple[str, ...]] = {
     Environ: ("variables",),
     Probed: ("value", "order"),
 }
-"""Fields that mean what they mean by every character, as CUDA_VISIBLE_DEVICES: who draws them makes
-them printable there."""
+"""Fields in which every character counts, as in CUDA_VISIBLE_DEVICES: they are made printable where
+they are drawn."""
 
 _CPUS = re.compile(r"[0-9][0-9,:-]*", re.ASCII)
 _NUMBERS = {int, float, bool, NoneType}
@@ -60,7 +60,7 @@ def _harmless(value: Any) -> Any:
 
 
 def _harmless_items(items: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
-    """Columns of numbers come every second, and are not looked through one by one."""
+    """Return harmless items. Columns of numbers come every second, and are checked as a whole."""
     if _NUMBERS.issuperset(map(type, items)):
         numbers = list(filter(None, items))
         if not numbers or (min(numbers) >= -MAX_NUMBER and max(numbers) <= MAX_NUMBER):
@@ -96,8 +96,8 @@ def _cut(number: float) -> float:
 
 
 def check_topology(links: Sequence[Sequence[Any]] | None, topology: Topology | None) -> None:
-    """ValueError for tables that are not square, and for CPUs that are no list for taskset: the
-    lists are shown in lines for a shell."""
+    """Raise ValueError for tables that are not square, and for CPU lists that taskset would not
+    take: they are shown in lines for a shell."""
     topology = topology or Topology()
     for table in (links or (), topology.p2p):
         if any(len(row) != len(table) for row in table):

@@ -1,11 +1,11 @@
-"""What an agent and its reader say to each other, one line of JSON each.
+"""Messages between an agent and its reader, one line of JSON each.
 
-The agent begins with a Hello. Then, for each instant, it sends an InventoryUpdate if something has
-changed that rarely does, and a Sample with the numbers; `assemble` makes Frames of them. A Reply
-comes whenever it is known, between any two of these. The reader's lines are Requests. The agent
-ends when its standard input does.
+The agent begins with a Hello. For each instant it then sends a Sample with the numbers, preceded by
+an InventoryUpdate if facts that rarely change have changed; `assemble` makes Frames of them. A
+Reply comes between any two of these, as soon as it is known. The reader's lines are Requests. The
+agent ends when its standard input ends.
 
-Fields and columns that the other side does not know are ignored; what is missing is None.
+Unknown fields and columns are ignored; missing ones are None.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MAX_INTERVAL = 60.0
 
 
 class Preview(Frame, frozen=True, kw_only=True, dict=True):
-    """What GPUs say at once, before their processes have been read. Not a Frame to judge by: who
-    is on the GPUs is not known yet."""
+    """What GPUs report at once, before their processes have been read. Do not judge by it: the
+    processes on the GPUs are not known yet."""
 
 
 # The agent's lines
@@ -47,7 +47,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="he
     protocol: int
     """The version of the lines that follow."""
     version: str
-    """Of the agent's gputop."""
+    """The version of the agent's gputop."""
     host: str
     boot_id: str | None = None
     user: str | None = None
@@ -71,10 +71,10 @@ class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
 class InventoryUpdate(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="inventory", omit_defaults=True
 ):
-    """What rarely changes, in place of what was known under these ids before.
+    """Facts that rarely change; they replace what was known under these ids.
 
-    An id stands for a GPU or for a process on a GPU, until a Sample comes without it. Of each the
-    InventoryUpdate has all but the numbers that `split` names.
+    An id stands for a GPU or for a process on a GPU, until a Sample comes without it. The
+    InventoryUpdate has all of their fields but the numbers that `split` names.
     """
 
     machine: MachineFacts | None = None
@@ -114,42 +114,42 @@ class Sample(
     time: float
     interval: float | None = None
     cpu: float | None = None
-    """Of the host, as the next."""
+    """CPU use of the host; `memory_used` is the host's too."""
     memory_used: int | None = None
     problem: Problem | None = None
     gpus: dict[str, Any] = {}
-    """Columns, named as in Gpu, `power_more.average` for a field of a section; `id` is one."""
+    """Columns named as in Gpu, or `power_more.average` for a field of a section; one is `id`."""
     processes: ProcessNumbers | None = None
-    """None before they have been read: this is a Preview."""
+    """None in a Preview, before processes have been read."""
 
 
 class Reply(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="reply", omit_defaults=True
 ):
-    """What is known of a request by now; it has the field that the request is about."""
+    """What is known so far in answer to a request, in the field for its kind."""
 
     request: str
     """The id of the request."""
     done: bool = True
-    """False while more is to come. After that a verdict may still change."""
+    """False while more replies follow. Even after that a verdict may change."""
     error: str | None = None
     """Why there is no answer."""
     invalid: bool = False
-    """With `error`: no such request can be answered, now or later."""
+    """With `error`: the request itself is wrong, and will never be answered."""
     verdicts: tuple[Verdict, ...] = ()
-    """Of a Signal: all of them, in its order."""
+    """For a Signal: all verdicts, in its order."""
     probed: tuple[Probed, ...] = ()
-    """Of a Probe: the answer for its value, and the one for the value left unset."""
+    """For a Probe: the answer for its value, and the one for the value left unset."""
     detail: ProcessDetail | None = None
     stack: ProcessStack | None = None
     candidates: tuple[Candidate, ...] = ()
     uids: dict[str, int] = {}
-    """Of Candidates: the numbers of its `users`, of that machine."""
+    """For Candidates: the user IDs of its `users` on that machine."""
     context: CudaContext | None = None
-    """None also where there is no such process."""
+    """None also if there is no such process."""
     checks: tuple[Check, ...] = ()
     liveness: tuple[ProcessLiveness, ...] = ()
-    """In the order of the question."""
+    """Ordered as in the request."""
 
 
 AgentMessage = Hello | InventoryUpdate | Sample | Reply
@@ -169,7 +169,7 @@ class Refresh(msgspec.Struct, frozen=True, tag_field="request", tag="refresh"):
 
 
 class Pause(msgspec.Struct, frozen=True, tag_field="request", tag="pause"):
-    """Make no more frames until told otherwise; a Refresh still gives one."""
+    """Stop making frames, or go on; a Refresh still makes one meanwhile."""
 
     paused: bool
 
@@ -181,24 +181,24 @@ class Ping(msgspec.Struct, frozen=True, tag_field="request", tag="ping"):
 
 
 class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
-    """End."""
+    """End the agent."""
 
 
 class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
     """Send a signal. A Reply comes as soon as it is sent, and whenever a verdict changes."""
 
     id: str
-    """The asker chooses it: the same one twice is done once."""
+    """Chosen by the reader; a request with a known id is not done again."""
     targets: tuple[Target, ...]
-    """Each is signalled once, in this order; one that stands twice is one."""
+    """Each is signalled once, in this order, even if it is listed twice."""
     number: int
-    """0 sends nothing, and tells what would be signalled."""
+    """0 sends nothing; the verdicts then show what would be signalled."""
     grace: float
-    """Seconds in which a process that the signal should end may do so."""
+    """Seconds that a process gets to end, after a signal that should end it."""
     descendants: bool = False
-    """What they started as well, a parent before its children."""
+    """Whether to signal their descendants too, a parent before its children."""
     boot_id: str | None = None
-    """Of the machine when they were seen: after another start of it nothing is sent."""
+    """The machine's boot id when the targets were seen: after a reboot nothing is sent."""
 
 
 class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):
@@ -211,18 +211,18 @@ class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):
 
 
 class Detail(msgspec.Struct, frozen=True, tag_field="request", tag="detail"):
-    """Tell more of a process."""
+    """Read the details of a process."""
 
     pid: int
     start_time: float
-    """Another process that has the number by now is not told of."""
+    """If another process has the PID by now, its details are not read."""
     hidden: bool = False
-    """The values of all variables but secrets."""
+    """Whether to return the values of all variables but secrets."""
     id: str = ""
 
 
 class Stack(msgspec.Struct, frozen=True, tag_field="request", tag="stack"):
-    """Have py-spy tell where a Python process is."""
+    """Have py-spy report where a Python process is."""
 
     pid: int
     start_time: float
@@ -230,16 +230,16 @@ class Stack(msgspec.Struct, frozen=True, tag_field="request", tag="stack"):
 
 
 class Candidates(msgspec.Struct, frozen=True, tag_field="request", tag="candidates"):
-    """Tell more of all processes on GPUs, for a person to choose by."""
+    """Read more of all processes on GPUs, for a person to choose by."""
 
     ancestors: bool = False
     id: str = ""
     users: tuple[str, ...] = ()
-    """Whose numbers are wanted: names, `me` for whom the agent runs as, or numbers."""
+    """Users to find the IDs of: names, numbers, or `me` for the agent's own user."""
 
 
 class Context(msgspec.Struct, frozen=True, tag_field="request", tag="context"):
-    """Tell what decides which GPUs a process sees, be it on a GPU or not."""
+    """Read what decides which GPUs a process sees, whether it is on a GPU or not."""
 
     pid: int
     id: str = ""
@@ -249,16 +249,16 @@ class Checks(msgspec.Struct, frozen=True, tag_field="request", tag="checks"):
     """Check what is installed for the GPUs."""
 
     python: str | None = None
-    """An interpreter or the folder of an environment, to be checked as well."""
+    """An interpreter or the folder of an environment, to check as well."""
     cuda_version: str | None = None
-    """The newest that the driver runs."""
+    """The newest CUDA version that the driver runs."""
     capabilities: dict[str, list[int]] = {}
     """The indices of GPUs by compute capability."""
     id: str = ""
 
 
 class Liveness(msgspec.Struct, frozen=True, tag_field="request", tag="liveness"):
-    """Tell whether processes still run, be they on a GPU or not."""
+    """Read whether processes still run, whether they are on a GPU or not."""
 
     processes: tuple[ProcessStart, ...]
     id: str = ""

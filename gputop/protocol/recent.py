@@ -1,7 +1,7 @@
-"""The last quarter of an hour of a stream, kept compressed as it came.
+"""Keeps the last quarter of an hour of a stream, as compressed lines.
 
-A frame of 200 processes takes 100 kB of objects and 25 kB of lines, of which zlib leaves a fifth:
-15 minutes of frames would be more than all the rest of gputop.
+A frame of 200 processes takes 100 kB as objects and 25 kB as lines, which zlib shrinks to a fifth:
+15 minutes of objects would take more memory than all the rest of gputop.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from gputop.protocol.messages import Preview
 
 SECONDS = 900.0
 MOST_BYTES = 16 << 20
-"""Compressed: a thousand processes have less than a quarter of an hour."""
+"""Compressed bytes: with a thousand processes, less than a quarter of an hour."""
 _FRAMES = 32
-"""In a batch, which is read as a whole: a step back into it takes so many frames."""
+"""Frames in a batch. A batch is read as a whole, so a step back costs this many frames."""
 _BATCH_BYTES = 1 << 20
-"""Of lines, for the same reason."""
+"""Bytes of lines in a batch, for the same reason."""
 _LEVEL = 1
-"""Of zlib. The next levels take twice the time, and leave four fifths."""
+"""zlib's level. The next levels take twice the time, for four fifths of the size."""
 
 
 class LineReader(Protocol):
-    """What has read the lines: the Assembler."""
+    """Reads lines, as the Assembler does."""
 
     def twin(self) -> LineReader:
-        """Return one that knows the same, and learns apart."""
+        """Return an independent copy with the same knowledge."""
         ...
 
     def read_again(self, line: bytes) -> Frame | None:
@@ -38,7 +38,7 @@ class LineReader(Protocol):
 
 
 class _Batch:
-    """Lines from a Sample on, with what has to be known to read them."""
+    """Lines from a Sample on, with the reader's state that they need."""
 
     def __init__(self, reader: LineReader) -> None:
         self.reader = reader
@@ -46,7 +46,7 @@ class _Batch:
         self.parts: list[bytes] = []
         """The lines, compressed."""
         self.unpacked = 0
-        """Bytes of the lines."""
+        """Bytes of the lines, uncompressed."""
 
     @property
     def size(self) -> int:
@@ -62,17 +62,17 @@ class RecentFrames:
     """Frames of one agent by time. One thread adds, any may read."""
 
     def __init__(self, seconds: float = SECONDS, most: int = MOST_BYTES) -> None:
-        """`most`: bytes; both are kept a little longer than that."""
+        """`most`: compressed bytes. Somewhat more than both limits may be kept."""
         self._seconds, self._most = seconds, most
         self._lock = threading.Lock()
         self._batches: list[_Batch] = []
         self._packer = zlib.compressobj(_LEVEL)
-        """Of the last batch."""
+        """The compressor of the last batch."""
         self._read: tuple[_Batch, list[Frame]] | None = None
-        """The batch that was read last: who steps reads it again and again."""
+        """The batch that was read last: stepping reads the same one again and again."""
 
     def add(self, line: bytes, frame: Frame | None, reader: LineReader) -> None:
-        """Add a line and the frame that it makes. `reader` has just read it."""
+        """Add a line, and the frame that it makes. `reader` has just read it."""
         time = None if frame is None or isinstance(frame, Preview) else frame.time
         with self._lock:
             if time is not None and self._batches and time < self._batches[-1].times[-1]:
@@ -89,7 +89,7 @@ class RecentFrames:
 
     @property
     def size(self) -> int:
-        """Bytes that the lines take."""
+        """Bytes that the compressed lines take."""
         return sum(batch.size for batch in self._batches)
 
     @property
@@ -115,7 +115,7 @@ class RecentFrames:
             yield from (frame for frame in self._frames_of(batch) if since <= frame.time <= until)
 
     def _begin(self, time: float, reader: LineReader) -> None:
-        """Begin another batch, and drop those that are too old, or too much."""
+        """Begin another batch, and drop batches that are too old or too much."""
         self._read, self._packer = None, zlib.compressobj(_LEVEL)
         while self._batches and (
             self._batches[0].times[-1] < time - self._seconds or self.size > self._most

@@ -1,4 +1,4 @@
-"""Frames into messages: what a reader has not been told yet, then the numbers of the instant."""
+"""Splits Frames into messages: what the reader does not know yet, then the numbers."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ GPU_NUMBERS = (
 GPU_SECTIONS = (
     "bar1", "engines", "clocks", "power_more", "thermal", "throttle", "pcie", "nvlink", "activity"
 )  # fmt: skip
-"""Sections of a Gpu of which every Sample has the fields; the InventoryUpdate has them empty."""
+"""Sections of a Gpu whose fields are in every Sample; the InventoryUpdate has them empty."""
 PROCESS_NUMBERS = ProcessNumbers.__struct_fields__[1:]
 PROCESS_FACTS = tuple(name for name in Process.__struct_fields__ if name not in PROCESS_NUMBERS)
-"""The others of a Process. Its identity comes first."""
+"""The other fields of a Process. Its identity comes first."""
 
 _IDENTITY = PROCESS_FACTS.index("compute_instance") + 1
 _WITHOUT_NUMBERS = dict.fromkeys(PROCESS_NUMBERS)
 _ROWS = 256
-"""Processes in one InventoryUpdate, so that a line stays far below what a reader takes."""
+"""Processes in one InventoryUpdate, so that a line stays far below the reader's limit."""
 
 _facts_of = attrgetter(*PROCESS_FACTS)
 _numbers_of = attrgetter(*PROCESS_NUMBERS)
@@ -52,11 +52,11 @@ class _Ids(Generic[F]):
         self._present: dict[Hashable, tuple[int, F]] = {}
 
     def begin(self) -> None:
-        """Begin another Sample. What the one before it did not have is forgotten."""
+        """Begin another Sample, and forget what the one before it did not have."""
         self._sent, self._present = self._present, {}
 
     def id_of(self, key: Hashable, facts: F) -> tuple[int, bool]:
-        """Return the id, and whether the facts have to be sent."""
+        """Return the id, and whether to send the facts."""
         while key in self._present:  # a driver may give two GPUs one UUID
             key = (key, "again")
         entry = self._sent.get(key)
@@ -156,7 +156,7 @@ def _sections(gpu: Gpu) -> Iterator[tuple[str, Any]]:
 
 
 def _without_repetition(columns: dict[str, list[Any]]) -> dict[str, Any]:
-    """Return the columns, with one value in place of equal ones, and without those of None."""
+    """Return the columns, those of equal values as one value, those of None not at all."""
     short: dict[str, Any] = {}
     for name, values in columns.items():
         first = values[0]

@@ -1,8 +1,8 @@
-"""Which versions of the protocol a gputop speaks, and which one two of them agree on.
+"""Which protocol versions a gputop speaks, and which one two of them agree on.
 
-Two neighbours speak to each other: the release that brings version 2 still speaks version 1. The
-reader says in the agent's arguments what it speaks (`--protocol 1-2`), the agent answers in its
-Hello, whose fields are the same in all versions.
+Neighbouring releases understand each other: the release that brings version 2 still speaks version
+1. The reader passes its versions in the agent's arguments (`--protocol 1-2`). The agent answers in
+its Hello, whose fields are the same in all versions.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Versions(NamedTuple):
         return f"{self.oldest}-{self.newest}"
 
     def shared(self, other: Versions) -> int | None:
-        """Return the newest version in both ranges; None where they do not meet."""
+        """Return the newest version in both ranges; None if they do not overlap."""
         newest = min(self.newest, other.newest)
         return newest if newest >= max(self.oldest, other.oldest) else None
 
 
 SPOKEN = Versions(1, 1)
-"""What this gputop speaks."""
+"""The versions that this gputop speaks."""
 
 
 def parse_versions(text: str) -> Versions:

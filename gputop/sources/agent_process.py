@@ -1,7 +1,7 @@
-"""The agent of this machine as a child process, started as early as may be.
+"""The agent of this machine as a child process, started as early as possible.
 
-Its first frame takes about as long as gputop takes to be ready for it, so a screen's agent is
-started before anything else is imported: this module imports next to nothing, and no subprocess.
+Its first frame takes about as long as gputop's own start, so a screen's agent is started before
+anything else is imported: this module imports next to nothing, and no subprocess.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 SILENCE = 10.0
 """Seconds that a command waits for an agent, beyond its interval."""
 INTERVAL = 1.0
-"""Seconds of an agent that is started before the settings are read."""
+"""The interval, in seconds, of an agent that is started before the settings are read."""
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MAIN = os.path.join(os.path.dirname(_HERE), "__main__.py")
 _WITHOUT_SCREEN = {"--once", "--json", "--line", "--demo", "-h", "--help", "--version"}
 _PARTS = 8
 MAX_LINE = 16 << 20
-"""Bytes: `protocol.split` makes no longer ones, whatever users write into their processes."""
+"""Bytes: `protocol.split` makes no longer line, whatever users write into their processes."""
 _READ = 1 << 20
-"""Bytes that a pipe and its reader have room for: what an instant takes goes through at once."""
+"""Bytes that a pipe and its reader have room for: the messages of an instant pass at once."""
 
 
 class AgentOutput:
-    """What an agent says, at the end of a pipe.
+    """The lines of an agent, at the end of a pipe.
 
-    Each call takes the seconds that it may wait, None for ever; DriverError after them. A driver
-    that hangs keeps no agent from answering: one that is silent is stopped, or the machine is.
+    `line` waits the given seconds (None: for ever) and then raises DriverError. A driver that hangs
+    keeps no agent from answering: a silent agent is stopped, or its machine is.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -43,9 +43,9 @@ class AgentOutput:
         self._ahead = bytearray()
 
     def line(self, seconds: float | None) -> bytes:
-        """Return the next line, with its end; what is left at the end of it all, then nothing.
+        """Return the next line, with its end; at the end of the output what is left, then nothing.
 
-        SourceError for one that is longer than any that an agent has to say.
+        SourceError for a line that is longer than any agent's.
         """
         searched = 0
         while not (size := self._ahead.find(b"\n", searched) + 1):
@@ -59,7 +59,7 @@ class AgentOutput:
         return self._take(size)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the pipe."""
         os.close(self._descriptor)
 
     def _take(self, size: int) -> bytes:
@@ -73,7 +73,7 @@ class AgentOutput:
 
             ready = poll()
             ready.register(self._descriptor, POLLIN)
-            # In parts: time in which gputop itself is frozen, with the agent, ends only one.
+            # In parts: if gputop itself is frozen, with the agent, that uses up only one part.
             if not any(ready.poll(seconds * 1000 / _PARTS) for _ in range(_PARTS)):
                 raise DriverError(
                     f"the agent has not answered for {seconds:g} s: it is stopped, or the machine "
@@ -85,7 +85,7 @@ class AgentOutput:
 
 
 class AgentProcess(PipedProcess):
-    """`gputop agent ARGUMENTS` of this machine."""
+    """A `gputop agent ARGUMENTS` on this machine."""
 
     def __init__(self, *arguments: str) -> None:
         output, told = os.pipe()
@@ -103,14 +103,14 @@ class AgentProcess(PipedProcess):
             os.close(told)
 
     def close(self) -> None:
-        """Let go of what it says, at its end. By who reads it."""
+        """Close its output and errors, at its end. For the thread that reads them."""
         self.output.close()
         if self._errors is not None:
             os.close(self._errors)
             self._errors = None
 
     def last_words(self) -> str:
-        """How it ended, for an error: its exit status and the last line that it complained of."""
+        """Return how it ended, for an error: exit status and last line of standard error."""
         from gputop.model.machine.text import printable
 
         status = self.wait(1)
@@ -121,7 +121,7 @@ class AgentProcess(PipedProcess):
 
 
 def _widen(pipe: int) -> None:
-    """For a whole instant, unless the user's share of pipes is used up."""
+    """Make room in a pipe for a whole instant, unless the user's share of pipes is used up."""
     try:
         fcntl(pipe, F_SETPIPE_SZ, _READ)
     except OSError:
@@ -132,13 +132,13 @@ _early: list[AgentProcess] = []
 
 
 def start_early(words: Sequence[str]) -> None:
-    """Start one if these arguments, which name no command, want a screen of this machine; it ends
-    with us if nobody takes it."""
+    """Start an agent if these arguments, which name no command, want a screen of this machine. It
+    ends with us if it is not taken."""
     elsewhere = any(word.startswith(("-H", "--ho", "--prom")) for word in words)
     if all(map(os.isatty, range(3))) and _WITHOUT_SCREEN.isdisjoint(words) and not elsewhere:
         _early.append(AgentProcess("--interval", str(INTERVAL), "--preview"))
 
 
 def take_early() -> AgentProcess | None:
-    """The agent that was started early; None if there is none, or somebody has it."""
+    """Return the agent that was started early; None if there is none, or it was taken."""
     return _early.pop() if _early else None

@@ -1,4 +1,4 @@
-"""Frames that an agent sends: at the other end of a pipe, of ssh, or of a socket."""
+"""Frames from an agent at the other end of a pipe, an ssh, or a socket."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gputop.sources.source import Source
 
 
 class AgentConnection(ABC):
-    """The way to one agent, from its start to its end. One thread reads `messages`; any may do the
-    rest."""
+    """The way to one agent, from its start to its end. One thread reads `messages`; any thread may
+    call the rest."""
 
     def __init__(self, asked: str | None = None) -> None:
         """`asked`: the name by which the machine was asked for."""
@@ -25,23 +25,23 @@ class AgentConnection(ABC):
 
     @abstractmethod
     def messages(self) -> Iterator[Frame | Reply]:
-        """Yield what comes, from where it was left; nothing where that has ended. SourceError,
+        """Yield frames and replies, from where reading stopped; nothing after the end. SourceError,
         DriverError."""
 
     @abstractmethod
     def request(self, request: Request) -> None:
-        """Send a request, without waiting; nothing if nobody reads it, `messages` tells that."""
+        """Send a request, without waiting. If the agent is gone, `messages` reports that."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End the agent, or let go of it; more than once."""
+        """End the agent, or leave it. May be called more than once."""
 
 
 C = TypeVar("C", bound=AgentConnection)
 
 
 class AgentSource(Source, Generic[C]):
-    """An agent that is started, or connected to, when this is made; anew by `reconnect`.
+    """Frames of an agent; the way to it is made at once, and anew by `reconnect`.
 
     With `interval` None it sends one frame and ends.
     """
@@ -50,23 +50,23 @@ class AgentSource(Source, Generic[C]):
         self.host, self._interval = host, interval
         self._is_closed = False
         self._refused: SourceError | None = None
-        """Why there was no way to another agent."""
+        """Why the last `reconnect` found no agent."""
         self._connection = self._connect()
 
     @abstractmethod
     def _connect(self) -> C:
-        """Return the way to another agent. SourceError."""
+        """Return the way to a new agent. SourceError."""
 
     @property
     def past(self) -> Past | None:
-        """The last minutes of the agent of now."""
+        """The last minutes of the current agent."""
         return self._connection.assembler.recent
 
     def remember(self, wanted: bool) -> None:
         self._connection.assembler.recent = RecentFrames() if wanted else None
 
     def frames(self) -> Iterator[Frame | Reply]:
-        """See `Source`; the frame of an agent that was asked for one is the last."""
+        """See `Source`; with `interval` None it ends after the first frame."""
         if self._refused is not None:
             raise self._refused
         connection = self._connection
@@ -85,8 +85,8 @@ class AgentSource(Source, Generic[C]):
         self._connection.request(request)
 
     def reconnect(self) -> None:
-        """Begin anew, with another agent: it loads the driver's library anew. That there is none is
-        told by `frames`."""
+        """Start over with a new agent, which loads the driver's library anew. If there is none,
+        `frames` raises the error."""
         before = self._connection
         try:
             self._connection, self._refused = self._connect(), None

@@ -1,4 +1,4 @@
-"""Frames that no agent sends: what such a source is asked, it answers itself."""
+"""Sources without an agent, which answer requests themselves."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Events: TypeAlias = SimpleQueue[Reply | bool]
 
 
 class AgentlessSource(Source):
-    """A source whose `frames` pauses with `_pause` between two of them."""
+    """A source whose `frames` calls `_pause` between two of them."""
 
     def __init__(self, host: str) -> None:
         self.host = host
         self._events: Events = SimpleQueue()
-        """Those of `frames` as it is called next; the ones before have a queue of their own."""
+        """The events for the next call of `frames`; earlier calls have a queue of their own."""
 
     @abstractmethod
     def _answer(self, request: AnsweredRequest) -> Reply:
         """Return the reply to a request."""
 
     def request(self, request: Request) -> None:
-        """Answer a request, or have a frame made: there is nobody who could do more."""
+        """Answer a request, or have a frame made; other requests have no effect."""
         if isinstance(request, AnsweredRequest):
             self._events.put(self._answer(request))
         elif isinstance(request, Refresh | SetInterval):
@@ -42,8 +42,8 @@ class AgentlessSource(Source):
         self._events.put(False)
 
     def _pause(self, events: Events, seconds: float | None) -> Generator[Reply, None, bool]:
-        """Yield replies until `seconds` are over, or a frame is wanted at once; return whether
-        there are to be more frames."""
+        """Yield replies until `seconds` are over, or a frame is wanted at once; return whether more
+        frames are to follow."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             try:

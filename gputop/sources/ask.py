@@ -1,4 +1,4 @@
-"""Requests to a source, for commands: one thing at a time, with a timeout."""
+"""Requests to a source, for commands: one at a time, with a timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputop.protocol.messages import AnsweredRequest, Reply
 from gputop.sources.source import Source
 
 TIMEOUT = 5.0
-"""Seconds that a driver may take to wake up, and a short answer."""
+"""Seconds that a driver may take to wake up, or an agent to give a short answer."""
 
 
 def frames_of(source: Source) -> Iterator[Frame]:
@@ -25,7 +25,7 @@ def frames_of(source: Source) -> Iterator[Frame]:
 def wait_for_frame(source: Source, accept: Callable[[Frame], bool], timeout: float) -> Frame:
     """Return the first frame that is accepted, or the first one after `timeout` seconds.
 
-    SourceError where frames end.
+    SourceError if the frames end.
     """
     end = time.monotonic() + timeout
     for frame in frames_of(source):
@@ -35,16 +35,16 @@ def wait_for_frame(source: Source, accept: Callable[[Frame], bool], timeout: flo
 
 
 def answers(frame: Frame) -> bool:
-    """Return whether the driver and all GPUs have answered, be it that the driver has no GPU."""
+    """Return whether the driver and all GPUs have answered; a problem is an answer, too."""
     if frame.problem is not None:
         return frame.problem.kind != "not_answering"
     return all(gpu.stale_for is None for gpu in frame.gpus)
 
 
 def readable_frame(source: Source, accept: Callable[[Frame], bool]) -> Frame:
-    """Return the first frame that is accepted, or the one that there is after TIMEOUT.
+    """Return the first frame that is accepted, or the first one after TIMEOUT.
 
-    DriverError where the driver cannot be read, which is not waited for.
+    DriverError, without waiting, if the driver cannot be read.
     """
 
     def accept_or_fail(frame: Frame) -> bool:
@@ -57,10 +57,10 @@ def readable_frame(source: Source, accept: Callable[[Frame], bool]) -> Frame:
 
 
 def ask(source: Source, request: AnsweredRequest, timeout: float) -> Reply:
-    """Send a request and return its Reply once that is done, or what is known of it after
-    `timeout` seconds; it gets an id if it has none.
+    """Send a request and return its Reply once it is done, or the last one after `timeout` seconds.
+    A request without an id gets one.
 
-    SourceError where there is no answer, UsageError where there can be none.
+    SourceError if there is no answer, UsageError if there can be none.
     """
     request = replace(request, id=request.id or uuid.uuid4().hex)
     try:

@@ -18,26 +18,25 @@ if TYPE_CHECKING:
 
 _SOON = 0.002
 _DIES = 0.5
-"""Seconds for one that is killed; the driver may hold it for longer."""
+"""Seconds for a killed program to end; the driver may hold it for longer."""
 _SIGKILL = 9
 
 
 class PipedProcess:
-    """A program in a session of its own, for the terminal's signals are the screen's.
+    """A program in a session of its own, since the terminal's signals are for the screen.
 
-    A thread of its that the driver holds may never die, and neither may it then: nothing here
-    waits for that.
+    If the driver holds one of its threads, it may never end: nothing here waits for that.
     """
 
     def __init__(
         self, command: Sequence[str], environ: Mapping[str, str], output: int, errors: int
     ) -> None:
-        """`output` and `errors` are for it; the caller closes them. SourceError."""
+        """`output` and `errors` are the program's; the caller closes them. SourceError."""
         taken, writing = os.pipe()
         os.set_blocking(writing, False)
         self._input: int | None = writing
         self._is_cut = False
-        """Whether the last line is not whole."""
+        """Whether the last line was written only in part."""
         self._status: int | None = None
         self._reaping = allocate_lock()
         self._writing = allocate_lock()
@@ -56,9 +55,9 @@ class PipedProcess:
         _children.append(self)
 
     def write(self, data: bytes) -> None:
-        """To its standard input, without waiting; BrokenPipeError if it is gone.
+        """Write to its standard input, without waiting; BrokenPipeError if it is gone.
 
-        What has no room is dropped: one that is stopped takes nothing, and its reader goes on.
+        Data without room is dropped: a stopped program takes nothing, and gputop goes on.
         """
         with self._writing:
             if self._input is None:
@@ -70,23 +69,23 @@ class PipedProcess:
                 return
 
     def wait(self, seconds: float) -> int | None:
-        """Its exit status, negative if a signal ended it; None if it has not ended by then."""
+        """Return its exit status, negative after a signal; None if it runs after `seconds`."""
         end = time.monotonic() + seconds
         while (status := self._reap()) is None and time.monotonic() < end:
             time.sleep(_SOON)
         return status
 
     def end(self, seconds: float = 0.0) -> None:
-        """Tell it that nobody listens any more, and kill it if it has not ended in that time; once.
+        """Close its input, and kill it if it has not ended after `seconds`; the first time only.
 
-        It is waited for: not every process 1 of a container does that for us.
+        It is reaped here: not every process 1 of a container does that for us.
         """
         if self._close_input() and self.wait(seconds) is None:
             self._signal(_SIGKILL)
             self.wait(_DIES)
 
     def _close_input(self) -> bool:
-        """Whether it was open."""
+        """Close its standard input; return whether that was open."""
         with self._writing:
             input_, self._input = self._input, None
         if input_ is None:
@@ -95,7 +94,7 @@ class PipedProcess:
         return True
 
     def _signal(self, number: int) -> None:
-        """Unless it has ended: then its number may be another's."""
+        """Send a signal, unless it has ended: then another process may have its PID."""
         with self._reaping:
             if self._status is None:
                 os.kill(self._pid, number)
@@ -111,11 +110,11 @@ class PipedProcess:
 
 
 _children: list[PipedProcess] = []
-"""Those that were not waited for yet."""
+"""Programs that are not reaped yet."""
 
 
 def end_all() -> None:
-    """At the end of gputop, however it came to that: no child is left to others."""
+    """End all children, however gputop ends: none is left behind."""
     for child in list(_children):
         child.end()
 

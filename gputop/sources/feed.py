@@ -1,4 +1,4 @@
-"""A source that is read in a thread of its own, for a screen."""
+"""Reads a source in a thread of its own, for a screen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLOSING = 2.0
 
 
 def close_all(sources: Sequence[Source]) -> None:
-    """End sources, all at once: each may take a moment."""
+    """Close all sources at the same time: each may take a moment."""
     if len(sources) == 1:
         sources[0].close()
         return
@@ -38,10 +38,10 @@ def close_all(sources: Sequence[Source]) -> None:
 
 
 class Feed:
-    """Reads a source, and hands what comes to one listener, in the thread that reads.
+    """Reads a source, and hands its messages to one listener, in the thread that reads.
 
-    A new listener takes over from the one before, and is first given the last frame, or the error
-    that has ended the source.
+    A new listener replaces the one before. It first gets the last frame, or the error that ended
+    the source.
     """
 
     def __init__(self, source: Source) -> None:
@@ -52,7 +52,7 @@ class Feed:
         self._thread: threading.Thread | None = None
 
     def listen(self, listener: Listener) -> None:
-        """Hand what comes to this listener from now on; the first one starts the thread."""
+        """Hand messages to this listener from now on; the first one starts the thread."""
         with self._lock:
             self._listener = listener
             if self._last is not None:
@@ -65,7 +65,7 @@ class Feed:
                 self._hand_over(SourceError(_NO_THREAD))
 
     def _read(self) -> None:
-        """Nobody waits for this thread: whatever happens in it is told."""
+        """Read the source. No caller waits for this thread, so the listener gets every error."""
         try:
             for message in self.source.frames():
                 self._hand_over(message)
@@ -76,7 +76,7 @@ class Feed:
             self._hand_over(SourceError(f"a frame could not be read: {words}"))
 
     def _hand_over(self, message: Message) -> None:
-        """Without the lock: a listener may hang, and the next one takes over from it."""
+        """Call the listener without the lock: it may hang, and then the next one replaces it."""
         with self._lock:
             if not isinstance(message, Reply | Preview):
                 self._last = message

@@ -1,4 +1,4 @@
-"""A source that is followed for as long as it lasts, and begun anew where it breaks."""
+"""Follows a source for as long as it lasts, and reconnects when it breaks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def follow(
     messages: Callable[[Source], Iterable[T]],
     put: Callable[[T | GputopError], None],
 ) -> None:
-    """Hand over what `messages` takes of a source, as `frames_of`, and begin anew where it breaks,
-    unless somebody has to log in: to try that again and again may lock the account. It ends where
-    the source was closed."""
+    """Put what `messages` takes from a source, as `frames_of` does, and reconnect when it breaks,
+    unless a login is needed: repeated attempts may lock the account. Errors are put too. It returns
+    when the source is closed."""
     attempt = 0
     while True:
         try:
@@ -38,7 +38,7 @@ def follow(
             put(error)
             if isinstance(error, LoginError):
                 return
-        except Exception as error:  # noqa: BLE001 - it is told, as in `Feed`
+        except Exception as error:  # noqa: BLE001 - it is reported, as in `Feed`
             words = printable(f"{type(error).__name__}: {error}", 200)
             put(SourceError(f"a frame could not be read: {words}"))
         attempt += 1
@@ -46,7 +46,7 @@ def follow(
 
 
 def backoff(attempt: int) -> float:
-    """Return the seconds between an attempt, 1 and up, and the next: 1 to 30, never quite the
-    same, so that machines that went down together do not come back at once."""
+    """Return the seconds from an attempt, 1 and up, to the next: 1 to 30, and random, so that
+    machines that went down together are not all tried at once."""
     whole = min(_MOST_PAUSE, _LEAST_PAUSE * 2.0 ** min(attempt, 8))
     return whole * random.uniform(0.5, 1.0)

@@ -13,9 +13,9 @@ from gputop.sources.agent_process import INTERVAL, SILENCE, AgentProcess, take_e
 from gputop.sources.agent_source import AgentConnection, AgentSource
 
 _TIDIES_UP = 0.1
-"""Seconds of the agent for its end."""
+"""Seconds for the agent to end."""
 _NOTES = 1.2
-"""The same where signals were sent: they are noted in the audit log, if its disk is well."""
+"""Seconds for it to end after signals: it notes them in the audit log, if its disk works."""
 
 
 class AgentPipe(AgentConnection):
@@ -27,7 +27,7 @@ class AgentPipe(AgentConnection):
         self._agent, self._timeout = agent, timeout
         self._time_to_end = _TIDIES_UP
         self._is_read = False
-        """Whether that was all."""
+        """Whether the agent's output has been read to its end."""
 
     def messages(self) -> Iterator[Frame | Reply]:
         if self._is_read:
@@ -51,15 +51,15 @@ class AgentPipe(AgentConnection):
             return
 
     def stop(self) -> None:
-        """Let it tidy up, for a moment, and kill it."""
+        """Let the agent tidy up for a moment, then kill it."""
         self._agent.end(self._time_to_end)
 
 
 class LocalSource(AgentSource[AgentPipe]):
     """An agent at the other end of a pipe.
 
-    For one that says nothing a screen `waits` for ever, and says so; for others it is a
-    DriverError. An agent without `driver` leaves that alone, and answers requests.
+    A screen `waits` for a silent agent for ever, and shows that; otherwise it is a DriverError. An
+    agent without `driver` leaves the driver alone, but answers requests.
     """
 
     def __init__(

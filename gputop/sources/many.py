@@ -1,4 +1,4 @@
-"""Several machines asked at the same time: one that does not answer delays nobody."""
+"""Asks several machines at the same time: one that does not answer delays no other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ask_hosts(
     """Yield what `ask` returns for each host, or the error that it raises, as they come, until
     `timeout` seconds are over.
 
-    Each is asked in a thread of its own, which is left to itself where nobody waits for it.
+    Each host is asked in a thread of its own, which goes on alone after the timeout.
     """
     answers: SimpleQueue[tuple[H, T | GputopError]] = SimpleQueue()
 
@@ -46,7 +46,7 @@ def _answer(host: H, ask: Callable[[H], T]) -> T | GputopError:
         return ask(host)
     except GputopError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - it is said, and the others are asked all the same
+    except Exception as error:  # noqa: BLE001 - it is reported, and the others are asked all the same
         return SourceError(printable(f"{type(error).__name__}: {error}", 200))
 
 

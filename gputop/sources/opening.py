@@ -1,4 +1,4 @@
-"""Which source a machine is read from."""
+"""Chooses the source of a machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def open_source(
     driver: bool = True,
     demo: bool = False,
 ) -> Source:
-    """Return the source of a host, or of this machine where it is None.
+    """Return the source of a host, or of this machine if it is None.
 
-    With `interval` None it gives one frame and ends. For `waits` and `driver` see LocalSource;
-    with `demo` the machine is an invented one. What it takes is imported here, when it is known.
+    With `interval` None it gives one frame and ends. For `waits` and `driver` see LocalSource; with
+    `demo` the machine is an invented one. Each source is imported here, only if it is needed.
     """
     if demo:
         from gputop.sources.demo.source import DemoSource

@@ -1,4 +1,4 @@
-"""What is known of a machine's past: in memory, or recorded."""
+"""A machine's past: in memory, or recorded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal, Protocol, TypeAlias
 from gputop.model.machine.frame import Frame
 
 Moment: TypeAlias = Literal["now", "past", "replay"]
-"""What a picture is of: a machine that is watched, now or before; or a recording."""
+"""What a picture shows: a watched machine now, its past, or a recording."""
 
 
 class Past(Protocol):
-    """Frames of one machine by time. SourceError where it cannot be read."""
+    """Frames of one machine by time. SourceError if they cannot be read."""
 
     @property
     def times(self) -> Sequence[float]:

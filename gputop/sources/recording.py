@@ -1,4 +1,4 @@
-"""A recorded machine: at rest at one instant, and all others are in its past."""
+"""A recorded machine: its source gives one instant, and has all others as its past."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecordedPast:
 
 
 class RecordingSource(AgentlessSource):
-    """The frame of one instant. Who wants others finds them in `past`."""
+    """Gives the frame of one instant; all others are in `past`."""
 
     def __init__(self, recording: Recording, host: str, at: float) -> None:
         """The frame is the last that is not after `at`, or the first of all."""

@@ -1,7 +1,7 @@
-"""One source for many readers: it is read once, and each of them follows it over a socket.
+"""Shares one source with many readers: it is read once, and each follows it over a socket.
 
-`gputop serve` holds the source, every viewer is a reader. A reader cannot change anything: what
-would signal, look into a process or set the pace is refused here, whatever the reader is.
+`gputop serve` holds the source, and every viewer is a reader. A reader cannot change anything: it
+gets details without hidden values, probes and contexts. No other request passes, whatever it is.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from gputop.sources.follow import follow
 from gputop.sources.source import Source
 
 _MAX_REQUEST = 1 << 16
-"""Bytes of a line that asks for something: a value to map may be long."""
+"""Bytes of a request's line: a value to map may be long."""
 _MOST_NEWS = 64
-"""That wait for one reader."""
+"""Messages that may wait for one reader."""
 _LOOKS_UP = 3600.0
-"""Seconds: nobody waits for it to `shutdown`."""
+"""Seconds between two checks for `shutdown`, which nothing waits for."""
 _REFUSED = "not in a browser, which only looks"
 
 
 class SharedConnection(AgentConnection):
-    """A socket to what another process holds."""
+    """A socket to a source that another process holds."""
 
     def __init__(self, path: str, asked: str | None, ended: Callable[[], None]) -> None:
-        """SourceError where nobody holds it."""
+        """SourceError if no process holds it."""
         super().__init__(asked)
         self._ended, self._is_over = ended, False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -83,19 +83,18 @@ class SharedConnection(AgentConnection):
             self._socket.sendall(encode(request) + b"\n")
 
     def stop(self) -> None:
-        """Wake who reads it, who closes it."""
+        """Wake the reading thread, which closes the socket."""
         self._is_over = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class SharedSource(AgentSource[SharedConnection]):
-    """What another process reads, followed over its socket."""
+    """A source that another process reads, followed over its socket."""
 
     def __init__(self, path: str, asked: str | None, ended: Callable[[], None]) -> None:
         """`path`: of the socket; `asked`: the name that its holder was given with -H; `ended` is
-        called when nobody holds it any more. SourceError where nobody does.
-        """
+        called when the holder has ended. SourceError if there is none."""
         self._path, self._asked, self._ended = path, asked, ended
         super().__init__(asked or "localhost", INTERVAL)
 
@@ -103,23 +102,23 @@ class SharedSource(AgentSource[SharedConnection]):
         return SharedConnection(self._path, self._asked, self._ended)
 
     def remember(self, wanted: bool) -> None:
-        """Remember nothing: many browsers look, and each has a process here."""
+        """Remember nothing: there may be many browsers, each with a process here."""
 
 
 class Broadcast(socketserver.ThreadingUnixStreamServer):
-    """Holds a source, and passes what it says on to whoever connects."""
+    """Holds a source, and passes its messages on to all readers that connect."""
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, source: Source, path: str) -> None:
-        """`path`: of the socket, in a folder that nobody else may enter. OSError."""
+        """`path`: of the socket, in a folder that no other user may enter. OSError."""
         super().__init__(path, _Follower)
         self.source = source
         self.lock = threading.Lock()
         self.numbers = count()
         self.followers: dict[str, _Follower] = {}
-        """By the number that stands before their requests."""
+        """Keyed by the number that is put before the ids of their requests."""
         self.last: Frame | None = None
 
     def start(self) -> None:
@@ -129,7 +128,7 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
             threading.Thread(target=work, daemon=True).start()
 
     def close(self) -> None:
-        """End the source, and let go of the readers."""
+        """Close the source, and disconnect the readers."""
         self.source.close()
         self.server_close()
         with self.lock:
@@ -147,7 +146,7 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
 
     def _pass_on(self, message: Frame | Reply | GputopError) -> None:
         if isinstance(message, Preview):
-            return  # who is on the GPUs is not known yet
+            return  # the processes on the GPUs are not known yet
         if isinstance(message, GputopError):
             message = self._broken(message)
         with self.lock:
@@ -162,14 +161,14 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
 
 
 class _Follower(socketserver.StreamRequestHandler):
-    """One at the other end of a connection. A slow one gets fewer frames, and delays nobody."""
+    """A connected reader. A slow one gets fewer frames, and delays no other."""
 
     server: Broadcast
 
     def setup(self) -> None:
         super().setup()
         self._news: Queue[Reply | None] = Queue(_MOST_NEWS)
-        """Replies; None where there is another frame, or it has left."""
+        """Replies; None if there is a new frame, or the reader has left."""
         self._has_left = False
         self._number = str(next(self.server.numbers))
         with self.server.lock:
@@ -185,12 +184,12 @@ class _Follower(socketserver.StreamRequestHandler):
         super().finish()
 
     def tell(self, reply: Reply | None) -> None:
-        """Have a reply sent, or the newest frame."""
+        """Have a reply sent; None: the newest frame."""
         with contextlib.suppress(Full):
             self._news.put_nowait(reply)
 
     def handle(self) -> None:
-        """Take what it asks for, until it leaves."""
+        """Handle the reader's requests until it leaves."""
         with contextlib.suppress(OSError):
             while (line := self.rfile.readline(_MAX_REQUEST)).endswith(b"\n"):
                 if (request := decode_request(line)) is not None:
@@ -207,7 +206,7 @@ class _Follower(socketserver.StreamRequestHandler):
             self.tell(Reply(request=request.id, error=_REFUSED, invalid=True))
 
     def _write(self) -> None:
-        """Send what there is, until it leaves."""
+        """Send frames and replies until the reader leaves."""
         lines, splitter, sent = count(), Splitter(), None
         parts: Iterable[AgentMessage] = (_hello(self.server.source.host),)
         with contextlib.suppress(OSError):

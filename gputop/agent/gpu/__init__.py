@@ -1,1 +1,1 @@
-"""The driver, read: one GPU by one thread."""
+"""Reads the driver, with a thread for each GPU."""

@@ -1,4 +1,4 @@
-"""What a board says of itself: identity, BAR1, engines, clocks and what holds them back, power,
+"""Sections about the board: identity, BAR1, engines, clocks and what holds them back, power,
 temperatures."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ARCHITECTURES: dict[int | None, str] = {
     **dict(enumerate(_FROM_KEPLER, start=pynvml.NVML_DEVICE_ARCH_KEPLER)),
     13: "Rubin",  # nvidia-ml-py names it from 13 on
 }
-"""By NVML_DEVICE_ARCH_*."""
+"""Keyed by NVML_DEVICE_ARCH_*."""
 _VIRTUALIZATION: dict[int | None, str] = dict(
     enumerate(("none", "passthrough", "vgpu", "host_vgpu", "host_vsga"))
 )
@@ -42,13 +42,13 @@ _THROTTLE_REASONS = (
     pynvml.nvmlDeviceGetCurrentClocksThrottleReasons,  # before R535
 )
 _LASTING = 3
-"""Readings in a row after which a reason is no passing one."""
+"""Readings in a row after which a throttle reason counts as lasting."""
 _clock, _max_clock = pynvml.nvmlDeviceGetClockInfo, pynvml.nvmlDeviceGetMaxClockInfo
 _threshold = pynvml.nvmlDeviceGetTemperatureThreshold
 
 
 def capability(numbers: Sequence[int] | None) -> str | None:
-    """As `9.0`, of NVML's two numbers."""
+    """Return a compute capability such as `9.0`, from NVML's two numbers."""
     return None if not numbers or not 0 < numbers[0] < 100 else ".".join(map(str, numbers))
 
 
@@ -57,7 +57,7 @@ def _text(text: str | None) -> str | None:
 
 
 def _share(answer: Sequence[int] | None) -> float | None:
-    """Of a percentage and its sample period."""
+    """Return the ratio in an answer of a percentage and its sample period."""
     return validate.ratio(answer[0]) if answer else None
 
 
@@ -66,7 +66,7 @@ def _positive_celsius(degrees: float | None) -> float | None:
 
 
 class IdentitySection(Section):
-    """Asked once."""
+    """Identity, which is asked for once."""
 
     name, kind, every = "identity", sections.Identity, NEVER
     calls = {
@@ -79,7 +79,7 @@ class IdentitySection(Section):
 
 
 class ApertureSection(Section):
-    """BAR1, through which the PCI bus sees the memory; only what is used of it moves."""
+    """BAR1, the aperture through which the PCI bus sees the memory; only its use changes."""
 
     name, kind, every = "bar1", sections.Bar1Memory, SELDOM
 
@@ -92,7 +92,7 @@ class ApertureSection(Section):
 
 
 class EnginesSection(Section):
-    """Each has a call of its own."""
+    """Video and image engines, with one call for each."""
 
     name, kind, every = "engines", sections.Engines, OFTEN
     calls = {
@@ -104,7 +104,7 @@ class EnginesSection(Section):
 
 
 class ClocksSection(Section):
-    """The highest are asked for once."""
+    """Clocks; the highest ones are asked for once."""
 
     name, kind, every = "clocks", sections.Clocks, OFTEN
     calls = {
@@ -119,7 +119,7 @@ class ClocksSection(Section):
 
 
 class PowerSection(Section):
-    """The limits that an administrator can set are asked for seldom."""
+    """Power; the default limit and the range of limits are asked for seldom."""
 
     name, kind, every, slow = "power_more", sections.Power, QUICK, SELDOM
     fields = (pynvml.NVML_FI_DEV_POWER_AVERAGE, pynvml.NVML_FI_DEV_POWER_INSTANT)
@@ -148,7 +148,7 @@ class PowerSection(Section):
 
 
 class ThermalSection(Section):
-    """The fixed thresholds are asked for once; `with_margin` does the rest."""
+    """Temperatures. Fixed thresholds are asked for once; `with_margin` adds a missing margin."""
 
     name, kind, every = "thermal", sections.Thermal, QUICK
     fields = (pynvml.NVML_FI_DEV_MEMORY_TEMP,)
@@ -163,7 +163,7 @@ class ThermalSection(Section):
 
 
 def with_margin(thermal: Any, temperature: float | None) -> sections.Thermal | None:
-    """Thermal where the card tells no T.Limit: what is left to the fixed threshold."""
+    """Return thermal; without a T.Limit its margin is what is left to the slowdown threshold."""
     if not isinstance(thermal, sections.Thermal):
         return None
     if thermal.margin is not None or thermal.slowdown is None or temperature is None:
@@ -196,7 +196,7 @@ class ThrottleSection(Section):
         }
 
     def _shares(self, fields: Fields, now: float) -> dict[str, float]:
-        """Empty the first time."""
+        """Return the share of time since the first reading, by reason; empty the first time."""
         if self._since is None:
             self._since = now
         passed = (now - self._since) * 1e9

@@ -1,4 +1,4 @@
-"""The driver: opened, asked and closed."""
+"""Opens, asks and closes the driver."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Driver(msgspec.Struct, frozen=True):
 
 
 _MPS_VIEW = "NVML_MPS_DEVICE_ENUMERATION"
-"""With it NVML (R615) lists the devices of an MPS server in place of the GPUs, and knows neither
-processes nor health of them (NVML API Reference, MPS Locality Domain Device Enumeration)."""
+"""If it is set, NVML (R615) lists the devices of an MPS server in place of the GPUs, without their
+processes and health (NVML API Reference, MPS Locality Domain Device Enumeration)."""
 
 
 def open_driver() -> Driver:
-    """nvmlInit and what is true of the whole machine; NVMLError where it fails. May hang."""
+    """Call nvmlInit; return facts of the whole machine. NVMLError if it fails. May hang."""
     os.environ.pop(_MPS_VIEW, None)
     pynvml.nvmlInit()
     return Driver(
@@ -47,13 +47,13 @@ def open_driver() -> Driver:
 
 
 def close_driver() -> None:
-    """nvmlShutdown, whose failure means that it is down already."""
+    """Call nvmlShutdown; if it fails, NVML is down already."""
     with suppress(pynvml.NVMLError):
         pynvml.nvmlShutdown()
 
 
 def ask_driver(call: Callable[..., T], *arguments: Any) -> T | None:
-    """What NVML answers; None where it does not, or where there is no handle yet to ask with."""
+    """Return NVML's answer; None if it has none, or if there is no handle yet to ask with."""
     if None in arguments:
         return None
     try:
@@ -63,7 +63,7 @@ def ask_driver(call: Callable[..., T], *arguments: Any) -> T | None:
 
 
 def _cuda_version() -> str | None:
-    """`13.0` of 13000; drivers before R410 have no such call."""
+    """Return `13.0` for NVML's 13000; drivers before R410 have no such call."""
     version = ask_driver(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     version = version or ask_driver(pynvml.nvmlSystemGetCudaDriverVersion)
     return f"{version // 1000}.{version % 1000 // 10}" if version else None

@@ -1,4 +1,4 @@
-"""What the driver reports of its own accord: XIDs, heard by one thread for all GPUs."""
+"""Receives the driver's events, above all XIDs, in one thread for all GPUs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gputop.model.machine.sections import Xid
 _XID = pynvml.nvmlEventTypeXidCriticalError
 _WANTED = _XID | pynvml.nvmlEventTypeDoubleBitEccError | pynvml.nvmlEventTypeGpuRecoveryAction
 _MOST = 20
-"""XIDs that are kept of a GPU: a broken program makes hundreds a second."""
+"""XIDs that are kept for each GPU: a broken program makes hundreds a second."""
 _WAIT_MS = 1000
-"""So late, at most, the thread sees that it is to end."""
+"""Milliseconds in one wait, and so the longest time until the thread notices its end."""
 _AGAIN = 5.0
-"""Seconds between two tries, when a GPU is lost and takes the set of events with it."""
+"""Seconds between two attempts, after a lost GPU has broken the set of events."""
 
 
 class XidEvents:
-    """XIDs of GPUs that have answered. A tick never waits for the thread: a driver may hold it.
+    """Keeps the XIDs of GPUs that have answered. The driver may hold its thread, so no tick waits.
 
-    Whatever happens to a GPU, its reader reads all of it again.
+    After any event of a GPU, its reader reads all values again.
     """
 
     def __init__(self, devices: Sequence[GpuReader]) -> None:
@@ -40,11 +40,11 @@ class XidEvents:
         self._thread.start()
 
     def xids(self, index: int) -> tuple[Xid, ...] | None:
-        """The newest last; None where the driver does not report them."""
+        """Return a GPU's XIDs, the newest last; None if the driver does not report them."""
         return self._heard.get(index)
 
     def end(self) -> None:
-        """Let the thread go, and wait a little until it has left the driver."""
+        """End the thread, and wait a little until it has left the driver."""
         self._over.set()
         self._thread.join(_WAIT_MS / 1000)
 
@@ -56,14 +56,14 @@ class XidEvents:
                 if error.value not in GPU_GONE:  # refused, or there is no driver any more
                     self._heard = {index: xids for index, xids in self._heard.items() if xids}
                     return
-            except Exception as error:  # noqa: BLE001 - and on again, after a while
+            except Exception as error:  # noqa: BLE001 - it tries again, after a while
                 log_once("events", error)
             if not self._heard:
                 return
             self._over.wait(_AGAIN)
 
     def _listen(self) -> None:
-        """Until the end, or until no GPU is left; NVMLError when the driver has had enough."""
+        """Handle events until the end; return if no GPU is left. NVMLError if the driver fails."""
         events = pynvml.nvmlEventSetCreate()
         try:
             indices = self._register(events)
@@ -83,7 +83,7 @@ class XidEvents:
         indices: dict[int | None, int] = {}
         for device in self._devices:
             handle = device.handle
-            if handle is None:  # whoever asks for it may have to wait
+            if handle is None:  # asking for it may block
                 continue
             try:
                 types = pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _WANTED

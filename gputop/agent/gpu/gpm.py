@@ -1,7 +1,7 @@
-"""What a GPU and its GPU instances do, by NVML's GPM (GPU performance monitoring).
+"""Reads what a GPU and its GPU instances do, by NVML's GPM (GPU performance monitoring).
 
-GPM needs Hopper or later, and no daemon. It compares two samples: the one of the
-reading before, and one of now.
+GPM needs Hopper or later, and no daemon. It compares two samples: the previous reading's and a new
+one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gputop.model.health.activity import Recent
 from gputop.model.machine.sections import Activity
 
 _EVERY = 0.95
-"""Seconds between two readings; samples that lie closer than 0.1 s say little."""
+"""Seconds between two readings; samples closer than 0.1 s say little."""
 
 _METRICS = (
     ("graphics", pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL, validate.ratio),
@@ -37,7 +37,7 @@ _METRICS = (
 
 
 class GpmSection:
-    """One GPU and its GPU instances; read by one thread at a time."""
+    """Measures one GPU and its GPU instances; for one thread at a time."""
 
     def __init__(self) -> None:
         self._supported: bool | None = None
@@ -46,7 +46,7 @@ class GpmSection:
         self._meters: dict[int | None, _Meter] = {}
 
     def begin(self, ask: Ask, gpu: Any, now: float) -> None:
-        """A cycle at `now` (monotonic seconds); `gpu` is the handle of the whole GPU."""
+        """Begin a cycle at `now` (monotonic seconds); `gpu` is the handle of the whole GPU."""
         if self._supported is None:
             support = ask(pynvml.nvmlGpmQueryDeviceSupport)
             self._supported = None if support is None else bool(support.isSupportedDevice)
@@ -55,19 +55,19 @@ class GpmSection:
     def read(
         self, instance: int | None = None, utilization: float | None = None
     ) -> Activity | None:
-        """Of the GPU, or of a GPU instance by its id; `utilization` stands in for GPM where that
-        is missing. The same again until the next reading is due."""
+        """Return the activity of the GPU, or of a GPU instance by its id; `utilization` stands in
+        for missing GPM. The result is reused until the next reading is due."""
         if instance not in self._meters:
             self._meters[instance] = _Meter(instance)
         return self._meters[instance].read(self._gpu, utilization, self._now)
 
     def keep(self, instances: Collection[int]) -> None:
-        """The GPU instances that there are; the samples of others are freed."""
+        """Keep the samples of these GPU instances, and free all others."""
         for instance in self._meters.keys() - {None, *instances}:
             self._meters.pop(instance).free()
 
     def reset(self) -> None:
-        """Another handle, or another mode: begin anew."""
+        """Start over, for another handle or another mode."""
         for meter in self._meters.values():
             meter.free()
         self._meters.clear()
@@ -75,7 +75,7 @@ class GpmSection:
 
 
 class _Meter:
-    """Two samples of one GPU or GPU instance, and what they say."""
+    """Compares two samples of one GPU or GPU instance."""
 
     def __init__(self, instance: int | None) -> None:
         self._instance = instance
@@ -100,7 +100,7 @@ class _Meter:
         self._last = self._spare = None
 
     def _sample(self, gpu: Any) -> Activity | None:
-        """None the first time. If the GPU is lost, the calls after this one say so."""
+        """Return the activity since the last sample, or None. The next calls report a lost GPU."""
         try:
             self._spare = sample = self._spare or pynvml.nvmlGpmSampleAlloc()
             if self._instance is None:

@@ -1,4 +1,4 @@
-"""What the driver says of the card as a whole, and of errors of its memory."""
+"""Sections about the health of the card as a whole, and errors of its memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ACTIONS: dict[float | None, str] = dict(enumerate((
     "none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain",
     "bus_reset", "system_reboot",
 )))  # fmt: skip
-"""By NVML_GPU_RECOVERY_ACTION_*, of which the oldest nvidia-ml-py has the first five."""
+"""Keyed by NVML_GPU_RECOVERY_ACTION_*; the oldest nvidia-ml-py has the first five."""
 _STATES = ("not_supported", "not_started", "in_progress", "completed")
-"""By NVML_GPU_FABRIC_STATE_*."""
+"""Indexed by NVML_GPU_FABRIC_STATE_*."""
 _PROBLEMS = {
     "degraded_bandwidth": (0, 1),
     "route_recovery": (2, 1),
@@ -27,14 +27,14 @@ _PROBLEMS = {
     "no_partition": (12, 2),
     "manager_disconnected": (14, 2),
 }
-"""NVML_GPU_FABRIC_HEALTH_MASK_*: where two bits stand in the mask, and what they are when it is so;
-0 is not supported."""
+"""From NVML_GPU_FABRIC_HEALTH_MASK_*: the position of two bits in the mask, and their value if
+there is the problem; 0 is not supported."""
 _CONFIGURATION_AT, _CONFIGURED, _GARBAGE = 8, 1, 15
 _CONFIGURATIONS = dict(enumerate((
     "incorrect_system_guid", "incorrect_chassis_serial", "no_partition", "insufficient_nvlinks",
     "incompatible_firmware", "invalid_location", "gpu_state_invalid",
 ), start=2))  # fmt: skip
-"""By NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_*, of four bits."""
+"""Keyed by NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_*, a value of four bits."""
 _fabric = plain_call("nvmlDeviceGetGpuFabricInfoV", version=2, words=8)
 _repair = plain_call("nvmlDeviceGetRepairStatus", version=1, words=2)
 _unrepairable = plain_call("nvmlDeviceGetUnrepairableMemoryFlag_v1", version=1, words=1)
@@ -57,7 +57,7 @@ class HealthSection(Section):
 
 
 def _fabric_values(info: list[int]) -> dict[str, Any]:
-    """The fields of Health about the fabric, of the words of nvmlGpuFabricInfo_v2_t.
+    """Return Health's fields about the fabric, from the words of nvmlGpuFabricInfo_v2_t.
 
     The status counts only once the state is complete (nvml.h).
     """
@@ -74,7 +74,7 @@ def _fabric_values(info: list[int]) -> dict[str, Any]:
 
 
 def _problems(mask: int) -> tuple[str, ...] | None:
-    """Names as in `model.health.findings`; None where the driver says nothing of the fabric."""
+    """Return names as in `model.health.findings`; None if the driver reports no fabric health."""
     if not mask:
         return None
     problems = [name for name, (shift, when) in _PROBLEMS.items() if mask >> shift & 3 == when]
@@ -99,7 +99,7 @@ _total, _by_location = pynvml.nvmlDeviceGetTotalEccErrors, pynvml.nvmlDeviceGetM
 _pages = pynvml.nvmlDeviceGetRetiredPages
 _sram_status = plain_call("nvmlDeviceGetSramEccErrorStatus", version=1, words=25)
 _EXCEEDED = 23
-"""The word of nvmlEccSramErrorStatus_v1_t that is bThresholdExceeded, padding counted."""
+"""The index of bThresholdExceeded in nvmlEccSramErrorStatus_v1_t, in words, padding counted."""
 
 
 def _count(pages: Sequence[object] | None) -> int | None:
@@ -107,8 +107,8 @@ def _count(pages: Sequence[object] | None) -> int | None:
 
 
 class EccSection(Section):
-    """ECC, retired pages (before Ampere) and remapped rows (since). Errors make an event, and that
-    a reading."""
+    """ECC, retired pages (before Ampere) and remapped rows (since). An error raises an event, which
+    causes a reading."""
 
     name, kind, every = "ecc", Ecc, SELDOM
     calls = {

@@ -1,8 +1,8 @@
-"""The process lists and the per-process utilization of one GPU.
+"""Reads the process lists and the per-process utilization of one GPU.
 
-These are read with buffers of our own instead of nvidia-ml-py's functions: those call twice for
-every list and build an object for every process, which is most of a cycle's cost on a busy
-machine, and they know only the newest layout.
+It uses buffers of its own instead of nvidia-ml-py's functions. Those call twice for every list and
+build an object for every process, most of a cycle's cost on a busy machine, and they know only the
+newest layout.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST_SAMPLES = 2.0
 _CLOCK_SKEW = 60.0
 """Seconds that a sample may be ahead of our clock; more is garbage, or our clock was set back."""
 _RARE = 5.0
-"""Seconds between two readings of a list that was empty, but for that of compute processes."""
+"""Seconds between two readings of an empty list; that of compute processes is always read."""
 _SPARE = 32
 _GROWTHS = 4
 
@@ -34,7 +34,7 @@ _OLDEST = struct.Struct("<I4xQ")  # nvmlProcessInfo_v1_t
 _SAMPLE = struct.Struct("<I4xQIIII")  # nvmlProcessUtilizationSample_t
 
 _RATIOS = {percentage: validate.ratio(percentage) for percentage in range(256)}
-"""Of what a sample may say; looked up, since there are three of them for every process."""
+"""The ratio of each percentage; looked up, since every process has three of them."""
 
 _LISTS = (
     ("C", "nvmlDeviceGetComputeRunningProcesses"),
@@ -66,7 +66,7 @@ class Utilization(NamedTuple):
 
     @property
     def is_busy(self) -> bool:
-        """Whether any of them is above 0: a decoder works without the SMs."""
+        """Whether any ratio is above 0: a decoder works without the SMs."""
         return bool(self.sm or self.memory or self.encoder or self.decoder)
 
 
@@ -79,8 +79,8 @@ class _Buffer:
         self._bytes = ctypes.create_string_buffer(_SPARE * record.size)
 
     def fill(self, call: Any) -> bytes:
-        """What `call(count, array)` fills in, which returns NVML's code; NVMLError. After
-        INSUFFICIENT_SIZE `count` is what is wanted; processes may start meanwhile."""
+        """Return what `call(count, array)` fills in; it returns NVML's code. NVMLError. After
+        INSUFFICIENT_SIZE `count` is the size needed; more processes may start meanwhile."""
         for _ in range(_GROWTHS):
             count = ctypes.c_uint(self._capacity)
             code = call(ctypes.byref(count), self._bytes)
@@ -100,10 +100,10 @@ class _ProcessList:
         self.letter, self._function, self._buffer = letter, function, _Buffer(record)
         self._is_absent = False
         self.records: bytes | None = None
-        """As the driver gave them the last time; None where it did not."""
+        """The driver's last records; None if it gave none."""
 
     def read(self, handle: Any) -> None:
-        """Ask for it. NVMLError for a GPU that is gone."""
+        """Read the list. NVMLError if the GPU or the driver is gone."""
         if self._is_absent:
             return
         self.records = None
@@ -115,12 +115,12 @@ class _ProcessList:
                 raise
 
     def rows(self) -> Iterator[tuple[int, ...]]:
-        """Yield PID, memory and, where the driver tells them, instances."""
+        """Yield PID, memory and, if the driver reports them, instances."""
         return self._buffer.record.iter_unpack(self.records or b"")
 
 
 class ProcessLists:
-    """The lists of one GPU; remembers what the driver has, and the last timestamp."""
+    """The lists of one GPU; remembers which calls the driver has, and the last timestamp."""
 
     def __init__(self) -> None:
         self._lists = list(_newest_lists())
@@ -132,15 +132,14 @@ class ProcessLists:
         self.complete = False
         """Whether the driver gave the list of compute processes the last time."""
         self.held: int | None = 0
-        """Bytes of memory of all that run; None where one does not tell."""
+        """Bytes of GPU memory that all processes hold; None if that of one is unknown."""
 
     def running(self, handle: Any, total: int | None, used: int | None) -> tuple[GpuProcess, ...]:
-        """Every process, once per MIG instance: one that is in two lists holds its memory once,
-        so the largest figure counts, not the sum; one above `total` bytes is garbage.
+        """Return every process, once per MIG instance. A process in two lists holds its memory
+        once, so the largest figure counts, not the sum; one above `total` bytes is garbage.
 
-        Lists that were empty are asked for again when more memory is `used` than is known of.
-
-        The same object as long as the driver says the same.
+        Empty lists are read again if more memory is `used` than the processes hold. The result is
+        the same object as long as the driver's answers are equal.
         """
         may_rest = self._may_rest(used)
         for processes in self._lists:
@@ -178,11 +177,7 @@ class ProcessLists:
         )
 
     def utilization(self, handle: Any) -> dict[int, Utilization]:
-        """By pid, the newest sample since the last time; who has none is not in it.
-
-        A timestamp that did not move is an old sample again, and a figure over 100 is garbage
-        (drivers answer so for zombies). One from the future would hide all samples after it.
-        """
+        """Return the newest sample since the last call, by PID, of processes that have one."""
         function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetProcessUtilization")
         now = time.time()
         latest = int((now + _CLOCK_SKEW) * 1e6)

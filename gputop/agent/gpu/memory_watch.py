@@ -1,4 +1,4 @@
-"""The memory of single GPUs now, for who waits for it to come back."""
+"""Reads the memory of single GPUs, for a caller that waits until it is freed."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from gputop.agent.gpu.reader import GpuReader
 from gputop.agent.worker import Worker, ask_all
 
 _TIMEOUT = 0.02
-"""Seconds that a look waits for the driver; what comes later is seen at the next."""
+"""Seconds that a reading waits for the driver; the next one has a later answer."""
 
 
 class GpuMemory(NamedTuple):
-    """What a GPU says of its memory."""
+    """The memory use of a GPU."""
 
     asked: float
-    """When (monotonic)."""
+    """When the GPU was asked, in monotonic seconds."""
     used: int | None
-    """Bytes."""
+    """Bytes in use."""
     pids: frozenset[int]
     """The processes that the driver lists."""
 
 
 class MemoryWatch:
-    """Asks GPUs for no more than that, each in a thread of its own: one may hang.
+    """Asks GPUs for their memory alone, each in a thread of its own: one may hang.
 
     Samples of utilization are left to the frames, which would miss them.
     """
 
     def __init__(self, gpus: Callable[[], Sequence[GpuReader]]) -> None:
-        """`gpus` returns those of now, from any thread."""
+        """`gpus` returns the current GPUs, from any thread."""
         self._gpus = gpus
         self._workers: dict[str, Worker[GpuMemory | None]] = {}
 
     def read(self, uuids: Iterable[str]) -> dict[str, GpuMemory]:
-        """Ask those GPUs, and return what they have said last. By one thread."""
+        """Ask these GPUs, and return their last answers by UUID. Call it from one thread."""
         workers = {uuid: self._worker(uuid) for uuid in uuids}
         ask_all(workers.values(), _TIMEOUT)
         said = {uuid: worker.latest for uuid, worker in workers.items()}

@@ -1,4 +1,4 @@
-"""What a GPU is made of: memory, multiprocessors, and the MIG devices that it is divided into."""
+"""Reads a GPU's memory, multiprocessors, and the MIG devices that it is divided into."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _CAPABILITIES = {
 _CORES_PER_SM = {
     capability: cores for cores, text in _CAPABILITIES.items() for capability in text.split()
 }
-"""By compute capability, as helper_cuda.h of NVIDIA's cuda-samples has it."""
+"""Keyed by compute capability; from helper_cuda.h of NVIDIA's cuda-samples."""
 _MOST_SLOTS = 64
 _NO_INSTANCE = 0xFFFFFFFF
 
 
 def read_memory(ask: Ask) -> dict[str, int | None]:
-    """The memory of a GPU in bytes, as Gpu has it; empty where it does not tell.
+    """Return the memory of a GPU in bytes, named as in Gpu; empty if the driver does not answer.
 
-    The v2 call tells what the driver reserves from what is used; v1 counts it as used.
+    The v2 call separates what the driver reserves from what is used; v1 counts it as used.
     """
     info: Any = first_of(ask, (_memory_v2, pynvml.nvmlDeviceGetMemoryInfo))
     if info is None:
@@ -49,7 +49,7 @@ def _memory_v2(handle: Any) -> Any:
 
 
 def cores(ask: Ask) -> dict[str, int | None]:
-    """The `cores` and `sm` of a GPU.
+    """Return the `cores` and `sm` of a GPU.
 
     Drivers refuse both while MIG mode is on (DataDog/datadog-agent#45266), and NVML promises the
     attributes of MIG devices alone.
@@ -74,10 +74,10 @@ class _OpenMigDevice:
         self._handle, self.device = handle, device
         self._has_answered = False
         self.is_gone = False
-        """Whether it has answered, and does not any more."""
+        """Whether it has answered before, but no longer does."""
 
     def memory(self) -> dict[str, int | None]:
-        """What it has and uses; one that does not answer is not asked again."""
+        """Return its total and used bytes. A device that does not answer is not asked again."""
         memory = read_memory(lambda call, *rest: ask_driver(call, self._handle, *rest))
         if not memory:
             self.is_gone, self._handle = self._has_answered, None
@@ -87,7 +87,7 @@ class _OpenMigDevice:
 
 
 class MigDevices:
-    """The MIG devices of one GPU: which there are is asked seldom, what they use each time."""
+    """The MIG devices of one GPU. They are listed seldom; their use is read each time."""
 
     def __init__(self) -> None:
         self._devices: list[_OpenMigDevice] | None = None
@@ -99,20 +99,20 @@ class MigDevices:
 
     @property
     def gone(self) -> bool:
-        """Whether one that answered does not any more, since `find`."""
+        """Whether a device that has answered since `find` no longer does."""
         return any(opened.is_gone for opened in self._devices or ())
 
     def find(self, gpu: Any, slots: int | None) -> None:
-        """Ask which there are, of a GPU's handle with room for so many; 0 off MIG mode.
+        """List the devices of a GPU, by its handle and its number of slots; 0 off MIG mode.
 
-        Handles are kept until the next time and no longer: that of a device that was destroyed may
-        come to mean another one (NVML, nvmlDeviceGetMigDeviceHandleByIndex).
+        Handles are kept only until the next `find`: that of a destroyed device may come to mean
+        another one (NVML, nvmlDeviceGetMigDeviceHandleByIndex).
         """
         self._devices = _mig_devices(gpu, slots)
 
     def read(self, activity: Callable[[int], Activity | None]) -> tuple[MigDevice, ...] | None:
-        """All in NVML's order with what they use, `activity` by GPU instance; None where not all
-        of them are known."""
+        """Return all devices with their use, in NVML's order, with `activity` by GPU instance; None
+        if not all of them are known."""
         if self._devices is None:
             return None
         return tuple(
@@ -122,8 +122,8 @@ class MigDevices:
 
 
 def _mig_devices(gpu: Any, slots: int | None) -> list[_OpenMigDevice] | None:
-    """None where the driver refuses a slot or an id: a list that lacks one would say that it is not
-    there."""
+    """Return the devices; None if the driver refuses a slot or an id, since a list without that
+    device would deny it."""
     if not slots or slots > _MOST_SLOTS:
         return None
     try:
@@ -136,7 +136,7 @@ def _mig_devices(gpu: Any, slots: int | None) -> list[_OpenMigDevice] | None:
 
 
 def _mig_device(gpu: Any, slot: int) -> _OpenMigDevice | None:
-    """None: the slot is empty, or was emptied meanwhile."""
+    """Return the device in a slot; None if the slot is empty, or was emptied meanwhile."""
     try:
         handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
         gi = pynvml.nvmlDeviceGetGpuInstanceId(handle)

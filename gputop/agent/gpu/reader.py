@@ -1,6 +1,6 @@
-"""One GPU, read.
+"""Reads one GPU.
 
-Whatever a driver or a card lacks is asked once, and then left alone.
+A call that the driver or the card lacks is made once, and not again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gputop.model.machine.text import printable
 T = TypeVar("T")
 
 _SLOW_CYCLES, _SLOW_SECONDS = 10, 10.0
-"""After so many cycles or seconds, what only an administrator changes is read again."""
+"""Cycles and seconds after which values that only an administrator changes are read again."""
 
 _ABSENT = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -68,7 +68,7 @@ _COMPUTE_MODES: dict[int | None, str] = dict(
 
 
 def _pci_info_v2(handle: Any) -> Any:
-    """Of drivers before _v3: the same struct without its last member."""
+    """Return the PCI info from a driver before _v3: the same struct without its last member."""
     info = pynvml.nvmlPciInfo_t()
     function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetPciInfo_v2")
     pynvml._nvmlCheckReturn(function(handle, pynvml.byref(info)))
@@ -114,17 +114,17 @@ _FAST = {
 
 
 class GpuSample(msgspec.Struct, frozen=True):
-    """What one GPU answered in one cycle: keyword arguments of `model.machine.frame.Gpu`, its
-    running processes and their utilization (None where the driver takes no samples). `code` is
-    NVML's error if there are no values."""
+    """What one GPU answered in one cycle: keyword arguments of `model.machine.gpu.Gpu`, its running
+    processes and their utilization (None where the driver takes no samples). `code` is NVML's error
+    if there are no values."""
 
     values: dict[str, Any]
     running: tuple[GpuProcess, ...] = ()
     held: int | None = 0
-    """Bytes of memory that they have together; None where one does not tell."""
+    """Bytes of memory that the processes hold; None if that of one is unknown."""
     utilization: dict[int, Utilization] | None = None
     unassigned: bool = False
-    """Whether there were samples of work that may be of any of them; see `agent.nested`."""
+    """Whether samples show work that may be of any of the processes; see `agent.nested`."""
     code: int = 0
     error: str | None = None
     listed: float | None = None
@@ -133,14 +133,14 @@ class GpuSample(msgspec.Struct, frozen=True):
 
 
 class GpuReader:
-    """One GPU, by its NVML index. Its `worker` makes one cycle of calls, if `hasty` the first time
-    only the quick ones."""
+    """Reads one GPU, by its NVML index. Its `worker` makes one cycle of calls; the first cycle of a
+    `hasty` one has only the quick calls."""
 
     def __init__(self, index: int, hasty: bool = False) -> None:
         self.index = index
         self._hasty = hasty
         self.handle: Any = None
-        """NVML's; None until it has answered."""
+        """NVML's handle; None until there is one, and after an error."""
         self._absent: set[tuple[Any, ...]] = set()
         self._fixed: dict[str, Any] = {}
         self._slow: dict[str, Any] = {}
@@ -157,31 +157,31 @@ class GpuReader:
 
     @property
     def latest(self) -> GpuSample:
-        """What it has answered last."""
+        """The last answer."""
         return self.worker.latest or GpuSample({"index": self.index})
 
     @property
     def uuid(self) -> str | None:
-        """Identity, once it is known."""
+        """The GPU's UUID; None until it is known."""
         return self._fixed.get("uuid")
 
     def read_memory(self) -> tuple[int | None, frozenset[int]]:
-        """Return the bytes in use, and the PIDs that are listed, beside `read`: from another
-        thread. NVMLError."""
+        """Return the bytes in use and the listed PIDs, from another thread than the worker's.
+        NVMLError."""
         memory = self._read_memory()
         total, used = memory.get("memory_total"), memory.get("memory_used")
         listed = ProcessLists().running(self.handle, total, used)
         return used, frozenset(process.pid for process in listed)
 
     def refresh(self) -> None:
-        """Make all due: something has happened. From any thread."""
+        """Make all values due, after an event. From any thread."""
         self._slow_due = 0.0
         self._sections.refresh()
 
     # In the thread of the worker
 
     def _read(self) -> GpuSample:
-        """All values of now. A lost GPU gives a sample with `code` and what is known of it."""
+        """Return all current values. For a lost GPU they are `code` and what is known of it."""
         try:
             return self._read_all()
         except pynvml.NVMLError as error:
@@ -189,7 +189,7 @@ class GpuReader:
             return self._without_values(printable(str(error), 120), error.value)
 
     def _failed(self, words: str) -> GpuSample:
-        """The sample of a `_read` that raised an unexpected error."""
+        """Return the sample for a `_read` that raised an unexpected error."""
         return self._without_values(f"{UNREADABLE}: {words}")
 
     def _without_values(self, error: str, code: int = 0) -> GpuSample:
@@ -227,7 +227,7 @@ class GpuReader:
         listed = time.clock_gettime(time.CLOCK_BOOTTIME)
         running = self._ask(self._lists.running, total, used) or ()
         self._in_use = bool(running)
-        # Windows knows the processes: that none is listed says nothing there.
+        # On WSL only Windows knows all processes: an empty list says nothing.
         values["processes_known"] = self._lists.complete and (bool(running) or not is_wsl())
         values["own_namespace_only"] = False
         return GpuSample(
@@ -239,7 +239,7 @@ class GpuReader:
         )
 
     def _is_suspended(self) -> bool:
-        """A GPU that somebody uses is not."""
+        """Return whether the kernel has switched the GPU off. It never does so during use."""
         return card_file(self._fixed["pci_bus_id"], "power/runtime_status") in _ASLEEP
 
     def _asleep(self) -> GpuSample:
@@ -249,7 +249,7 @@ class GpuReader:
         return GpuSample(values=values)
 
     def _refresh_slow(self) -> None:
-        """A card whose MIG mode was switched supports other calls than before."""
+        """Read the slow values. After a switch of MIG mode a card supports other calls."""
         before, self._slow = self._slow, self._read_slow()
         self._slow_due, self._cycle = time.monotonic() + _SLOW_SECONDS, 0
         if before and before["mig_mode"] != self._slow["mig_mode"]:
@@ -264,7 +264,7 @@ class GpuReader:
         return {**values_of(self._ask, _FIXED), **cores(self._ask)}
 
     def _read_memory(self) -> dict[str, int | None]:
-        """Nothing of an integrated GPU: some drivers tell the machine's, as if it were its own."""
+        """Return the memory; empty for an integrated GPU, as some drivers report the machine's."""
         return {} if self._integrated else read_memory(self._ask)
 
     def _read_slow(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class GpuReader:
         return on
 
     def _ask(self, call: Callable[..., T], *arguments: int | None) -> T | None:
-        """One call on this GPU; None where it has no answer. Raises if the GPU itself is gone."""
+        """Make one call on this GPU; None if it has no answer. NVMLError if the GPU is gone."""
         name = (call, arguments)
         if name in self._absent:
             return None
@@ -300,10 +300,10 @@ class GpuReader:
             if error.value in _GONE:
                 raise
             if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT:
-                pynvml.nvmlDeviceGetIndex(self.handle)  # raises if it is the handle that is wrong
+                pynvml.nvmlDeviceGetIndex(self.handle)  # raises if the handle is what is wrong
                 self._absent.add(name)
             if error.value in _ABSENT:
                 self._absent.add(name)
             return None
-        except UnicodeDecodeError:  # a string of the driver that is no UTF-8
+        except UnicodeDecodeError:  # the driver's string is not UTF-8
             return None

@@ -1,7 +1,7 @@
-"""Sections: what one GPU is asked beyond the main screen, each part at a pace of its own.
+"""Sections: values of one GPU beyond the main screen, each section read at a pace of its own.
 
-A section is one field of `model.machine.gpu.Gpu`. Field values (NVML_FI_*) of all sections that
-are due are asked for in one call.
+A section is one field of `model.machine.gpu.Gpu`. One call asks for the field values (NVML_FI_*) of
+all sections that are due.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 NEVER = float("inf")
-"""Seconds between two readings of what does not change."""
+"""Seconds between two readings of what never changes."""
 QUICK, OFTEN, SELDOM = 2.0, 5.0, 10.0
-"""What a person waits for; what moves as well; and what only an administrator changes."""
+"""Seconds between two readings: what a person waits for; what moves; what only an admin changes."""
 
 Fields = Mapping[int, int | float | None]
-"""By NVML_FI id (`scoped` where it has a scope); None where the driver does not answer."""
+"""Values by NVML_FI id (`scoped` if it has a scope); None if the driver does not answer."""
 ALL_LINKS = 0xFFFFFFFF
-"""The scope of a field that is wanted of all NVLinks together."""
+"""The scope that asks for a field of all NVLinks together."""
 
 
 class Ask(Protocol):
-    """One call on the GPU; None where it has no answer. Raises if the GPU itself is gone."""
+    """Makes one call on the GPU; None if it has no answer. Raises if the GPU itself is gone."""
 
     def __call__(self, call: Callable[..., T], *arguments: int | None) -> T | None: ...
 
 
 Calls = Mapping[str, tuple[Any, ...]]
-"""By the names of values: how an answer is converted (None, too), the call, and its arguments. Of
-several calls the first counts that has an answer."""
+"""For each value by name: a function that converts an answer (None, too), the call, and its
+arguments. If there are several calls, the first one with an answer counts."""
 
 
 def values_of(ask: Ask, calls: Calls) -> dict[str, Any]:
-    """The converted answers of some calls."""
+    """Return the converted answers of calls, by name."""
     return {
         name: convert(first_of(ask, call, *rest) if isinstance(call, tuple) else ask(call, *rest))
         for name, (convert, call, *rest) in calls.items()
@@ -48,37 +48,37 @@ def values_of(ask: Ask, calls: Calls) -> dict[str, Any]:
 
 
 def first_of(ask: Ask, calls: Iterable[Callable[..., T]], *arguments: int | None) -> T | None:
-    """The answer of the first call that has one: the newest comes first."""
+    """Return the first answer of several calls, which have the newest first; None without one."""
     answers = (ask(call, *arguments) for call in calls)
     return next((answer for answer in answers if answer is not None), None)
 
 
 class Section:
-    """One subject; there is one of these per GPU, so that it may remember counters."""
+    """One subject of one GPU, which may remember counters."""
 
     name: ClassVar[str]
-    """The field of Gpu."""
+    """The name of its field in Gpu."""
     kind: ClassVar[Callable[..., Any]]
     every: ClassVar[float]
     """Seconds between two readings."""
     fields: ClassVar[tuple[int, ...]] = ()
     """The NVML_FI ids that it needs."""
     calls: ClassVar[Calls] = {}
-    """Made each time."""
+    """Calls made at every reading."""
     fixed: ClassVar[Calls] = {}
-    """Made until there is an answer, which does not change."""
+    """Calls made until they have an answer, which does not change."""
     slow: ClassVar[float] = NEVER
-    """Seconds between two times that the slow values are asked for."""
+    """Seconds between two readings of the slow values."""
 
     def __init__(self) -> None:
         self._fixed: dict[str, Any] = dict.fromkeys(self.fixed)
         self._slow: dict[str, Any] = {}
         self._slow_due = 0.0
         self.due = 0.0
-        """When it is to be read again (monotonic seconds)."""
+        """When it is due again, in monotonic seconds."""
 
     def read(self, ask: Ask, fields: Fields, now: float) -> Any:
-        """The section as of `now` (monotonic seconds); None where the driver has nothing of it."""
+        """Return the section at `now` (monotonic seconds); None if it has no values."""
         if None in self._fixed.values():
             left = {name: call for name, call in self.fixed.items() if self._fixed[name] is None}
             self._fixed.update(values_of(ask, left))
@@ -89,24 +89,24 @@ class Section:
         return None if all(value is None for value in values.values()) else self.kind(**values)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        """What takes more than a call for each value."""
+        """Return the values that take more than one call each."""
         return {}
 
     def slow_values(self, ask: Ask) -> dict[str, Any]:
-        """What is asked for less often than the rest."""
+        """Return the values that are read less often than the rest."""
         return {}
 
 
 class CounterTotal:
-    """What a counter of the driver has gained since the first reading; one that falls was reset,
-    and counts on from there."""
+    """Sums what a driver's counter gains after the first reading. A counter that falls was reset,
+    and goes on from there."""
 
     def __init__(self) -> None:
         self._last: int | None = None
         self._total = 0
 
     def add(self, count: int | None) -> int | None:
-        """With the count of now; None where there is none."""
+        """Add the current count and return the total; None if there is no count."""
         if count is None:
             return None
         if self._last is not None:
@@ -116,14 +116,14 @@ class CounterTotal:
 
 
 class CounterRate:
-    """How fast a counter rises, each count being `unit`."""
+    """Measures how fast a counter rises; each count stands for `unit`."""
 
     def __init__(self, unit: int = 1) -> None:
         self._unit = unit
         self._last: tuple[int, float] | None = None
 
     def per_second(self, count: int | None, now: float) -> float | None:
-        """Since the reading before; None where there was none, and where it fell meanwhile."""
+        """Return the rate since the reading before; None without one, or if the counter fell."""
         last, self._last = self._last, None if count is None else (count, now)
         if count is None or last is None or count < last[0] or now <= last[1]:
             return None
@@ -131,14 +131,14 @@ class CounterRate:
 
 
 def scoped(field: int, scope: int) -> int:
-    """A NVML_FI id of a certain link or sensor: `Section.fields` has both in one number."""
+    """Return an NVML_FI id and its link or sensor in one number, as for `Section.fields`."""
     return field | scope << 32
 
 
 def plain_call(name: str, version: int, words: int) -> Callable[..., list[int]]:
-    """A call that fills a struct of so many 32-bit words after its version.
+    """Return a call that fills a struct of `words` 32-bit words after its version.
 
-    Whatever the age of nvidia-ml-py; a driver refuses a size that it does not know.
+    It works with every nvidia-ml-py; a driver refuses a size that it does not know.
     """
 
     def call(handle: Any) -> list[int]:
@@ -161,17 +161,17 @@ class Sections:
         """Keyword arguments of Gpu, as last read."""
 
     def refresh(self) -> None:
-        """All are due."""
+        """Make all sections due."""
         for section in self._sections:
             section.due = 0.0
 
     def reset(self) -> None:
-        """A card that was switched to another mode answers otherwise: all are due."""
+        """Make all due, and forget which fields are missing: another mode may have others."""
         self.refresh()
         self._absent.clear()
 
     def read(self, ask: Ask, now: float) -> dict[str, object | None]:
-        """Read those that are due, if the driver is slow not all at once; the values of all."""
+        """Read sections that are due, not all at once if the driver is slow. Return all values."""
         due = [section for section in self._sections if now >= section.due]
         due.sort(key=lambda section: section.due)  # those that had to wait come first
         fields = self._fields(ask, [field for section in due for field in section.fields])
@@ -198,8 +198,8 @@ class Sections:
         return values
 
     def _field_values(self, handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
-        """The buffer is kept, since the same ids are asked for again and again; without
-        nvidia-ml-py's structs, of which each member costs as much as a call."""
+        """Read field values into a buffer that is kept: the same ids come again and again. It
+        avoids nvidia-ml-py's structs, since each access to a member costs as much as a call."""
         if ids not in self._buffers:
             blank = b"".join(
                 _RECORD.pack(field & 0xFFFFFFFF, field >> 32, 0, 0, 0, 0, b"") for field in ids
@@ -212,12 +212,12 @@ class Sections:
 
 
 _TIMEOUT = 0.25
-"""Seconds of a cycle after which sections that are due wait for the next."""
+"""Seconds of a cycle after which sections that are due wait for the next cycle."""
 _EARLY = 0.05
-"""Seconds that a section may be read early: ticks are not exact, and a later one would be a tick
+"""Seconds by which a section may be early: ticks are not exact, and otherwise it could be a tick
 late."""
 _NEVER = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
 _RECORD = struct.Struct("=IIqqIi8s")
 """nvmlFieldValue_t: id, scope, time, latency, type, answer, value."""
 _VALUES = tuple(struct.Struct(f"={letter}") for letter in "dIQQqiH")
-"""By nvmlValueType_t; long has 64 bits."""
+"""Indexed by nvmlValueType_t; long has 64 bits."""

@@ -1,5 +1,5 @@
-"""Where the GPUs stand and how they are connected: asked of the driver, and of the PCI bus where
-that is silent.
+"""Reads where the GPUs are and how they are connected: from the driver, or from the PCI bus if the
+driver does not answer.
 
 Any of these calls may hang.
 """
@@ -24,7 +24,7 @@ _PciAddress = tuple[int, int, int]
 _SWITCH = (-1, -1, -1)
 
 UP, ASLEEP = 1, 2
-"""Of NVML_NVLINK_STATE_*; 3 (R615) is a link that is up and carries no traffic."""
+"""Values of NVML_NVLINK_STATE_*; 3 (R615) is a link that is up and carries no traffic."""
 
 _LEVELS: dict[int | None, str] = {
     pynvml.NVML_TOPOLOGY_INTERNAL: "PIX",  # two GPUs of one board
@@ -34,15 +34,15 @@ _LEVELS: dict[int | None, str] = {
     pynvml.NVML_TOPOLOGY_NODE: "NODE",
     pynvml.NVML_TOPOLOGY_SYSTEM: "SYS",
 }
-_READ, _WRITE = 0, 1  # NVML_P2P_CAPS_INDEX_*; pynvml's own READ is a tuple by a slip
+_READ, _WRITE = 0, 1  # NVML_P2P_CAPS_INDEX_*; pynvml's own READ is a tuple by mistake
 _WORDS = 128
-"""Of 64 bits: room for 8192 CPUs, the most that Linux knows."""
+"""Words of 64 bits: room for 8192 CPUs, the most that Linux knows."""
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", re.ASCII)
 
 
 def read_links(gpus: Sequence[tuple[Any, str | None]]) -> Links:
-    """The connection of every pair of GPUs (handle, PCI bus id) as `nvidia-smi topo -m` writes it;
-    None where it is not known."""
+    """Return the link of every pair of GPUs (handle, PCI bus id) as `nvidia-smi topo -m` writes it;
+    None if it is unknown."""
     count = len(gpus)
     ports = [_ports(handle) for handle, _ in gpus]
     rows: list[list[str | None]] = [[None] * count for _ in range(count)]
@@ -55,7 +55,7 @@ def read_links(gpus: Sequence[tuple[Any, str | None]]) -> Links:
 
 
 def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> list[int]:
-    """The state of every NVLink that the GPU has which `ask` asks, as NVML_NVLINK_STATE_*."""
+    """Return the states (NVML_NVLINK_STATE_*) of all NVLinks of the GPU that `ask` is for."""
     states: list[int] = []
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         state = ask(pynvml.nvmlDeviceGetNvLinkState, link)
@@ -66,10 +66,10 @@ def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> 
 
 
 def _ports(handle: Any) -> Counter[_PciAddress]:
-    """By what is at their other end, how many of its NVLinks work; switches are all one."""
+    """Count a GPU's working NVLinks by the PCI address at their other end; all switches are one."""
     ports: Counter[_PciAddress] = Counter()
     for link, state in enumerate(link_states(lambda call, link: ask_driver(call, handle, link))):
-        if state not in (UP, ASLEEP):  # which is where it was
+        if state not in (UP, ASLEEP):  # a sleeping link still leads there
             continue
         kind = ask_driver(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
@@ -91,7 +91,7 @@ def _level(a: Any, b: Any) -> str | None:
 
 
 def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: FolderPath = "/sys") -> Topology:
-    """Of GPUs (handle, PCI bus id)."""
+    """Return the topology of GPUs (handle, PCI bus id)."""
     allowed = os.sched_getaffinity(0)
     near = [_cpus(handle) or _local_cpus(sys, bus_id) for handle, bus_id in gpus]
     return Topology(

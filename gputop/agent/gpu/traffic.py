@@ -1,4 +1,4 @@
-"""What a GPU carries over PCIe and NVLink, the state of these, and their errors."""
+"""Sections about PCIe and NVLink: traffic, state and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gputop.agent.gpu.topology import ASLEEP, UP, link_states
 from gputop.model.machine import sections
 
 _KIB = 1024
-"""What NVML counts of NVLinks, and measures of PCIe."""
+"""Bytes in NVML's unit of NVLink counters and of PCIe throughput."""
 _WRAPS = 2**32
 """NVML does not say how wide its byte counters are: one that never passes this may wrap several
 times a second."""
@@ -38,8 +38,8 @@ _LINK = {
 
 
 class PcieSection(Section):
-    """Byte counters where there are any; elsewhere `PcieThroughput`. The link itself is read less
-    often than its traffic."""
+    """PCIe traffic by byte counters, or by `PcieThroughput` without them. The link itself is read
+    less often than its traffic."""
 
     name, kind, every, slow = "pcie", sections.Pcie, QUICK, OFTEN
     fields = (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
@@ -71,7 +71,7 @@ class PcieSection(Section):
 
 
 class PcieThroughput:
-    """nvmlDeviceGetPcieThroughput measures for 20 ms: in a thread, so that no tick waits for it."""
+    """Calls nvmlDeviceGetPcieThroughput in a thread: it takes 20 ms, which no tick waits for."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -80,8 +80,8 @@ class PcieThroughput:
         self._absent = False
 
     def read(self, ask: Ask, now: float) -> tuple[float | None, float | None]:
-        """What was measured last; nothing while it is overdue. The first reading may be the only
-        one, and measures nothing."""
+        """Return the last rates, tx and rx in bytes per second; None while a measurement is
+        overdue. The first call measures nothing, since it may be the only one."""
         if self._due is None:
             self._due = now
         elif now >= self._due and not self._absent:
@@ -117,7 +117,7 @@ _ERRORS = [
 
 
 class NvlinkSection(Section):
-    """Rates each time, the rest now and then; None on a card without NVLinks."""
+    """NVLink rates each time, the rest now and then; None on a card without NVLinks."""
 
     name, kind, every, slow = "nvlink", sections.Nvlink, QUICK, 30.0
     fields = (_TX, _RX)
@@ -133,7 +133,7 @@ class NvlinkSection(Section):
         }
 
     def slow_values(self, ask: Ask) -> dict[str, Any]:
-        """A call for each link."""
+        """Return the links' states and errors, which take a call for each link."""
         states = link_states(ask)
         up, asleep = states.count(UP), states.count(ASLEEP)
         down = len(states) - up - asleep
@@ -141,7 +141,7 @@ class NvlinkSection(Section):
 
 
 def _errors(handle: Any) -> int | None:
-    """Not with the rates, which are asked for more often: it is a sum over the links."""
+    """Return the errors of all links. NVML sums them up, so they are read less often than rates."""
     records = pynvml.nvmlDeviceGetFieldValues(handle, _ERRORS)
     values = [rec.value.ullVal for rec in records if rec.nvmlReturn == pynvml.NVML_SUCCESS]
     counts = [count for count in map(validate.counter, values) if count is not None]

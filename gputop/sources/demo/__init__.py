@@ -1,1 +1,1 @@
-"""An invented machine that moves."""
+"""An invented machine, whose values change with time."""

@@ -1,7 +1,7 @@
-"""An invented fleet: what a machine of it is like follows from its name alone.
+"""An invented fleet: a machine's name alone decides what it is like.
 
-The number at the end of a name picks one of DEMO_MACHINES; one with `down`, `login` or `hang` in
-its name cannot be reached, wants a login, or says nothing.
+The number at the end of a name picks one of DEMO_MACHINES. A machine with `down`, `login` or `hang`
+in its name cannot be reached, wants a login, or never answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class DemoMachine(NamedTuple):
 
     gpus: int = 8
     users: frozenset[str] | None = None
-    """Whose jobs run there; None: everybody's."""
+    """The users with jobs there; None: all users."""
     hung: int | None = None
     """The GPU that does not answer."""
     sick: int | None = None
@@ -46,7 +46,7 @@ DEMO_MACHINES = (
 
 
 def demo_machine(host: str | None) -> DemoMachine:
-    """Return the machine of that name; None: the one that is not part of a fleet."""
+    """Return the machine of that name; None: the one outside of a fleet."""
     if host is None:
         return DEMO_MACHINES[0]
     digits = re.search(r"[0-9]{1,9}\Z", host)
@@ -63,5 +63,5 @@ def check_reach(host: str) -> None:
 
 
 def is_silent(host: str) -> bool:
-    """Return whether a machine takes a connection and says nothing."""
+    """Return whether a machine takes a connection but never answers."""
     return "hang" in host

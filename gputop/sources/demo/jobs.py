@@ -12,8 +12,8 @@ from gputop.protocol.messages import Detail
 
 
 class DemoJob(NamedTuple):
-    """An invented process: `load` is the SM share it would like, None for one that computes
-    nothing, `age` in seconds at the start of the demo."""
+    """An invented process: `load` is the SM share that it takes alone, None if it computes nothing;
+    `age` is in seconds at the start of the demo."""
 
     pid: int
     user: str
@@ -24,7 +24,7 @@ class DemoJob(NamedTuple):
     cpu: float
     age: float
     variables: dict[str, str] | None = {}
-    """Of those that decide which GPUs it sees; None: it wrote over them."""
+    """Variables that decide which GPUs it sees; None: it wrote over them."""
     origin: Origin = Origin()
 
 
@@ -60,7 +60,7 @@ def job_of(pid: int) -> DemoJob | None:
 
 
 def demo_detail(request: Detail) -> ProcessDetail:
-    """More of an invented process."""
+    """Return the details of an invented process."""
     job = job_of(request.pid)
     if job is None:
         return ProcessDetail(request.pid, request.start_time, gone=True)
@@ -80,5 +80,5 @@ def demo_detail(request: Detail) -> ProcessDetail:
 
 
 def environ_of(job: DemoJob) -> Environ:
-    """What it was started with."""
+    """Return the environment that a job was started with."""
     return Environ({}, "overwritten") if job.variables is None else Environ(job.variables)

@@ -1,6 +1,6 @@
-"""What the demo's GPUs say beyond the main screen: of an H200 on a board with NVSwitches.
+"""Sections of the demo's GPUs: each is an H200 on a board with NVSwitches.
 
-Like all of the demo it is a function of the time.
+Like all of the demo they are functions of the time.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _SERVING = _Work(0.71, 0.22, 0.16, 0.0, 0.09, 0.04, 0.83, 0.4e9)
 _NBODY = _Work(0.98, 0.54, 0.0, 0.88, 0.03, 0.0, 0.02, 0.1e9)
 _STARVED = _Work(0.36, 0.19, 0.12, 0.0, 0.06, 0.02, 0.21, 9.6e9)
 _WORK = (_TRAINING, _TRAINING, _Work(), _TUNING, _SERVING, _NBODY, _Work(), _STARVED)
-"""By the index of the GPU."""
+"""Indexed by GPU."""
 
 
 def sections(
     index: int, load: float, power: float, temperature: float, running: float, wave: float
 ) -> dict[str, Any]:
-    """Fields of `Gpu`; `wave` is -1..1, and moves."""
+    """Return fields of `Gpu`; `wave` is -1..1, and changes with time."""
     busy = load > 0
     clock = (1980 if busy else 345) * 1_000_000
     capped = power > 640
@@ -117,7 +117,7 @@ def sections(
 
 
 def _links(index: int, load: float, wave: float) -> dict[str, Any]:
-    """What goes over the links, and what the chip does with it."""
+    """Return the traffic on the links, and the activity of the chip."""
     work, moving = _WORK[index], load * (1 + 0.12 * wave)
     pcie, nvlink = work.pcie * moving, work.nvlink * moving
     shares = {
@@ -148,7 +148,7 @@ def _links(index: int, load: float, wave: float) -> dict[str, Any]:
 
 
 def topology(count: int) -> Topology:
-    """Four GPUs at either socket, and everybody reaches everybody's memory."""
+    """Return half of the GPUs at either socket, all of them with access to each other's memory."""
     nodes = [index * 2 // count for index in range(count)]
     cpus = [f"{48 * node}-{48 * node + 47},{48 * node + 96}-{48 * node + 143}" for node in nodes]
     return Topology(
@@ -161,7 +161,7 @@ def topology(count: int) -> Topology:
 
 
 def links(count: int) -> Links:
-    """All to all through the switches."""
+    """Return links from all to all, through the switches."""
     return tuple(
         tuple(ITSELF if a == b else f"NV{_NVLINKS}" for b in range(count)) for a in range(count)
     )

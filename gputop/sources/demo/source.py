@@ -1,4 +1,4 @@
-"""An invented machine that moves, for trying gputop and for its screenshots.
+"""An invented machine, for trying gputop and for its screenshots.
 
 Everything is a function of the time, so that a picture of it can be made again.
 """
@@ -44,11 +44,11 @@ _RESERVED = 614 * MIB
 _BUSES = (0x19, 0x2D, 0x3F, 0x66, 0x9B, 0xAE, 0xBF, 0xE4)
 _NAMESPACE = uuid.UUID("8a5f61b2-5f3d-4f0e-9d33-6d0c3b1f7a55")
 _REMEMBERED = 900.0
-"""Seconds."""
+"""Seconds of frames that are remembered."""
 
 
 class DemoPast:
-    """The frames of the last quarter of an hour, which can be made again."""
+    """Frames of the last quarter of an hour, which are made again when wanted."""
 
     def __init__(self, make: Callable[[float], Frame]) -> None:
         """`make` returns the frame of a time."""
@@ -74,8 +74,8 @@ class DemoSource(AgentlessSource):
     def __init__(
         self, interval: float | None = 1.0, host: str | None = None, waits: bool = False
     ) -> None:
-        """`host`: the name of a machine of a fleet, which `demo.fleet` invents; with `waits` one
-        that says nothing is waited for."""
+        """`host`: a machine of the fleet that `demo.fleet` invents; with `waits` a silent machine
+        is waited for without end."""
         super().__init__(host or "demo")
         self._name = host
         self._interval = interval
@@ -88,7 +88,7 @@ class DemoSource(AgentlessSource):
         return self._past
 
     def frames(self) -> Iterator[Frame | Reply]:
-        """See `Source`; one frame only where the interval is None."""
+        """See `Source`; with `interval` None it yields one frame only."""
         events, goes_on = self._events, True
         check_reach(self.host)
         if is_silent(self.host):
@@ -107,7 +107,7 @@ class DemoSource(AgentlessSource):
         return demo_frame(when, when - self._started, self._interval, self._name)
 
     def request(self, request: Request) -> None:
-        """See `AgentlessSource`; one that says nothing answers nothing."""
+        """See `AgentlessSource`; a silent machine does not answer."""
         if isinstance(request, SetInterval):
             self._interval = clamp_interval(request.seconds)
         if not is_silent(self.host):
@@ -135,7 +135,7 @@ class DemoSource(AgentlessSource):
 def demo_frame(
     now: float, running: float = 0.0, interval: float | None = None, host: str | None = None
 ) -> Frame:
-    """The machine at `now` (seconds since the epoch), the demo `running` for so many seconds."""
+    """Return the machine at `now` (seconds since the epoch), `running` seconds after the start."""
     machine = demo_machine(host)
     processes = tuple(
         _process(job, host, index, now, running) for job in machine.jobs for index in job.gpus
@@ -165,7 +165,7 @@ def demo_frame(
 def _gpu(
     host: str | None, index: int, now: float, running: float, processes: tuple[Process, ...]
 ) -> Gpu:
-    """A GPU, with what is wrong with it on that machine."""
+    """Return a GPU, with its fault on that machine if it has one."""
     machine, identity = demo_machine(host), _uuid(host, index)
     here = [process for process in processes if process.gpu_uuid == identity]
     used = sum(process.gpu_memory or 0 for process in here) + 22 * MIB
@@ -240,6 +240,6 @@ def _uuid(host: str | None, index: int) -> str:
 
 
 def _wave(now: float, period: float, phase: float) -> float:
-    """-1..1, as two sines that do not meet."""
+    """Return -1..1, a sum of two sines of unrelated periods."""
     angle = 2 * math.pi * now / period + phase
     return 0.7 * math.sin(angle) + 0.3 * math.sin(2.7 * angle)

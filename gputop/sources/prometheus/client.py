@@ -1,4 +1,4 @@
-"""The HTTP API of a Prometheus server: instant and range queries, with a bound to everything.
+"""The HTTP API of a Prometheus server: instant and range queries, all of them bounded.
 
 Sources: the server's HTTP API reference, https://prometheus.io/docs/prometheus/latest/querying/api/
 """
@@ -23,9 +23,9 @@ from gputop.model.machine.text import printable
 TOKEN = "GPUTOP_PROMETHEUS_TOKEN"
 """The variable with a bearer token."""
 HEADERS = "GPUTOP_PROMETHEUS_HEADERS"
-"""The variable that names a file of headers, `Name: value` each."""
+"""The variable that names a file of headers, one `Name: value` a line."""
 TIMEOUT = 10.0
-"""Seconds for the server to answer a query, and a little more for the way."""
+"""Seconds for the server to answer a query; the network gets a little more."""
 _WAY = 2.0
 _MOST_BYTES = 32 << 20
 _PIECE = 1 << 16
@@ -37,9 +37,9 @@ class Series(NamedTuple):
     """A series of an answer, with one value or those of a range."""
 
     labels: Mapping[str, str]
-    """Not harmless to print: whoever feeds the server wrote them."""
+    """Not safe to print: they come from whatever feeds the server."""
     points: tuple[tuple[float, float], ...]
-    """Time and value."""
+    """Pairs of time (seconds since the epoch) and value."""
 
     @property
     def value(self) -> float:
@@ -48,10 +48,10 @@ class Series(NamedTuple):
 
 
 class PrometheusClient:
-    """A server that is asked; from any thread."""
+    """Asks one server; for any thread."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        """UsageError for what is no URL of a server."""
+        """UsageError if `url` is not the URL of a server."""
         parts = _parts_of(url)
         if parts is None:
             shown = printable(url, 100)
@@ -66,11 +66,11 @@ class PrometheusClient:
         self._opener = urllib.request.build_opener(NoRedirect())
 
     def query(self, expression: str) -> list[Series]:
-        """Return the series of an instant query, of now. SourceError."""
+        """Return the series of an instant query, for now. SourceError."""
         return self._series(self._api("query", {"query": expression}))
 
     def query_range(self, expression: str, start: float, end: float, step: float) -> list[Series]:
-        """Return the series of a query over a time, in seconds. SourceError."""
+        """Return the series of a query from `start` to `end` every `step` seconds. SourceError."""
         words = {"start": start, "end": end, "step": step}
         return self._series(self._api("query_range", {"query": expression, **words}))
 
@@ -79,8 +79,8 @@ class PrometheusClient:
         return self._texts("label/__name__/values", matching)
 
     def values(self, label: str, matching: str, since: float) -> set[str]:
-        """Return the values of a label in series that were there in the last `since` seconds, by
-        the index alone: some may be older. SourceError."""
+        """Return the values of a label in series of the last `since` seconds. They come from the
+        index alone, so some may be older. SourceError."""
         return self._texts(f"label/{label}/values", matching, start=f"{time.time() - since:.0f}")
 
     def label_names(self, matching: str) -> set[str]:
@@ -94,11 +94,11 @@ class PrometheusClient:
         return {text for text in data if isinstance(text, str)}
 
     def _api(self, path: str, words: Mapping[str, object]) -> Any:
-        """Return the data of an answer to an expression, which may be too long for a URL."""
+        """Return the data for an expression, sent by POST: it may be too long for a URL."""
         return self._get(path, _encoded({**words, "timeout": f"{TIMEOUT:g}s"}).encode())
 
     def _get(self, path: str, data: bytes | None = None) -> Any:
-        """Return the data of an answer; `data` of ours is sent by POST."""
+        """Return the data of an answer; if there is `data` to send, that goes by POST."""
         request = urllib.request.Request(f"{self.url}/api/v1/{path}", data, self._headers)
         try:
             with self._opener.open(request, timeout=TIMEOUT + _WAY) as answer:
@@ -120,7 +120,7 @@ class PrometheusClient:
             raise self._failed(_STRANGE) from None
 
     def _series(self, data: Any) -> list[Series]:
-        """Return what is in an answer."""
+        """Return the series in an answer's data."""
         try:
             return [_one_of(series) for series in data["result"][:_MOST_SERIES]]
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -131,7 +131,7 @@ class PrometheusClient:
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Takes a redirection for an error: it could lead anywhere, with headers that are secret."""
+    """Treats a redirection as an error: it could send secret headers anywhere."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None
@@ -167,7 +167,7 @@ def _encoded(words: Mapping[str, object]) -> str:
 
 
 def _one_of(series: Any) -> Series:
-    """Return a series of an answer. ValueError where it has no values."""
+    """Return a series of an answer. ValueError if it has no values."""
     labels = {name: text for name, text in series["metric"].items() if isinstance(text, str)}
     points = series["values"] if "values" in series else [series["value"]]
     if not points:
@@ -176,7 +176,7 @@ def _one_of(series: Any) -> Series:
 
 
 def _point(pair: Any) -> tuple[float, float]:
-    """Return time and value. ValueError for a time that is none."""
+    """Return time and value. ValueError if the time is not a finite number."""
     at, value = pair
     if not math.isfinite(float(at)):
         raise ValueError("a value of no time")
@@ -184,7 +184,7 @@ def _point(pair: Any) -> tuple[float, float]:
 
 
 def _body_of(answer: http.client.HTTPResponse) -> bytes:
-    """Return the body, or as much of it as is too much. TimeoutError for a server that sends it in
+    """Return the body, cut soon after _MOST_BYTES. TimeoutError for a server that sends it in
     drops: the socket's own timeout begins anew with each."""
     end, pieces, length = time.monotonic() + TIMEOUT + _WAY, list[bytes](), 0
     while length <= _MOST_BYTES and (piece := answer.read1(_PIECE)):
@@ -196,7 +196,7 @@ def _body_of(answer: http.client.HTTPResponse) -> bytes:
 
 
 def _parts_of(url: str) -> urllib.parse.SplitResult | None:
-    """Return the parts of a server's URL; None for what is none."""
+    """Return the parts of a server's URL; None for any other text."""
     try:
         parts = urllib.parse.urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -207,7 +207,7 @@ def _parts_of(url: str) -> urllib.parse.SplitResult | None:
 
 
 def _told_by(error: urllib.error.HTTPError) -> str:
-    """Return why a server refuses: it says so, or its status does."""
+    """Return why a server refuses, in its own words or by its status."""
     with error:
         if 300 <= error.code < 400:
             return (

@@ -1,4 +1,4 @@
-"""What the exporters of GPU metrics call things: PromQL by exporter.
+"""PromQL for each exporter of GPU metrics, with its own names.
 
 Sources: dcgm-exporter's etc/default-counters.csv (its label `Hostname` became `hostname` in #655),
 nvidia_gpu_exporter's METRICS.md, nvitop-exporter's exporter.py (prometheus_client appends units),
@@ -11,28 +11,28 @@ from typing import NamedTuple
 
 _MIB = 1 << 20
 _NOBODY = 1 << 30
-"""Bytes of memory below which a GPU counts as nobody's, where no exporter says whose it is."""
+"""Bytes in use below which a GPU counts as unused, if its exporter does not report free GPUs."""
 _AT_REST = 0.05
-"""Utilization below which it counts as at rest, over `_REST`."""
+"""The greatest utilization over `_REST` below which a GPU counts as at rest."""
 _REST = "5m"
 
 
 class Exporter(NamedTuple):
-    """A family of names. Expressions have `%s` where the selector of hosts goes, and a value for
-    each GPU, or several that mean the same (pods, MIG devices): the greatest counts."""
+    """The names of one exporter. Expressions have `%s` for the selector of hosts. They give a value
+    for each GPU, or several for one GPU (pods, MIG devices): the greatest counts."""
 
     name: str
     present: str
-    """The metric of which there is a series for each GPU."""
+    """A metric with one series for each GPU."""
     host: str
-    """The label of the machine, as the next two of the GPU and its index."""
+    """The label of the machine; the next two are those of the GPU and its index."""
     uuid: str
     number: str | None
     model: str
     load: str
-    """The metric of the utilization."""
+    """The metric of utilization."""
     full: int
-    """What that is of a GPU that never rests: 1, or 100 for per cents."""
+    """Its value for a GPU that never rests: 1, or 100 for percentages."""
     memory_used: str
     """Bytes."""
     memory_total: str
@@ -40,26 +40,26 @@ class Exporter(NamedTuple):
     power: str
     """Watts."""
     info: str | None = None
-    """The metric that has the label `model`, where not every one has it."""
+    """The metric with the label `model`, if not all metrics have it."""
     number_metric: str | None = None
-    """The metric of the index, where no label tells it."""
+    """The metric of the index, if no label has it."""
     free: str | None = None
-    """1 or 0; None: a GPU is taken for free that has next to no memory in use and is at rest."""
+    """1 or 0; None: a GPU counts as free with next to no memory in use and at rest."""
     findings: str | None = None
-    """2 for an alarm, 1 for a notice, 0 or nothing where all is well."""
+    """2 for an alarm, 1 for a notice, 0 or no value if all is well."""
     users: str | None = None
     """A series for each user on each GPU."""
     reading_age: str | None = None
-    """Seconds between a scrape and what it tells of."""
+    """Seconds from the reading of a GPU to its scrape."""
 
     @property
     def key(self) -> str:
-        """The labels that tell a GPU."""
+        """The labels that identify a GPU."""
         return f"{self.host}, {self.uuid}"
 
     @property
     def utilization(self) -> str:
-        """0 to 1; what no GPU can do, as 218322032 %, is left out."""
+        """0 to 1; impossible values, such as 218322032 %, are left out."""
         return self._ratio(f"{self.load}{{%s}}")
 
     def of_gpus(self, expression: str, selector: str = "", *more: str) -> str:
@@ -68,15 +68,15 @@ class Exporter(NamedTuple):
         return f"max by ({labels}) ({expression.replace('%s', selector)})"
 
     def ages(self, selector: str) -> dict[str, str]:
-        """Return the seconds since each series was scraped, and those before in which its exporter
-        has read it, where it tells that."""
+        """Return expressions of the seconds since each series was scraped and, if the exporter
+        reports it, of the seconds from its reading to that scrape."""
         ages = {"age": f"time() - timestamp({self.present}{{{selector}}})"}
         if self.reading_age is not None:
             ages["reading"] = self.reading_age.replace("%s", selector)
         return ages
 
     def free_gpus(self, selector: str = "") -> str:
-        """Return 1 for each GPU that is free, 0 for the others."""
+        """Return an expression that is 1 for each free GPU and 0 for the others."""
         if self.free is not None:
             return self.of_gpus(self.free, selector)
         memory = self.of_gpus(f"({self.memory_used}) < bool {_NOBODY}", selector)
@@ -84,7 +84,7 @@ class Exporter(NamedTuple):
         return f"{memory} * {self.of_gpus(f'({busy}) < bool {_AT_REST}', selector)}"
 
     def with_model(self, expression: str, selector: str = "") -> str:
-        """Return a value a GPU, with the label of its model: one, whatever a machine says."""
+        """Return an expression with a label for the model of each GPU, one at the most."""
         info = self.of_gpus(f"{self.info or self.present}{{%s}} ^ 0", selector, self.model)
         join = f"on ({self.key}) group_left ({self.model})"
         return f"({expression}) * {join} topk by ({self.key}) (1, {info})"
@@ -158,4 +158,4 @@ NVITOP = Exporter(
     power="gpu_power_usage_W{%s}",
 )
 EXPORTERS = (GPUTOP, DCGM, NVIDIA_GPU_EXPORTER, NVITOP)
-"""Those who tell most first."""
+"""Exporters that report most come first."""

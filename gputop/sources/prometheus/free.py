@@ -1,4 +1,4 @@
-"""Which machine of a cluster has free GPUs, by what its server knows."""
+"""Finds a machine of a cluster with free GPUs, by what its server knows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputop.sources.prometheus.queries import ClusterQueries, age_of, number_of,
 from gputop.sources.ssh.names import HostName, plain_host
 
 _MOST = 20
-"""Machines that are looked at: the names of some may be none."""
+"""Machines that are considered: the labels of some may be no host names."""
 
 
 class FreeHost(NamedTuple):
@@ -23,14 +23,14 @@ class FreeHost(NamedTuple):
 
     host: HostName
     gpus: tuple[Gpu, ...]
-    """As many as were wanted."""
+    """As many GPUs as were wanted."""
     age: float | None
     """Seconds since they were read."""
 
 
 def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
     """Return the machine with the fewest free GPUs that are enough, so that large jobs find room
-    on others; all of one model, which has `model` in its name. GputopError where none has."""
+    elsewhere. They are of one model, with `model` in its name. GputopError if there is none."""
     free = _free(queries, model)
     host, name = queries.exporter.host, queries.exporter.model
     counted = f"count by ({host}, {name}) ({free})"
@@ -75,7 +75,7 @@ def _age_of(queries: ClusterQueries, host: str) -> float | None:
 
 
 def _most(queries: ClusterQueries, best: list[Series]) -> str:
-    """Say how many there are at the most."""
+    """Say which machine has most of them."""
     if not best:
         return "none is free"
     host = printable(best[0].labels.get(queries.exporter.host, ""), 64)

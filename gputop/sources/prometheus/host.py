@@ -1,5 +1,5 @@
-"""Frames of one machine as a Prometheus server knows it: its GPUs, and nothing of processes; or of
-the machine itself, over ssh, where that goes."""
+"""Frames of one machine as a Prometheus server knows it, its GPUs without processes; or of the
+machine itself, if it can be reached over ssh."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from gputop.sources.ssh.source import SshSource
 
 _INTERVAL = 10.0
 _PAST, _STEP = 900.0, 15.0
-"""Seconds that are looked back at first, and between two frames of them."""
+"""Seconds of the past that are read at first, and between two frames of them."""
 _REFUSED = "only Prometheus is asked about this host, and it answers no questions"
 _LONGEST = 120
-"""Characters of why ssh fails."""
+"""Characters of ssh's error that are shown."""
 _WHOLE = ("memory_used", "memory_total")
 
 
 class PrometheusSource(AgentlessSource):
-    """A machine by the values that its exporter gave; also how the server is reached."""
+    """A machine by the values of its exporter; `link` shows how the server is reached."""
 
     def __init__(self, queries: ClusterQueries, host: str) -> None:
-        """host: as the label says that names machines."""
+        """`host`: the value of the label that names machines."""
         super().__init__(host)
         self._queries, self._exporter = queries, queries.exporter
         self._selector = selector_of(queries.exporter.host, host)
@@ -47,13 +47,13 @@ class PrometheusSource(AgentlessSource):
 
     @property
     def link(self) -> Link:
-        """How old is what came last."""
+        """The link, with the age of what came last."""
         age = None if self._came is None else time.monotonic() - self._came
         return Link("connected", "prometheus", age=age)
 
     def frames(self) -> Iterator[Frame | Reply]:
-        """Yield those of the last quarter of an hour, then one after another until `close`.
-        SourceError where the server knows nothing of its GPUs, or does not answer."""
+        """Yield frames of the last quarter of an hour, then new ones until `close`. SourceError if
+        the server knows nothing of its GPUs, or does not answer."""
         events, goes_on = self._events, True
         yield from self._past(self.now())
         while goes_on:
@@ -65,7 +65,7 @@ class PrometheusSource(AgentlessSource):
         return Reply(request=request.id, error=_REFUSED)
 
     def now(self) -> Frame:
-        """Return what the server knows now. SourceError where that is nothing, or it fails."""
+        """Return what the server knows now. SourceError if it knows nothing, or fails."""
         exporter = self._exporter
         number = () if exporter.number is None else (exporter.number,)
         info = f"{exporter.info or exporter.present}{{%s}}"
@@ -81,7 +81,7 @@ class PrometheusSource(AgentlessSource):
         return self._frame(at, self._gpus(found))
 
     def _values(self) -> dict[str, str]:
-        """Return the expressions of what moves."""
+        """Return the expressions of the values that change."""
         exporter = self._exporter
         expressions = {
             "utilization": exporter.utilization,
@@ -93,7 +93,7 @@ class PrometheusSource(AgentlessSource):
         return {name: exporter.of_gpus(text, self._selector) for name, text in expressions.items()}
 
     def _past(self, now: Frame) -> Iterator[Frame]:
-        """Yield frames of before, of the GPUs of now."""
+        """Yield past frames, with the GPUs of `now`."""
         by_time: defaultdict[float, dict[str, dict[str, Any]]] = defaultdict(dict)
         for name, expression in self._values().items():
             start, end = now.time - _PAST, now.time - _STEP
@@ -129,7 +129,7 @@ class PrometheusSource(AgentlessSource):
         return tuple(sorted(gpus, key=lambda gpu: gpu.index)[:MAX_GPUS])
 
     def _indices(self, found: Mapping[str, Sequence[Series]]) -> dict[str, int]:
-        """Return the index of each GPU; those that tell none, or that of another, come last."""
+        """Return the index of each GPU; GPUs that report none come last."""
         told: dict[str, int] = {}
         for series in found["there"]:
             text = series.labels.get(self._exporter.number or "", "")
@@ -156,16 +156,16 @@ class PrometheusSource(AgentlessSource):
 
 
 def _rounded(name: str, value: float | None) -> float | None:
-    """Return a value as its field has it: bytes are whole."""
+    """Return a value in its field's type: bytes are integers."""
     return round(value) if value is not None and name in _WHOLE else value
 
 
 class FallbackSource(Source):
-    """The one or the other; which of them is told by `link`."""
+    """Frames over ssh, or from Prometheus if ssh fails; `link` shows which."""
 
     def __init__(self, host: str, interval: float, known: Callable[[], PrometheusSource]) -> None:
-        """host: the label that names the machine, which is ssh's only if it is a plain name;
-        `known` makes the source that Prometheus is."""
+        """`host`: the label that names the machine; only a plain name is one for ssh. `known` makes
+        the source that reads Prometheus."""
         self.host = host
         name = plain_host(host)
         self._ssh = None if name is None else SshSource(name, interval, waits=True)
@@ -176,13 +176,13 @@ class FallbackSource(Source):
 
     @property
     def link(self) -> Link:
-        """That of the source whose frames come."""
+        """The link of the source in use."""
         if self._known is not None:
             return self._known.link._replace(words=self._why)
         return (self._ssh and self._ssh.link) or Link("connecting")
 
     def frames(self) -> Iterator[Frame | Reply]:
-        """See `Source`. SourceError where neither knows anything; it says both reasons."""
+        """See `Source`. SourceError, with both reasons, if neither knows anything."""
         if self._ssh is not None and self._known is None:
             is_seen = False
             try:
@@ -201,13 +201,13 @@ class FallbackSource(Source):
             raise SourceError(f"{error}; and over ssh: {self._why}") from None
 
     def request(self, request: Request) -> None:
-        """Send a request to the one that answers."""
+        """Send a request to the source in use."""
         source = self._known or self._ssh
         if source is not None:
             source.request(request)
 
     def reconnect(self) -> None:
-        """Begin anew, with ssh."""
+        """Start over, with ssh."""
         known, self._known = self._known, None
         if known is not None:
             known.close()
@@ -215,7 +215,7 @@ class FallbackSource(Source):
             self._ssh.reconnect()
 
     def close(self) -> None:
-        """End both; waits for nothing."""
+        """Close both, without waiting."""
         self._is_closed = True
         if self._known is not None:
             self._known.close()

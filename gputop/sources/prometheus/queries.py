@@ -1,6 +1,6 @@
-"""The queries of the cluster screen: sums that the server works out, details of one page alone.
+"""Queries for the cluster screen: sums that the server works out, and details of one page.
 
-Where gputop's recording rules are there (`gputop export --rules`), their results are read instead.
+If the server has gputop's recording rules (`gputop export --rules`), their results are read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gputop.sources.prometheus.client import PrometheusClient, Series
 from gputop.sources.prometheus.exporters import DCGM, EXPORTERS, GPUTOP, Exporter
 
 _AT_ONCE = 4
-"""Queries: a server answers some at a time, and others ask it as well."""
+"""Queries at a time: a server answers only some at once, and others ask it as well."""
 _TIMEOUT = 30.0
 """Seconds for all queries of a refresh."""
 _MOST_HANGING = 16
@@ -34,7 +34,7 @@ _MOST_USERS = 20
 _DAY = 86400.0
 _QUANTILES = ("0.1", "0.5", "0.9")
 _NUMBER = 1e15
-"""Beyond it a value is none: no sum of ours comes near."""
+"""Larger values are dropped: no sum of ours comes near."""
 RECORDS = {
     "count": "instance:gputop_gpu:count",
     "free": "instance:gputop_gpu_free:sum",
@@ -45,7 +45,7 @@ RECORDS = {
     "users": "gputop:user:count",
     "quantiles": "gputop:gpu_utilization_ratio:quantile",
 }
-"""Those of gputop's recording rules that are read."""
+"""The recording rules of gputop that are read."""
 
 
 class ClusterQueries:
@@ -54,14 +54,14 @@ class ClusterQueries:
     def __init__(
         self, client: PrometheusClient, exporter: Exporter, records: frozenset[str] = frozenset()
     ) -> None:
-        """records: of the recording rules, those that have results now."""
+        """`records`: the recording rules that have results now."""
         self.client, self.exporter = client, exporter
         self._records = records if exporter is GPUTOP else frozenset()
         self._turns = BoundedSemaphore(_AT_ONCE)
         self._hanging: list[Call[list[Series]]] = []
 
     def sums(self) -> Cluster:
-        """Return all of it in sums, without a node. SourceError."""
+        """Return the sums of the cluster, without nodes. SourceError."""
         found = self.ask(self._sums())
         if not found["gpus"] and self._records:
             self._records = frozenset()  # the rules are gone, or their server is
@@ -74,8 +74,8 @@ class ClusterQueries:
         return self._cluster(found, time_, None if down is None else int(down))
 
     def nodes(self, order: NodeOrder, count: int, matching: str = "") -> tuple[ClusterNode, ...]:
-        """Return the first `count` machines whose name has `matching` in it, and among them those
-        that are down: first where what needs attention stands first, else last. SourceError."""
+        """Return the first `count` machines with `matching` in their name, and such machines that
+        are down: first in the order "worst", otherwise last. SourceError."""
         host, part = self.exporter.host, f"(?is).*{re.escape(matching)}.*"
         page = self.ask({"page": self._ordered(order, count, selector(host, part, matching))})
         ranked = sorted(page["page"], key=lambda series: (-series.value, self._host_of(series)))
@@ -87,7 +87,7 @@ class ClusterQueries:
         return tuple([*down, *nodes] if order == "worst" else [*nodes, *down])
 
     def past(self, start: float, end: float, step: float) -> list[tuple[float, Quantiles]]:
-        """Return the quantiles of a time that is over, each with its time. SourceError."""
+        """Return the quantiles from `start` to `end`, one every `step` seconds. SourceError."""
         shares = self._quantiles()
         by_time: defaultdict[float, dict[str, float]] = defaultdict(dict)
         for share, expression in shares.items():
@@ -102,7 +102,7 @@ class ClusterQueries:
         ]
 
     def ask(self, wanted: Mapping[str, str]) -> dict[str, list[Series]]:
-        """Return the answers to queries of now, by their names; some at a time. SourceError."""
+        """Return the answers to instant queries, by their names. SourceError."""
         self._hanging = [call for call in self._hanging if call.is_running]
         if len(self._hanging) >= _MOST_HANGING:
             raise self._no_answer(f"{len(self._hanging)} queries were not answered yet")
@@ -147,20 +147,20 @@ class ClusterQueries:
         return wanted
 
     def _count(self, hosts: str = "") -> str:
-        """Return how many GPUs each machine has."""
+        """Return the expression of each machine's number of GPUs."""
         exporter = self.exporter
         gpus = exporter.of_gpus(f"{exporter.present}{{%s}}", hosts)
         return self._record("count", f"count by ({exporter.host}) ({gpus})", hosts)
 
     def _quantiles(self) -> dict[str, str]:
-        """Return the expression of each share."""
+        """Return the expression of each quantile."""
         record, utilization = RECORDS["quantiles"], self.exporter.of_gpus(self.exporter.utilization)
         if record in self._records:
             return {share: f'max({record}{{quantile="{share}"}})' for share in _QUANTILES}
         return {share: f"quantile({share}, {utilization})" for share in _QUANTILES}
 
     def _details(self, hosts: Sequence[str]) -> dict[str, str]:
-        """Return what is wanted of the machines of a page."""
+        """Return the expressions for the machines of a page."""
         exporter, host = self.exporter, self.exporter.host
         page = selector(host, "|".join(map(re.escape, hosts)))
         gpus = exporter.of_gpus(f"{exporter.present}{{%s}}", page)
@@ -179,9 +179,8 @@ class ClusterQueries:
         return wanted
 
     def _ordered(self, order: NodeOrder, count: int, hosts: str) -> str:
-        """Return the machines that stand first, with what they stand by. What is equal is put in
-        order by the load. A machine of which nothing is known but that it is there has a place,
-        too: the GPUs that hang are those without values."""
+        """Return the expression of the first machines, with the value that orders them. Equal ones
+        are ordered by load. A machine without values has a place, too: GPUs that hang have none."""
         exporter, host = self.exporter, self.exporter.host
         there = f"(max by ({host}) ({self._count(hosts)}) * 0)"
         utilization = f"avg by ({host}) ({exporter.of_gpus(exporter.utilization, hosts)})"
@@ -196,20 +195,20 @@ class ClusterQueries:
         return f"topk({count}, {load})"
 
     def _findings(self, hosts: str) -> str:
-        """Return the worst finding of each machine."""
+        """Return the expression of the worst finding of each machine."""
         host = self.exporter.host
         raw = f"({self.exporter.findings or ''})".replace("%s", hosts)
         recorded = self._record("findings", raw, hosts)
         return f"max by ({host}) ({recorded})"
 
     def _record(self, name: str, expression: str, hosts: str = "") -> str:
-        """Return the result of a recording rule where there is one, else the expression."""
+        """Return a recording rule's result if there is one, otherwise the expression."""
         record = RECORDS[name]
         return f"{record}{{{hosts}}}" if record in self._records else expression
 
     def _jobs(self) -> str:
-        """Return the selector of the jobs that had these metrics in the last day, also where all
-        of their targets are down now; empty where series tell of no job."""
+        """Return the selector of the jobs that had these metrics in the last day, even if all of
+        their targets are down now; empty if the series have no job."""
         jobs = self.client.values("job", self.exporter.present, _DAY)
         return selector("job", "|".join(map(re.escape, sorted(jobs)))) if jobs else ""
 
@@ -283,7 +282,7 @@ class ClusterQueries:
 
 
 def find_exporter(client: PrometheusClient) -> ClusterQueries:
-    """Return the queries for the exporter that tells of most GPUs there. SourceError."""
+    """Return the queries for the exporter that reports most GPUs there. SourceError."""
     wanted = [*RECORDS.values(), *(exporter.present for exporter in EXPORTERS)]
     known = client.names(f'{{__name__=~"{"|".join(wanted)}"}}')
     counts = {
@@ -300,7 +299,7 @@ def find_exporter(client: PrometheusClient) -> ClusterQueries:
     if best is DCGM and "hostname" not in client.label_names(DCGM.present):
         best = DCGM._replace(host="Hostname")
     records = [record for record in RECORDS.values() if record in known and best is GPUTOP]
-    # The index keeps those of rules that are gone.
+    # The index also keeps results of rules that are gone.
     results = f'count by (__name__) ({{__name__=~"{"|".join(records)}"}})'
     live = client.query(results) if records else []
     names = frozenset(series.labels.get("__name__", "") for series in live)
@@ -308,8 +307,8 @@ def find_exporter(client: PrometheusClient) -> ClusterQueries:
 
 
 def selector(label: str, pattern: str, wanted: str = "all") -> str:
-    """Return a selector of the series whose label matches all of an RE2 pattern; none for what is
-    not wanted."""
+    """Return a selector of the series whose whole label matches an RE2 pattern; empty if `wanted`
+    is."""
     return f"{label}=~{json.dumps(pattern, ensure_ascii=False)}" if wanted else ""
 
 
@@ -319,13 +318,13 @@ def selector_of(label: str, text: str) -> str:
 
 
 def number_of(series: Sequence[Series]) -> float | None:
-    """Return the one value of an answer; None where there is none that can be."""
+    """Return the one value of an answer; None if it has none, or an impossible one."""
     value = series[0].value if series else math.nan
     return value if -_NUMBER < value < _NUMBER else None
 
 
 def age_of(numbers: Mapping[str, float | None]) -> float | None:
-    """Return the seconds since what is told was so, of the answers to `Exporter.ages`."""
+    """Return the seconds since GPUs were read, from the answers to `Exporter.ages`."""
     age = numbers["age"]
     return None if age is None else age + (numbers.get("reading") or 0)
 
@@ -335,7 +334,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def _counted(found: Mapping[str, list[Series]], name: str) -> int | None:
-    """Return what was counted: of nothing Prometheus gives no answer; None where nobody asked."""
+    """Return a count, or None if it was not asked for; Prometheus gives no answer for 0."""
     return None if name not in found else int(number_of(found[name]) or 0)
 
 

@@ -1,4 +1,4 @@
-"""A server that is asked again and again in a thread of its own: who draws never waits for it."""
+"""Asks a server again and again, in a thread of its own that drawing never waits for."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _STEP = 60.0
 
 
 class ClusterWatch:
-    """Keeps the newest state of a cluster; from any thread."""
+    """Keeps the newest state of a cluster; for any thread."""
 
     def __init__(self, url: str, headers: Mapping[str, str], interval: float = INTERVAL) -> None:
-        """UsageError for what is no URL."""
+        """UsageError if `url` is not the URL of a server."""
         self.client = PrometheusClient(url, headers)
         self.interval = max(LEAST_INTERVAL, interval)
         self._page = NodePage()
@@ -36,12 +36,12 @@ class ClusterWatch:
 
     @property
     def state(self) -> ClusterState:
-        """What is known now."""
+        """The newest state, with its age."""
         age = None if self._came is None else time.monotonic() - self._came
         return self._state._replace(age=age)
 
     def start(self) -> None:
-        """Begin to ask. The thread is left to itself at the end, whatever it waits for."""
+        """Begin to ask, in a thread that nothing waits for at the end."""
         threading.Thread(target=self._run, name="prometheus", daemon=True).start()
 
     def show(self, page: NodePage) -> None:
@@ -50,12 +50,12 @@ class ClusterWatch:
         self._woken.set()
 
     def refresh(self) -> None:
-        """Ask for all now, and look anew who exports."""
+        """Ask for everything now, and find the exporter anew."""
         self._due, self._queries = 0.0, None
         self._woken.set()
 
     def set_interval(self, seconds: float) -> None:
-        """Refresh as often from now on, where that is not the interval already."""
+        """Refresh every `seconds` from now on."""
         if self.interval == max(LEAST_INTERVAL, seconds):
             return
         self.interval = max(LEAST_INTERVAL, seconds)
@@ -63,12 +63,12 @@ class ClusterWatch:
         self._woken.set()
 
     def close(self) -> None:
-        """End; waits for nothing."""
+        """End, without waiting."""
         self._is_closed = True
         self._woken.set()
 
     def source_of(self, host: str, interval: float) -> FallbackSource:
-        """Return the frames of a machine: over ssh, else as the server knows it."""
+        """Return the source of a machine: over ssh, otherwise as the server knows it."""
         queries = self._queries
         assert queries is not None, "there are nodes"
         return FallbackSource(host, interval, lambda: PrometheusSource(queries, host))
@@ -80,7 +80,7 @@ class ClusterWatch:
             self._woken.wait(max(0.0, self._due - time.monotonic()))
 
     def _ask(self) -> None:
-        """Nobody waits for this thread: whatever happens in it is told."""
+        """Update the state. No caller waits for this thread, so every error goes into the state."""
         try:
             self._update()
         except SourceError as error:
@@ -110,7 +110,7 @@ class ClusterWatch:
             self._ask_past(queries, cluster.time)
 
     def _ask_past(self, queries: ClusterQueries, end: float) -> None:
-        """Ask once: where that is too much for the server, the graphs begin now."""
+        """Ask for the past, once: if that is too much for the server, the graphs begin now."""
         try:
             past = tuple(queries.past(end - HOUR, end, _STEP))
         except SourceError:
@@ -121,7 +121,7 @@ class ClusterWatch:
 def _with(
     past: tuple[tuple[float, Quantiles], ...], cluster: Cluster
 ) -> tuple[tuple[float, Quantiles], ...]:
-    """Return the past with what is now, without what is too long ago."""
+    """Return the past with the newest values, without those that are too old."""
     if cluster.quantiles is not None:
         past = (*past, (cluster.time, cluster.quantiles))
     return tuple(point for point in past if point[0] > cluster.time - HOUR)

@@ -1,8 +1,8 @@
-"""The agent as bytes for another machine's Python: its modules, and what they import.
+"""Packs the agent for another machine's Python: its modules, and what they import.
 
-msgspec's compiled module fits one minor version of Python, architecture and libc, and goes along
-where it does; else the stand-in takes its place, which is slower. psutil's stand-in goes along
-always: it is a tenth of its size.
+msgspec's compiled module fits one minor version of Python, architecture and libc. It is carried if
+it fits; otherwise a slower stand-in takes its place. psutil is always replaced by its stand-in,
+which is a tenth of its size.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _MODULES = (
     "protocol/versions.py", "reservations/__init__.py", "reservations/folder.py",
     "reservations/locks.py", "sources/__init__.py", "sources/ssh/__init__.py",
 )  # fmt: skip
-"""What the agent is, and what it imports of gputop: every host is sent these."""
+"""The agent's modules, and those of gputop that they import; every host is sent these."""
 _STANDIN = "sources/ssh/standin/*.py"
 _PSUTIL = "sources/ssh/standin/psutil.py"
 _LEVEL = 6
-"""Of compression: 9 takes three times as long for a hundredth less."""
+"""The level of compression: 9 takes three times as long for a hundredth less."""
 _FORMAT = 2
-"""Of marshal: one that every Python 3 reads."""
+"""The format of marshal: one that every Python 3 reads."""
 _lock = threading.Lock()
 
 Module = tuple[str, str, bytes]
@@ -44,13 +44,13 @@ Module = tuple[str, str, bytes]
 
 
 def payload(python: RemotePython) -> bytes:
-    """Return what that Python is to run; the loader is its first `loader_size()` bytes."""
+    """Return what that Python runs; its first `loader_size()` bytes are the loader."""
     with _lock:  # many hosts of one kind ask at once
         return _payload(fitting(python))
 
 
 def loader_size() -> int:
-    """Return the bytes of the loader, which is what runs first."""
+    """Return the size of the loader in bytes."""
     return len(_loader())
 
 
@@ -85,8 +85,8 @@ def _libraries() -> Iterator[Module]:
 
 
 def _msgspec(compiled: Path | None) -> Iterator[Module]:
-    """Without the compiled module it is nothing. The stand-in is there in any case: one that fits
-    by its name may want a newer libc."""
+    """Yield the stand-in, and msgspec if its compiled module fits. The stand-in is there in any
+    case: a module that fits by its name may want a newer libc."""
     yield from (_source(path, _PACKAGE) for path in sorted(_PACKAGE.glob(_STANDIN)))
     if compiled is not None:
         folder = _folder("msgspec")

@@ -1,7 +1,7 @@
 """The system's ssh: where it is, and how it is called.
 
-What it does is the user's own configuration's business: keys, agent, known_hosts, ProxyJump,
-ControlMaster. Behind a screen it asks nothing, forwards nothing and makes no master connection.
+The user's own configuration decides about keys, agent, known_hosts, ProxyJump and ControlMaster.
+Behind a screen ssh asks nothing, forwards nothing and makes no master connection.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gputop.sources.ssh.names import HostName
 from gputop.trust import find_program, is_elevated, is_roots, may_connect, program_environment
 
 CONFIG = "GPUTOP_SSH_CONFIG"
-"""A variable that names a configuration for ssh to read in place of ~/.ssh/config."""
+"""A variable that names a configuration for ssh to read instead of ~/.ssh/config."""
 CONNECT_TIMEOUT = 10
 """Seconds for the connection and its first handshake."""
 _OPTIONS = {
@@ -29,20 +29,20 @@ _OPTIONS = {
     "ForwardX11": "no",
     "ClearAllForwardings": "yes",
     "RemoteCommand": "none",
-    "ControlMaster": "no",  # one that is there is used
+    "ControlMaster": "no",  # an existing one is used
 }
 _AGENT = "SSH_AUTH_SOCK"
 _FILES = 1 << 16
 
 
 def stream_command(host: HostName, remote: str, options: Mapping[str, str]) -> list[str]:
-    """Return the command that runs a line of /bin/sh there, without a terminal; `options` are over
+    """Return the command that runs a line of /bin/sh there, without a terminal; `options` override
     the usual ones. SourceError."""
     return [*ssh_words(host, {**_OPTIONS, **options}, "-T"), remote]
 
 
 def ssh_words(host: HostName | None, options: Mapping[str, str], *switches: str) -> list[str]:
-    """Return a call of ssh, up to the host (None: it is told a socket). SourceError."""
+    """Return a call of ssh, up to the host (None: a control socket is given). SourceError."""
     config = os.environ.get(CONFIG)
     if config and is_elevated() and not is_roots(config):
         raise SourceError(f"{CONFIG} names a file that others than root can change: {config}")
@@ -68,8 +68,8 @@ def ssh_environment() -> dict[str, str]:
 
 @cache
 def allow_many_files() -> None:
-    """Let this process have as many files open as it may: a connection takes four, and many shells
-    set 1,024."""
+    """Let this process open as many files as it may: a connection takes four, and many shells set a
+    limit of 1,024."""
     soft, hard = getrlimit(RLIMIT_NOFILE)
     wanted = _FILES if hard == RLIM_INFINITY else min(_FILES, hard)
     if soft != RLIM_INFINITY and soft < wanted:

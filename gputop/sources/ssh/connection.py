@@ -30,7 +30,7 @@ _PING = "ping "
 
 
 class AgentOptions(NamedTuple):
-    """What an agent elsewhere is to do."""
+    """The options of an agent elsewhere."""
 
     interval: float | None
     """Seconds; None: one frame."""
@@ -38,7 +38,7 @@ class AgentOptions(NamedTuple):
     """Whether it reads the driver."""
 
     def words(self, files: bool) -> str:
-        """Return the options of `gputop agent`, of which a shell there has nothing to expand."""
+        """Return the words for `gputop agent`, in which a shell has nothing to expand."""
         words = ["--protocol", str(SPOKEN)]
         if self.interval is None:
             return " ".join([*words, "--once"])
@@ -51,7 +51,7 @@ class Connection(AgentConnection):
     """An ssh, and the agent at its other end."""
 
     def __init__(self, host: HostName, options: AgentOptions, timeout: float) -> None:
-        """`timeout`: seconds for the way there, and for each line; SourceError after them."""
+        """`timeout`: seconds to connect, and for each line; SourceError after them."""
         super().__init__(host.asked)
         self._host, self._options, self._timeout = host, options, timeout
         self._link = Link()
@@ -59,23 +59,23 @@ class Connection(AgentConnection):
         self._lock = threading.Lock()
         self._process: SshProcess | None = None
         self.remote: Remote | None = None
-        """What there is on the machine, once it has told."""
+        """What there is on the machine, once that is known."""
         self._queued: list[bytes] | None = []
-        """What was asked before there was an agent; None from then on."""
+        """Requests from before there was an agent; None from then on."""
         self._is_over = False
         self._reader: Assembler | SmiReader = self.assembler
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
-        """The ping that was not answered yet, and when it was sent."""
+        """The ping that is not answered yet, and when it was sent."""
 
     @property
     def link(self) -> Link:
-        """How it is just now."""
+        """The state of the connection just now."""
         age = None if self._heard is None else time.monotonic() - self._heard
         return self._link._replace(age=age)
 
     def messages(self) -> Iterator[Frame | Reply]:
-        """See `AgentConnection`. LoginError where ssh wants to ask somebody."""
+        """See `AgentConnection`. LoginError if ssh wants to ask a person."""
         if self._link.state in ("login", "ended"):
             return
         try:
@@ -94,8 +94,7 @@ class Connection(AgentConnection):
             raise self._ended(error) from None
 
     def request(self, request: Request) -> None:
-        """Send a request; one that is asked before there is an agent waits for it, and is lost
-        where none comes."""
+        """Send a request. If there is no agent yet, it waits for one, and is lost if none comes."""
         data = encode(request) + b"\n"
         with self._lock:
             if self._queued is not None:
@@ -105,7 +104,7 @@ class Connection(AgentConnection):
         self._write(data)
 
     def ping(self) -> None:
-        """Have the agent say that it is there, and tell it that we are."""
+        """Ping the agent: its reply shows that it is there, and the ping that we are."""
         self._pings += 1
         request = Ping(f"{_PING}{self._pings}")
         if self._pinged is None and self._heard is not None:  # before, it is still being started
@@ -113,7 +112,7 @@ class Connection(AgentConnection):
         self._write(encode(request) + b"\n")
 
     def stop(self) -> None:
-        """End it at once, here; what runs there ends with its input."""
+        """End ssh at once; what runs there ends with its input."""
         with self._lock:
             self._is_over = True
             self._queued = None
@@ -124,7 +123,7 @@ class Connection(AgentConnection):
             process.stop()
 
     def _start(self) -> SshProcess:
-        """Connect, find out what there is, and have the best of it run."""
+        """Connect, find out what the machine has, and start the best of it."""
         with WAVE.place(lambda: self._is_over):
             self._link = Link("connecting")
             process = self._spawn()
@@ -163,7 +162,7 @@ class Connection(AgentConnection):
             return
 
     def _is_pong(self, message: Frame | Reply) -> bool:
-        """Whether it answers a ping; takes the time that the last one took."""
+        """Return whether a message answers a ping; measure the round trip of the last one."""
         if not (isinstance(message, Reply) and message.request.startswith(_PING)):
             return False
         if self._pinged is not None and self._pinged[0] == message.request:
@@ -179,7 +178,7 @@ class Connection(AgentConnection):
         return SourceError(f"nothing has come for {self._timeout:g} s: {words}")
 
     def _ended(self, error: SourceError) -> SourceError:
-        """Let go of everything; return the error, harmless."""
+        """End and close everything; return the error, made harmless."""
         self.stop()
         if self._process is not None:
             self._process.end()
@@ -191,7 +190,7 @@ class Connection(AgentConnection):
 
 
 def choice(remote: Remote, options: AgentOptions) -> tuple[LinkKind, str, bytes]:
-    """Return what is to run there, why not something better, and how it is started. SourceError."""
+    """Return what to run there, why nothing better, and the input that starts it. SourceError."""
     why = ""
     if remote.gputop is not None:
         if remote.spoken is not None and remote.spoken.shared(SPOKEN) is not None:

@@ -1,5 +1,5 @@
-"""What all connections of this gputop share: turns to connect, and one thread that says that their
-reader is there."""
+"""What all connections of this gputop share: turns to connect, and one thread that pings their
+agents."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from contextlib import contextmanager
 BEAT = 3.0
 """Seconds between two pings."""
 LEASE = 10.0
-"""Seconds without one after which an agent ends: its reader is gone, or the network between."""
+"""Seconds without a ping after which an agent ends: its reader or the network is gone."""
 _AT_ONCE = 8
 _MOST = 1.0
-"""Seconds after which one that is still at it counts no more: those that are down delay nobody."""
+"""Seconds after which a slow connection counts no more: hosts that are down delay no other."""
 
 
 class Wave:
-    """Places for those that connect: an sshd, or a host that others are reached through, refuses
-    more (MaxStartups, 10 unless set)."""
+    """Limits how many connect at a time: an sshd, or a host that leads to others, refuses more
+    (MaxStartups, 10 unless set)."""
 
     def __init__(self, at_once: int = _AT_ONCE, most: float = _MOST) -> None:
         self._at_once, self._most = at_once, most
@@ -28,7 +28,7 @@ class Wave:
 
     @contextmanager
     def place(self, is_over: Callable[[], bool]) -> Iterator[None]:
-        """Wait for a place and have it; none is needed once it `is_over`, after `wake`."""
+        """Wait for a place and hold it; one that `is_over` at a `wake` waits no longer."""
         with self._changed:
             while not is_over() and (wait := self._wait()) > 0:
                 self._changed.wait(wait)
@@ -42,12 +42,12 @@ class Wave:
                 self._changed.notify_all()
 
     def wake(self) -> None:
-        """Have those that wait ask whether it is over."""
+        """Have waiting connections check whether they are over."""
         with self._changed:
             self._changed.notify_all()
 
     def _wait(self) -> float:
-        """Return the seconds until there is a place, if nobody leaves before."""
+        """Return the seconds until there is a place, if none becomes free before."""
         latest = sorted(self._begun)[-self._at_once :]
         if len(latest) < self._at_once:
             return 0.0
@@ -55,7 +55,7 @@ class Wave:
 
 
 class Heart:
-    """Beats as long as anybody holds a connection."""
+    """Pings the agents of all connections, every BEAT seconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Heart:
         self._thread: threading.Thread | None = None
 
     def beat_for(self, ping: Callable[[], None]) -> None:
-        """Call it from now on, in the thread of the heart: it does not wait."""
+        """Call `ping` from now on, in the heart's thread: it must not wait."""
         with self._lock:
             self._pings.add(ping)
             if self._thread is None:
@@ -71,7 +71,7 @@ class Heart:
                 self._thread.start()
 
     def forget(self, ping: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Call `ping` no more."""
         with self._lock:
             self._pings.discard(ping)
 
@@ -85,4 +85,4 @@ class Heart:
 
 
 WAVE, HEART = Wave(), Heart()
-"""Those of all connections."""
+"""Shared by all connections."""

@@ -1,9 +1,9 @@
 """Runs an agent whose modules come on standard input: nothing of it is written to disk.
 
-This file's text is what `carry` sends first, and another machine's Python runs it as its main
-program; it imports nothing of gputop until it has it. After it come the modules, in bytes of zlib
-and marshal, `{name: (kind, content)}`: "package", "module" and "program", which is run, are source
-of Python; "compiled" is a shared library, which is loaded out of memory.
+`carry` sends this file's text first, and another machine's Python runs it as its main program. It
+imports nothing of gputop until the modules have come, as zlib and marshal data, `{name: (kind,
+content)}`. The kinds "package", "module" and "program", which is run, are Python source; "compiled"
+is a shared library, which is loaded from memory.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from types import ModuleType
 from typing import BinaryIO
 
 _MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
-"""The number of the system call, for a Python that was built where there was none yet."""
+"""The number of the system call, for a Python that was built without os.memfd_create."""
 _CLOSE_ON_EXEC = 1
 _NOWHERE = "/dev/null/"
-"""Where the modules are said to be: there is no such path, whatever others do."""
+"""The path that modules claim to have: it cannot exist, whatever others do."""
 _STANDIN = "gputop.sources.ssh.standin"
-"""What takes msgspec's place where its compiled part does not fit."""
+"""Takes msgspec's place if its compiled part does not fit."""
 
 
 class Carried:
-    """Finds and loads the modules that came along, as importlib.abc says of both."""
+    """Finds and loads the modules that came along (see importlib.abc for both)."""
 
     def __init__(self, data: bytes) -> None:
         self._modules: dict[str, tuple[str, bytes]] = marshal.loads(data)
@@ -56,7 +56,7 @@ class Carried:
         exec(compile(self._modules[name][1], module.__file__, "exec"), module.__dict__)
 
     def forget(self, package: str) -> None:
-        """Have a package no more, and what of it was imported."""
+        """Remove a package, and what of it was imported."""
         for name in [*self._modules, *sys.modules]:
             if name == package or name.startswith(package + "."):
                 self._modules.pop(name, None)
@@ -91,11 +91,11 @@ def _take_msgspec(carried: Carried) -> None:
 
 
 def run(stdin: BinaryIO) -> None:
-    """Read the modules and be that agent; what follows on `stdin` are its reader's requests."""
+    """Read the modules and run the agent; its reader's requests follow on `stdin`."""
     carried = Carried(zlib.decompress(stdin.read(int(stdin.readline()))))
     sys.meta_path.insert(0, carried)
     sys.argv = ["gputop", "agent", *sys.argv[2:]]
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # as lean.go_without
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # as in __main__.py
     _take_msgspec(carried)
     importlib.import_module(carried.program).run()
 

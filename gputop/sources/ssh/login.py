@@ -1,7 +1,7 @@
-"""Logging in by hand, once: a master connection that streams then go through.
+"""Logs in by hand, once, with a master connection that later streams go through.
 
-Its socket lies in a folder that is ours alone; it ends with gputop, and by itself when nothing has
-gone through it for a while.
+Its socket is in a folder that is ours alone. It ends with gputop, and by itself when it has not
+been used for a while.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from gputop.sources.ssh.client import ssh_environment, ssh_words
 from gputop.sources.ssh.names import HostName
 
 _PERSISTS = "60"
-"""Seconds without use after which a master ends, where gputop could not end it."""
+"""Seconds without use after which a master ends, if gputop could not end it."""
 _ENDS = 0.5
 
 
 def login_command(host: HostName) -> list[str]:
-    """Return the command with which a person logs in at a terminal; it ends, with status 0, as
-    soon as that is done. SourceError."""
+    """Return the command for a login at a terminal; it ends with status 0 as soon as a person has
+    logged in. SourceError."""
     socket = _socket(host)
-    socket.unlink(missing_ok=True)  # of a master that is dead: it would keep the next from working
+    socket.unlink(missing_ok=True)  # a dead master's socket would keep the next from working
     options = {"ControlMaster": "yes", "ControlPersist": _PERSISTS, "RemoteCommand": "none"}
     return [*ssh_words(host, {**options, "ControlPath": str(socket)}, "-T"), "true"]
 
 
 def login_options(host: HostName) -> dict[str, str]:
-    """Return the options by which a stream goes through such a login; none without one."""
+    """Return ssh's options for a stream through such a login; none without a login."""
     if not _folder.cache_info().currsize or not _socket(host).exists():
         return {}
     return {"ControlPath": str(_socket(host))}
@@ -47,7 +47,7 @@ def _socket(host: HostName) -> Path:
 
 @cache
 def _folder() -> Path:
-    """Make it: for its user alone, and gone when gputop ends."""
+    """Make the folder of the sockets: for its user alone, and removed when gputop ends."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="gputop-", dir="/tmp"))  # a socket's path is short
     except OSError as error:
@@ -57,7 +57,7 @@ def _folder() -> Path:
 
 
 def _tidy_up(folder: Path) -> None:
-    """End the masters, and forget the folder."""
+    """End the masters, and remove the folder."""
     silent = os.open(os.devnull, os.O_RDWR)
     ending = []
     for path in folder.iterdir():

@@ -6,7 +6,7 @@
             in brackets, as in node[01-04,7], stands for a host each
 
 Ranges are read as Slurm and ClusterShell read them: 01 keeps its zeros, 0-10/2 goes in steps. The
-library for that is ClusterShell, which brings configuration files and group sources of its own.
+library for that, ClusterShell, is not used: it has configuration and group sources of its own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gputop.model.machine.text import is_blank, printable
 SLURM = "slurm"
 """The group of the hosts of this Slurm job."""
 JOB = "SLURM_JOB_NODELIST"
-"""The variable that has them."""
+"""The variable with the hosts of this Slurm job."""
 MOST_HOSTS = 1000
 _MOST_CHARACTERS = 1 << 20
-"""Of standard input or a file."""
+"""Characters that are read from standard input."""
 _COMMA = re.compile(r",(?![^\[]*\])")
-"""One between names: none within brackets."""
+"""A comma between names, not within brackets."""
 _RANGES = re.compile(r"\[([0-9][0-9,/-]*)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?:/([1-9][0-9]{0,8}))?)?")
 _NAME = re.compile(
@@ -37,18 +37,18 @@ _NAME = re.compile(
     r"|\[(?P<quoted>[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*(?:%\w+)?)\](?::(?P<its_port>[0-9]{1,5}))?)",
     re.ASCII | re.IGNORECASE,
 )
-"""An address of IPv6 is in brackets where a port follows it."""
+"""An IPv6 address is in brackets if a port follows it."""
 
 
 class HostName(NamedTuple):
-    """A host by the name that it is asked for."""
+    """A host, by the name that it was asked for."""
 
     asked: str
-    """As it was given: `bob@node3:2222`."""
+    """The name as it was given: `bob@node3:2222`."""
     target: str
-    """As ssh takes it: `bob@node3`."""
+    """The name as ssh takes it: `bob@node3`."""
     port: int | None
-    """None: what ssh's configuration says."""
+    """None: the port in ssh's configuration."""
 
 
 def parse_hosts(
@@ -57,7 +57,7 @@ def parse_hosts(
     environ: Mapping[str, str],
     stdin: TextIO | None,
 ) -> tuple[HostName, ...]:
-    """Return the hosts in their order, each once. UsageError for what names none."""
+    """Return the hosts in their order, each once. UsageError if a word names none."""
     reader = _Reader(groups, environ, stdin)
     texts = (text for word in words for text in reader.texts(word))
     names = list(map(_host_name, islice(texts, MOST_HOSTS + 1)))
@@ -72,8 +72,8 @@ def parse_hosts(
 
 
 def words_in(text: str) -> list[str]:
-    """Return the words of a list of hosts: blanks, lines and commas are between them, and a `#`
-    begins a comment."""
+    """Return the words of a list of hosts, separated by blanks, line ends and commas; a `#` begins
+    a comment."""
     lines = (line.partition("#")[0] for line in text.splitlines())
     return [word.strip(",") for line in lines for word in line.split() if word.strip(",")]
 
@@ -91,8 +91,8 @@ def _host_name(text: str) -> HostName:
 
 
 def plain_host(text: str) -> HostName | None:
-    """Return the host of a name that is none of ours, as `node1` of `node1:9100`: the port is not
-    ssh's. None for what has a user, and for all that is no plain name or address."""
+    """Return the host of a name from elsewhere, as `node1` of `node1:9100`, whose port is not
+    ssh's. None if it has a user, or is no plain name or address."""
     match = _NAME.fullmatch(text)
     host = match and (match["host"] or match["address"] or match["quoted"])
     if match is None or host is None or match["user"] is not None:
@@ -107,7 +107,7 @@ def _identity(name: HostName) -> tuple[str, str, int | None]:
 
 
 class _Reader:
-    """Reads words, and what they stand for."""
+    """Reads words, and expands their groups and ranges."""
 
     def __init__(
         self,
@@ -118,8 +118,8 @@ class _Reader:
         self._groups, self._environ, self._stdin = groups, environ, stdin
 
     def texts(self, word: str, above: tuple[str, ...] = ()) -> Iterator[str]:
-        """Yield the names that a word stands for, which are not looked at yet; `above` are the
-        groups that it is in."""
+        """Yield the names that a word stands for, unchecked; `above` are the groups that it is
+        in."""
         for text in _COMMA.split(word):
             if text == "-" and not above:
                 yield from self._each(self._standard_input(), ("-",))
@@ -154,7 +154,7 @@ class _Reader:
 
 
 def _expanded(text: str) -> Iterator[str]:
-    """Yield a text for each number of its ranges."""
+    """Yield a text for each number in its ranges."""
     match = _RANGES.search(text)
     if match is None:
         yield text

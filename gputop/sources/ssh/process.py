@@ -1,4 +1,4 @@
-"""An ssh in a child process: what goes in, what comes out of it, and why it ended."""
+"""An ssh in a child process: its input, its output, and why it ended."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from gputop.sources.child import PipedProcess
 
 _READ = 1 << 16
 _TAIL = 4096
-"""Bytes of standard error that are kept, its last."""
+"""Bytes that are kept from the end of standard error."""
 _ENDS = 0.3
-"""Seconds for ssh to end when it is told to."""
+"""Seconds for ssh to end after SIGTERM."""
 _LAST_WORDS = 0.5
-"""Seconds for what an ssh that has ended has written: who it started may hold the pipe open."""
+"""Seconds to read the last errors of an ssh that has ended: its children may hold the pipe open."""
 _LAST_STATUS = 1.0
 """Seconds for its exit status."""
 _SSH_FAILED = 255
-"""The exit status of ssh for what went wrong with ssh itself, or of a program that was killed."""
+"""The exit status of ssh for its own failures, or for a program that was killed."""
 _NOISE = re.compile(r"Warning: Permanently added|\*\* |@@@|Connection to \S+ closed\.$|$")
 _PREFIX = re.compile(r"^(?:ssh: |kex_exchange_identification: |client_loop: |mux_client_\w+: )")
 _DENIED = re.compile(r"Permission denied \(([\w,@.-]*)\)")
 
 
 _BYTES = (2 * MAX_LINE, 4 << 20)
-"""At once, and a second: forty times what 8 GPUs with 1,000 processes send."""
+"""Bytes at once, and a second: forty times what 8 GPUs with 1,000 processes send."""
 _LINES = (3000, 100)
-"""The verdicts of a signal to a thousand processes come at once; frames ten times a second at the
-most, replies when something was asked."""
+"""Lines at once, and a second. The verdicts for a thousand signalled processes come at once, frames
+at most ten times a second, and replies on request."""
 
 
 class Allowance:
-    """What may still come, so much at once and after that so much a second: nobody elsewhere can
+    """Limits what comes, to an amount at once and then to an amount a second: no other machine can
     keep gputop busy, or fill its memory."""
 
     def __init__(self, at_once: float, a_second: float) -> None:
@@ -47,7 +47,7 @@ class Allowance:
         self._time = time.monotonic()
 
     def take(self, amount: float) -> None:
-        """Count what has come. SourceError for more than a machine has to say."""
+        """Count what has come. SourceError if it is more than a machine can have to say."""
         now = time.monotonic()
         self._left = min(self._most, self._left + (now - self._time) * self._a_second) - amount
         self._time = now
@@ -56,9 +56,9 @@ class Allowance:
 
 
 class SshProcess(PipedProcess):
-    """ssh with its output, read by one thread; any other may write to it and stop it.
+    """An ssh whose output is read by one thread; any thread may write to it and stop it.
 
-    What is written to standard error is taken as it comes, so that nothing waits for its reader.
+    Standard error is read as it comes, so that ssh never waits for its reader.
     """
 
     def __init__(self, command: list[str], environ: dict[str, str]) -> None:
@@ -80,10 +80,10 @@ class SshProcess(PipedProcess):
             ours.pop_all()
 
     def line(self, seconds: float, most: int = MAX_LINE) -> bytes:
-        """Return the next line, with its end; what is left at the end of it all, then nothing.
+        """Return the next line, with its end; at the end of the output what is left, then nothing.
 
-        TimeoutError if it has not come whole after `seconds`; SourceError for one that is longer
-        than `most` bytes, and for more than there can be.
+        TimeoutError if it is not complete after `seconds`. SourceError for a line of more than
+        `most` bytes, and for more output than an agent can have.
         """
         searched, end = 0, time.monotonic() + seconds
         while not (size := self._ahead.find(b"\n", searched) + 1):
@@ -99,8 +99,8 @@ class SshProcess(PipedProcess):
         return line
 
     def send(self, data: bytes, seconds: float) -> None:
-        """Write all of it, if ssh takes it. TimeoutError if it has not after `seconds`,
-        SourceError once it is stopped."""
+        """Write all data, if ssh takes it. TimeoutError if it has not after `seconds`, SourceError
+        once it is stopped."""
         rest, end = memoryview(data), time.monotonic() + seconds
         while rest:
             self._wait(end, self._open_input(), POLLOUT)
@@ -110,10 +110,10 @@ class SshProcess(PipedProcess):
                 except BlockingIOError:
                     continue
                 except BrokenPipeError:
-                    return  # it has ended: its output tells why
+                    return  # it has ended: its output says why
 
     def words(self) -> str:
-        """Return the last that it, or who runs there, has written to standard error."""
+        """Return the end of what ssh, or the program there, wrote to standard error."""
         end = time.monotonic() + _LAST_WORDS
         with suppress(TimeoutError, SourceError):
             while self._errors is not None:
@@ -125,7 +125,7 @@ class SshProcess(PipedProcess):
         return failure(self.words(), self.wait(_LAST_STATUS))
 
     def stop(self) -> None:
-        """End it without waiting; from any thread. Who reads it gets a SourceError."""
+        """End ssh without waiting, from any thread. Its reader gets a SourceError."""
         if self._close_input():
             self._signal(SIGTERM)
             with self._writing:
@@ -133,14 +133,14 @@ class SshProcess(PipedProcess):
                     os.eventfd_write(self._wake, 1)
 
     def end(self, seconds: float = _ENDS) -> None:
-        """End it, and wait for that."""
+        """End ssh, and wait until it has ended."""
         self.stop()
         if self.wait(seconds) is None:
             self._signal(SIGKILL)
             self.wait(seconds)
 
     def close(self) -> None:
-        """Let go of what it says, at its end; once. By who reads it."""
+        """Close its output, at its end; once. For the thread that reads it."""
         with self._writing:
             self._is_open = False
             for descriptor in (self._output, self._errors, self._wake):
@@ -154,7 +154,7 @@ class SshProcess(PipedProcess):
         return self._input
 
     def _fill(self, end: float) -> bool:
-        """Read what has come; False at its end."""
+        """Read what has come; return False at the end of the output."""
         self._wait(end, self._output, POLLIN)
         more = os.read(self._output, _READ)
         self._bytes.take(len(more))
@@ -162,8 +162,8 @@ class SshProcess(PipedProcess):
         return bool(more)
 
     def _wait(self, end: float, descriptor: int, event: int) -> None:
-        """Wait until a descriptor is ready, taking meanwhile what comes on standard error.
-        TimeoutError where it is not by `end`, in monotonic seconds."""
+        """Wait until a descriptor is ready, and read standard error meanwhile. TimeoutError if it
+        is not by `end`, in monotonic seconds."""
         ready = poll()
         ready.register(self._wake, POLLIN)
         if self._errors is not None:
@@ -180,7 +180,7 @@ class SshProcess(PipedProcess):
         raise TimeoutError
 
     def _listen(self, ready: poll) -> None:
-        """Take what was written to standard error; at its end there is no more of that to poll."""
+        """Read standard error; at its end close it, and poll it no more."""
         assert self._errors is not None
         said = os.read(self._errors, _READ)
         self._bytes.take(len(said))
@@ -192,7 +192,7 @@ class SshProcess(PipedProcess):
 
 
 def failure(written: str, status: int | None) -> SourceError:
-    """Return the error for an ssh that has ended; LoginError where somebody can log in by hand."""
+    """Return the error for an ssh that has ended; LoginError if a person can log in by hand."""
     denied = _DENIED.search(written)
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in written:
         return SourceError(

@@ -1,15 +1,15 @@
-"""The poor stream: frames of a machine where nothing of ours runs, by nvidia-smi, ps and /proc.
+"""The poor stream: frames of a machine without an agent, from nvidia-smi, ps and /proc.
 
-A text for /bin/sh writes lines, which `SmiReader` makes frames of. A line is one or more records
-with a record separator between them, a record is a word and what it says:
+A script for /bin/sh writes lines that `SmiReader` makes frames of. A line is one or more records
+with a record separator between them; a record is a word and its content:
 
-    fields NAME,...     what each `gpu` tells, by nvidia-smi's names
+    fields NAME,...     the values in each `gpu`, by nvidia-smi's names
     gpu VALUE, ...      the first of them begins a round, the `count`th ends it
-    app UUID PID MIB    a process on a GPU;  apps: that were all
+    app UUID PID MIB    a process on a GPU;  apps: there are no more
     stat TEXT           /proc/PID/stat of one of these
     ps PID USER COMMAND
     cpu, uptime, mem, host, boot, btime, cpus, ticks, page, space       of the machine
-    cuda VERSION        as nvidia-smi's own table has it
+    cuda VERSION        from nvidia-smi's own table
     said TEXT           what nvidia-smi says instead of values;  end: it has ended
 
 Names of fields: `nvidia-smi --help-query-gpu`, `--help-query-compute-apps`.
@@ -47,19 +47,19 @@ from gputop.sources.ssh.smi_values import (
 )
 
 WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and ps are read"
-"""What a screen says of such a machine."""
+"""How a screen describes such a machine."""
 _MOST_REFUSED = 1000
 _LONGEST, _MOST_KEPT = 8192, 16 << 20
-"""Characters of a record that are read, and of a round: somebody hostile may own the machine."""
+"""Characters that are read of a record, and of a round: the machine may belong to an attacker."""
 _SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
-"""PROC_PID_INIT_INO of include/linux/proc_ns.h: in another one the PIDs are not the driver's."""
+"""PROC_PID_INIT_INO of include/linux/proc_ns.h: in another namespace PIDs are not the driver's."""
 _FACTS = {"fields", "cuda", "cpu", "host", "boot", "btime", "cpus", "ticks", "page", "space",
           "said", "MemTotal:", "MemAvailable:"}  # fmt: skip
 _HERTZ, _PAGE = 100, 4096
-"""Of nearly every Linux, where getconf is missing."""
+"""Values of nearly every Linux, for a machine without getconf."""
 _LEAST = 0.05
-"""Seconds that CPU use can be told of: the kernel counts in hundredths."""
+"""The shortest span, in seconds, to report CPU use for: the kernel counts in hundredths."""
 
 _SHELL = """\
 trap '' USR1
@@ -119,10 +119,10 @@ kill 0
 
 
 def smi_text(interval: float | None, lease: float = LEASE) -> bytes:
-    """Return the text for /bin/sh: a round every `interval` seconds, or one.
+    """Return the script for /bin/sh: a round every `interval` seconds, or only one.
 
-    It ends with its input, and where nothing has come on it for `lease` seconds: where the network
-    is cut that is all that can be noticed there.
+    It ends with its input, or when nothing has come on that for `lease` seconds: a cut network
+    cannot be noticed there in any other way.
     """
     again = "" if interval is None else f"-lms {max(1, round(interval * 1000))}"
     text = _SHELL.replace("FIELDS", ",".join(FIELDS)).replace("FEWER", ",".join(FEWER_FIELDS))
@@ -130,15 +130,15 @@ def smi_text(interval: float | None, lease: float = LEASE) -> bytes:
 
 
 class SmiReader:
-    """Makes Frames of the lines of that text, as an Assembler does of an agent's."""
+    """Makes Frames of the script's lines, as an Assembler does of an agent's."""
 
     def __init__(self, interval: float | None, asked: str | None = None) -> None:
-        """interval: seconds between rounds; asked: the name by which the machine was asked for."""
+        """`interval`: seconds between rounds; `asked`: the name that was given with -H."""
         self._interval, self._asked = interval, asked
         self._facts: dict[str, str] = {}
-        """The last record of each kind of which there is one."""
+        """The last record of each kind that occurs once."""
         self._rows: list[list[str]] = []
-        """Of GPUs, in this round; the next are of processes."""
+        """Rows of GPUs in this round; the next three are about processes."""
         self._apps: list[list[str]] = []
         self._stats: dict[int, Stat] = {}
         self._owners: dict[int, tuple[str, str]] = {}
@@ -148,13 +148,13 @@ class SmiReader:
         self._refused: deque[Reply] = deque(maxlen=_MOST_REFUSED)
 
     def refuse(self, data: bytes) -> None:
-        """Have a request answered: nobody there can do it."""
+        """Have a request refused: nothing there can answer it."""
         request = decode_request(data)
         if isinstance(request, AnsweredRequest):
             self._refused.append(Reply(request=request.id, error=REFUSED))
 
     def read(self, line: bytes) -> Frame | Reply | None:
-        """Return what a line makes known: a Frame, a Reply, or nothing yet. SourceError."""
+        """Return what a line completes: a Frame, a Reply, or nothing yet. SourceError."""
         frame = None
         for record in line.decode("utf-8", "replace").rstrip("\n").split(_SEPARATOR):
             self._kept += len(record)
@@ -187,13 +187,13 @@ class SmiReader:
         return None
 
     def _check_size(self) -> None:
-        """SourceError for a round that is longer than any machine's."""
+        """Raise SourceError for a round that is longer than any machine's."""
         rows = max(map(len, (self._apps, self._stats, self._owners)))
         if rows > MAX_PROCESSES or self._kept > _MOST_KEPT:
             raise SourceError("nvidia-smi tells of more processes there than a machine has")
 
     def _begin(self, uptime: str) -> Frame | None:
-        """Begin a round; of one that has not ended, as where a GPU was lost, return the Frame."""
+        """Begin a round; return the last one's Frame if it has not ended, as when a GPU is lost."""
         frame = self._frame() if self._rows else None
         self._facts["uptime"] = uptime
         return frame
@@ -228,7 +228,7 @@ class SmiReader:
         return harmless(frame)
 
     def _time(self, uptime: float) -> float:
-        """Return seconds since the epoch, of seconds since the boot."""
+        """Return seconds since the epoch, from seconds since the boot."""
         return round((whole(self._facts.get("btime")) or 0) + uptime, 2)
 
     @property
@@ -249,7 +249,7 @@ class SmiReader:
         )
 
     def _gpu(self, row: dict[str, str], processes: Sequence[Process]) -> Gpu:
-        """Return a GPU, and whether it is known who is on it: a container sees its own alone."""
+        """Return a GPU. In a container its processes are not all known: only our own are seen."""
         gpu, known = gpu_of(row), not self._nested
         held = (process.gpu_memory for process in processes if process.gpu_uuid == gpu.uuid)
         return replace(
@@ -260,7 +260,7 @@ class SmiReader:
         )
 
     def _process(self, app: Sequence[str], now: Counters | None) -> Process | None:
-        """Return a process on a GPU; in a container its PID may be another one's, and is all."""
+        """Return a process on a GPU. No more is read in a container: its PID may be another's."""
         uuid, pid, held = [*app, "", "", ""][:3]
         if whole(pid) is None or not uuid.startswith(("GPU-", "MIG-")):
             return None

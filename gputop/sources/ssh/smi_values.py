@@ -1,4 +1,4 @@
-"""What nvidia-smi, ps and /proc write, as parts of a Frame; what is no value is None."""
+"""Parts of a Frame from what nvidia-smi, ps and /proc write; None for what is not a value."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ FEWER_FIELDS = (
     "index", "count", "driver_version", *_TEXTS, "pstate", "compute_mode", *_VALUES,
     "persistence_mode", "display_active",
 )  # fmt: skip
-"""What nvidia-smi is asked of a GPU; the first says which, the second how many there are."""
+"""The fields of a GPU that nvidia-smi is asked for: first its index, then the number of GPUs."""
 FIELDS = (*FEWER_FIELDS, "mig.mode.current")
-"""With what those before R450 do not know."""
+"""All fields, with those that drivers before R450 do not know."""
 
 
 def number(text: str | None) -> float | None:
@@ -87,7 +87,7 @@ def gpu_of(row: Mapping[str, str]) -> Gpu:
 
 
 class Stat(NamedTuple):
-    """What /proc/PID/stat tells of a process."""
+    """Facts of a process from /proc/PID/stat."""
 
     state: str
     parent: int
@@ -98,7 +98,7 @@ class Stat(NamedTuple):
 
 
 def stat_of(text: str) -> tuple[int, Stat] | None:
-    """Return the process and its facts, by proc_pid_stat(5); None for what is none."""
+    """Return the PID and the facts of a process, by proc_pid_stat(5); None for any other text."""
     head, _, tail = text.rpartition(")")
     pid, fields = whole(head.partition(" ")[0]), tail.split()[:_STAT_FIELDS]
     numbers = [whole(field.removeprefix("-")) for field in fields[1:]]
@@ -109,7 +109,7 @@ def stat_of(text: str) -> tuple[int, Stat] | None:
 
 
 class Counters(NamedTuple):
-    """What rates are made of: of a moment, in ticks."""
+    """Counters at one moment, to make rates of: `uptime` in seconds, the others in ticks."""
 
     uptime: float
     cpu_all: int

@@ -13,13 +13,13 @@ from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.ways import ways_check
 
 _STALL = 20.0
-"""Seconds without a line, be it a ping's reply, after which a screen begins anew."""
+"""Seconds without a line, even a ping's reply, after which a screen starts over."""
 
 
 class SshSource(AgentSource[Connection]):
     """An agent on another machine, started when its frames are first asked for.
 
-    Arguments as for LocalSource, but a screen does not wait for ever: the network may be cut.
+    The arguments are as for LocalSource, but no screen waits for ever: the network may be cut.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What is asked of /bin/sh on another machine, and what is run there then: one connection for both.
+"""Asks /bin/sh on another machine what it has, and runs the best of it, over one connection.
 
-The text goes to the login's shell as one word in single quotes, which has no quote, backslash,
-exclamation mark or line end in it, and so is the same to sh, csh and fish. It tells
+The script goes to the login shell as one word in single quotes. It has no quote, backslash,
+exclamation mark or line end in it, and so is the same to sh, csh and fish. It prints
 
     gputop-start
     gputop PROTOCOLS PATH           an installed one; PROTOCOLS is empty for one that is too old
@@ -9,13 +9,13 @@ exclamation mark or line end in it, and so is the same to sh, csh and fish. It t
     nvidia-smi PATH
     gputop-ready
 
-and reads the choice, a line of its standard input:
+and then reads the choice, one line of its standard input:
 
     installed 0 OPTIONS...          run that gputop's agent
     carried BYTES OPTIONS...        run BYTES of Python that follow, with that Python
     shell BYTES                     run BYTES that follow as a text for /bin/sh
 
-Whatever a login script says before is passed over.
+Whatever a login script prints before `gputop-start` is skipped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PYTHONS = (
     "$HOME/miniconda3/bin/python", "$HOME/miniforge3/bin/python", "$HOME/anaconda3/bin/python",
     "/opt/conda/bin/python",
 )  # fmt: skip
-"""Where a Python is looked for, in this order; the first that is new enough is taken."""
+"""Where to look for a Python, in this order; the first that is new enough is taken."""
 _GPUTOPS = "gputop", "$HOME/.local/bin/gputop", "$HOME/.venv/bin/gputop"
 _ASK_PYTHON = (
     "import sys,os,_imp;v=sys.version_info;"
@@ -60,40 +60,40 @@ case $how in
  shell) exec /bin/sh -c "$(dd bs=1 count="$n" 2>/dev/null)";;
 esac"""
 _MOST_LINES = 200
-"""With those that a login script says."""
+"""Lines of the output, including those of a login script."""
 _MOST_BYTES = 1 << 14
-"""Of a line."""
+"""Bytes of a line."""
 
 
 class RemotePython(NamedTuple):
-    """A Python of another machine."""
+    """A Python on another machine."""
 
     path: str
-    """As the shell there found it; harmless text."""
+    """Its path, as the shell there found it; harmless text."""
     minor: int
-    """Of Python 3.MINOR."""
+    """The MINOR of Python 3.MINOR."""
     machine: str
     """Its architecture: `x86_64`."""
     suffixes: tuple[str, ...]
-    """Of the compiled modules that it loads: `.cpython-312-x86_64-linux-gnu.so`, `.abi3.so`."""
+    """Suffixes of compiled modules for it: `.cpython-312-x86_64-linux-gnu.so`, `.abi3.so`."""
 
 
 class Remote(NamedTuple):
-    """What there is on another machine that tells of its GPUs."""
+    """What another machine has to read its GPUs with."""
 
     gputop: str | None = None
-    """The path of an installed one, as all paths here harmless text."""
+    """The path of an installed gputop; like all paths here, harmless text."""
     spoken: Versions | None = None
-    """The versions of the protocol that it speaks; None for one that does not tell."""
+    """The versions of the protocol that it speaks; None if it does not say."""
     python: RemotePython | None = None
-    """The first that is new enough."""
+    """The first Python that is new enough."""
     old_pythons: tuple[str, ...] = ()
-    """Paths of others that were tried before."""
+    """Paths of older ones that were tried before."""
     nvidia_smi: str | None = None
 
 
 def remote_command() -> str:
-    """Return what ssh is to run there."""
+    """Return the command that ssh runs there."""
     text = _SHELL.format(
         gputops=" ".join(f'"{path}"' for path in _GPUTOPS),
         pythons=" ".join(f'"{path}"' for path in _PYTHONS),
@@ -104,8 +104,8 @@ def remote_command() -> str:
 
 
 def read_remote(line: Callable[[int], bytes]) -> Remote | None:
-    """Read what the text tells, by `line` after line, of so many bytes at the most; None where it
-    ends before. SourceError where it tells no such thing."""
+    """Read the script's output by `line`, which takes the most bytes of a line. None if the output
+    ends early. SourceError if it is not the script's."""
     remote, has_begun = Remote(), False
     for _ in range(_MOST_LINES):
         data = line(_MOST_BYTES)

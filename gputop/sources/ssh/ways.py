@@ -1,4 +1,4 @@
-"""Which of the three ways a machine is read in, and why: what `gputop doctor -H HOST` says."""
+"""Explains which of three ways a machine is read in, and why, for `gputop doctor -H HOST`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONNECTION = "connection"
 
 
 def ways_check(how: LinkKind, remote: Remote) -> Check:
-    """Return what is said of a machine that is read in one way, `remote` being what there is."""
+    """Return the check of a machine that is read in one way; `remote` is what there is."""
     if how == "installed":
         text = f"the gputop that is installed there answers ({remote.gputop})"
         return Check("ok", CONNECTION, text).harmless()

@@ -1,8 +1,8 @@
-"""What takes msgspec's place in an agent that is carried to a machine where its compiled part does
-not fit: another minor version of Python, libc or architecture.
+"""Takes msgspec's place in an agent that is carried to a machine where its compiled part does not
+fit: another minor version of Python, libc or architecture.
 
-It is what the agent uses of msgspec and no more, so that a message has the same JSON either way. It
-imports nothing of gputop but itself.
+It has only what the agent uses of msgspec, and a message has the same JSON either way. It imports
+nothing of gputop but itself.
 """
 
 # ruff: noqa: F401 - they are used by msgspec's name

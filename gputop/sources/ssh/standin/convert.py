@@ -1,4 +1,4 @@
-"""Values of JSON as the types that were asked for, strictly: "1" is no number, 1.5 no integer."""
+"""Converts JSON values to given types, strictly: "1" is no number, 1.5 no integer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gputop.sources.ssh.standin.structs import Meta, Struct, ValidationError
 
 
 def convert(value: Any, type_: Any) -> Any:
-    """Return a value that Python's json has decoded as a type; ValidationError."""
+    """Return a value that Python's json decoded, as a type. ValidationError if it does not fit."""
     if type_ is Any:
         return value
     origin = get_origin(type_) or type_
@@ -60,7 +60,7 @@ def _float(value: int) -> float:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it can be written in UTF-8."""
+    """Return whether a text can be written in UTF-8."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -82,7 +82,7 @@ def _annotated(value: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _union(value: Any, choices: tuple[Any, ...]) -> Any:
-    """The first that the value fits: those of Structs have tags, of which it has one."""
+    """Return the value as the first type that it fits; at most one Struct has its tag."""
     for choice in choices:
         try:
             return convert(value, choice)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Decoder(Generic[T]):
-    """Makes values of one type of JSON."""
+    """Decodes JSON to values of one type."""
 
     def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's name
         self._type = type
@@ -25,8 +25,7 @@ class Decoder(Generic[T]):
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as JSON; TypeError for what has no form in it. Numbers that are none are
-    null."""
+    """Return a value as JSON; TypeError if it has no form in JSON. NaN and infinity become null."""
     try:
         return _dumps(value)
     except ValueError as error:
@@ -36,7 +35,7 @@ def encode(value: Any) -> bytes:
 
 
 class Encoder:
-    """Makes JSON of values."""
+    """Encodes values as JSON."""
 
     encode = staticmethod(encode)
 
@@ -59,7 +58,7 @@ def _dumps(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return what json knows of what it does not; the values inside are its own to ask about."""
+    """Return an unknown value in types that json knows; json asks for those inside by itself."""
     if isinstance(value, set | frozenset):
         return list(value)
     if not isinstance(value, Struct):
@@ -74,7 +73,7 @@ def _plain(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value with null in place of numbers that are none."""
+    """Return a value with null in place of NaN and infinity."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

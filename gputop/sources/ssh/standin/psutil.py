@@ -1,8 +1,8 @@
-"""What takes psutil's place in an agent that is carried: what that asks of it, and nothing else.
+"""Takes psutil's place in a carried agent, with what the agent uses and nothing else.
 
-psutil's compiled part fits one architecture, and with its Python it is a third of what would be
-carried; all that is asked of it stands in a few lines of /proc. Numbers are those of psutil 7.2:
-busy is neither idle nor waiting for storage, and guests count once (proc_stat(5)).
+psutil's compiled part fits one architecture, and with psutil's Python it would be a third of what
+is carried; what the agent needs is in a few lines of /proc. Numbers are those of psutil 7.2: busy
+is neither idle nor waiting for storage, and guests count once (proc_stat(5)).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Error(Exception):
-    """What psutil raises beside OSError."""
+    """The error that psutil raises beside OSError."""
 
 
 class VirtualMemory(NamedTuple):
@@ -23,7 +23,7 @@ class VirtualMemory(NamedTuple):
 
 
 class IoCounters(NamedTuple):
-    """Of a process; bytes are those from and to storage."""
+    """What a process has read and written; bytes are those from and to storage."""
 
     read_count: int
     write_count: int
@@ -32,7 +32,7 @@ class IoCounters(NamedTuple):
 
 
 class IoReader:
-    """What is asked of a psutil.Process."""
+    """The part of psutil.Process that the agent uses."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -74,7 +74,7 @@ def cpu_count() -> int | None:
 
 
 def virtual_memory() -> VirtualMemory:
-    """Return the machine's RAM. A container's file system may tell more available than there is."""
+    """Return the machine's RAM. A container's file system may report more available than total."""
     fields = _fields("/proc/meminfo")
     total, free = fields["MemTotal"] * 1024, fields["MemFree"] * 1024
     available = fields.get("MemAvailable", 0) * 1024 or free
@@ -90,7 +90,7 @@ def cpu_percent() -> float:
 
 
 def _cpu_times() -> tuple[int, int]:
-    """All of the time that CPUs have had since the start of the machine, and their idle time."""
+    """Return all CPU time since the machine's start, and the idle part of it, in ticks."""
     with open("/proc/stat", "rb") as file:
         _, user, nice, system, idle, waiting, *interrupts = file.readline().split()[:9]
     ticks = [int(word) for word in (user, nice, system, idle, waiting, *interrupts)]
@@ -98,7 +98,7 @@ def _cpu_times() -> tuple[int, int]:
 
 
 def _fields(path: str) -> dict[str, int]:
-    """The first number of each line `name: number`. OSError."""
+    """Return the first number of each line `name: number`. OSError."""
     fields = {}
     with open(path, encoding="ascii", errors="replace") as file:
         for line in file:

@@ -6,15 +6,15 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 
 class MsgspecError(Exception):
-    """What msgspec raises."""
+    """The base of msgspec's errors."""
 
 
 class DecodeError(MsgspecError):
-    """It is no JSON."""
+    """The text is not JSON."""
 
 
 class ValidationError(DecodeError):
-    """It has not the type that was asked for."""
+    """The value does not have the type that was asked for."""
 
 
 class Meta(NamedTuple):
@@ -25,7 +25,7 @@ class Meta(NamedTuple):
 
 
 class StructConfig(NamedTuple):
-    """The options of a Struct; those that decide nothing here are missing."""
+    """The options of a Struct that have an effect here."""
 
     frozen: bool = False
     tag_field: str | None = None
@@ -35,17 +35,17 @@ class StructConfig(NamedTuple):
 
 
 class Struct:
-    """Values under names. Who writes `Struct, frozen=True` gets the option in `__struct_config__`.
+    """Values under names. The options of a class, as `frozen=True`, are in `__struct_config__`.
 
-    Types are not checked here, nor are the names of arguments with more care than to raise
-    TypeError: msgspec does both where gputop is tested.
+    Types are not checked here, and wrong names of arguments only raise TypeError: msgspec checks
+    both where gputop is tested.
     """
 
     __struct_fields__: ClassVar[tuple[str, ...]] = ()
     __struct_config__: ClassVar[StructConfig] = StructConfig()
     _defaults: ClassVar[dict[str, Any]] = {}
     _fresh: ClassVar[tuple[str, ...]] = ()
-    """Fields whose default is a list or a dict, of which every instance has its own."""
+    """Fields whose default is a list or a dict: each instance gets its own copy."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         names = [name for name in cls.__annotations__ if name not in cls.__struct_fields__]
@@ -104,7 +104,7 @@ def asdict(struct: Struct) -> dict[str, Any]:
 
 
 def replace(struct: S, /, **changes: Any) -> S:
-    """Return another one with these values, and else the same."""
+    """Return a copy of a Struct with some values changed."""
     new = object.__new__(type(struct))
     new.__dict__.update(asdict(struct), **changes)
     _check(new)
@@ -112,7 +112,7 @@ def replace(struct: S, /, **changes: Any) -> S:
 
 
 def is_default(struct: Struct, name: str, value: Any) -> bool:
-    """Return whether a value is a field's default, as msgspec tells it: the same object, or as
+    """Return whether a value is a field's default by msgspec's rule: the same object, or as
     empty."""
     default = struct._defaults.get(name, struct)
     if name in struct._fresh:
