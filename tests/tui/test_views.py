@@ -252,7 +252,7 @@ async def test_memory_that_nobody_admits_to_is_a_line_of_its_gpu() -> None:
         assert " 303 " in process
         what = "its job has ended and it still holds the GPU open: end it (kill 777); loader"
         assert first == f" GPU 0: unaccounted 10.0 GiB: PID 777 amy: {what}"
-        held = "GPU 2: 5.00 GiB held by no visible process. Try: fuser -v /dev/nvidia2"
+        held = "GPU 2: 5.00 GiB held by no visible process. Try: sudo fuser -v /dev/nvidia2"
         assert second == f" {held}"
         assert "─ 1 ─" in screen.text
         await screen.press("home", "space", "home", "enter")

@@ -63,6 +63,5 @@ def remark(gpu: Gpu, *, nested: bool) -> str:
     """Say who holds it if no process is suspect, and what to try. `nested`: as `Host.nested`."""
     if nested:
         return "held by no process in this container. Look from the host"
-    sudo = "sudo " * (gpu.holders_known is False)  # some processes were not searched
     node = f"/dev/nvidia{'*' if gpu.minor is None else gpu.minor}"
-    return f"held by no visible process. Try: {sudo}fuser -v {node}"
+    return f"held by no visible process. Try: sudo fuser -v {node}"
