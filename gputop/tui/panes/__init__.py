@@ -1,1 +1,1 @@
-"""Parts of a screen: line widgets that draw with render_line and know no neighbours."""
+"""Parts of screens: tables, editors, graphs and lines, and the code that arranges them."""

@@ -1,4 +1,4 @@
-"""The parts of the screen of a cluster: its heading, its sums, a line for each of its machines."""
+"""The parts of a cluster's screen: its heading, its totals, a line for each of its machines."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from gputop.tui.panes.lines import Lines, Piece, spread
 from gputop.tui.panes.machine_table import MachineTable
 
 _SHARES = ("10% of GPUs below", "half of GPUs below", "90% of GPUs below")
-"""What the quantiles are, in their order."""
+"""The labels of the quantiles, in the order of `Cluster.quantiles`."""
 _LABEL, _VALUE = 19, 5
-"""Cells of such a label and of its value."""
+"""The widths of a quantile's label and of its value, in cells."""
 _MINUTES = 60
 _BESIDE = 110
-"""Cells from which on models stand beside utilization."""
+"""From this width on, in cells, models stand beside utilization."""
 MODELS = 3
-"""Lines of models."""
+"""The most lines that models take."""
 _BAR = 12
 _LATE = 120.0
-"""Seconds from which on values are called old: scrapes are a minute apart at most places."""
+"""From this age on, in seconds, values are late: most sites scrape once a minute."""
 
 
 class ClusterHeading(HeadingLine):
-    """How many GPUs, hosts and users there are, and how old that is."""
+    """The numbers of GPUs, hosts and users, and how old they are."""
 
     def __init__(self, server: str, *, id: str | None = None) -> None:  # noqa: A002
-        """`server`: its address."""
+        """`server` is the address of the Prometheus server."""
         super().__init__(id=id)
         self._server = server
         self._state = ClusterState()
         self._order, self._interval = "", 1.0
 
     def show_state(self, state_: ClusterState, order: str, interval: float) -> None:
-        """`order` says how nodes are sorted."""
+        """Show a state; `order` says how nodes are sorted, `interval` is in seconds."""
         self._state, self._order, self._interval = state_, order, interval
         self.sync()
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        """Return what fits: facts go from the right as the line gets short."""
+        """Return the facts that fit; as the line gets shorter, it loses them from the right."""
         pieces, age = self.start(), self._state.age
         old = "" if age is None else f"  {duration(age)} old"
         right: list[Piece] = [(f"{old}  every {self._interval:g}s ", "quiet")]
@@ -60,7 +60,7 @@ class ClusterHeading(HeadingLine):
         return self.filled(pieces, parted, f"  {self._order}", right)
 
     def _facts(self, cluster: Cluster, server: str) -> Iterable[list[Piece]]:
-        """Return what is known, in the order of its weight."""
+        """Return the known facts, the most important first."""
         free = "free unknown" if cluster.free is None else f"{cluster.free:,} free"
         yield [(f"{_count(cluster.gpus, 'GPU')}, ", "text"), (free, _free_role(cluster.free))]
         hosts: list[Piece] = [(_count(cluster.hosts, "host"), "text")]
@@ -76,7 +76,7 @@ class ClusterHeading(HeadingLine):
 
 
 class ClusterNote(Lines):
-    """Why nothing newer comes; hidden where something does."""
+    """Why no newer values arrive; hidden while they do."""
 
     _words = ""
 
@@ -93,7 +93,7 @@ class ClusterNote(Lines):
 
 class ClusterSums(Lines):
     """A line for each of the most frequent models, and for each quantile of the utilization with
-    its last hour: side by side where there is room."""
+    its last hour: side by side if there is room."""
 
     def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -105,7 +105,7 @@ class ClusterSums(Lines):
         self.sync()
 
     def wanted(self, width: int) -> int:
-        """Return how many lines there is something for."""
+        """Return how many lines there are to show at this width, in cells."""
         cluster = self._state.cluster
         if cluster is None:
             return 0
@@ -166,7 +166,7 @@ class ClusterSums(Lines):
             yield [(f" {label:<{_LABEL}}", "quiet"), *value, ("  ", "text"), *curve]
 
     def _curve(self, number: int, cells: int, end: float) -> list[float]:
-        """Return the greatest value of each cell of the last hour; minus infinity for none."""
+        """Return the greatest value in each cell of the last hour; minus infinity if none."""
         values = [-inf] * cells
         for at, quantiles in self._state.past:
             cell = cells - 1 - int((end - at) * cells / HOUR)
@@ -184,7 +184,7 @@ def _count(number: int, noun: str) -> str:
 
 
 class NodeTable(MachineTable[ClusterNode]):
-    """A row a machine: its GPUs, who is there, whether it needs attention; or that it is down."""
+    """A row for each machine: its GPUs, its users, what needs attention; or that it is down."""
 
     def sentence(self, node: ClusterNode) -> Piece | None:
         return (

@@ -21,13 +21,13 @@ class Column(Generic[R]):
     id: str
     label: str
     least: int
-    """Cells without which it is left out."""
+    """The least width in cells; a column without room for it is left out."""
     most: int
-    """Cells up to which it grows."""
+    """The greatest width in cells."""
     rank: int
     """Columns of a higher rank are left out first; those of a lower rank grow first."""
     draw: Callable[[R, int], Sequence[Piece]]
-    """The pieces of a row in so many cells; cut or padded to them afterwards."""
+    """Returns the pieces of a row for this many cells; they are cut or padded to fit afterwards."""
     left: bool = False
 
 
@@ -37,8 +37,8 @@ Fitted = list[tuple[Column[R], int]]
 def fit(columns: Sequence[Column[R]], width: int, gap: int) -> Fitted[R]:
     """Return the columns that fit into `width` cells, in their order, with their widths.
 
-    What is left when all have grown goes to the last, if it is text. Never empty: the column of
-    the lowest rank stays, however narrow.
+    Cells that remain when all columns have grown go to the last one if it is text. The result is
+    never empty: the column of the lowest rank stays, however narrow.
     """
     chosen = list(columns)
     while len(chosen) > 1 and _needed(chosen, gap) > width:
@@ -70,7 +70,7 @@ def _needed(columns: Sequence[Column[R]], gap: int) -> int:
 
 
 def row(fitted: Fitted[R], subject: R, gap: int, ellipsis: str, role: str = "") -> list[Piece]:
-    """Return the pieces of a row; a `role` replaces all of theirs, for the cursor."""
+    """Return the pieces of a row; a `role`, which the cursor has, replaces their own roles."""
     pieces: list[Piece] = []
     between = (" " * gap, "text")
     for column, width in fitted:
@@ -82,7 +82,7 @@ def row(fitted: Fitted[R], subject: R, gap: int, ellipsis: str, role: str = "") 
 
 @lru_cache(maxsize=1024)
 def _cell(pieces: tuple[Piece, ...], width: int, ellipsis: str, left: bool) -> tuple[Piece, ...]:
-    """Cache `sized`: most cells are what they were a second ago, or what another row has."""
+    """Cache `sized`: most cells equal those of a second ago, or those of another row."""
     return tuple(sized(pieces, width, ellipsis, left))
 
 
@@ -108,14 +108,14 @@ def column_at(fitted: Fitted[R], x: int, gap: int) -> str | None:
 
 
 def cut(text: str, width: int, ellipsis: str) -> str:
-    """Cut a text to `width` cells; what is cut ends in an ellipsis."""
+    """Cut a text to `width` cells; a cut text ends in an ellipsis."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(0, width - cell_len(ellipsis))) + ellipsis
 
 
 def sized(pieces: Sequence[Piece], width: int, ellipsis: str, left: bool) -> list[Piece]:
-    """Cut or pad to `width` cells; what is cut ends in an ellipsis."""
+    """Cut or pad pieces to `width` cells; cut ones end in an ellipsis."""
     length = width_of(pieces)
     if length <= width:
         padding = (" " * (width - length), "text")

@@ -1,4 +1,4 @@
-"""Lines to type into, for text that may come from anywhere: the environment, the clipboard."""
+"""Input lines for text that may come from anywhere: the environment, the clipboard."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _MAX_LENGTH = 4096
 
 
 def harmless(value: str) -> str:
-    """Return a value as it is shown: a blank for a tab, a sign for a control character."""
+    """Return a value as it is shown: a blank for each tab, a sign for each control character."""
     return printable(value.replace("\t", " "), max(len(value), 1))
 
 
 def _no_blank(character: str) -> str:
-    """Replace a blank that a shell does not take for one by a sign."""
+    """Replace white space that a shell does not take for a blank with U+FFFD."""
     odd = not character.isascii() and character.isspace()
     return "\ufffd" if odd else character
 
 
 class Editor(Input):
-    """Textual's input, which holds only what is harmless to print.
+    """Textual's input, restricted to text that is harmless to print.
 
     Its cursor does not blink: that would cost more than all the rest of an idle screen.
     """
 
     is_open = True
-    """Whether it can have the focus; one that is closed is no stop of Tab."""
+    """Whether the editor can have the focus; Tab skips a closed one."""
 
     def __init__(self, value: str, *, max_length: int, id: str) -> None:  # noqa: A002
         super().__init__(value, compact=True, select_on_focus=False, max_length=max_length, id=id)
@@ -54,7 +54,7 @@ class Editor(Input):
 class ValueInput(Editor):
     """Edits the value of CUDA_VISIBLE_DEVICES, or a pasted line; an empty value hides every GPU.
 
-    It writes into the state of the mapping and shows what others wrote there.
+    It writes to the `MappingState`, and shows what other screens have written there.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -67,22 +67,22 @@ class ValueInput(Editor):
     def __init__(
         self, state: MappingState, changed: Callable[[], None], *, id: str  # noqa: A002
     ) -> None:  # fmt: skip
-        """`changed` is called when a key changed the query."""
+        """`changed` is called after a key has changed the query."""
         super().__init__(state.query.text or "", max_length=_MAX_LENGTH, id=id)
         self._state, self._changed = state, changed
         self._invited = False
-        """Whether the user means to type here; Tab may only pass by, and then accepts nothing."""
+        """Whether the user wants to type here; if Tab merely passes by, it accepts nothing."""
         self._drawn: tuple[str | None, str, bool] = (None, "", False)
-        """An offer, the text that it is for, and whether the focus was here."""
+        """The last offer, the text that it completes, and whether the editor had the focus."""
 
     @property
     def offer(self) -> str | None:
-        """The suggested completion of the text of now, shown dimly behind it."""
+        """The suggested completion of the current text, shown dimly behind it; None without one."""
         offer, text, _ = self._drawn
         return offer if self.has_focus and self.cursor_at_end and text == self.value else None
 
     def invite(self) -> None:
-        """Put the cursor at the end, for a user who means to type."""
+        """Open the editor and put the cursor at the end, for a user who wants to type."""
         self.is_open = self._invited = True
         self.focus()
         self.cursor_position = len(self.value)
@@ -97,8 +97,8 @@ class ValueInput(Editor):
         self._show_offer(self._state.complete(self.value) if self._invited else None)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Ask what the text means. The first event is no key: it tells of the value at the start,
-        which may hold what the editor does not."""
+        """Ask what the text means. The first event comes from the initial value, not from a key;
+        the query keeps that value even if the editor had to replace characters in it."""
         event.stop()
         if event.value != harmless(self._state.query.text or ""):
             self._state.ask(text=event.value)
@@ -107,12 +107,12 @@ class ValueInput(Editor):
 
     def on_blur(self, event: Blur) -> None:
         self._invited = self._invited and not self.app.app_focus
-        self.placeholder = ""  # an empty value is empty
+        self.placeholder = ""  # without the focus, an empty value shows nothing
 
     def on_paste(self, event: Paste) -> None:
-        """Take all lines, where Textual would take the first; a sign stands for a line's end.
+        """Insert all lines, not the first only as Textual does; a sign stands for each line end.
 
-        A text that is cut ends with `…`, and blanks that are none for a shell become no blanks:
+        A cut text ends with `…`, and white space that is no blank for a shell becomes a sign:
         neither may be read as another text.
         """
         text = event.text.strip("\r\n")
@@ -125,20 +125,20 @@ class ValueInput(Editor):
             self.replace(cut, *self.selection)
 
     def action_cursor_right(self, select: bool = False) -> None:
-        """Accept the suggestion, at the end."""
+        """Accept the suggestion if the cursor is at the end."""
         if select or self.offer is None:
             super().action_cursor_right(select)
         else:
             self._accept()
 
     def action_accept(self) -> None:
-        """Accept the suggestion; without one Tab is for the screen."""
+        """Accept the suggestion; without one, leave Tab to the screen."""
         if self.offer is None:
             raise SkipAction
         self._accept()
 
     def action_recall(self, step: int) -> None:
-        """Go to another line of this session."""
+        """Show an earlier (-1) or a later (1) line of this session."""
         self.value = self._state.history.move(step, self.value)
         self.cursor_position = len(self.value)
 
@@ -147,7 +147,7 @@ class ValueInput(Editor):
         await self.run_action("screen.leave")
 
     def _show_offer(self, offer: str | None) -> None:
-        """Have Textual draw it as a suggestion; behind no text at all as a placeholder."""
+        """Have Textual draw the offer as a suggestion, or as a placeholder if there is no text."""
         facts = (offer, self.value, self.has_focus)
         if facts != self._drawn:
             self._drawn = facts

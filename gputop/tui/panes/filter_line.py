@@ -17,7 +17,7 @@ from gputop.tui.panes.lines import Lines, Piece
 
 
 class FilterInput(Editor):
-    """The text of the filter."""
+    """The editor of the filter's text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "drop", "Drop the filter", id="filter.drop", show=False),
@@ -33,7 +33,7 @@ _KEYS: list[Piece] = [("Enter", "key"), (" keep  ", "quiet"), ("Esc", "key"), ("
 
 
 class FilterNote(Lines):
-    """What is wrong with the filter, and where; else the keys of the editor."""
+    """What is wrong with the filter, and in which column; otherwise the keys of the editor."""
 
     error: FilterError | None = None
 
@@ -48,7 +48,7 @@ class FilterNote(Lines):
 
 
 class FilterLine(Horizontal):
-    """Edits the filter; hidden until `edit`."""
+    """The line that edits the filter; hidden until `edit` is called."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab,shift+tab", "stay", "Nothing", id="filter.stay", show=False),
@@ -57,7 +57,7 @@ class FilterLine(Horizontal):
     def __init__(
         self, apply: Callable[[str], FilterError | None], closed: Callable[[], None], *, id: str  # noqa: A002
     ) -> None:  # fmt: skip
-        """`apply` filters with every key; `closed` is called when the line is left."""
+        """`apply` filters after every key; `closed` is called when the line is closed."""
         super().__init__(id=id)
         self._apply, self._on_close = apply, closed
 
@@ -72,7 +72,7 @@ class FilterLine(Horizontal):
         self.query_one(FilterInput).focus()
 
     def action_stay(self) -> None:
-        """Stay in the editor: Tab is no way out of it."""
+        """Stay in the editor: Tab does not leave it."""
 
     def clear(self) -> None:
         self.query_one(FilterInput).value = ""
@@ -82,13 +82,13 @@ class FilterLine(Horizontal):
         self.query_one(FilterNote).show_error(self._apply(event.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Close the line; a filter that is wrong has to be corrected first."""
+        """Close the line, unless the filter is wrong: the user must correct it first."""
         event.stop()
         if self.query_one(FilterNote).error is None:
             self._close()
 
     def on_descendant_blur(self) -> None:
-        """Close the line when a click goes elsewhere; the filter stays."""
+        """Close the line after a click elsewhere; the filter stays."""
         if self.display and self.app.app_focus and not self.query_one(FilterInput).has_focus:
             self._close()
 

@@ -29,11 +29,11 @@ _ROLES: dict[LampKind, str] = {
 _COLUMNS = ("host", "gpu", "user", "gpu_memory", "sm_utilization", "idle_for", "pid")
 _WIDE_ONLY = ("cpu", "age")
 _WIDE = 100
-"""Cells from which there is room for these."""
+"""From this width on, in cells, there is room for the columns above."""
 
 
 class FleetHeading(HeadingLine):
-    """How many hosts, GPUs and users there are, and what needs attention."""
+    """The numbers of hosts, GPUs and users, and the number of alarms."""
 
     def __init__(self, note: str = "", *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -42,12 +42,12 @@ class FleetHeading(HeadingLine):
         self._order, self._interval, self._demo = "", 1.0, False
 
     def show_totals(self, totals: FleetTotals, order: str, interval: float, demo: bool) -> None:
-        """Show other sums. `order` says how hosts are sorted."""
+        """Show new totals. `order` says how hosts are sorted; `interval` is in seconds."""
         self._totals, self._order, self._interval, self._demo = totals, order, interval, demo
         self.sync()
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        """Return what fits: facts go from the right as the line gets short."""
+        """Return the facts that fit; as the line gets shorter, it loses them from the right."""
         pieces = self.start()
         if self._demo:
             pieces.append(("DEMO  ", "notice"))
@@ -57,7 +57,7 @@ class FleetHeading(HeadingLine):
         return self.filled(pieces, self._facts(self._totals), f"  {self._order}", right)
 
     def _facts(self, totals: FleetTotals) -> Iterable[list[Piece]]:
-        """Return what is known, in the order of its weight."""
+        """Return the known facts, the most important first."""
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         hosts, seen = totals.hosts, totals.seen
         yield [(f"{_count(hosts, 'host')}" + (f", {seen} seen" if seen < hosts else ""), "text")]
@@ -75,14 +75,14 @@ class FleetHeading(HeadingLine):
 
 
 class FreeLine(Lines):
-    """The free GPUs as `host:index`, as many as there is room for."""
+    """The free GPUs as `host:index`, as many as fit."""
 
     _free: Sequence[tuple[str, str]] = ()
     _is_known = False
 
     def show_free(self, free: Sequence[tuple[str, str]], is_known: bool) -> None:
-        """Show the hosts with free GPUs, each with their indices; where there are none, whether
-        that is known."""
+        """Show the hosts with free GPUs, each with their indices. If there are none, `is_known`
+        says whether that is certain."""
         self._free, self._is_known = free, is_known
         self.sync()
 
@@ -107,7 +107,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def lamp_sign(kind: LampKind, glyphs: GlyphSet) -> str:
-    """Return the sign of a lamp, a cell wide."""
+    """Return the sign of a lamp, one cell wide."""
     signs: dict[LampKind, str] = {
         "free": glyphs.lamp_free,
         "used": glyphs.lamp_used,
@@ -120,8 +120,8 @@ def lamp_sign(kind: LampKind, glyphs: GlyphSet) -> str:
 
 
 class HostTable(MachineTable[HostRow]):
-    """A row a host: lamps of its GPUs, who is there, what needs attention; or why there is nothing
-    to see."""
+    """A row for each host: its GPUs as lamps, its users, what needs attention; or why it has no
+    values."""
 
     most_name = 32
 
@@ -130,7 +130,7 @@ class HostTable(MachineTable[HostRow]):
         self._most_gpus, self._are_remote = 0, False
 
     def show_hosts(self, rows: Sequence[HostRow]) -> None:
-        """Show how the hosts are now, in this order."""
+        """Show the current state of the hosts, in this order."""
         self._most_gpus = max((len(row_.summary.lamps) for row_ in rows if row_.summary), default=0)
         self._are_remote = any(row_.link.round_trip is not None for row_ in rows)
         self.show_machines(rows, self._most_gpus, self._are_remote)
@@ -203,8 +203,8 @@ class HostTable(MachineTable[HostRow]):
 
 
 class FleetProcesses(ProcessTable):
-    """The table of processes, with a host in the first column. Nothing is done to a process here:
-    that is done on the screen of its machine."""
+    """The processes of all hosts, with the host in the first column. To act on one, the user opens
+    the screen of its machine."""
 
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(settings, id=id)
@@ -212,7 +212,7 @@ class FleetProcesses(ProcessTable):
         self._cells = ProcessColumns((*_COLUMNS, *_WIDE_ONLY))
 
     def show_rows(self, rows: Sequence[ViewRow]) -> None:
-        """Show other processes, in the order of their hosts."""
+        """Show other processes, given in the order of their hosts."""
         self._every = list(rows)
         self._total = len(rows)
         self._longest = longest(view_row.row for view_row in rows)

@@ -1,4 +1,4 @@
-"""The rows of the GPU pane, GPUs with their MIG devices, and what their cells say."""
+"""The rows of the GPU pane, GPUs with their MIG devices, and the content of their cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputop.tui.panes.lines import Piece, width_of
 
 _TO_MEND = ("waiting for input", "tensor unused")
 _LEAST_BAR = 4
-"""Cells under which a bar says less than its number."""
+"""The least width of a bar, in cells: a shorter one says less than its number."""
 
 
 class GpuLine(NamedTuple):
@@ -26,23 +26,23 @@ class GpuLine(NamedTuple):
     gpu: Gpu
     device: MigDevice | None = None
     last: bool = True
-    """Of the devices of its GPU."""
+    """Whether the MIG device is the last of its GPU."""
 
     @property
     def subject(self) -> Gpu | MigDevice:
-        """What the row is about."""
+        """The MIG device, or otherwise the GPU."""
         return self.device or self.gpu
 
     @property
     def key(self) -> Hashable:
-        """The identity of the row."""
+        """The identity of the row, the same in every frame."""
         if self.device is None:
             return self.gpu.key
         return self.device.uuid or (self.gpu.key, self.device.instance_ids)
 
 
 def lines_of(frame: Frame) -> list[GpuLine]:
-    """Return the GPUs in their order, each with its MIG devices after it."""
+    """Return a line for each GPU, in their order, followed by those of its MIG devices."""
     lines: list[GpuLine] = []
     for gpu in frame.gpus:
         parts = gpu.mig or ()
@@ -52,12 +52,12 @@ def lines_of(frame: Frame) -> list[GpuLine]:
 
 
 def value(text: str, glyphs: GlyphSet, role: str = "text") -> Piece:
-    """Return a value; what is unknown is quiet and has a sign of its own."""
+    """Return a value; an unknown one (MISSING) becomes a quiet sign."""
     return (glyphs.not_available, "quiet") if text == MISSING else (text, role)
 
 
 def load_role(share: float, thresholds: Thresholds) -> str:
-    """Return the role of a load, in steps; of none it is quiet."""
+    """Return the role of a load (0 to 1), in steps; no load is quiet."""
     if share >= thresholds.heavy:
         return "heavy"
     if share >= thresholds.moderate:
@@ -70,7 +70,7 @@ def ratio(share: float | None, glyphs: GlyphSet, role: str = "text") -> Piece:
 
 
 def bar(share: float | None, width: int, role: str, glyphs: GlyphSet) -> Sequence[Piece]:
-    """Return a bar; blank where the share is not known."""
+    """Return a bar of a share (0 to 1); blank if the share is not known."""
     if share is None:
         return [(" " * width, "text")]
     filled = glyphs.fill(share, width)
@@ -81,8 +81,8 @@ def metered(
     share: float | None, role: str, number: Sequence[Piece], width: int, digits: int,
     glyphs: GlyphSet,
 ) -> Sequence[Piece]:  # fmt: skip
-    """Return a number in `digits` cells at the end of `width`, and before it a bar of a share, as
-    long as there is room for."""
+    """Return a number in the last `digits` of `width` cells. A bar of the share fills the cells
+    before it, unless they are too few."""
     room = width - digits - 1
     padding = (" " * (digits - width_of(number)), "text")
     if room < _LEAST_BAR:
@@ -91,14 +91,14 @@ def metered(
 
 
 def load(subject: Gpu | MigDevice) -> float | None:
-    """Return the share of the last sample, of a MIG device of its graphics engine, with work."""
+    """Return a GPU's utilization, or the activity of a MIG device's graphics engine (0 to 1)."""
     if isinstance(subject, Gpu):
         return subject.utilization
     return subject.activity.graphics if subject.activity else None
 
 
 def used_share(device: Gpu | MigDevice) -> float | None:
-    """Return the share of the memory that is in use."""
+    """Return the share of the memory that is in use (0 to 1); None if it is not known."""
     if device.memory_used is None or not device.memory_total:
         return None
     return min(1.0, device.memory_used / device.memory_total)
@@ -112,7 +112,7 @@ def memory(device: Gpu | MigDevice, role: str, glyphs: GlyphSet) -> Sequence[Pie
 
 
 def doing(device: Gpu | MigDevice, glyphs: GlyphSet) -> Piece:
-    """Return what it has been doing in the last half minute."""
+    """Return what the device has been doing in the last half minute."""
     verdict = device.activity.verdict if device.activity else None
     if verdict is None:
         coming = device.activity or (isinstance(device, Gpu) and device.utilization is not None)
@@ -124,8 +124,8 @@ def doing(device: Gpu | MigDevice, glyphs: GlyphSet) -> Piece:
 def levels(
     values: Sequence[float], top: float, thresholds: Thresholds, glyphs: GlyphSet
 ) -> Iterable[Piece]:
-    """Return values from 0 to `top` as heights, in the colours of loads; minus infinity is a gap,
-    and 0 a line."""
+    """Return values from 0 to `top` as heights, a cell each, in the colours of loads; minus
+    infinity is a gap, and 0 a line."""
     signs, most = glyphs.levels, len(glyphs.levels) - 1
     cells = []
     for number in values:

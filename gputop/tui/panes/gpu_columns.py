@@ -1,4 +1,4 @@
-"""The columns of a GPU."""
+"""The columns of the GPU pane."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HISTORY_WORDS = {
     "nvlink.rx": "NVLink received",
 }
 HISTORIES = tuple(_HISTORY_WORDS)
-"""What the short history can show."""
+"""The ids of the metrics that the short history can show."""
 _SPANS = {
     15.0: ("15 seconds", "15 s"),
     30.0: ("30 seconds", "30 s"),
@@ -52,14 +52,14 @@ _SPANS = {
     900.0: ("15 minutes", "15 min"),
     3600.0: ("hour", "1 h"),
 }
-"""Seconds that the short history shows: as long as the past is, up to 3 minutes, or to as many
-frames as come in that time at every 2 seconds."""
+"""The spans of the short history, in seconds: the shortest with room for the past, or for its last
+3 minutes or 90 frames, whichever is longer."""
 _MAX_NAME = 24
 _MAX_PROFILE = 12
 _NARROW, _WIDE, _WIDER, _WIDEST = 60, 150, 180, 220
-"""Cells under which there are no bars, and from which on there is room for more numbers."""
+"""Widths in cells: below the first there are no bars, from each of the others on more numbers."""
 _MEMORY, _LOAD = 10, 4
-"""Cells of the numbers beside the bars: `140.6/141G`, `100%`."""
+"""The widths of the numbers beside the bars, in cells: `140.6/141G`, `100%`."""
 _DOING = "waiting for input"
 _PLAIN_ROLES = frozenset({"text", "light", "moderate", "heavy"})
 
@@ -73,19 +73,19 @@ class GpuColumns:
         self._columns: Fitted[GpuLine] = []
         self._history = History()
         self._settled: dict[str, _Settled] = {}
-        """By the key of the GPU."""
+        """The finished cells of the short history, by the key of the GPU."""
         self.history_id = HISTORIES[0]
         """The metric that the short history shows."""
         self._history_wanted = False
-        """Whether a metric was chosen, and others give way to the short history."""
+        """Whether the user chose a metric, so that other columns give way to the short history."""
 
     @property
     def history_words(self) -> str:
-        """What the short history shows."""
+        """The name of the metric that the short history shows."""
         return _HISTORY_WORDS[self.history_id]
 
     def show(self, frame: Frame, history: History, glyphs: GlyphSet) -> None:
-        """Take another frame."""
+        """Take in another frame, and choose the metric and the span of the short history."""
         if history is not self._history:
             self._settled.clear()
         self._frame, self._history, self._glyphs = frame, history, glyphs
@@ -113,7 +113,7 @@ class GpuColumns:
         return self._columns
 
     def row(self, line: GpuLine) -> Sequence[Piece]:
-        """Return the pieces of a row; colours are for GPUs that somebody uses."""
+        """Return the pieces of a row, without load colours if the GPU is free or its values old."""
         if line.device is None and silence(line.gpu):
             pieces = self._silent(line)
         else:
@@ -123,8 +123,8 @@ class GpuColumns:
         return pieces
 
     def _silent(self, line: GpuLine) -> list[Piece]:
-        """Return the row of a GPU without values of now: who is on it, the memory if it is known,
-        and a sentence instead of numbers."""
+        """Return the row of a GPU without current values: who is on it, its memory if known, and a
+        sentence instead of numbers."""
         kept = ["index", "name", "who"]
         if used_share(line.gpu) is not None:
             kept.append("memory")
@@ -182,8 +182,8 @@ class GpuColumns:
                     yield self._plain(id_, 8, 12)
 
     def _activity(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
-        """Return what it is doing, what holds its clocks back, and how much of the chip is active
-        where GPM says so."""
+        """Return the columns of activity: what the GPU does, what holds its clocks back, and how
+        much of the chip is active if GPM reports it."""
         activities = [gpu.activity for gpu in gpus]
         activities += [device.activity for gpu in gpus for device in gpu.mig or ()]
         verdicts = [activity.verdict for activity in activities if activity and activity.verdict]
@@ -211,7 +211,7 @@ class GpuColumns:
     # What their cells say.
 
     def _gpu_only(self, draw: Callable[[Gpu, int], Sequence[Piece]]) -> _Draw:
-        """Leave the cell of a MIG device blank: power and the like are the whole GPU's."""
+        """Leave the cell of a MIG device blank: power and the like belong to the whole GPU."""
         return lambda line, width: () if line.device else draw(line.gpu, width)
 
     def _active(self, name: str, line: GpuLine, width: int) -> Sequence[Piece]:
@@ -274,7 +274,7 @@ class GpuColumns:
             return [value(MISSING, self._glyphs)]
         watts = f"{gpu.power:.0f}"
         limit = "W" if gpu.power_limit is None else f"/{gpu.power_limit:.0f}W"
-        has_room = width >= 2 * len(limit) - 2  # whatever is drawn, up to the limit
+        has_room = width >= 2 * len(limit) - 2  # for any power up to the limit
         return [(watts, "text"), (limit if has_room else "W", "quiet")]
 
     # The short history.
@@ -288,27 +288,27 @@ class GpuColumns:
 
     @property
     def _known(self) -> Iterator[str]:
-        """The metrics that some GPU has: divided ones (MIG) have no utilization."""
+        """The ids of the metrics that some GPU has: GPUs in MIG mode have no utilization."""
         return (id_ for id_ in HISTORIES
                 if any(self._history.knows(gpu.key, id_) for gpu in self._frame.gpus))  # fmt: skip
 
     def _history_label(self, cells: int) -> str:
         words, (span, short) = self.history_words, _SPANS[self._span]
         fitting = [f"the last {span} of {words}", f"{words}, {span}", f"{words} {short}", words]
-        if self.history_id == HISTORIES[0]:  # of which there is a column besides
+        if self.history_id == HISTORIES[0]:  # utilization has a column of its own
             fitting[1:] = [f"the last {span}", short]
         return next(text for text in (*fitting, "") if len(text) <= cells)
 
     def _slots_of(self, cells: int) -> Sequence[tuple[int, int]]:
-        """Return which slots of the history each cell tells of, the same for all GPUs."""
+        """Return the slots of the history in each cell (from, to), the same for all GPUs."""
         if not self._times:
             return ()
         self._begin = graph.begin_of(self._times[-1], self._span, cells)
         return graph.dots(self._times, self._begin, self._span / cells, cells)
 
     def _past(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        """Return the short history. What is in its cells but the last is settled, and drawn anew
-        only when it moves or its scale changes."""
+        """Return the short history. Its cells but the last are finished, and are drawn anew only
+        when they move or the scale changes."""
         id_, total = self.history_id, len(self._times)
         values = self._history.values(gpu.key, id_)
         if not values or not self._slots:
@@ -328,10 +328,10 @@ class GpuColumns:
 
 
 class _Settled(NamedTuple):
-    """Of a short history, all cells but the last."""
+    """All cells of a short history but the last."""
 
     of: tuple[str, float, int]
-    """Metric, begin and width."""
+    """Metric, begin in seconds, and width in cells."""
     numbers: Sequence[float]
     top: float
     pieces: Sequence[Piece]

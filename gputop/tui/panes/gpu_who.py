@@ -1,4 +1,4 @@
-"""Who is on a GPU, and what is said of one that has no values of now."""
+"""Who is on a GPU, and why a GPU has no current values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gputop.tui.panes.lines import Piece, width_of
 from gputop.tui.themes import user_role
 
 _LEAST_NAME = 6
-"""Cells of a name that are not given up for how long a GPU has been idle."""
+"""With fewer cells than this for names, the time a GPU has been idle or silent is left out."""
 _SHORT_NAME = 4
-"""Nor for how many there are besides."""
+"""With fewer cells than this for a name, the number of further users gives way to it."""
 
 
 class Occupants:
@@ -34,14 +34,14 @@ class Occupants:
         self._by_instance = summary.by_instance(frame) if divided else {}
 
     def is_free(self, line: GpuLine) -> bool:
-        """Whether a GPU or MIG device is free, which is found out once."""
+        """Return whether a GPU or MIG device is free, worked out once for each."""
         if line.key not in self._free:
             self._free[line.key] = is_free(self._frame, line.gpu, line.device)
         return self._free[line.key]
 
     def who(self, line: GpuLine, width: int) -> Sequence[Piece]:
-        """Return who is on a GPU or a MIG device, for how long without working, and what is wrong:
-        an alarm always has its room."""
+        """Return who is on a GPU or a MIG device, how long it has been idle or silent, and what is
+        wrong; there is always room for an alarm."""
         gpu = line.gpu
         mark = self._mark(gpu) if line.device is None and not silence(gpu) else None
         room = width
@@ -65,7 +65,7 @@ class Occupants:
         return pieces
 
     def sentence(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        """Return why a GPU has no values of now, as long as there is room for; empty where it has
+        """Return why a GPU has no current values, in the longest words that fit; empty if it has
         some."""
         sentences = silence(gpu)
         if not sentences:
@@ -79,7 +79,7 @@ class Occupants:
 
     def _mark(self, gpu: Gpu) -> Piece | None:
         for finding in findings(self._frame, gpu):
-            if finding.code != HUNG:  # which is a sentence
+            if finding.code != HUNG:  # which has a sentence of its own
                 return f"{self._glyphs.warning} {finding.code}", finding.level
         return None
 
@@ -93,8 +93,8 @@ class Occupants:
         return [(f" idle {coarse_duration(gpu.idle_for or 0.0)}", "notice")] if is_idle else []
 
     def _reserved(self, line: GpuLine, room: int, others: bool) -> list[Piece]:
-        """Who has reserved it and is not on it, as far as there is room; after `others`, who are,
-        in full or not at all."""
+        """Return who has reserved the GPU but is not on it, in the longest words that fit. After
+        the names of `others`, who are on it, the name is never cut, but may be left out."""
         reservation = summary.awaited(self._frame, line.gpu) if line.device is None else None
         if reservation is None:
             return []
@@ -146,8 +146,8 @@ class Occupants:
 
 
 def silence(gpu: Gpu) -> Sequence[str]:
-    """Return sentences of different lengths on why a GPU has no values that count; none where it
-    has, if only of some seconds ago."""
+    """Return why a GPU has no usable values, in sentences from long to short; empty if it has some,
+    even some seconds old."""
     if gpu.error is not None:
         return (gpu.error,)
     if gpu.stale_for is not None and (is_hung(gpu) or not gpu.has_answered):
@@ -159,8 +159,8 @@ def silence(gpu: Gpu) -> Sequence[str]:
 
 
 def names(users: Sequence[str], strangers: int, room: int, glyphs: GlyphSet) -> list[Piece]:
-    """Return as many users as there is room for, the first one cut if need be, then how many
-    processes are not in /proc (`strangers`); and how many are left out."""
+    """Return as many users as fit, the first one cut if necessary, then the number of processes
+    that are not in /proc (`strangers`), and how many are left out."""
     people = [(glyphs.text(user), 1) for user in users]
     if strangers:
         people.append((f"{strangers} not in /proc", strangers))

@@ -1,4 +1,4 @@
-"""The GPU rows: one line a GPU, and one for each of its MIG devices."""
+"""The GPU rows: one line for each GPU, and one for each of its MIG devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputop.tui.panes.table import ColumnTable
 
 
 class GpuPane(ColumnTable[GpuLine]):
-    """All GPUs with their MIG devices; `head_lines` is 0 where lines are scarce."""
+    """All GPUs with their MIG devices; `head_lines` is 0 if lines are scarce."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "This GPU", id="gpus.choose", show=False),
@@ -27,7 +27,7 @@ class GpuPane(ColumnTable[GpuLine]):
 
     @dataclass
     class Chosen(Message):
-        """The page of a GPU is wanted."""
+        """Posted when the user opens the page of a GPU."""
 
         key: str
 
@@ -36,7 +36,7 @@ class GpuPane(ColumnTable[GpuLine]):
         self._frame: Frame | None = None
         self._cells = GpuColumns(settings)
         self.is_marked: Callable[[GpuLine], bool] = lambda line: False
-        """Returns whether somebody waits for a row to be free."""
+        """Returns whether the user waits for the GPU or MIG device of a row to be free."""
 
     def show_frame(self, frame: Frame, history: History) -> None:
         self._frame = frame
@@ -62,8 +62,8 @@ class GpuPane(ColumnTable[GpuLine]):
 
     @property
     def unsaid(self) -> str:
-        """What there is no room for: which GPUs are in sight, where not all are; what the short
-        history shows, where there are no labels."""
+        """What the pane has no room to say: which GPUs are in sight if not all are, and what the
+        short history shows if there are no labels."""
         first, last, total = self.span
         words = []
         if last - first + 1 < total:

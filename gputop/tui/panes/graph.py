@@ -1,4 +1,4 @@
-"""Curves over time: several GPUs in one plot, or a strip each."""
+"""Curves over time: several GPUs in one plot, or a strip for each."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gputop.tui.panes.plot import Canvas, dots_across, peak
 from gputop.tui.terminal import drawing
 
 _MARGIN = 11
-"""Cells of the scale at the left of a plot."""
+"""The width of the scale at the left of a plot, in cells."""
 _MARKS = 12
-"""Cells at its right, which tell whose the curves are."""
+"""The width of the GPU indices at the right of a plot, in cells."""
 _COLOURS = {
     "": "#56b4e9 #e69f00 #009e73 #cc79a7 #f0e442 #d55e00 #a58cff $foreground",
     ":light": "#0072b2 #d55e00 #009e73 #cc79a7 #8f7a00 #56b4e9 #7a3e9d $foreground",
@@ -30,13 +30,13 @@ _COLOURS = {
     ":ansi:light": "ansi_blue ansi_magenta ansi_cyan ansi_green ansi_red ansi_default"
     " ansi_bright_magenta ansi_bright_blue",
 }
-"""Of curves in one plot, by kind of theme: eight, as most machines have eight GPUs at most. Those
-in RGB are Okabe and Ito's, or near them where the background asks for it."""
+"""The colours of curves in one plot, by kind of theme: eight, as most machines have eight GPUs at
+most. Those in RGB are Okabe and Ito's, or close to them if the background requires it."""
 _CURVES = 8
 _STRIP = (20, 30)
-"""Cells at the left of a strip, at least and at most."""
+"""The least and the greatest width of the words at the left of a strip, in cells."""
 _LEGEND = 29
-"""Cells of a curve's words under a plot."""
+"""The width of a curve's words under a plot, in cells."""
 
 
 @dataclass(frozen=True)
@@ -44,36 +44,36 @@ class Curve:
     """A metric of a GPU."""
 
     index: int
-    """Of the GPU, or of the metric where there are several of one."""
+    """The index of the GPU, or the number of the metric if one GPU has several curves."""
     gpu: str
-    """Its key."""
+    """The key of the GPU."""
     id: str
     label: str
 
     @property
     def mark(self) -> str:
-        """One sign, in ASCII."""
+        """The sign of the curve in ASCII."""
         return "0123456789abcdef"[self.index % 16]
 
     @property
     def role(self) -> str:
-        """Its colour."""
+        """The role that gives the curve its colour."""
         return f"curve{self.index % _CURVES}"
 
 
 @dataclass(frozen=True)
 class _CurveTrace:
-    """A curve as far as it is in sight."""
+    """The part of a curve that is in sight."""
 
     curve: Curve
     values: list[float]
     now: float | None
-    """Under the cursor, or newest."""
+    """The value under the cursor, or otherwise the newest."""
     top: float
 
 
 class Graph(Lines):
-    """A heading, the curves, their time axis and what they are."""
+    """A heading, the curves, what each of them is, and their time axis."""
 
     COMPONENT_CLASSES = drawing.components(f"lines--curve{number}" for number in range(_CURVES))
     DEFAULT_CSS = "\n".join(
@@ -88,12 +88,12 @@ class Graph(Lines):
         self.stacked = True
         """Whether each curve has a strip of its own."""
         self.front: int | None = None
-        """The place of the curve that the others stand behind."""
+        """The number of the curve in front of the others; None if there is none."""
         self._wanted: float | None = None
-        """Seconds; None: as long as the past is."""
+        """The chosen span in seconds; None for one that has room for the past."""
         self._span = graph.SPANS[0]
         self._cursor: float | None = None
-        """The time under it, which moves with the curves."""
+        """The time under the cursor, which moves with the curves; None without a cursor."""
         self._curves: Sequence[Curve] = ()
         self._frame: Frame | None = None
         self._history = History()
@@ -102,7 +102,7 @@ class Graph(Lines):
         self._begin = 0.0
 
     def show_curves(self, curves: Sequence[Curve], frame: Frame, history: History) -> None:
-        """Show other curves, or the same with more values."""
+        """Show other curves, or newer values of the same ones."""
         self._curves, self._frame, self._history = curves, frame, history
         self.draw()
 
@@ -120,14 +120,14 @@ class Graph(Lines):
         """Move the cursor by cells; the first key puts it on the newest."""
         if not self._times:
             return
-        self._wanted = self._span  # what is looked at stays where it is
+        self._wanted = self._span  # the span in view does not change under a cursor
         cell = self._span / self._width
         at = self._times[-1] if self._cursor is None else self._cursor + step * cell
         self._cursor = min(max(at, self._begin), self._times[-1])
         self.draw()
 
     def put_away(self) -> bool:
-        """Remove the cursor and the front; whether there was one."""
+        """Remove the cursor, and put no curve in front; return whether either was set."""
         any_shown = self._cursor is not None or self.front is not None
         self._cursor = self.front = None
         self.draw()
@@ -159,7 +159,7 @@ class Graph(Lines):
         return self._lines[y] if y < len(self._lines) else ()
 
     def draw(self) -> None:
-        """Work out all lines, of which those that changed are painted."""
+        """Work out all lines, and paint those that changed."""
         if self._frame is None or not self.size.width:
             return
         self._times = self._history.times
@@ -254,7 +254,7 @@ class Graph(Lines):
         return next((trace for trace in traces if trace.curve == wanted), None)
 
     def _scale(self, trace: _CurveTrace, n: int, height: int) -> str:
-        """Return the words beside a line of a plot: top, middle, bottom."""
+        """Return the words of the scale beside line `n`: only top, middle and bottom have some."""
         if n not in (0, height - 1, (height - 1) // 2) or (height < 4 and 0 < n < height - 1):
             return ""
         return self._text(trace, trace.top * (1 - n / (height - 1)))
@@ -297,8 +297,8 @@ class Graph(Lines):
             yield line
 
     def _strips(self, traces: list[_CurveTrace]) -> Iterable[list[Piece]]:
-        """Draw a filled curve each, with its words at the left; as many as there is room for, from
-        the one in front on."""
+        """Draw each curve filled, with its words at the left: as many as fit, beginning with the
+        one in front unless too few follow it."""
         room = max(1, self.size.height - 2)
         front = self._in_front(traces)
         first = traces.index(front) if front else 0

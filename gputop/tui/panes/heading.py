@@ -1,4 +1,4 @@
-"""The heading, and the line of keys."""
+"""The heading line and the line of keys."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from gputop.tui.panes.gpu_cells import bar, load_role
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 
 _NARROW, _WIDE = 60, 110
-"""Cells under which words are few, and from which on loads of the host have bars."""
+"""Widths in cells: below the first, words are few; from the second on, host loads have bars."""
 _BAR = 8
 _LEAST_NEWS = 12
 
 
 class HeadingLine(Lines):
-    """A heading: the program, the state of the picture, a note, then facts, as many as fit."""
+    """A heading: the program, whether what is shown is old, a note, then as many facts as fit."""
 
     note = ""
-    """What is said first."""
+    """A note that comes before the facts."""
 
     def on_mount(self) -> None:
         watch_state(self)
 
     def start(self) -> list[Piece]:
-        """Return what is said before any fact."""
+        """Return the pieces that come before any fact."""
         pieces: list[Piece] = [(" gputop  ", "heading"), *state(self)]
         return [*pieces, (f"{self.note}  ", "notice")] if self.note else pieces
 
@@ -45,8 +45,8 @@ class HeadingLine(Lines):
         right: Sequence[Piece],
         spare: int = 0,
     ) -> list[Piece]:
-        """Return the line with as many facts as leave `spare` cells, and `last` if all of them
-        have room."""
+        """Return the line with as many facts as fit beside `spare` free cells, and with `last` if
+        there is room for it after all of them."""
         shown, width = list(left), self.size.width
         room = width - width_of([*left, *right]) - spare
         for fact in facts:
@@ -64,9 +64,9 @@ class Heading(HeadingLine):
     """The machine in one line: name, how many GPUs are free, the host's loads, the time."""
 
     waiting = "waiting for the driver"
-    """What is said before there is a frame."""
+    """Shown until there is a frame."""
     news = ""
-    """Said after the note: what somebody has waited for."""
+    """Shown after the note: what the user has waited for."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Heading(HeadingLine):
         self.sync()
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        """Return what fits: facts go from the right as the line gets short."""
+        """Return the facts that fit; as the line gets shorter, it loses them from the right."""
         frame = self._frame
         right, left = self._when(frame), self.start()
         if frame is None:
@@ -98,7 +98,7 @@ class Heading(HeadingLine):
             left.append(("DEMO, an invented machine" if wide else "DEMO", "notice"))
             left.append(("  " * (frame.host.asked is not None), "text"))
         if not frame.demo or frame.host.asked is not None:
-            # The name that a machine gives itself may be another one's.
+            # A machine's own name for itself may also be that of another machine.
             host = self.glyphs.text(frame.host.asked or frame.host.name)
             left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
         versions = f"driver {frame.driver_version or MISSING}"
@@ -106,7 +106,7 @@ class Heading(HeadingLine):
         return self.filled(left, self._facts(frame), versions, right, spare=1)
 
     def _when(self, frame: Frame | None) -> list[Piece]:
-        """Return the time of the frame, unless the state tells it, and the interval."""
+        """Return the time of the frame, unless the state shows it already, and the interval."""
         pieces: list[Piece] = []
         if frame is not None and self.size.width >= _NARROW:
             clock = time.strftime(" %H:%M:%S", time.localtime(frame.time))
@@ -156,7 +156,7 @@ def _gibibytes(count: int) -> str:
 
 
 def state(line: Lines) -> list[Piece]:
-    """Return what is said of a picture that is old, and of an agent that does not answer."""
+    """Return notes on what is shown, if paused or old, and on an agent that does not answer."""
     age, silence = getattr(line.app, "age", None), getattr(line.app, "silence", 0)
     paused = "PAUSED  " if not age else f"PAUSED, {duration(age)} old  "
     pieces: list[Piece] = [] if age is None else [(paused, "notice")]
@@ -166,7 +166,7 @@ def state(line: Lines) -> list[Piece]:
 
 
 def watch_state(line: Lines) -> None:
-    """Draw a line anew when there is something else to say of the state."""
+    """Redraw a line whenever what `state` returns may have changed."""
     for name in ("age", "silence", "instant"):
         if hasattr(line.app, name):
             line.watch(line.app, name, lambda: line.sync())
@@ -176,8 +176,8 @@ def described_key(
     group: str, keys: str, action: str, description: str, tooltip: str, label: str = "",
     *, area: str, name: str = "",
 ) -> Binding:  # fmt: skip
-    """Return a binding with all that help, palette and the line of keys say, the last where it has
-    a label; its id is of its area and its name, which is that of the action unless given."""
+    """Return a binding with its words for help, the palette and, if it has a label, the line of
+    keys. Its id is `area.name`; the name of the action is the default of `name`."""
     return Binding(
         keys, action, description, tooltip=tooltip, id=f"{area}.{name or action.partition('(')[0]}",
         show=bool(label), key_display=label or None, group=Binding.Group(group),
@@ -185,7 +185,7 @@ def described_key(
 
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
-    """Return key and word of every binding that is to be shown."""
+    """Return the key and the word of every binding that is shown."""
     return [
         (binding.key_display or binding.key.partition(",")[0], binding.description.lower())
         for binding in bindings
@@ -194,7 +194,7 @@ def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
 
 
 class KeyLine(Lines):
-    """What the keys do: as many as fit, and some in any case."""
+    """What the keys do: as many as fit; the needed ones are the last to be left out."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class KeyLine(Lines):
         *,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        """`needed` are words that stay on a narrow screen, where others give way."""
+        """`needed` are words that stay on a narrow screen when others give way."""
         super().__init__(id=id)
         self._keys, self._needed = list(keys), needed
 

@@ -1,4 +1,4 @@
-"""The last minutes of every GPU, in the lines that no row needs."""
+"""The last minutes of every GPU, in the lines that other panes leave free."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread
 from gputop.tui.panes.plot import Canvas, dots_across
 
 _FEW = 4
-"""GPUs beside whose utilization there is room for their memory."""
+"""Up to this many GPUs, there is room for their memory beside their utilization."""
 _LONGEST = 300.0
-"""Seconds that are shown at most; G shows more."""
+"""The longest span shown, in seconds; G shows more."""
 _NARROW = 12
-"""Cells of a graph and the gap after it, at the least."""
+"""The least width of a graph and the gap after it, in cells."""
 _LOW = 3
-"""Lines of a graph and its label, at the least."""
+"""The least number of lines of a graph and its label."""
 _GAP = 2
 _SHAPE = 8.0
-"""How many times as many cells as lines look best."""
+"""The ratio of cells to lines at which a graph looks best."""
 
 
 _TITLES = _LOAD, _MEMORY = "Utilization", "memory"
@@ -43,8 +43,8 @@ class _SmallGraph(NamedTuple):
 
 
 class HistoryPane(Lines):
-    """A rule, then a small graph for each GPU and for the CPUs of the host; where there are few
-    GPUs, of their memory as well."""
+    """A rule, then a small graph for each GPU and one for the CPUs of the host; with few GPUs, also
+    one for the memory of each."""
 
     def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -54,7 +54,7 @@ class HistoryPane(Lines):
         self._lines: list[StyledLine] = []
         self._plots: list[list[StyledLine]] = []
         self._drawn: object = None
-        """What the plots are of, and at which time."""
+        """What the plots show, and up to which time."""
 
     def show_frame(self, frame: Frame, history: History) -> None:
         self._history = history
@@ -68,7 +68,7 @@ class HistoryPane(Lines):
         super().on_resize()
 
     def least(self, width: int) -> int:
-        """Return how many lines it takes at the least; 0 where there is nothing to show."""
+        """Return how many lines the pane needs at least; 0 if there is nothing to show."""
         count = len(self._graphs)
         return 1 + _LOW * -(-count // max(1, width // _NARROW)) if count else 0
 
@@ -96,8 +96,8 @@ class HistoryPane(Lines):
             self._lines += map(_side_by_side, beside)
 
     def _plot(self, span: float, cells: int, heights: list[int]) -> None:
-        """Draw the plots anew, where a dot has been completed since: there may be many seconds in
-        one, and what does not change is not sent."""
+        """Draw the plots anew if a dot has been completed since the last time. A dot may span many
+        seconds, and unchanged lines are not sent to the terminal."""
         times, dots = self._history.times, cells * dots_across(self.glyphs)
         labels = [shown.label for shown in self._graphs]
         drawn = (self._history, labels, span, cells, heights, times[-1] // (span / dots))
@@ -113,8 +113,8 @@ class HistoryPane(Lines):
                                 for k, row in enumerate(plot.rows())])  # fmt: skip
 
     def _coloured(self, row: StyledLine, line: int, height: int) -> StyledLine:
-        """Give a line, counted from below, the colour of the loads that end in it; the lowest is
-        where an idle GPU is."""
+        """Give a line, counted from below, the colour of the loads that end in it; those of an idle
+        GPU end in the lowest."""
         role = load_role((line - 0.5) / height if line > 1 else 0.01, self._thresholds)
         return [(text, role if own == "load" else own) for text, own in row]
 
@@ -146,7 +146,7 @@ def _graphs(frame: Frame, history: History) -> Iterator[_SmallGraph]:
         if gpu.memory_total and (values := history.values(gpu.key, "memory_used"))
     ]
     yield from loads
-    yield from memory if len(loads) <= _FEW else ()  # there are none in MIG mode
+    yield from memory if len(loads) <= _FEW else ()  # in MIG mode there are no loads
     if (loads or memory) and history.cpu:
         yield _SmallGraph("", "CPU", _share(frame.host.cpu), history.cpu, 1.0)
 

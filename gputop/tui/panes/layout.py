@@ -13,15 +13,15 @@ from gputop.tui.panes.mapping import MappingPane
 from gputop.tui.panes.processes import ProcessTable
 
 _TINY = 14
-"""Lines under which the mapping is not shown until it is wanted."""
+"""On a screen with fewer lines, the mapping is hidden until the user opens it."""
 _HEADED = 20
-"""Lines from which on GPUs have a heading, even where not all of them are in sight."""
+"""From this many lines on, GPUs have a heading even if not all of them are in sight."""
 _SOME = 8
-"""Processes that are in sight before GPUs have a heading, and devices of a mapping."""
+"""The processes that must fit before GPUs have a heading; also the most devices of a mapping."""
 _REMARKS = 3
-"""Lines for what is said of a mapping."""
+"""Lines for the remarks on a mapping."""
 _SLACK = 4
-"""Lines that processes keep when there are fewer: what is below does not move for each."""
+"""Lines that processes keep when some end, so that the pane below does not move each time."""
 
 
 class PaneLayout:
@@ -30,14 +30,14 @@ class PaneLayout:
     def __init__(self, screen: Screen[None], panes: tuple[Pane, ...]) -> None:
         self._screen = screen
         self._gpus, self._rows = 1, 1
-        """GPUs, and rows of them and their MIG devices."""
+        """The number of GPUs, and of rows for them and their MIG devices."""
         self._processes = 0
-        """Rows of processes, or a few more."""
+        """The number of process rows, or a few more."""
         self._history = 0
-        """Lines that the history takes at the least; 0 where there is none."""
+        """The least number of lines that the history takes; 0 if there is none."""
         self.shown = panes or PANES
         self.mapping_open = False
-        """Whether the mapping is more than a line."""
+        """Whether the mapping takes more than a line."""
         self._mapping_lines: int | None = None
         """Lines of the mapping once its value is kept; None while it is edited."""
 
@@ -46,14 +46,14 @@ class PaneLayout:
         self.arrange()
 
     def open_mapping(self, is_open: bool) -> None:
-        """Show the whole mapping, or a line of it."""
+        """Show the whole mapping, or one line of it."""
         self.mapping_open, self._mapping_lines = is_open, None
         self.arrange()
 
     def fit_mapping(self, is_edited: bool) -> None:
-        """Share the lines anew where the mapping takes others: all that there may be while it is
-        edited, since the editor must not move; then as many as the result has. Where a process is
-        followed, a shorter result leaves them as they are, since each in turn has its own."""
+        """Share the lines anew if the mapping needs more or fewer. While it is edited it has all it
+        may take, since the editor must not move; then as many as the result. While a process is
+        followed it does not shrink, since the result changes with each process under the cursor."""
         pane = self._screen.query_one(MappingPane)
         least = (self._mapping_lines or 0) if pane.follows else 0
         wanted = None if is_edited else max(least, pane.lines)
@@ -62,7 +62,7 @@ class PaneLayout:
             self.arrange()
 
     def fit(self, frame: Frame) -> None:
-        """Share the lines anew where there are more or fewer rows than before."""
+        """Share the lines anew if the GPUs, their rows or the history need more or fewer."""
         history = self._screen.query_one(HistoryPane).least(self._screen.size.width)
         counts = len(frame.gpus), len(lines_of(frame)), history
         if counts != (self._gpus, self._rows, self._history):
@@ -70,13 +70,13 @@ class PaneLayout:
             self.arrange()
 
     def fit_processes(self, count: int) -> None:
-        """Share the lines anew where there are more processes, or clearly fewer."""
+        """Share the lines anew if there are more processes, or clearly fewer."""
         if not self._processes - _SLACK < count <= self._processes:
             self._processes = count
             self.arrange()
 
     def arrange(self) -> None:
-        """Share the lines, but never so that no process is left to see."""
+        """Share the lines among the panes, but leave some to the processes."""
         find = self._screen.query_one
         gpus, processes, history = find(GpuPane), find(ProcessTable), find(HistoryPane)
         self._history = history.least(self._screen.size.width)

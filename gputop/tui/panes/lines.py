@@ -1,4 +1,4 @@
-"""The base of what is drawn: lines of (text, role) pieces, redrawn only where they changed."""
+"""The base of all panes: lines of (text, role) pieces, redrawn only if they changed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ StyledLine = list[Piece]
 
 
 class Lines(OnlyBindings):
-    """A widget that is asked for pieces and paints lines.
+    """A widget that paints lines of pieces.
 
-    A subclass gives `pieces(y)`; `sync()` compares every visible line with what was painted and
+    A subclass defines `pieces(y)`; `sync()` compares every visible line with what was painted and
     repaints those that differ.
     """
 
@@ -59,14 +59,14 @@ class Lines(OnlyBindings):
         self._ready: dict[int, Strip] = {}
         self._role_styles: dict[str, Style] = {}
         self._size_of_now: Size | None = None
-        """While lines are compared: to find out takes longer than to draw a cell."""
+        """The size while lines are compared: working it out takes longer than drawing a cell."""
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """Return the content of line `y` of the widget."""
         raise NotImplementedError
 
     def role_style(self, role: str) -> Style:
-        """Return the style of a role in the current theme; of no role, of the rest of a line."""
+        """Return the style of a role in the current theme; without one, of the rest of a line."""
         style = self._role_styles.get(role)
         if style is None:
             style = drawing.component_style(self, f"lines--{role}") if role else self.rich_style
@@ -79,7 +79,7 @@ class Lines(OnlyBindings):
         return self._size_of_now or self.region.size
 
     def sync(self, lines: Iterable[int] | None = None) -> None:
-        """Repaint the lines whose content changed, of all or of these."""
+        """Repaint those of `lines` whose content changed; None means all lines."""
         width, height = self.size
         if not self.is_attached or not width:
             return
@@ -95,7 +95,7 @@ class Lines(OnlyBindings):
         return self._strip(y, self.size.width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return strips as Textual would, but for borders, padding and opacity: there are none."""
+        """Return strips as Textual would, without borders, padding and opacity: there are none."""
         width = self.size.width
         strips = [self._strip(y, width) for y in crop.line_range]
         for line_filter in self.app.get_line_filters():
@@ -119,7 +119,7 @@ class Lines(OnlyBindings):
         self.refresh()
 
     def _differs(self, y: int) -> bool:
-        """Take in a line as it is now; whether it has changed."""
+        """Take in the current content of a line; return whether it has changed."""
         pieces = self._merged(y)
         if self._painted.get(y) == pieces:
             return False
@@ -128,7 +128,7 @@ class Lines(OnlyBindings):
         return True
 
     def _strip(self, y: int, width: int) -> Strip:
-        """Return a line, which after a layout may be asked for before its new width is told."""
+        """Return a line; after a layout, Textual may ask for it before it reports the new width."""
         strip = self._ready.get(y)
         if strip is None or strip.cell_length != width:
             pieces = self._content(y)
@@ -138,13 +138,13 @@ class Lines(OnlyBindings):
         return strip
 
     def _content(self, y: int) -> list[Piece]:
-        """Return what was painted, or will be."""
+        """Return the pieces of a line as they were painted, or will be."""
         if y not in self._painted:
             self._painted[y] = self._merged(y)
         return self._painted[y]
 
     def _merged(self, y: int) -> list[Piece]:
-        """Merge neighbours of one role: fewer pieces to send and to compare."""
+        """Return a line with neighbours of one role merged: fewer pieces to compare and to send."""
         merged: list[Piece] = []
         before = ""
         for text, role in self.pieces(y):
@@ -157,14 +157,14 @@ class Lines(OnlyBindings):
 
 
 def width_of(pieces: Iterable[Piece]) -> int:
-    """Return how many cells pieces take; most are ASCII, where it is their length."""
+    """Return how many cells pieces take. Most are ASCII, which takes as many as it is long."""
     return sum(len(text) if text.isascii() else cell_len(text) for text, _ in pieces)
 
 
 def spread(
     left: Sequence[Piece], right: Sequence[Piece], width: int, fill: Piece = (" ", "quiet")
 ) -> list[Piece]:
-    """Put pieces at both ends of a line; what is at the right gives way if there is no room."""
+    """Put pieces at both ends of a line; those at the right are left out if there is no room."""
     room = width - width_of(left)
     wanted = width_of(right)
     if wanted > room:

@@ -1,4 +1,4 @@
-"""The machines of a fleet or a cluster: a line each."""
+"""The machines of a fleet or a cluster: one line for each."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ class MachineRow(Protocol):
 
     @property
     def host(self) -> str:
-        """Its name."""
+        """The name of the machine."""
 
 
 M = TypeVar("M", bound=MachineRow)
 _LEAST_NAME = 8
-"""Cells of a name."""
+"""The least width of the names, in cells."""
 
 
 class MachineTable(ColumnTable[M]):
-    """A row a machine, with its name in the first column. A subclass gives `columns` and
+    """A row for each machine, with its name in the first column. A subclass defines `columns` and
     `sentence`."""
 
     BINDINGS = [Binding("enter", "choose", "Open", id="machines.choose", show=False)]
 
     @dataclass
     class MachineChosen(Message):
-        """The screen of a machine is wanted."""
+        """Posted when the user opens the screen of a machine."""
 
         host: str
 
     nothing = "no host"
-    """What is said where there is no row."""
+    """The text shown if there is no row."""
     most_name = 40
 
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
@@ -51,12 +51,12 @@ class MachineTable(ColumnTable[M]):
         self.name_width = _LEAST_NAME
 
     def sentence(self, machine: M) -> Piece | None:
-        """Return what is said in place of values; None where there are some."""
+        """Return a sentence to show instead of values; None if there are values."""
         raise NotImplementedError
 
     def show_machines(self, machines: Sequence[M], *facts: object) -> None:
-        """Show how machines are now, in this order; columns are fitted anew where the longest name
-        or one of the `facts` is another."""
+        """Show the current state of machines, in this order; columns are fitted anew if the longest
+        name or one of the `facts` has changed."""
         longest = max((len(machine.host) for machine in machines), default=0)
         if (longest, *facts) != self._facts:
             self._facts = (longest, *facts)

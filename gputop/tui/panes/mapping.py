@@ -20,15 +20,15 @@ from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.mapping_text import certainty, setting, variable
 
 _LEAST_EDITOR = 24
-"""Cells of the editor without which the order is left out."""
+"""The order is left out if the editor would have fewer cells than this."""
 _NARROW_EDITOR = 12
-"""Cells of the editor without which all else is."""
+"""All but a short label is left out if the editor would have fewer cells than this."""
 _NOTE_SECONDS = 6.0
-"""For how long a note is shown."""
+"""How long a note is shown, in seconds."""
 
 
 class Label(Lines):
-    """Pieces of fixed content, as wide as they are."""
+    """A label, as wide as its pieces."""
 
     _pieces: list[Piece] = []
 
@@ -43,9 +43,9 @@ class Label(Lines):
 
 
 class MappingPane(Vertical):
-    """Value, order, and what they mean; one line where the terminal is short.
+    """The value, the order, and what they mean; one line until the user opens it.
 
-    The editor is no stop of Tab: `edit` opens it, and it is closed when the focus leaves it.
+    Tab does not reach the editor: `edit` opens it, and it closes when the focus leaves it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -85,7 +85,7 @@ class MappingPane(Vertical):
 
     @property
     def lines(self) -> int:
-        """How many lines editor and result take."""
+        """How many lines the editor and the result take."""
         return 1 + self.query_one(MappingResultView).lines
 
     @property
@@ -94,7 +94,7 @@ class MappingPane(Vertical):
         return self._state.followed is not None
 
     def action_stay(self) -> None:
-        """Stay in the editor, where Tab has nothing to accept."""
+        """Stay in the editor if Tab has nothing to accept."""
 
     def action_page(self, step: int) -> None:
         self.query_one(MappingResultView).action_page(step)
@@ -104,7 +104,7 @@ class MappingPane(Vertical):
         self.query_one(ValueInput).invite()
 
     def show_result(self) -> None:
-        """Show the result of now, of a query that other screens may have changed."""
+        """Show the current result; other screens may have changed the query."""
         editor = self.query_one(ValueInput)
         editor.show_state()
         self._show_head()
@@ -128,7 +128,7 @@ class MappingPane(Vertical):
         is_read = followed is None or not followed.mapping.unread
         if is_read and width_of([*label, *ordered, *right]) + _LEAST_EDITOR <= self.size.width:
             right = [*ordered, *right]
-        if followed is not None:  # as one label: what is as wide as before needs no layout
+        if followed is not None:  # one label: if its width stays the same, no layout is needed
             label, right = [*self._across(label, right), *right], []
         elif width_of([*label, *right]) + _NARROW_EDITOR > self.size.width:
             short = "unset " if state.query.text is None else "value "
@@ -161,7 +161,7 @@ class MappingControl:
         self._show()
 
     def unset(self) -> None:
-        """Unset CUDA_VISIBLE_DEVICES, which is not the same as to empty it."""
+        """Unset CUDA_VISIBLE_DEVICES, which is not the same as emptying it."""
         self.state.ask(text=None)
         self._show()
 

@@ -30,7 +30,7 @@ from gputop.tui.panes.table import Table
 
 _LITTLE_FREE = 0.05
 _WIDE = 100
-"""Cells from which there is room for bus ids."""
+"""From this width on, in cells, there is room for bus ids."""
 
 
 def room(
@@ -55,7 +55,7 @@ def room(
 
 
 def _state(frame: Frame, device: CudaDevice) -> Piece:
-    """Return whether a device that nobody is seen on is free, or why not."""
+    """Return whether a device without known users is free, or why it is not."""
     gpu = next((gpu for gpu in frame.gpus if gpu.index == device.index), None)
     if gpu is None:
         return "", "quiet"
@@ -74,8 +74,8 @@ class MappingLine(Lines):
         self._state = state
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        """Return the rule with variable, devices, how to edit it, how much advice there is, and
-        certainty."""
+        """Return a rule with the variable, its devices, how to edit it, the number of hints, and
+        the certainty."""
         rule, state, glyphs = self.glyphs.rule, self._state, self.glyphs
         fill = (rule, "quiet")
         if state.note:
@@ -106,7 +106,7 @@ class MappingLine(Lines):
         return [*hint, (f" {rule}", "track")], right
 
     def _names(self) -> StyledLine:
-        """Return which GPU is cuda:0 and so on; where they are counted in a row, both ends."""
+        """Return which GPU is cuda:0 and so on; only first and last if their indices count up."""
         state, mapping, glyphs = self._state, self._state.mapping, self.glyphs
         if state.frame is None:
             return []
@@ -128,7 +128,7 @@ class MappingLine(Lines):
 
 
 def _in_a_row(devices: Sequence[CudaDevice]) -> bool:
-    """Whether they are three or more GPUs, whose indices count up by one."""
+    """Return whether the devices are three or more GPUs with indices that count up by one."""
     first = devices[0].index
     counted = all(
         device.index == first + k and device.instance is None for k, device in enumerate(devices)
@@ -137,7 +137,7 @@ def _in_a_row(devices: Sequence[CudaDevice]) -> bool:
 
 
 class MappingResultView(Table[StyledLine], can_focus=False):
-    """The mapping, a line a device, then what is said of it; the line for a shell last.
+    """The mapping, a line for each device, then the remarks on it; the line for a shell is last.
 
     The keys of the editor scroll it.
     """
@@ -156,7 +156,7 @@ class MappingResultView(Table[StyledLine], can_focus=False):
         self.show_result(self._offer)
 
     def show_result(self, offer: str | None) -> None:
-        """Show the result of now; `offer` is what the editor would complete."""
+        """Show the current result; `offer` is the completion that the editor suggests."""
         self._offer = offer
         lines = list(self._lines(offer))
         self.show(lines, list(range(len(lines))))
@@ -169,7 +169,7 @@ class MappingResultView(Table[StyledLine], can_focus=False):
 
     @property
     def room(self) -> int:
-        """The visible rows; where there is more than one line, the last is the shell's."""
+        """The number of visible rows; if there is more than one line, the last is the shell's."""
         return max(1, self.size.height - 1) if self.size.height else 0
 
     def pieces(self, y: int) -> Iterable[Piece]:
@@ -223,8 +223,8 @@ class MappingResultView(Table[StyledLine], can_focus=False):
 
 
 def _wrapped(line: StyledLine, width: int) -> Iterator[StyledLine]:
-    """Break a mark and a sentence into as many lines as the sentence takes; what is left of the
-    line stands after it."""
+    """Break a mark and a sentence into as many lines as the sentence takes; further pieces of the
+    line come after it."""
     if line:
         (mark, mark_role), (text, role), *rest = line
         parts = wrap(text, max(20, width - len(mark) - width_of(rest) - 1)) or [""]

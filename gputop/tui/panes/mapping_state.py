@@ -32,19 +32,19 @@ from gputop.sources.past import Moment
 
 _ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 _KEPT_FRAMES = 5
-"""Frames over which a GPU has to be idle to be offered."""
+"""The number of frames for which a GPU must be idle before it is offered."""
 _MAX_PROBED = 16
 _NOT_ASKED: dict[Moment, str] = {
     "past": "the driver can only be asked of now: Esc returns",
     "replay": "a replay has no driver to ask",
 }
 _REQUEST = "mapping"
-"""The id of the requests to probe."""
+"""The id of the requests for a probe."""
 FIELDS = ("tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
 class InputHistory:
-    """Lines that were entered. A line that is not finished keeps its place after them."""
+    """Lines that were entered; an unfinished line keeps its place after them."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -52,13 +52,13 @@ class InputHistory:
         self._unfinished = ""
 
     def enter(self, line: str) -> None:
-        """Add a finished line; the same one twice in a row is one."""
+        """Add a finished line, unless it repeats the last one."""
         if self._lines[-1:] != [line]:
             self._lines.append(line)
         self._index, self._unfinished = len(self._lines), line
 
     def move(self, step: int, line: str) -> str:
-        """Return the line so many steps later than `line`; `line` itself where there is none."""
+        """Return the line `step` lines after `line`; `line` itself if there is none."""
         if self._at(self._index) != line:
             self._index, self._unfinished = len(self._lines), line
         index = self._index + step
@@ -86,13 +86,13 @@ class MappingState:
 
     def __init__(self, value: str | None, order: str | None) -> None:
         self.query = self.own = MappingQuery(value, order, inherited=value)
-        """`own`: what gputop itself was started with."""
+        """`own` is the query that gputop itself was started with."""
         self.inventory = Inventory(())
         self.history = InputHistory()
         self.fields = dict.fromkeys(FIELDS, "")
-        """The fields of what the program selects, as they were typed."""
+        """The fields about what the program selects, as the user typed them."""
         self.note = ""
-        """Words to show for a while."""
+        """A note to show for a while."""
         self.frame: Frame | None = None
         self.moment: Moment = "now"
         self._advice: tuple[Advice, ...] = ()
@@ -108,7 +108,7 @@ class MappingState:
 
     @property
     def mapping(self) -> Mapping:
-        """The mapping of the process that is followed, else the result's."""
+        """The mapping of the process that is followed, or otherwise the result's."""
         return self.followed.mapping.mapping if self.followed else self.result.mapping
 
     @property
@@ -123,14 +123,14 @@ class MappingState:
 
     @property
     def export(self) -> str:
-        """The line that sets the value; empty where that is not known, or cannot be quoted."""
+        """The shell line that sets the value; empty if it is not known or cannot be quoted."""
         if self.followed is None:
             return (export_line(self.mapping) or "") if self.result.here else ""
         return next(iter(self.followed.mapping.shell_lines), "")
 
     @property
     def why_no_export(self) -> str:
-        """Why there is no such line; empty where there is one."""
+        """Why there is no line to export; empty if there is one."""
         if self.export:
             return ""
         if self.followed is None:
@@ -140,7 +140,7 @@ class MappingState:
 
     @property
     def other_users(self) -> tuple[Frame | None, Inventory]:
-        """The frame and the usage of its GPUs, without the process that is followed."""
+        """The frame and the usage of its GPUs (an inventory), without the followed process."""
         if self.followed is None or self.frame is None:
             return self.frame, self.inventory
         about = (self.frame.time, self.followed.pid)
@@ -152,7 +152,7 @@ class MappingState:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the driver's answer to this query is awaited."""
+        """Whether the driver's answer to this query is still to come."""
         return self._asked is not None and self._asked == self._probe
 
     @property
@@ -174,7 +174,7 @@ class MappingState:
         self._work_out()
 
     def handle(self, reply: Reply) -> bool:
-        """Take in a reply; whether it is about the driver's answer."""
+        """Take in a reply; return whether it was about the driver's answer."""
         asked = self._asked
         if reply.probed:
             self._handle_probed(reply.probed)
@@ -185,7 +185,7 @@ class MappingState:
         return True
 
     def _handle_probed(self, probed: Sequence[Probed]) -> None:
-        """Keep what the driver answered: it holds as long as the GPUs are the same."""
+        """Keep the driver's answers: they hold as long as the GPUs are the same."""
         answers = {(probe.value, probe.order): probe for probe in (*self.probed, *probed)}
         self.probed = tuple(answers.values())[-_MAX_PROBED:]
         if self._asked and answer_to(probed, self._asked.value, self._asked.order):
@@ -193,7 +193,7 @@ class MappingState:
         self._work_out()
 
     def ask(self, **changes: object) -> None:
-        """Change the query: `text`, `order`, `layers`."""
+        """Change parts of the query: `text`, `order`, `layers`."""
         self.query = msgspec.structs.replace(self.query, **changes)
         self._work_out()
 
@@ -204,7 +204,7 @@ class MappingState:
         self.ask(order=_ORDERS[(index + 1) % len(_ORDERS)])
 
     def probe(self) -> Probe | None:
-        """Return what to ask the driver; None, and a note, where it cannot be asked."""
+        """Return what to ask the driver; None, with the reason in `note`, if it cannot be asked."""
         frame, probe = self.frame, self._probe
         if self.moment != "now":
             self.note = _NOT_ASKED[self.moment]
@@ -223,12 +223,12 @@ class MappingState:
         return None
 
     def reset(self) -> None:
-        """Forget what was asked of an agent that is gone, and its frames."""
+        """Forget the frames and the probes of an agent that is gone."""
         self._asked, self.probed = None, ()
         self._frames.clear()
 
     def complete(self, text: str) -> str | None:
-        """Return what a text may be completed to."""
+        """Return what a text may be completed to; None if there is nothing."""
         return completion(text, self.result, self.inventory, self._free)
 
     def _free(self, named: Sequence[CudaDevice]) -> Gpu | None:

@@ -1,4 +1,4 @@
-"""What the screen says of a mapping, in lines of pieces."""
+"""What the screen says about a mapping, in lines of pieces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEVERITY_ROLES = {"error": "alarm", "warning": "notice", "info": "quiet"}
 
 
 def certainty(state: MappingState) -> Piece:
-    """How far the result can be trusted, and what the driver says of it."""
+    """Return how far the result can be trusted, or what the driver says of it."""
     mapping, verdict = state.mapping, state.verdict
     if state.followed is not None:
         kind = state.followed.mapping.evidence.kind
@@ -37,7 +37,7 @@ def certainty(state: MappingState) -> Piece:
 
 
 def variable(state: MappingState) -> str:
-    """The variable as it is set, harmless to print; of a process, whose it is."""
+    """Return the variable as it is set, harmless to print; a process's label comes first."""
     followed = state.followed
     value = setting("CUDA_VISIBLE_DEVICES", state.mapping.value, 256)
     if followed is not None:
@@ -46,19 +46,19 @@ def variable(state: MappingState) -> str:
 
 
 def setting(name: str, value: str | None, max_length: int) -> str:
-    """A variable as it is set, harmless to print."""
+    """Return a variable as it is set, harmless to print."""
     return f"{name} is unset" if value is None else f"{name}={printable(value, max_length)}"
 
 
 def without_devices(mapping: Mapping) -> StyledLine:
-    """What stands where no device has a name; nothing where one has."""
+    """Return a line that says why no device has a name; empty if one has."""
     text = unnamed(mapping)
     role = "notice" if mapping.visible is None else "alarm"
     return [("  ", "text"), (text, role)] if text else []
 
 
 def remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[StyledLine]:
-    """What is said besides the devices, a mark and a sentence a line, what matters most first."""
+    """Return the remarks: a line with a mark and a sentence for each, the most important first."""
     for mark, mark_role, text, role in _remarks(state, glyphs):
         yield [(f"  {mark}", mark_role), (glyphs.text(printable(text, 400)), role)]
 
@@ -88,7 +88,7 @@ def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, 
 
 
 def _is_explained(state: MappingState) -> bool:
-    """Whether the certainty needs no reason, or one is given elsewhere."""
+    """Return whether the certainty needs no reason, or has one elsewhere."""
     mapping, followed = state.mapping, state.followed
     if mapping.visible is not None and mapping.certainty != "expected":
         return True
@@ -98,7 +98,7 @@ def _is_explained(state: MappingState) -> bool:
 
 
 def hidden(mapping: Mapping, glyphs: GlyphSet) -> Iterator[StyledLine]:
-    """The hidden devices, a line for each reason."""
+    """Return the hidden devices, a line for each reason."""
     for reason, devices in hidden_by_reason(mapping).items():
         gpus = ", ".join(str(device.index) for device in devices if not device.instance)
         labels = [f"GPU {gpus}"] if gpus else []
@@ -109,7 +109,7 @@ def hidden(mapping: Mapping, glyphs: GlyphSet) -> Iterator[StyledLine]:
 
 
 def suggestion(state: MappingState, offer: str | None, glyphs: GlyphSet) -> StyledLine:
-    """The GPU that `gputop free` would take, or why there is none."""
+    """Return the GPU that `gputop free` would take, or why there is none."""
     pick = state.pick
     if pick is None:
         return []

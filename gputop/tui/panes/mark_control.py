@@ -1,4 +1,4 @@
-"""What somebody waits for on the screen: marks before rows."""
+"""Marks before the rows of what the user waits for."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class MarkControl:
     """Controls the marks of the machine that is shown. They outlive this screen."""
 
     def __init__(self, screen: Screen[None], say: Callable[[str], None]) -> None:
-        """`say` says something for a while."""
+        """`say` shows a note for a while."""
         self._screen, self._say = screen, say
         self._marks = Marks()
         self._ask: Callable[[], None] = lambda: None
 
     def watch(self, marks: Marks, ask: Callable[[], None]) -> None:
-        """Take the marks of another machine; `ask` has the agent asked where it is needed."""
+        """Take the marks of another machine; `ask` asks its agent about the marked processes."""
         self._marks, self._ask = marks, ask
 
     def attach(self) -> None:
-        """Have the panes draw the marks, once they are there."""
+        """Have the panes draw the marks; they must exist already."""
         self._gpus.is_marked = self._is_marked
         self._processes.is_marked = lambda process: self._marks.has_process(process.pid)
 
     def toggle(self, frame: Frame, moment: Moment) -> None:
-        """Mark the selected GPU, or the process, or all of a group; or take the mark off."""
+        """Mark or unmark the selected GPU, the selected process, or all processes of a group."""
         table, line = self._processes, self._gpus.current
         if moment != "now":
             self._say("what is over cannot be waited for")

@@ -1,4 +1,4 @@
-"""A text to scroll, made of pieces: what it says may change every tick."""
+"""A text to scroll, made of pieces, which may change with every tick."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gputop.tui.panes.lines import Piece, StyledLine
 from gputop.tui.panes.table import Table
 
 LABEL = 13
-"""Cells of a label and the space after it."""
+"""The width of a label and the space after it, in cells."""
 
 
 def title(text: str) -> Iterator[StyledLine]:
-    """Begin a section."""
+    """Return the lines that begin a section: a blank one and its heading."""
     yield []
     yield [(f" {text}", "heading")]
 
@@ -29,8 +29,8 @@ class Page(Table[StyledLine]):
     selects = False
 
     def show_lines(self, lines: Sequence[StyledLine]) -> None:
-        """Show another text. It stays where it was scrolled to, also when what is above grows:
-        the heading before the first line in sight keeps its place."""
+        """Show another text. It stays where it was scrolled to, even if the text above grows: the
+        heading before the first line in sight keeps its place."""
         above = [n for n, line in enumerate(self._rows[: self._top + 1]) if _is_heading(line)]
         if above and self._rows[above[-1]] in lines:
             self._top += lines.index(self._rows[above[-1]]) - above[-1]
@@ -41,7 +41,7 @@ class Page(Table[StyledLine]):
         return sized(pieces, self.size.width, self.glyphs.ellipsis, left=True)
 
     def go_to(self, line: int) -> None:
-        """Scroll that line to the top, as far as the text goes."""
+        """Scroll a line to the top, as far as the text goes."""
         self._go_to(line)
         self.sync()
 
@@ -67,7 +67,7 @@ class Page(Table[StyledLine]):
             yield [(" " * indent, "text"), (line, role)]
 
     def facts(self, facts: Iterable[str], role: str = "text") -> Iterator[StyledLine]:
-        """Put facts beside each other; where a line is full, the next begins with a whole one."""
+        """Put facts beside each other; one that does not fit begins the next line."""
         separator = f" {self.glyphs.separator} " if self.glyphs.name != "ascii" else ", "
         line = ""
         for fact in facts:
@@ -79,7 +79,7 @@ class Page(Table[StyledLine]):
         yield from self.wrapped(line, 1, role)
 
     def quiet(self, text: str) -> Iterator[StyledLine]:
-        """Break an aside into lines."""
+        """Break a quiet text into lines."""
         return self.wrapped(text, 2, "quiet")
 
     def marked(self, text: str, role: str) -> Iterator[StyledLine]:
@@ -103,6 +103,6 @@ def _is_heading(line: StyledLine) -> bool:
 
 @lru_cache(maxsize=1024)
 def _wrapped(text: str, room: int) -> tuple[str, ...]:
-    """Most of a page is the same in every tick."""
+    """Break a text into lines; cached, since most of a page is the same in every tick."""
     lines = wrap(text, room, break_on_hyphens=False) or [""]
     return tuple(part for line in lines for part in chop_cells(line, room) or [""])

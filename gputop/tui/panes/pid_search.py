@@ -1,4 +1,4 @@
-"""Digits search a PID, as in htop: the cursor goes to the process that has all of it."""
+"""Typed digits search for a PID, as in htop: the cursor goes to the process with just that PID."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _MOST_DIGITS = 10
 class PidSearch:
     """Collects digits, and selects the process with exactly that PID.
 
-    While there is none, none is selected: a signal must not reach a process that nobody named.
+    If there is no such process, none is selected: a signal must only reach one the user named.
     """
 
     def __init__(
         self, screen: Screen[None], table: Callable[[], ProcessTable], say: Callable[[], None]
     ) -> None:
-        """`say` is called when `words` are others."""
+        """`say` is called when `words` change."""
         self._screen, self._table, self._say = screen, table, say
         self._digits, self.words = "", ""
         self._timer: Timer | None = None
 
     def add(self, digits: str) -> None:
-        """Take what was typed or pasted."""
+        """Add digits that were typed or pasted."""
         self._search((self._digits + digits)[:_MOST_DIGITS])
 
     def remove(self) -> None:
-        """Take the last digit back."""
+        """Remove the last digit."""
         if self._digits:
             self._search(self._digits[:-1])
 
     def stop(self) -> bool:
-        """End the search, as another key does; whether there was one."""
+        """End the search, as any other key does; return whether there was one."""
         if not self._digits:
             return False
         self._digits, self.words = "", ""
@@ -50,5 +50,5 @@ class PidSearch:
             self._timer.stop()
         self._timer = self._screen.set_timer(_PAUSE, self.stop)
         words = self._table().find_pid(digits) if digits else ""
-        self._digits, self.words = digits, words  # the cursor has moved, which ended the search
+        self._digits, self.words = digits, words  # only now: moving the cursor ended the search
         self._say()

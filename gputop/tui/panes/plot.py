@@ -1,4 +1,4 @@
-"""Curves as text: two by four dots a cell in braille, or a sign a cell in ASCII."""
+"""Curves as text: two by four dots in each braille cell, or one sign in each ASCII cell."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def dots_across(glyphs: GlyphSet) -> int:
 
 
 class Canvas:
-    """Cells on which curves are drawn; where two meet, the later one has its colour."""
+    """Cells on which curves are drawn; where curves meet, a cell has the colour of the later."""
 
     def __init__(self, width: int, height: int, glyphs: GlyphSet) -> None:
         self._height, self._glyphs = height, glyphs
         self._codes = [[0] * width for _ in range(height)]
-        """Unicode code points less those of an empty cell, the lowest line first."""
+        """Unicode code points minus that of an empty cell, the lowest line first."""
         self._roles = [["text"] * width for _ in range(height)]
 
     def draw(
         self, values: Sequence[float], top: float, role: str, mark: str, filled: bool = False
     ) -> None:
         """Draw a curve: `dots_across` values a cell, from 0 to `top`; minus infinity is a gap.
-        `mark` is its sign in ASCII, where it is not filled."""
+        `mark` is its sign in ASCII if it is not filled."""
         if self._glyphs.name != "ascii":
             self._braille(values, top, role, filled)
         elif filled:
@@ -82,7 +82,7 @@ class Canvas:
                     before = -1
                     continue
                 y = max(0, min(int(value / top * most + 0.5), most))
-                # Up or down from the dot before, so that the curve is one line.
+                # Begin or end beside the dot before, so that the curve is one line.
                 begin = 0 if filled else y if before < 0 else min(y, before + 1)
                 end = max(y, before - 1) if not filled and before >= 0 else y
                 columns |= ((2 << end) - (1 << begin)) << (side * (most + 1))
@@ -117,6 +117,6 @@ class Canvas:
 
 
 def peak(values: Sequence[float]) -> float | None:
-    """Return the greatest value; None where there is none."""
+    """Return the greatest value; None if there is none."""
     greatest = max(values, default=-inf)
     return None if greatest == -inf else greatest

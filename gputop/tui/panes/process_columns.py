@@ -21,25 +21,25 @@ _RANKS = {
 _OF_USERS = ("user", "gpu_memory", "idle_memory", "sm_utilization", "cpu", "rss", "age")
 _LEAST_COMMAND = 16
 _WIDE = 100
-"""Cells from which there is room for the columns that say least."""
+"""From this width on, in cells, there is room for the columns that say least."""
 _WIDE_ONLY = ("type", "rss", "state")
 _LONGEST = 16
 _ORDINARY = {"R", "S", "I", None}
-"""States of processes that nothing is wrong with."""
+"""The states of processes with nothing wrong."""
 _LEAST_IDLE = 60.0
-"""Seconds; who has done nothing for less is not called idle."""
+"""A process that has done nothing for less than this, in seconds, is not called idle."""
 _TELLING = 60.0
-"""Seconds for which a column stays that has told something: it comes and goes seldom."""
+"""Seconds that a column stays after it last had something to show: it rarely comes and goes."""
 
 
 class ProcessColumns:
-    """The cells of the process table; commands are scrolled by `shift`, and short or whole."""
+    """The cells of the process table; commands are short or whole, from character `shift` on."""
 
     def __init__(self, chosen: tuple[str, ...]) -> None:
         self.chosen = chosen
-        """Ids in the order of the columns; empty: those that are usual."""
+        """Metric ids in the order of the columns; empty for the usual ones."""
         self._latest = {"type": -inf, "state": -inf, "idle_for": -inf}
-        """When a column of those that tell something at times has last done so."""
+        """When each column that only sometimes has something to show last had it."""
         self._time = 0.0
         self._with_idle = False
         self.by_user = False
@@ -48,7 +48,7 @@ class ProcessColumns:
         self.full_command = False
 
     def show_rows(self, rows: Sequence[ProcessRow], time: float) -> None:
-        """Take in what there is to tell of the rows of a time."""
+        """Note which columns have something to show for these rows, at `time` in seconds."""
         self._time = time
         types = {row.process.type for row in rows}
         tells = {
@@ -61,8 +61,8 @@ class ProcessColumns:
     def fitted(
         self, width: int, gap: int, longest: Mapping[str, int], marked: str, glyphs: GlyphSet
     ) -> Fitted[ViewRow]:
-        """Return the columns that fit a width, some as wide as the `longest` text in them,
-        and one wide enough for the mark of what rows are sorted by."""
+        """Return the columns that fit a width, some as wide as the `longest` text in them; the
+        column that rows are sorted by (`marked`) has room for its mark."""
         self._glyphs = glyphs
         columns = [
             self._column(
@@ -75,8 +75,8 @@ class ProcessColumns:
         return fitted
 
     def _wanted(self, width: int) -> Iterator[tuple[str, Metric[ProcessRow]]]:
-        """Return the chosen columns, however narrow it is; of the usual ones those that tell
-        something. The command is always the last."""
+        """Return the chosen columns at any width, or otherwise the usual ones that have something
+        to show. The command is always the last."""
         since = {metric_id: self._time - updated for metric_id, updated in self._latest.items()}
         usual = [
             metric_id
@@ -95,13 +95,13 @@ class ProcessColumns:
         return 1 if metric_id == "command" else self.chosen.index(metric_id)
 
     def command(self, view_row: ViewRow) -> str:
-        """Return all of the command that can be scrolled to."""
+        """Return the command in full, including what is scrolled out of sight."""
         if self.full_command:
             return view_row.row.process.command or ""
         return PROCESS["command"].text(view_row.row)
 
     def across(self, view_row: ViewRow, width: int, role: str) -> list[Piece]:
-        """Return the line of a row that says more than columns hold, as a sentence."""
+        """Return a row as a sentence across all columns, if it says more than columns hold."""
         process, gpu = view_row.row.process, PROCESS["gpu"].text(view_row.row)
         held = process.gpu_memory
         amount = "memory" if held is None else f"{three_digits(held / GIB)} GiB"
@@ -165,7 +165,7 @@ class ProcessColumns:
         return [*pieces, (glyphs.text(self.command(view_row)[self.shift :]), "text")]
 
     def _idle_for(self, view_row: ViewRow, width: int) -> Sequence[Piece]:
-        """Say for how long it has done nothing; what works is blank, as others do at times."""
+        """Return how long a process has done nothing; blank if it works or pauses only briefly."""
         idle = view_row.row.process.idle_for
         if idle is None:
             return [] if view_row.members else [(self._glyphs.not_available, "quiet")]
@@ -175,7 +175,7 @@ class ProcessColumns:
 
 
 def longest(rows: Iterable[ProcessRow]) -> dict[str, int]:
-    """Return the length of the longest text of the columns that are as wide as their texts."""
+    """Return the length of the longest text in each column that is as wide as its texts."""
     gpu, users, gpus, hosts = COLUMNS["gpu"].text, {0}, {0}, {0}
     for row in rows:
         users.add(len(row.process.user or ""))
@@ -187,7 +187,7 @@ def longest(rows: Iterable[ProcessRow]) -> dict[str, int]:
 
 
 def longest_sums(lines: Iterable[ViewRow]) -> dict[str, int]:
-    """Return the length of the longest sum in the columns of what groups add up."""
+    """Return the length of the longest sum in each column that groups add up."""
     groups = [line.row for line in lines if line.members]
     return {
         metric_id: max((len(COLUMNS[metric_id].text(row)) for row in groups), default=0)

@@ -23,22 +23,22 @@ from gputop.tui.panes.process_columns import ProcessColumns, longest, longest_su
 from gputop.tui.panes.table import ColumnTable
 
 _SHIFT = 16
-"""Cells by which a key scrolls the command."""
+"""Characters by which a key scrolls the command."""
 _ROLES = {"ended": "quiet", "unaccounted": "notice"}
 
 
 class ProcessTable(ColumnTable[ViewRow]):
-    """Every process on every GPU, the cursor bound to its process, under a rule that says what is
-    shown."""
+    """Every process on every GPU, under a rule that says what is shown. The cursor is bound to its
+    process."""
 
     head_lines = 2
 
     class Opened(Message):
-        """What Enter opens is wanted."""
+        """Posted when the user opens a row with Enter or a double click."""
 
     @dataclass
     class HeadingClicked(Message):
-        """Another order is wanted."""
+        """Posted when the user clicks on the heading of a column, to sort by it."""
 
         column: str
 
@@ -49,14 +49,14 @@ class ProcessTable(ColumnTable[ViewRow]):
         self.filter = ""
         self.view = View(whose=() if settings.user is None else (settings.user,))
         self.above: Callable[[], str] = str
-        """Returns what the rule says of the pane above it, whenever it is drawn."""
+        """Returns what the rule says of the pane above it; called whenever the rule is drawn."""
         self.on_arranged: Callable[[int], None] = lambda count: None
-        """Called with the number of rows when others are shown."""
+        """Called with the number of rows whenever they are arranged anew."""
         self.is_marked: Callable[[Process], bool] = lambda process: False
-        """Returns whether somebody waits for the end of a process."""
+        """Returns whether the user waits for the end of a process."""
         self._me = settings.me
         self._before = View()
-        """Where Esc leads from the view of now."""
+        """The view that Esc returns to."""
         self._opened: set[Hashable] = set()
         self._tags: dict[ProcessKey, None] = {}
         self._recently_ended = RecentlyEnded()
@@ -66,13 +66,13 @@ class ProcessTable(ColumnTable[ViewRow]):
         self._unaccounted: list[ViewRow] = []
         self._total = self._fitting = 0
         self._longest: dict[str, int] = {}
-        """The longest text, by column."""
+        """The length of the longest text, by column id."""
         self._cells = ProcessColumns(settings.processes.columns)
         self._idle_after = settings.processes.idle_after
 
     @property
     def selected(self) -> ProcessRow | None:
-        """The process under the cursor; None for a group, and for one that has ended."""
+        """The process under the cursor; None for a group or an ended process."""
         current = self.current
         return current.row if current is not None and current.kind == "process" else None
 
@@ -87,19 +87,19 @@ class ProcessTable(ColumnTable[ViewRow]):
 
     @property
     def under_cursor(self) -> list[ProcessKey]:
-        """The process under the cursor, or all of a group; none of what has ended."""
+        """The process under the cursor, or all those of a group; ended processes do not count."""
         return [] if self.current is None else self._processes(self.current)
 
     @property
     def targets(self) -> list[ProcessKey]:
-        """What a signal is for: the tagged processes, and with tags nothing else; else the one
-        under the cursor, or all of a group."""
+        """The processes that a signal is for: only the tagged ones if there are tags, otherwise the
+        one under the cursor or all those of a group."""
         if self._tags:
             return self.tagged
         return self.under_cursor
 
     def show_frame(self, frame: Frame, names: LogicalNames) -> None:
-        """Show another frame; `names` are those of its processes."""
+        """Show another frame; `names` has the mappings of its processes."""
         self._frame = frame
         rows = process_rows.rows(frame, names, self._idle_after)
         keys = process_rows.row_keys(frame, rows)
@@ -112,14 +112,14 @@ class ProcessTable(ColumnTable[ViewRow]):
         self._arrange()
 
     def show_verdicts(self, verdicts: Iterable[Verdict]) -> None:
-        """Say of processes that a signal of ours ended which one it was."""
+        """Show for each process that a signal of ours ended which signal it was."""
         self._recently_ended.handle_verdicts(verdicts)
         if self._frame is not None:
             self._arrange()
 
     def sort_by(self, metric_id: str) -> None:
-        """Sort by a column; by the same again, the other way round. Text starts with A, GPUs with
-        the first."""
+        """Sort by a column, or reverse the order if it is that of the table already. Text starts
+        with A, GPUs with the first, numbers with the greatest."""
         if metric_id == self.sort_id:
             self.descending = not self.descending
         else:
@@ -127,8 +127,8 @@ class ProcessTable(ColumnTable[ViewRow]):
         self._arrange()
 
     def filter_by(self, text: str) -> FilterError | None:
-        """Show only rows that fit. A filter that is wrong is answered with what is wrong, and the
-        one before stays."""
+        """Show only rows that match. If the filter is wrong, return what is wrong and keep the one
+        before."""
         try:
             parse(text)
         except FilterError as error:
@@ -138,11 +138,11 @@ class ProcessTable(ColumnTable[ViewRow]):
         return None
 
     def next_view(self) -> None:
-        """Go to the next of all users, one's own processes, a row a user."""
+        """Go to the next view: all users, the user's own processes, a row for each user."""
         self._show_view(self.view.after(self._me))
 
     def toggle_tree(self) -> None:
-        """Fold processes under their parents, or not."""
+        """Show processes under their parents, or no longer."""
         self._show_view(replace(self.view, shape="flat" if self.view.shape == "tree" else "tree"))
 
     def toggle_ended(self) -> None:
@@ -156,7 +156,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         self._show_view(view, replace(self.view, gpu=None, instance=None))
 
     def open(self) -> bool:
-        """Open or close the group under the cursor; whether there is one."""
+        """Open or close the group under the cursor; return whether there is one."""
         current = self.current
         if current is None or not current.members:
             return False
@@ -177,15 +177,15 @@ class ProcessTable(ColumnTable[ViewRow]):
             self.post_message(self.HeadingClicked(column))
 
     def leave_view(self) -> bool:
-        """Go back to all, or to where this view was opened; whether there was one to leave."""
+        """Go back to all processes, or to the view before; return False if all are shown."""
         if self.view == View():
             return False
         self._show_view(self._before)
         return True
 
     def tag(self) -> None:
-        """Tag the process under the cursor or all of a group, or untag them; go on to the next.
-        Nothing is tagged that has ended."""
+        """Tag or untag the process under the cursor, or all those of a group, and go on to the next
+        row. An ended process is never tagged."""
         current = self.current
         if current is None:
             self.action_move(0)
@@ -199,14 +199,14 @@ class ProcessTable(ColumnTable[ViewRow]):
         self.action_move(1)
 
     def untag(self) -> bool:
-        """Remove all tags; whether there were any."""
+        """Remove all tags; return whether a process on a GPU had one."""
         were_any = bool(self.tagged)
         self._tags.clear()
         self.sync()
         return were_any
 
     def find_pid(self, digits: str) -> str:
-        """Select the process with that PID, or none; what to say of it."""
+        """Select the process with that PID, or none; return a note on the result."""
         pids = {str(view_row.row.process.pid): index
                 for index, view_row in reversed(list(enumerate(self._rows)))
                 if view_row.kind in ("process", "ended")}  # fmt: skip
@@ -221,7 +221,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         return f"no PID {digits}"
 
     def say_above(self) -> None:
-        """Say what there is to say of the pane above now, in the rule between the two."""
+        """Redraw the rule, with what there is to say of the pane above it."""
         self.sync([0])
 
     @property
@@ -235,7 +235,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         self.sync()
 
     def shift(self, direction: int) -> None:
-        """Scroll the command line sideways, until the end of the longest is in sight."""
+        """Scroll the command line sideways, at most until the end of the longest is in sight."""
         self._scroll_command(self._cells.shift + direction * _SHIFT)
 
     def shift_to(self, end: int) -> None:
@@ -253,7 +253,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         return max((len(self._cells.command(view_row)) for view_row in self._rows), default=0)
 
     def toggle_command(self) -> None:
-        """Show the script first, or the whole line."""
+        """Show commands short, with the script first, or whole."""
         self._cells.full_command = not self._cells.full_command
         self._cells.shift = 0
         self.fit()
@@ -315,7 +315,7 @@ class ProcessTable(ColumnTable[ViewRow]):
 
     @property
     def _mark(self) -> str:
-        """The sign of which way rows are sorted; none of the usual one, by GPU."""
+        """The sign of the direction of sorting; empty for the usual order, by GPU or host."""
         order = self.view.order(self.sort_id, self.descending)
         if order in (("gpu", False), ("host", False)):
             return ""
@@ -344,7 +344,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         )
 
     def _show_view(self, view: View, before: View | None = None) -> None:
-        """Show another view; Esc leads from it to the one `before`."""
+        """Show another view; Esc returns from it to `before`."""
         self.view, self._before = view, before or View()
         self._arrange()
 
@@ -357,7 +357,7 @@ class ProcessTable(ColumnTable[ViewRow]):
     def _arrange(self) -> None:
         rows = self._every
         ended = self._recently_ended.ended if self._with_ended else []
-        if ended:  # where they were, among equal ones
+        if ended:  # among equal rows, they keep their place
             rows = [*rows, *map(_ended_row, ended)]
             rows.sort(key=lambda view_row: process_rows.row_order(view_row.row))
         rows, unaccounted = self._matching(rows), self._matching(self._unaccounted)
@@ -382,7 +382,7 @@ class ProcessTable(ColumnTable[ViewRow]):
 
 
 def _falls(metric_id: str) -> bool:
-    """Whether rows begin with the greatest."""
+    """Return whether rows sorted by this column begin with the greatest."""
     return metric_id != "gpu" and not COLUMNS[metric_id].left
 
 

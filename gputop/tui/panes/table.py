@@ -17,9 +17,9 @@ _NOTCH = 3
 
 
 class Table(Lines, Generic[R], can_focus=True):
-    """Rows under fixed head lines. Nothing is selected until a key or a click selects.
+    """Rows under fixed head lines. No row is selected until a key or a click selects one.
 
-    A subclass gives `head_lines`, `head(y)` and `row_pieces(row, selected)`.
+    A subclass defines `head_lines`, `head(y)` and `row_pieces(row, selected)`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -38,19 +38,19 @@ class Table(Lines, Generic[R], can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self.on_scrolled: Callable[[], None] = lambda: None
-        """Called when other rows are in sight."""
+        """Called when other rows come into sight."""
         self.on_moved: Callable[[], None] = lambda: None
-        """Called when a key or a click took the cursor to another row, or away."""
+        """Called when a key or a click has moved the cursor to another row, or removed it."""
         self._rows: Sequence[R] = ()
         self._keys: list[Hashable] = []
         self._cursor: Hashable | None = None
-        """The key of the selected row, which may not be among the rows of now."""
+        """The key of the selected row, which may not be among the current rows."""
         self.is_active = False
-        """Whether the keys come here; it stays so while the terminal itself has no focus."""
+        """Whether keys go to this table; unchanged while the terminal itself has no focus."""
         self._index = 0
         self._top = 0
         self._wheeled = False
-        """Whether the wheel has left the cursor behind; the next key goes on from there."""
+        """Whether the wheel moved the cursor out of sight; the next key goes on from the cursor."""
 
     def head(self, y: int) -> Iterable[Piece]:
         """Return the content of head line `y`."""
@@ -61,18 +61,18 @@ class Table(Lines, Generic[R], can_focus=True):
         raise NotImplementedError
 
     def empty(self) -> Iterable[Piece]:
-        """Return the content of the first line where there is no row."""
+        """Return the content of the first line if there is no row."""
         return ()
 
     def open_row(self, row: R) -> None:
-        """Do what Enter and a double click are for."""
+        """Handle Enter or a double click on a row."""
 
     def click_head(self, x: int, y: int) -> None:
-        """Do what a click on a head line is for."""
+        """Handle a click on head line `y`, at cell `x`."""
 
     @property
     def current(self) -> R | None:
-        """The row under the cursor."""
+        """The row under the cursor; None if there is none."""
         return self._rows[self._index] if self._in_sight else None
 
     @property
@@ -87,13 +87,13 @@ class Table(Lines, Generic[R], can_focus=True):
 
     @property
     def span(self) -> tuple[int, int, int]:
-        """First and last visible row, counted from 1, and how many there are."""
+        """First and last visible row, counted from 1, and the number of all rows."""
         total = len(self._rows)
         return min(self._top + 1, total), min(self._top + self.room, total), total
 
     def show(self, rows: Sequence[R], keys: list[Hashable]) -> None:
         """Show other rows. The cursor stays on its row and never goes to another by itself: while
-        its row is gone nothing is selected, and the next key goes on from where it was."""
+        its row is gone nothing is selected, and the next key continues from its old place."""
         self._rows, self._keys = rows, keys
         if self._cursor in keys:
             index = keys.index(self._cursor)
@@ -112,8 +112,8 @@ class Table(Lines, Generic[R], can_focus=True):
             self._activate(False)
 
     def cursor_of(self, selected: bool) -> Piece:
-        """Return the sign before a row, and the role of all of it where the cursor is: bright in
-        the table that the keys go to, in the others a dot; no role where it is not."""
+        """Return the sign before a row, and the role of the whole row or an empty one. The selected
+        row is bright in the table that the keys go to, and has a dot in the others."""
         if not selected:
             return " ", ""
         return (self.glyphs.cursor, "cursor") if self.is_active else (self.glyphs.separator, "")
@@ -139,7 +139,7 @@ class Table(Lines, Generic[R], can_focus=True):
             self._choose(self._start + step if self._in_sight else self._start)
 
     def action_choose(self) -> None:
-        """Open the selected row; of none, select the first in sight."""
+        """Open the selected row; if there is none, select the first in sight."""
         if self.current is None:
             self.action_move(0)
         else:
@@ -154,8 +154,8 @@ class Table(Lines, Generic[R], can_focus=True):
             self._choose(len(self._rows) - 1 if last else 0)
 
     def on_click(self, event: Click) -> None:
-        """Select the row under the mouse. A double click opens the one that its first click
-        selected, even if another row is there by now."""
+        """Select the row under the mouse. A double click opens the row that its first click
+        selected, even if another has taken its place."""
         event.stop()
         index = self._top + event.y - self.head_lines
         if event.y < self.head_lines:
@@ -175,13 +175,13 @@ class Table(Lines, Generic[R], can_focus=True):
         self._wheel(-_NOTCH)
 
     def _wheel(self, step: int) -> None:
-        """Show other rows; the cursor stays on its own."""
+        """Scroll by `step` rows; the cursor stays on its row."""
         self._go_to(self._top + step)
         self._wheeled = not self._top <= self._index < self._top + self.room
         self.sync()
 
     def deselect(self) -> bool:
-        """Remove the cursor; whether it was in sight."""
+        """Remove the cursor; return whether a row was selected."""
         was_in_sight = self._in_sight
         self._cursor = None
         self.sync()
@@ -194,7 +194,7 @@ class Table(Lines, Generic[R], can_focus=True):
 
     @property
     def _in_sight(self) -> bool:
-        """Whether the selected row is there, if there is one."""
+        """Whether a row is selected and is among the current rows."""
         keys, index = self._keys, self._index
         return self._cursor is not None and index < len(keys) and keys[index] == self._cursor
 
@@ -203,7 +203,7 @@ class Table(Lines, Generic[R], can_focus=True):
         return self._top if self._cursor is None else self._index
 
     def _choose(self, index: int) -> None:
-        """Select a row and draw anew: two lines, where nothing scrolls."""
+        """Select a row and redraw: only two lines if nothing scrolls."""
         top, before = self._top, self._index
         self._select(index)
         lines = {self.head_lines - top + index for index in (before, self._index)}
@@ -228,7 +228,7 @@ class Table(Lines, Generic[R], can_focus=True):
 class ColumnTable(Table[R]):
     """Rows in columns, as many as fit, under a line of their labels.
 
-    A subclass gives `columns`, and calls `fit` when there are others.
+    A subclass defines `columns`, and calls `fit` when they change.
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
@@ -236,7 +236,7 @@ class ColumnTable(Table[R]):
         self._columns: Fitted[R] = []
 
     def columns(self) -> Sequence[Column[R]]:
-        """Return every column there may be."""
+        """Return all columns, of which `fit` chooses some."""
         raise NotImplementedError
 
     def fit(self) -> None:
