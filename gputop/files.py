@@ -1,12 +1,12 @@
 """The files that gputop writes, and those of its own that it reads.
 
-Root may run it with the HOME of another user (`sudo -E`), who would like a word with root. So a
-path is walked from / on, each folder opened in the one before it, and what is done is done in the
-folder that was checked, whatever becomes of its name:
+Root may run gputop with the HOME of another user (`sudo -E`), who may try to misuse root. So a path
+is walked from / on, each folder is opened relative to the one before it, and files are then used
+relative to the folder that was checked, even if that is renamed:
 
-    links    are followed where root or we made them, and nowhere else
-    folders  are written to only if ours, and if nobody else may write there;
-             root wants each folder on the way to be root's, to read as well
+    links    are followed only if root or we made them
+    folders  are written to only if ours, and if no other user may write there;
+             for root, each folder on the way must be root's, for reading as well
     files    are regular and ours, or left alone: a FIFO blocks, a device acts when it is opened
 
 Folders are made for their user alone (0700), files as well (0600).
@@ -30,7 +30,7 @@ _PASS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ASIDE = re.compile(r"\.gputop\.[0-9a-f]{16}")
 _FORGOTTEN = 60.0
-"""Seconds after which a file goes that a killed writer has left."""
+"""Seconds after which a file left by a killed writer is removed."""
 
 
 class UnsafeFileError(PermissionError):
@@ -44,15 +44,15 @@ class UnsafeFileError(PermissionError):
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, without the number of the error."""
+    """Return what went wrong, without the number of the error."""
     return getattr(error, "strerror", None) or str(error)
 
 
 class Folder:
-    """A folder by its descriptor; a context manager. Everything raises OSError."""
+    """A folder held by its descriptor; a context manager. All methods may raise OSError."""
 
     def __init__(self, descriptor: int, path: str) -> None:
-        """`path`: what it is called in errors."""
+        """`path`: the folder's name in errors."""
         self.descriptor = descriptor
         self.path = path
 
@@ -63,11 +63,11 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the descriptor."""
         os.close(self.descriptor)
 
     def check_ours(self) -> None:
-        """UnsafeFileError unless it is ours, and nobody else may write there."""
+        """Raise UnsafeFileError unless it is ours, and no other user may write there."""
         about, me = os.fstat(self.descriptor), os.geteuid()
         if about.st_uid != me:
             raise UnsafeFileError(self.path, _foreign(about))
@@ -76,7 +76,7 @@ class Folder:
             raise UnsafeFileError(self.path, "may be written to by others: chmod go-w forbids it")
 
     def check_passed(self, above: Folder | None = None) -> None:
-        """The same of a folder on the way: UnsafeFileError where root runs into somebody else's."""
+        """Check a folder on the way: UnsafeFileError if root runs and others control the folder."""
         if os.geteuid() != 0:
             return
         about = os.fstat(self.descriptor)
@@ -86,7 +86,7 @@ class Folder:
             raise UnsafeFileError(self.path, reason)
 
     def below(self, name: str, make: bool = False) -> Folder:
-        """A folder in it, which is no link; what is to be mounted there is mounted."""
+        """Return a folder in it, which may not be a link; an automount there is triggered."""
         path, flags = _join(self.path, name), _PASS | os.O_DIRECTORY
         try:
             try:
@@ -108,7 +108,7 @@ class Folder:
         return below
 
     def names(self) -> list[str]:
-        """What is in it."""
+        """Return the names in it."""
         listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
         try:
             return os.listdir(listed)
@@ -119,12 +119,12 @@ class Folder:
         os.unlink(name, dir_fd=self.descriptor)
 
     def rename(self, name: str, other: str) -> None:
-        """Call a file otherwise, in the place of what is called so."""
+        """Rename a file, replacing any file named `other`."""
         os.replace(name, other, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 
     def find(self, name: str) -> os.stat_result | None:
-        """A regular file that is ours or root's; None if there is none, UnsafeFileError if it is
-        something else."""
+        """Return the status of a regular file that is ours or root's; None if there is no such
+        name, UnsafeFileError if it is anything else."""
         try:
             about = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except FileNotFoundError:
@@ -133,7 +133,7 @@ class Folder:
         return about
 
     def open_file(self, name: str, flags: int) -> int:
-        """A file that `find` finds; with O_CREAT one that is made if there is none."""
+        """Open a file that `find` accepts; with O_CREAT, create it if it does not exist."""
         if flags & os.O_CREAT and self.find(name) is None:
             new = os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(name, flags | new, 0o600, dir_fd=self.descriptor)
@@ -141,7 +141,7 @@ class Folder:
         return open_regular(name, flags, self.descriptor, partial(self._check_file, name))
 
     def read(self, name: str, most: int) -> bytes:
-        """A file of `most` bytes at the most."""
+        """Read a file; UnsafeFileError if it has more than `most` bytes."""
         with open(self.open_file(name, os.O_RDONLY), "rb") as file:
             data = file.read(most + 1)
         if len(data) > most:
@@ -149,7 +149,7 @@ class Folder:
         return data
 
     def replace(self, name: str, data: bytes, durable: bool = True) -> None:
-        """Write a file as a whole or not at all; its mode stays. `durable`: through to the disk."""
+        """Write a file completely or not at all, keeping its mode. `durable`: sync it to disk."""
         self.check_ours()
         old = self.find(name)
         if old is not None:
@@ -157,7 +157,7 @@ class Folder:
         self.publish(name, data, None if old is None else old.st_mode, durable)
 
     def publish(self, name: str, data: bytes, mode: int | None, durable: bool = False) -> None:
-        """Write a file as a whole, in the place of what is called so, be it a link."""
+        """Write a file completely or not at all, replacing any file or link of that name."""
         self._tidy()
         aside = f".gputop.{os.urandom(8).hex()}"
         self.create(aside, data, mode, durable)
@@ -167,7 +167,7 @@ class Folder:
     def create(
         self, name: str, data: bytes, mode: int | None = None, durable: bool = False
     ) -> None:
-        """Write a file that was not there before; FileExistsError. What fails leaves nothing."""
+        """Write a new file; FileExistsError. On failure no file is left."""
         descriptor = os.open(name, _NEW, 0o600, dir_fd=self.descriptor)
         with self._removing(name), open(descriptor, "wb") as file:
             file.write(data)
@@ -179,7 +179,7 @@ class Folder:
 
     @contextmanager
     def _removing(self, name: str) -> Iterator[None]:
-        """Remove a file if what is done with it fails."""
+        """Remove a file if the block fails."""
         try:
             yield
         except BaseException:
@@ -202,7 +202,7 @@ class Folder:
             raise UnsafeFileError(path, "is read-only: chmod u+w lets it change")
 
     def _tidy(self) -> None:
-        """Remove what killed writers have left."""
+        """Remove files left by killed writers."""
         for name in filter(_ASIDE.fullmatch, self.names()):
             with suppress(OSError):
                 about = self.find(name)
@@ -211,19 +211,19 @@ class Folder:
 
 
 def xdg_folder(name: str, default: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the folder that a variable of the XDG specification names, which has to be absolute;
-    else the default, below the home directory where it begins with ~."""
+    """Return the folder that a variable of the XDG specification names, if it is absolute;
+    otherwise the default, in which ~ stands for the home directory."""
     folder = environ.get(name, "")
     return folder if os.path.isabs(folder) else os.path.expanduser(default)
 
 
 def open_folder(path: str, make: bool = False) -> Folder:
-    """A folder, which is made with those above it if that is wanted."""
+    """Open a folder; `make`: create it and the folders above it if they do not exist."""
     return _walk(path, make, to_file=False)[0]
 
 
 def open_parent(path: str, make: bool = False) -> tuple[Folder, str]:
-    """The folder that a file is in or would be, behind every link, and its name there."""
+    """Return the folder that a file is in, or would be, after all links, and its name there."""
     folder, name = _walk(path, make, to_file=True)
     if not name:
         folder.close()
@@ -232,14 +232,14 @@ def open_parent(path: str, make: bool = False) -> tuple[Folder, str]:
 
 
 def create_file(path: str, data: bytes) -> None:
-    """Write a file where somebody wants one, who knows the folder; FileExistsError, OSError."""
+    """Write a new file in a folder that the user chose, unchecked; FileExistsError, OSError."""
     folder, name = _named(path)
     with folder:
         folder.create(name, data)
 
 
 def publish_file(path: str, data: bytes, mode: int) -> None:
-    """Write a file for others where somebody wants one, who knows the folder. OSError."""
+    """Write a file for others in a folder that the user chose, unchecked. OSError."""
     folder, name = _named(path)
     with folder:
         folder.publish(name, data, mode)
@@ -252,8 +252,8 @@ def _named(path: str) -> tuple[Folder, str]:
 
 
 def _walk(path: str, make: bool, to_file: bool) -> tuple[Folder, str]:
-    """The last folder of a path; on the way `to_file` the one above its last name, and that name,
-    which is no link."""
+    """Return the last folder of a path and ""; with `to_file`, the folder above the last name, and
+    that name, which is not a link."""
     if not path.startswith("/"):
         raise UnsafeFileError(path, "does not begin with /: is HOME set?")
     rest, links = _names(path), 0
@@ -284,7 +284,7 @@ def _root() -> Folder:
 
 
 def _names(path: str) -> list[str]:
-    """The last one first, as a stack."""
+    """Return the names in a path as a stack, the last one first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
@@ -294,7 +294,7 @@ def _moved(before: Folder, after: Folder) -> Folder:
 
 
 def _link(folder: Folder, name: str) -> str | None:
-    """Where a link leads; None if it is none. UnsafeFileError if somebody else has made it."""
+    """Return the target of a link; None if it is not a link. UnsafeFileError if others made it."""
     try:
         entry = os.open(name, _PASS, dir_fd=folder.descriptor)
     except FileNotFoundError:

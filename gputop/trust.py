@@ -1,24 +1,24 @@
-"""What gputop runs, connects to and opens: the rule, and the only place that decides by it.
+"""What gputop runs, connects to and opens: the rules, and the only place that applies them.
 
-gputop shows other people's processes, and root runs it. Nothing that another user controls may be
+gputop shows other users' processes, and root may run it. Nothing that another user controls may be
 executed, connected to or believed with more rights than that user has:
 
-1. A program is never one that a process names: not of its PATH, its environment, its container.
-   It is looked for in gputop's own PATH. For root only where nobody else can change it: it and all
-   folders above it, links on the way included, belong to root and are writable to root alone.
-2. For root a program gets an environment of six plain variables, and the root folder as its own.
-   Everybody's get no standard input, a limit of time and output, and a session that ends with it.
-3. A socket is never one that a process names. It is the usual one of a container runtime, or that
-   of gputop's own variables; for root it has to be root's, below folders that are.
-4. A file is opened if it is a regular one: no FIFO, device or socket is ever opened to be read.
-5. What a process names as a path is looked up, if at all, in `process/paths.py`: never opened,
+1. A program is never one that a process names: not from its PATH, its environment, its container.
+   It is searched in gputop's own PATH. Root runs it only if no other user can change it: it and all
+   folders above it, links on the way included, belong to root and only root can write to them.
+2. Run by root, a program gets six plain environment variables and `/` as its working directory.
+   Every user's get no standard input, limits on time and output, and a session that ends with it.
+3. A socket is never one that a process names. It is the usual one of a container runtime, or comes
+   from gputop's own variables; for root, it and the folders above it must belong to root.
+4. Only a regular file is opened: no FIFO, device or socket is ever opened for reading.
+5. A path that a process names is looked up, if at all, in `process/paths.py`: never opened,
    never followed out of that process's root, never onto a file system that would be mounted for
-   it, and given up where a file system does not answer.
+   it, and given up if a file system does not answer.
 6. For root, what its environment brings into gputop itself (PYTHONPATH, LD_LIBRARY_PATH, the
-   current directory, a home that is another's) counts only as far as it is root's as well.
+   current directory, another user's home) counts only as far as it belongs to root as well.
 
-Root is whoever has more rights than one ordinary user: uid 0, a program with capabilities. Whoever
-owns gputop's own files counts as root here: root runs what that user wrote, by running gputop.
+"Root" is any user with more rights than one ordinary user: uid 0, a program with capabilities. The
+owner of gputop's own files counts as root too: by running gputop, root runs what that user wrote.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 _USUAL = "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"
 _LINKS = 40
-"""That a path may lead over, as for the kernel."""
+"""Links that a path may lead through, as in the kernel."""
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _UNMAPPED = 65534
-"""Who owns what belongs to nobody of this user namespace."""
+"""The uid shown for owners that this user namespace does not map."""
 _MOST = 1 << 20
-"""Bytes of a file that is read: metadata of packages, versions."""
+"""Bytes of a file that `read_text` reads: metadata of packages, versions."""
 
 _MOST_FILES = 500_000
 
 _SEARCHED = "LD_LIBRARY_PATH", "PYTHONPATH"
-"""Paths for what is loaded into gputop: for root without what is not root's."""
+"""Search paths for code loaded into gputop; for root, entries that are not root's are removed."""
 _HARMLESS = (
     *_SEARCHED, "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
     "PYTHONNOUSERSITE", "PYTHONSAFEPATH", "PYTHONHASHSEED", "PYTHONCOERCECLOCALE",
@@ -54,14 +54,14 @@ _LOADING = (
     "CUDA_INJECTION", "NVTX_INJECTION", "CUDA_LOG_FILE", "CUDA_COREDUMP", "CUDA_ENABLE_", "CUDBG_",
     "CUDA_CACHE_PATH", "COMPUTE_PROFILE",
 )  # fmt: skip
-"""Beginnings of variables by which a library loads code or writes a file."""
+"""Beginnings of variables that make a library load code or write a file."""
 _PROBE = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"
 _MPS = "CUDA_MPS_PIPE_DIRECTORY"
 _USUAL_MPS = "/tmp/nvidia-mps"
 
 _elevated: bool | None = None
 _dropped: dict[str, str] = {}
-"""What was in the environment."""
+"""The environment before `drop_what_is_not_roots`."""
 
 
 def _check_regular(about: os.stat_result) -> None:
@@ -79,10 +79,10 @@ def is_elevated() -> bool:
 
 
 def why_not(path: str) -> str | None:
-    """Return why others than root can change what is at a path; None if they cannot.
+    """Return why users other than root can change what is at a path; None if they cannot.
 
-    Every folder on the way is looked at, those of links too. In a sticky one (/tmp) nobody can
-    replace a folder of root's; a file there may be a hard link to any other.
+    Every folder on the way is checked, those of links too. In a sticky folder (/tmp) no other user
+    can replace a folder of root's; but a file there may be a hard link to any other file. OSError.
     """
     todo, current, links = [part for part in path.split("/") if part][::-1], "/", 0
     if not path.startswith("/"):
@@ -114,15 +114,15 @@ def why_not(path: str) -> str | None:
 
 
 def is_roots(path: str) -> bool:
-    """Return whether a path is there and nobody but root can change what is at it."""
+    """Return whether a path exists and only root can change what is there."""
     return _why_not_roots(path) is None
 
 
 def find_program(
     name: str, beside: Iterable[str] = (), search: str | None = None
 ) -> tuple[str | None, str | None]:
-    """Return where a program is, in gputop's PATH (or `search`), then in folders `beside`, for root
-    then in the usual ones; else None, and why one that was found is not run."""
+    """Return the path of a program in gputop's PATH (or `search`), the folders `beside` or, for
+    root without `search`, the usual ones; otherwise None, and why one that was found is not run."""
     reason, own = None, os.environ.get("PATH", "")
     usual = _USUAL if is_elevated() and search is None else ()
     for folder in (*(own if search is None else search).split(":"), *beside, *usual):
@@ -137,7 +137,7 @@ def find_program(
 
 
 def program_environment() -> dict[str, str]:
-    """Return the variables for a program that is not gputop's."""
+    """Return the environment for a program that is not part of gputop."""
     if not is_elevated():
         return dict(os.environ)
     home = "/root" if is_roots("/root") else "/"
@@ -147,9 +147,9 @@ def program_environment() -> dict[str, str]:
 
 
 def probe_environment() -> dict[str, str]:
-    """Return the variables for a Python that loads NVIDIA's libraries, or a user's.
+    """Return the environment for a Python that loads NVIDIA's libraries, or for a user's Python.
 
-    libcuda connects to the server of MPS: for root only where its folder is root's.
+    libcuda connects to the MPS server: for root only if the server's folder is root's.
     """
     if not is_elevated():
         return dict(os.environ)
@@ -161,7 +161,7 @@ def probe_environment() -> dict[str, str]:
 
 
 def may_connect(path: str) -> bool:
-    """Return whether a program of ours may be pointed at a socket."""
+    """Return whether gputop may have a program connect to a socket."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -171,7 +171,7 @@ def may_connect(path: str) -> bool:
 
 
 def why_not_tree(folder: str) -> str | None:
-    """Return why others than root can change a folder or anything below it. OSError."""
+    """Return why users other than root can change a folder or anything below it. OSError."""
     reason, waiting, count, device = why_not(folder), [folder], 0, os.stat(folder).st_dev
     while waiting and reason is None:
         with os.scandir(waiting.pop()) as entries:
@@ -189,7 +189,7 @@ def why_not_tree(folder: str) -> str | None:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the beginning of a regular file; empty where there is none."""
+    """Return the first MiB of a regular file; empty if it cannot be read."""
     try:
         with open(open_regular(path, os.O_RDONLY), "rb", buffering=0) as file:
             return file.read(_MOST).decode("utf-8", "replace")
@@ -203,10 +203,10 @@ def open_regular(
     folder: int | None = None,
     check: Callable[[os.stat_result], None] = _check_regular,
 ) -> int:
-    """Return the descriptor of a regular file, with O_NOFOLLOW in `flags` not of a link; `check`
-    raises for what it does not like. OSError.
+    """Return a descriptor of a regular file; with O_NOFOLLOW in `flags`, links are refused.
+    `check` raises an error for a file that it refuses. OSError.
 
-    What it is is known before it is opened: to open a device or a FIFO does things, or waits.
+    The check comes before the file is opened: opening a device or FIFO has effects, or blocks.
     """
     nofollow = flags & os.O_NOFOLLOW
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC | nofollow, dir_fd=folder)
@@ -219,8 +219,8 @@ def open_regular(
 
 
 def drop_what_is_not_roots(environ: MutableMapping[str, str]) -> None:
-    """For root, forget what others may have put into this process's environment and module path,
-    before anything is imported or started by it. The environment that gputop runs from stays."""
+    """For root, remove what others may have put into this process's environment and module path,
+    before it imports or starts anything. The Python environment that gputop runs from stays."""
     if not is_elevated():
         return
     _dropped.update(environ)
@@ -240,7 +240,7 @@ def drop_what_is_not_roots(environ: MutableMapping[str, str]) -> None:
 
 
 def callers_environment() -> dict[str, str]:
-    """Return the environment as gputop was given it, for a program that its user names."""
+    """Return the environment that gputop was started with, for a program that its user names."""
     return dict(_dropped or os.environ)
 
 
@@ -273,7 +273,7 @@ def _why_not_roots(path: str) -> str | None:
 def _why_not_this(
     path: str, about: os.stat_result, above: os.stat_result | None = None
 ) -> str | None:
-    """Return why an entry, of a folder (`above`) that is root's, is not root's alone."""
+    """Return why others can change an entry of a folder (`above`) that is root's; None if not."""
     if about.st_uid != 0 and about.st_uid != _own_uid():
         return f"{path} belongs to uid {about.st_uid}"
     if above is not None and above.st_mode & _OTHERS and not stat.S_ISDIR(about.st_mode):
@@ -283,8 +283,8 @@ def _why_not_this(
 
 
 def why_open(about: os.stat_result, above: os.stat_result | None = None) -> str | None:
-    """Return why others than its owner can change a folder or a file of the folder `above`: what
-    they may do to it, that is, where that folder is the owner's alone or sticky."""
+    """Return why others than its owner can change a folder or file, by its mode and file system;
+    None if they cannot. The folder `above` must be writable by the owner alone, or sticky."""
     folder = stat.S_ISDIR(about.st_mode)
     sticky = folder and about.st_mode & stat.S_ISVTX
     if (folder or stat.S_ISREG(about.st_mode)) and about.st_mode & _OTHERS and not sticky:
@@ -295,8 +295,8 @@ def why_open(about: os.stat_result, above: os.stat_result | None = None) -> str 
 
 
 def is_unmapped(uid: int) -> bool:
-    """Return whether this user namespace does not have that user: so look the folders of the
-    machine's root in it."""
+    """Return whether a uid stands for users that this user namespace does not map, as the owner of
+    folders of the machine's root does."""
     return uid == _UNMAPPED and not any(
         first <= uid < first + count for first, _, count in _uid_ranges()
     )
@@ -305,21 +305,21 @@ def is_unmapped(uid: int) -> bool:
 def _own_uid() -> int:
     try:
         uid = os.stat(_package()).st_uid
-    except OSError:  # a carried agent's modules are no files
+    except OSError:  # a carried agent's modules are not files
         return 0
     return 0 if uid == _UNMAPPED else uid
 
 
 def _uid_ranges() -> list[tuple[int, int, int]]:
-    """Return the users of this namespace, by user_namespaces(7): the first, who that is outside,
-    and how many there are."""
+    """Return the uid ranges of this namespace, user_namespaces(7): the first uid, its uid outside,
+    and the count."""
     with open("/proc/self/uid_map", encoding="ascii") as file:
         return [(int(first), int(outside), int(count)) for first, outside, count in
                 map(str.split, file)]  # fmt: skip
 
 
 def _mounted_by(device: int) -> int:
-    """Return the user who tells what is on a file system (FUSE), owners included; 0 for others."""
+    """Return the uid that serves a FUSE file system and can fake its owners; 0 for any other."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
         for line in mounts:
@@ -331,7 +331,7 @@ def _mounted_by(device: int) -> int:
 
 
 def _capabilities() -> bool:
-    """Return whether this process has any, by proc_pid_status(5)."""
+    """Return whether this process has effective capabilities, proc_pid_status(5)."""
     try:
         with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
             masks = [line.split()[1] for line in file if line.startswith("CapEff:")]
@@ -341,8 +341,8 @@ def _capabilities() -> bool:
 
 
 def _several_users() -> bool:
-    """Return whether there is anybody else: where a user namespace has one user, who is not root
-    outside, its root can do what that user can."""
+    """Return whether there are other users: in a user namespace with a single user, who is not root
+    outside, root can only do what that user can."""
     try:
         [(_, outside, count)] = _uid_ranges()
     except (OSError, ValueError):

@@ -1,22 +1,22 @@
-"""Reservations of GPUs, without a server: files that somebody holds a lock on.
+"""Reservations of GPUs, without a server: files that a process holds a lock on.
 
-    folder.py   where they are: a folder that everybody may write to and only owners delete from
-    locks.py    reading: whose they are, and which GPU
-    hold.py     taking one, keeping it over exec, letting it go
+    folder.py   where they are: a folder that all users may write to and only owners delete from
+    locks.py    reading them: users and GPUs
+    hold.py     taking one, keeping it over exec, releasing it
     holder.py   the process that keeps one for `gputop reserve`
 
-A reservation is a file `UUID.RANDOM` that its owner holds an open file description lock for writing
-on (OFD, fcntl_locking(2)). The kernel says what counts: who made the file is its owner, when is its
-ctime, and whether it still counts is the lock, which ends with the last process that inherited the
-descriptor, however that died. What is written in the file is its owner's word, and shown as such.
+A reservation is a file `UUID.RANDOM` on which its owner holds an open file description lock for
+writing (OFD, fcntl_locking(2)). The kernel vouches for what counts: the user is the file's owner,
+the time is its ctime, and it is valid while it is locked. The lock ends with the last process that
+inherited the descriptor, however that died. The file's content is only what its owner claims.
 
-Why these locks: whether one is held can be asked (F_OFD_GETLK) without taking it, so that no reader
-makes a taker fail; they survive exec and fork; and only who may write to the file can take one for
-writing. flock(2) can do neither of the first and last. Why a file of one's own, and not one per GPU
-for everybody: nobody has to open, believe or clean up what another user has made.
+Why these locks: F_OFD_GETLK shows whether one is held without taking it, so that no reader makes a
+taker fail; they survive exec and fork; and only users who may write to the file can take one for
+writing. flock(2) lacks the first and the last. Why a file for each reservation, and not one for
+each GPU: no user has to open, believe or clean up a file that another user has made.
 
-Who chooses and takes does so under one lock for everybody, flock on the folder itself: there is no
-file for it that somebody could replace, and /proc/locks names who holds it.
+Choosing and taking GPUs is done under one lock for all users, flock on the folder itself: there is
+no lock file that another user could replace, and /proc/locks names the holder.
 
-`queue.RANDOM` is a place in the queue of those who wait, the oldest first.
+`queue.RANDOM` is a place in the queue for a GPU, the oldest first.
 """

@@ -1,4 +1,4 @@
-"""The folder of reservations: which it is, whether it can be trusted so far, and its lock."""
+"""The folder of reservations: where it is, whether it can be trusted, and its lock."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gputop.files import reason_of
 from gputop.trust import is_elevated, why_open
 
 VARIABLE = "GPUTOP_LOCKS"
-"""Names another folder than the usual ones."""
+"""The variable that names another folder than the usual ones."""
 _USUAL = "/run/lock/gputop", "/dev/shm/gputop"
 _OPEN_TO_ALL = stat.S_ISVTX | stat.S_IWOTH
 _FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TIMEOUT = 5.0
-"""Seconds for a file system to answer."""
+"""Seconds that a file system has to answer."""
 _LOCK_TIMEOUT = 20.0
-"""Seconds for the others who choose at the same time: each takes some milliseconds."""
+"""Seconds to wait for others who choose at the same time: each takes some milliseconds."""
 
 
 class ReservationError(GputopError):
@@ -34,13 +34,13 @@ class ReservationError(GputopError):
 
 
 def folder_paths() -> Sequence[str]:
-    """Return where reservations may be, the first choice first."""
+    """Return the folders that reservations may be in, the first choice first."""
     own = os.environ.get(VARIABLE, "")
     return (own,) if own.startswith("/") else _USUAL
 
 
 def is_there(path: str) -> bool:
-    """Return whether there is such a folder; what is in it is not touched."""
+    """Return whether a folder exists and is no link; its content is not touched."""
     try:
         os.close(os.open(path, os.O_PATH | _FLAGS))
     except OSError:
@@ -68,7 +68,7 @@ class LockFolder:
     """The folder to take reservations in; a context manager."""
 
     def __init__(self) -> None:
-        """Open it, or make it. ReservationError."""
+        """Open the folder, or make it. ReservationError."""
         try:
             self.path, self.descriptor = within(_TIMEOUT, _open)
         except TimeoutError:
@@ -82,9 +82,9 @@ class LockFolder:
 
     @contextmanager
     def exclusive(self, timeout: float = _LOCK_TIMEOUT) -> Iterator[None]:
-        """Hold its lock: nobody else chooses meanwhile. ReservationError after `timeout` seconds.
+        """Hold its lock, so no one else chooses GPUs. ReservationError after `timeout` seconds.
 
-        Not in the order in which they came: they try at random, and nobody sleeps for long.
+        Waiting processes retry at random, short intervals: there is no order among them.
         """
         end = time.monotonic() + timeout
         while True:
@@ -111,7 +111,7 @@ class LockFolder:
 
 
 def _open() -> tuple[str, int]:
-    """The first one that is there; else one is made in the first place where that is allowed."""
+    """Open the first folder that exists; otherwise make one in the first place that allows it."""
     paths = folder_paths()
     for path in paths:
         if os.path.lexists(path):
@@ -128,7 +128,7 @@ def _open() -> tuple[str, int]:
 
 
 def _make(path: str) -> None:
-    """With its mode from the first moment on, for others may look at once."""
+    """Make a folder with its final mode from the start: others may check it at once."""
     before = os.umask(0)
     try:
         os.mkdir(path, 0o1777)
@@ -139,8 +139,8 @@ def _make(path: str) -> None:
 
 
 def _checked(path: str) -> int:
-    """A folder is good that everybody may write to, that lets only owners delete, and that is
-    root's, ours, or, for an ordinary user, another one's: the first to come makes it."""
+    """Open a folder that all users may write to and only owners delete from. For root it must be
+    root's or ours; for an ordinary user it may be any user's: the first one to come makes it."""
     try:
         descriptor = open_to_read(path)
     except NotADirectoryError:
@@ -160,7 +160,7 @@ def _checked(path: str) -> int:
 
 
 def _lock_holder(device: str, inode: int) -> int | None:
-    """The PID that took a flock, by /proc/locks; None where that is not seen."""
+    """Return the PID that took a flock, from /proc/locks; None if it is not listed."""
     with open("/proc/locks", encoding="ascii", errors="replace") as lines:
         for line in lines:
             words = line.split()

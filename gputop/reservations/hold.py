@@ -1,4 +1,4 @@
-"""Taking a reservation, keeping it over exec, and letting it go."""
+"""Taking a reservation, keeping it over exec, and releasing it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from gputop.reservations.locks import (
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _INHERITED = 200
-"""The least number of a descriptor that is inherited: scripts use small ones for their own."""
+"""The lowest number for a descriptor that is inherited: scripts use small ones themselves."""
 
 
 class Hold:
-    """A reservation that this process has, and every process that inherits its descriptor."""
+    """A reservation of this process and of every process that inherits its descriptor."""
 
     def __init__(
         self, folder: LockFolder, uuid: str, command: str, until: float | None = None
     ) -> None:
-        """Take it. `uuid`: of the GPU, or QUEUE; `until`: seconds since the epoch.
+        """Take it. `uuid`: the GPU's, or QUEUE; `until`: its end, in seconds since the epoch.
 
-        While the folder's lock is held. ReservationError where the file cannot be made.
+        Call it while the folder's lock is held. ReservationError if the file cannot be made.
         """
         self.uuid, self.name = uuid, f"{uuid}.{os.urandom(8).hex()}"
         self._folder = folder
@@ -50,20 +50,20 @@ class Hold:
             ) from None
 
     def _fill(self, data: bytes) -> None:
-        """Others may read it as soon as it is whole and locked."""
+        """Lock and write the file; only then may others read it."""
         lock_for_writing(self.descriptor)
         if os.write(self.descriptor, data) < len(data):
             raise OSError("no space left")
         os.fchmod(self.descriptor, 0o644)
 
     def release(self) -> None:
-        """Let it go; who inherited it has nothing any more, either."""
+        """End it, also for the processes that inherited it."""
         with suppress(OSError):
             os.unlink(self.name, dir_fd=self._folder.descriptor)
         os.close(self.descriptor)
 
     def inherit(self) -> int:
-        """Have what runs after exec keep it; return the number of its descriptor."""
+        """Keep it over exec; return the number of its descriptor there."""
         before = self.descriptor
         try:
             self.descriptor = fcntl.fcntl(before, fcntl.F_DUPFD, _INHERITED)
@@ -74,7 +74,7 @@ class Hold:
 
 
 def remove(lock: LockFile) -> None:
-    """End a reservation of one's own, whoever holds its lock: what is not there counts no more."""
+    """End a reservation of this user by removing its file, whoever holds its lock. GputopError."""
     try:
         os.unlink(f"{lock.folder}/{lock.name}")
     except FileNotFoundError:
@@ -86,9 +86,9 @@ def remove(lock: LockFile) -> None:
 
 
 def tidy(folder: LockFolder) -> None:
-    """Remove what is left of one's own reservations that have ended. While its lock is held.
+    """Remove the files of this user's ended reservations. Call it while the folder's lock is held.
 
-    ReservationError for a folder in which somebody has put more than is looked through.
+    ReservationError if the folder has more than MOST_ENTRIES files.
     """
     with os.scandir(folder.descriptor) as found:
         if sum(1 for _ in islice(found, MOST_ENTRIES + 1)) > MOST_ENTRIES:

@@ -1,10 +1,10 @@
-"""Keeps the reservations of `gputop reserve`: what that turns into, in the same process.
+"""Keeps the reservations of `gputop reserve`, which turns into this program by exec.
 
     python -I -S holder.py SECONDS LEADER DESCRIPTOR...
 
-It ends when the time is over, when process LEADER has (0: none), or when each of the files behind
-the descriptors, which it has inherited with their locks, has been removed. It imports nothing of
-gputop, for it may be there for days.
+It ends after SECONDS, when process LEADER ends (0: none), or when all files behind the DESCRIPTORs
+have been removed; it has inherited these with their locks. It imports nothing from gputop, because
+it may run for days.
 """
 
 import os
@@ -13,11 +13,11 @@ import sys
 import time
 
 _EVERY = 2.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 
 def main(seconds: float, leader: int, descriptors: "list[int]") -> None:
-    """Wait for whichever comes first."""
+    """Wait until the time, the leader or the last file is gone, whichever comes first."""
     end = _now() + seconds
     ready = select.poll()
     if leader:
@@ -26,14 +26,14 @@ def main(seconds: float, leader: int, descriptors: "list[int]") -> None:
         except ProcessLookupError:
             return
         except OSError:
-            pass  # a kernel before 5.3 does not tell: the time is left
+            pass  # before Linux 5.3: wait for the time and the files only
     while (left := end - _now()) > 0 and any(os.fstat(fd).st_nlink for fd in descriptors):
         if ready.poll(min(left, _EVERY) * 1000):
             return
 
 
 def _now() -> float:
-    """Seconds, those of a machine that sleeps as well."""
+    """Return a monotonic time in seconds that includes the machine's sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -1,4 +1,4 @@
-"""Reading reservations: whose they are, and of which GPU. Nothing is taken, and nobody waits."""
+"""Reading reservations: their users and GPUs. Nothing is locked, and no one has to wait."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from gputop.reservations.folder import folder_paths, open_to_read
 from gputop.trust import open_regular
 
 QUEUE = "queue"
-"""Stands in the place of a UUID for those who wait."""
+"""Stands in the place of a UUID for a place in the queue."""
 MOST_BYTES = 2048
-"""Of a file; what is written in it is less."""
+"""Bytes of a file that are written and read at most."""
 MOST_ENTRIES = 4096
-"""In a folder: more than any machine has GPUs and people, and soon looked through."""
+"""Entries of a folder that are read: more than any machine has GPUs and users, and soon read."""
 _NAME = re.compile(r"([\w-]{1,100})\.[0-9a-f]{16}", re.ASCII)
 _LONGEST = 400
-"""Characters of a command."""
+"""Characters of a command that are shown."""
 _FLOCK = struct.Struct("hhqqi4x")
-"""struct flock of fcntl(2), where off_t has 64 bits."""
+"""struct flock of fcntl(2), with an off_t of 64 bits."""
 
 
 class LockFile(NamedTuple):
-    """A reservation of one GPU that counts, or a place in the queue."""
+    """A valid reservation of one GPU, or a place in the queue."""
 
     uuid: str
     name: str
-    """Of its file."""
+    """The name of its file."""
     folder: str
     since: float
-    """Seconds since the epoch, by the kernel."""
+    """Seconds since the epoch, from the kernel."""
     uid: int
-    """Whose it is, by the kernel."""
+    """The user who holds it, from the kernel."""
     pid: int | None = None
-    """Who took it: the owner's word, and a process of his. None where there is none any more."""
+    """The process that took it: claimed by the owner, and checked to be theirs. None once ended."""
     until: float | None = None
-    """When it is to end: the owner's word, as the next."""
+    """When it will end, in seconds since the epoch: claimed by the owner, like `command`."""
     command: str | None = None
 
 
@@ -55,8 +55,8 @@ class LockEntry(NamedTuple):
 
 
 def read_locks() -> list[LockFile]:
-    """Return what is reserved, and who waits, the oldest first. Where nothing can be read there is
-    nothing."""
+    """Return the reservations and the places in the queue, the oldest first. Folders that cannot be
+    read are skipped."""
     locks: list[LockFile] = []
     for path in folder_paths():
         try:
@@ -82,12 +82,12 @@ def entries(folder: int) -> Iterator[LockEntry]:
 
 
 def lock_for_writing(descriptor: int) -> None:
-    """Take the lock of a file that is open for writing; OSError where somebody has it."""
+    """Lock a file that is open for writing; OSError if another process has the lock."""
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Whether somebody has it for writing, whom a lock for reading would have to wait for."""
+    """Return whether it is locked for writing: a lock for reading would have to wait."""
     wanted = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
     kind: int = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted))[0]
     return kind != fcntl.F_UNLCK
@@ -96,7 +96,7 @@ def _is_locked(descriptor: int) -> bool:
 def _entry(folder: int, name: str, uuid: str) -> LockEntry | None:
     try:
         descriptor = open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, folder)
-    except OSError:  # of what is half made as well: nobody but its owner may read that
+    except OSError:  # also for a half-made one, which only its owner may read
         return None
     try:
         about = os.fstat(descriptor)
@@ -108,8 +108,8 @@ def _entry(folder: int, name: str, uuid: str) -> LockEntry | None:
 
 
 def _meaning(entry: LockEntry, folder: str) -> LockFile | None:
-    """What is written in it, as far as it is plausible; None unless that begins with its name: it
-    may be a hard link that somebody has made, to another file or of another name."""
+    """Return the content of a file as far as it is plausible; None unless it begins with the file's
+    name: otherwise it may be a hard link, made by others, to another file."""
     uid, since = entry.about.st_uid, entry.about.st_ctime
     plain = LockFile(entry.uuid, entry.name, folder, since, uid)
     head, _, command = entry.data.decode("utf-8", "replace").partition("\n")
@@ -128,7 +128,7 @@ def _meaning(entry: LockEntry, folder: str) -> LockFile | None:
 
 
 def start_of(pid: int | str) -> int | None:
-    """Read when a process started, in clock ticks since the boot; None of one that is not there."""
+    """Return the start of a process, in clock ticks since boot; None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read(4096).rpartition(b")")[2].split()[19])
@@ -137,7 +137,7 @@ def start_of(pid: int | str) -> int | None:
 
 
 def _is_process(pid: int, start: int, uid: int) -> bool:
-    """Whether a PID is still that process, and of that user."""
+    """Return whether a PID still is the process with that start, and belongs to that user."""
     try:
         return os.stat(f"/proc/{pid}").st_uid == uid and start_of(pid) == start
     except OSError:

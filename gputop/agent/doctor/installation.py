@@ -1,4 +1,4 @@
-"""What a machine has installed for its GPUs; looked at without the driver's help.
+"""What a machine has installed for its GPUs, found without the help of the driver.
 
 Paths are below `root`, which tests replace.
 """
@@ -23,7 +23,7 @@ from gputop.trust import probe_environment
 
 _ROOT = Path("/")
 _LIMIT = 5.0
-"""Seconds for the libraries to be loaded."""
+"""Seconds that loading the libraries may take."""
 _LIBRARIES = "libnvidia-ml.so.1", "libcuda.so.1"
 _NODE = re.compile(r"nvidia(?:[0-9]+|ctl|-uvm)\Z", re.ASCII)
 _RELOAD = (
@@ -87,7 +87,7 @@ print(json.dumps({name: look(name) for name in ("libnvidia-ml.so.1", "libcuda.so
 def installation_checks(
     frame: Frame, root: Path = _ROOT, environ: Mapping[str, str] = os.environ
 ) -> Iterator[Check]:
-    """Of the driver's libraries, kernel module, device nodes and cards, and where we run."""
+    """Check the driver's libraries, kernel module, device nodes and cards, and any container."""
     answers, inside = frame.problem is None, container(root, environ)
     module = kernel_module_version(root)
     libraries = _libraries()
@@ -107,7 +107,7 @@ def installation_checks(
 
 
 def _listed_pids(frame: Frame) -> str:
-    """Whose PIDs it tells in a container, as far as this look shows."""
+    """Return which processes the driver lists in a container, as far as this frame shows."""
     if any(gpu.own_namespace_only for gpu in frame.gpus):
         return "only this container's own processes, so whether a GPU is free is not known"
     return "processes of the host, which have other numbers here"
@@ -121,7 +121,7 @@ def _module(version: str | None, answers: bool, inside: str | None) -> Check:
 
 
 def container(root: Path = _ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The kind of container that we are in; None for none that is known."""
+    """Return the kind of container that gputop runs in; None if no known one."""
     for name, kind in _CONTAINERS.items():
         if (root / name).exists():
             return kind
@@ -129,7 +129,7 @@ def container(root: Path = _ROOT, environ: Mapping[str, str] = os.environ) -> st
 
 
 def _libraries() -> dict[str, Any]:
-    """What the two libraries of the driver say, loaded in a child: they may hang or crash."""
+    """Return facts about the driver's two libraries, loaded in a child: they may hang or crash."""
     try:
         command = [sys.executable, "-I", "-S", "-c", _CHILD, *_SYMBOLS]
         done = run_program(command, _LIMIT, probe_environment())

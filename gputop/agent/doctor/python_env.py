@@ -1,4 +1,4 @@
-"""What a Python environment has for GPUs: nothing of it is imported, which is slow and may hang."""
+"""What a Python environment has for GPUs. Nothing in it is imported: that is slow and may hang."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gputop.trust import (
 _LIMIT = 15.0
 """Seconds for an interpreter on a slow disk; it also loads some GB of libraries."""
 
-# For any Python from 2.7 on. What is in the current directory is not to be imported.
+# For any Python from 2.7 on. Nothing in the current directory may be imported.
 _CHILD = """
 import sys
 sys.path[:1] = [place for place in sys.path[:1] if place]
@@ -73,7 +73,7 @@ class _Answer(msgspec.Struct):
 
 
 def find_interpreter(given: str) -> str:
-    """An interpreter, or that of an environment's directory; UsageError where there is none."""
+    """Return an interpreter, given as a path or as its environment's directory. UsageError."""
     folder = Path(os.path.expanduser(given))
     for path in (folder, folder / "bin/python", folder / "bin/python3"):
         if os.path.isfile(path) and os.access(path, os.X_OK):  # no name is too long for it
@@ -87,8 +87,8 @@ def find_interpreter(given: str) -> str:
 def python_checks(
     interpreter: str, cuda: str | None, gpus: Mapping[str, Sequence[int]] | None = None
 ) -> Iterator[Check]:
-    """Of the environment of an interpreter; `cuda`: the newest that the driver runs; `gpus`:
-    indices by compute capability."""
+    """Check the environment of an interpreter. `cuda`: the newest version that the driver runs;
+    `gpus`: indices by compute capability."""
     if refused := _refusal(interpreter):
         yield refused
         return
@@ -110,7 +110,7 @@ def python_checks(
 
 
 def _ask(interpreter: str, libraries: Sequence[str]) -> _Answer | str:
-    """What an interpreter says once it has tried to load those; or why it says nothing."""
+    """Return the answer of an interpreter that tries to load the libraries, or why it has none."""
     try:
         flags = ["-s"] if is_elevated() else []
         command = [interpreter, *flags, "-c", _CHILD, *libraries]
@@ -126,8 +126,8 @@ def _ask(interpreter: str, libraries: Sequence[str]) -> _Answer | str:
 
 
 def _refusal(interpreter: str) -> Check | None:
-    """Return why root does not run an interpreter: to start one runs what is in its environment
-    (`.pth`, `sitecustomize`), to load libraries runs them, and others can change those."""
+    """Return why root does not run an interpreter: starting it runs code from its environment
+    (`.pth`, `sitecustomize`), loading libraries runs theirs, and others could change both."""
     if not is_elevated():
         return None
     try:
@@ -142,8 +142,8 @@ def _refusal(interpreter: str) -> Check | None:
 
 
 def _prefixes(interpreter: str) -> list[Path]:
-    """Return the environment of an interpreter, and those that it was made of: by its links and by
-    pyvenv.cfg (PEP 405)."""
+    """Return the environment of an interpreter, and those that it was made from, found through
+    links and pyvenv.cfg (PEP 405)."""
     paths = [interpreter, os.path.realpath(interpreter)]
     for path in tuple(paths):
         if home := _HOME.search(read_text(Path(path).parent.parent / "pyvenv.cfg")):
@@ -183,7 +183,7 @@ def _owner(interpreter: str) -> str:
 
 
 def _packages(path: Sequence[str]) -> dict[str, _Package]:
-    """By the normalized names of what is installed; the first of a name counts, as in imports."""
+    """Return what is installed, by normalized name; the first of a name counts, as in imports."""
     packages: dict[str, _Package] = {}
     for folder in map(Path, path):
         for info in sorted(folder.glob("*-info")):
@@ -243,7 +243,7 @@ def _jax(packages: Mapping[str, _Package]) -> Build | None:
 def _kernel_checks(
     build: Build, cuda: str | None, gpus: Mapping[str, Sequence[int]]
 ) -> Iterator[Check]:
-    """A problem where the build has kernels for none of the GPUs, else a notice."""
+    """Yield a problem if the build has kernels for none of the GPUs, otherwise notices."""
     lacking = [
         (indices, missing)
         for capability, indices in gpus.items()
@@ -291,8 +291,8 @@ def _build_checks(
 
 
 def _libraries(build: Build, packages: Mapping[str, _Package]) -> list[str]:
-    """By path where wheels bring them. Older wheels of PyTorch have some in torch/lib, and all
-    others built in: then those count."""
+    """Return the libraries that a build loads, as paths if wheels bring them. Older PyTorch wheels
+    have some in torch/lib, and the others built in: then only torch/lib counts."""
     lib = packages["torch"].folder / "torch/lib" if build.name == "torch" else None
     if lib is not None and any(lib.glob("libcudart-*.so.*")):
         names = [name.partition(".so")[0] for name in build.libraries()]
@@ -300,6 +300,6 @@ def _libraries(build: Build, packages: Mapping[str, _Package]) -> list[str]:
     wheels: dict[str, str] = {}
     for folder in {package.folder for package in packages.values() if build.brings_libraries()}:
         wheels |= {path.name: str(path) for path in folder.glob("nvidia/*/lib/lib*.so.*")}
-    # Those that others need come first: not all wheels say where theirs are.
+    # Libraries that others need come first: not all wheels know where those are.
     first = [wheels[name] for name in wheels if name.startswith(("libnvJitLink", "libcublasLt"))]
     return first + [wheels.get(name, name) for name in build.libraries()]

@@ -17,7 +17,7 @@ from gputop.trust import find_program, read_text
 
 _ROOT = Path("/")
 _LIMIT = 5.0
-"""Seconds for a program to tell its version."""
+"""Seconds that a program has to print its version."""
 _RELEASE = re.compile(r"release [0-9.]+, V([0-9.]+)")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 _TEXT = re.compile(r"CUDA Version ([0-9.]+)")
@@ -29,7 +29,7 @@ _SYSTEM = "usr/include", "usr/include/x86_64-linux-gnu", "usr/include/aarch64-li
 def toolkit_checks(
     cuda: str | None, root: Path = _ROOT, environ: Mapping[str, str] = os.environ
 ) -> Iterator[Check]:
-    """Of what is installed for CUDA beside the driver, which runs CUDA up to `cuda`."""
+    """Check what is installed for CUDA besides the driver, which runs CUDA up to `cuda`."""
     kits = _toolkits(root, environ)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         folder = environ.get(variable)
@@ -46,7 +46,7 @@ def toolkit_checks(
 
 
 def _toolkits(root: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Versions by the place of each, without the links to it."""
+    """Return versions by folder, or by the path of nvcc; links are resolved, except nvcc's own."""
     versions: dict[str, str | None] = {}
     variables = [environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
     for path in [*map(Path, variables), *sorted((root / "usr/local").glob("cuda*"))]:
@@ -63,7 +63,7 @@ def _toolkits(root: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _version(folder: Path) -> str | None:
-    """As the toolkit's own files say, else as the directory is called."""
+    """Return the version from the toolkit's own files, otherwise from its directory's name."""
     with suppress(ValueError, LookupError, TypeError, RecursionError):
         return str(json.loads(read_text(folder / "version.json"))["cuda"]["version"])
     said = _TEXT.search(read_text(folder / "version.txt"))
@@ -80,7 +80,7 @@ def _toolkit(folder: str, version: str | None, cuda: str | None) -> Check:
 
 
 def _cudnn(kits: Iterable[str], root: Path, environ: Mapping[str, str]) -> Iterator[Check]:
-    """By the libraries that the loader finds, and by headers."""
+    """Find cuDNN by the libraries that the loader finds, and by headers."""
     ldconfig, _ = find_program("ldconfig", ("/sbin", "/usr/sbin"), environ.get("PATH", ""))
     listed = _CUDNN.findall(answer_of([ldconfig, "-p"], _LIMIT)) if ldconfig else []
     own = environ.get("LD_LIBRARY_PATH", "").split(":")

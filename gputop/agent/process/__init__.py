@@ -1,1 +1,1 @@
-"""The processes of this machine: what each is, where it belongs, what it was started with."""
+"""The processes of this machine: what each one is, where it belongs, how it was started."""

@@ -1,4 +1,4 @@
-"""Names and images of containers, where their runtime tells them."""
+"""Names and images of containers, if their runtime reports them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gputop.model.machine.text import printable
 from gputop.trust import find_program, may_connect
 
 _LIMIT = 2.0
-"""Seconds for an answer."""
+"""Seconds that a runtime has to answer."""
 _RETRY = 60.0
-"""Seconds until one without an answer is asked for again."""
+"""Seconds until the name of a container is asked for again after no answer."""
 _MOST = 1024
-"""Containers that are remembered: on some machines each job is a new one."""
+"""Containers that are remembered: on some machines each job has a new container."""
 _INSPECT = ("inspect", "--type", "container", "--format", "{{.Name}}\t{{.Config.Image}}")
 
 
 class ContainerNames:
-    """Asks the runtimes in a thread of its own, once for each container."""
+    """Asks the runtimes for names in a thread of its own, once for each container."""
 
     def __init__(self) -> None:
         self._named: dict[str, Container] = {}
@@ -32,7 +32,7 @@ class ContainerNames:
         self._worker = Worker("containers", self._ask)
 
     def prepare(self, containers: Iterable[Container]) -> None:
-        """Ask for those that are new, or have had no answer for a minute."""
+        """Ask for the names of new containers, and again after a minute without an answer."""
         now = time.monotonic()
         due = {
             container.id: container
@@ -48,7 +48,7 @@ class ContainerNames:
         self._worker.wait(time.monotonic() + seconds)
 
     def named(self, container: Container) -> Container:
-        """Return it with its name and image, once they are known."""
+        """Return the container with its name and image, or as it is while they are unknown."""
         return self._named.get(container.id, container)
 
     def _ask(self) -> None:
@@ -62,7 +62,7 @@ class ContainerNames:
 
 
 def _inspect(container: Container) -> Container | None:
-    from gputop.agent.program import answer_of  # it takes long, and is seldom needed
+    from gputop.agent.program import answer_of  # a slow import, seldom needed
 
     for name, *words in _commands(container):
         program, _ = find_program(name)
@@ -78,8 +78,8 @@ def _inspect(container: Container) -> Container | None:
 
 
 def _commands(container: Container) -> Iterator[list[str]]:
-    """Those that may know it, to be followed by its id. Without a daemon that may be asked,
-    its client is left alone; podman has none."""
+    """Yield the commands that may know a container; its id is appended to them. A client is only
+    run if its daemon may be asked; podman has no daemon."""
     if container.runtime == "podman":
         yield ["podman", *_INSPECT]
     if container.runtime == "docker":

@@ -1,5 +1,5 @@
-"""What decides which GPUs a process sees: its variables, its device nodes, what it has loaded; and
-where gputop itself is."""
+"""What decides which GPUs a process sees: its variables, its device nodes, the libraries it has
+loaded. Also where gputop itself runs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from gputop.model.machine.environment import CudaContext, Environ, Standpoint, j
 from gputop.model.machine.text import printable
 
 _TRIES = 3
-"""What does not answer in one is left out of the next."""
+"""Each try leaves out the file systems that did not answer in the one before."""
 
 _MAPS_SECONDS = 0.03
-"""Of one process: with 65,530 mappings, as many as it may have, to read them takes longer."""
+"""Seconds to read the mappings of one process; the most it may have, 65,530, take longer."""
 
-# Parts of the names of files that only those map who use the framework.
+# Parts of file names that only processes using the framework have mapped.
 _LIBRARIES = (
     (b"libtorch_cuda", "pytorch"),
     (b"libtensorflow_framework", "tensorflow"),
@@ -46,14 +46,14 @@ _NODE = re.compile(r"nvidia([0-9]+)\Z", re.ASCII)
 _OTHER = re.compile(r"dxg\Z|nvmap\Z|nvhost-")
 """Nodes of GPUs that have no /dev/nvidiaN: under WSL, and on a Jetson."""
 _MOST = 1 << 16
-"""Names of /dev that are looked through."""
+"""Names in /dev that are read at most."""
 _MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
-"""What docker, podman and Apptainer put into every container."""
+"""Paths that docker, podman and Apptainer create in every container."""
 _INIT = 1
 
 
 def read_context(pid: int, environ: Environ, mounts: MountCache) -> CudaContext:
-    """Read what one process sees, without its frameworks and descendants."""
+    """Read the context of one process, without its frameworks and descendants."""
     minors = visible_minors(pid, mounts)
     return CudaContext(
         environ=environ,
@@ -63,7 +63,7 @@ def read_context(pid: int, environ: Environ, mounts: MountCache) -> CudaContext:
 
 
 def read_whole_context(pid: int) -> CudaContext:
-    """Read one process, its frameworks and descendants too."""
+    """Read the context of one process, with its frameworks and descendants."""
     guard = CallGuard()
     environ = read_environ(pid)
     context = CudaContext(environ=environ)
@@ -79,7 +79,7 @@ def read_whole_context(pid: int) -> CudaContext:
 
 
 def loaded_frameworks(pid: int) -> tuple[str, ...]:
-    """Return ids of the frameworks whose libraries a process maps; none where it cannot be read."""
+    """Return ids of the frameworks that a process has mapped; none if that cannot be read."""
     try:
         maps, _ = read_bounded(f"/proc/{pid}/maps", MAPS, time.monotonic() + _MAPS_SECONDS)
     except (OSError, MemoryError):
@@ -88,10 +88,10 @@ def loaded_frameworks(pid: int) -> tuple[str, ...]:
 
 
 def visible_minors(pid: int, mounts: MountCache) -> frozenset[int] | None:
-    """Return the N of the /dev/nvidiaN that a process may have a GPU by.
+    """Return the N of each /dev/nvidiaN through which a process may have a GPU.
 
-    None where these are those that gputop has itself, and where they say nothing.
-    A control group may forbid a node that is there: version 2 cannot be asked what it forbids.
+    None if they are the same as gputop's own, or if they say nothing.
+    A control group may forbid a node that exists; version 2 has no way to ask what it forbids.
     """
     own = os.getpid()
     minors, ours = mounts.ask(device_minors, pid), mounts.ask(device_minors, own)
@@ -102,9 +102,9 @@ def visible_minors(pid: int, mounts: MountCache) -> frozenset[int] | None:
 
 
 def device_minors(sight: Sight) -> frozenset[int] | None:
-    """Return the N of the /dev/nvidiaN that a process sees in its own mount namespace.
+    """Return the N of each /dev/nvidiaN that a process sees in its own mount namespace.
 
-    None where GPUs have other nodes. OSError where that cannot be looked at.
+    None if GPUs have other nodes. OSError if /dev cannot be read.
     """
     try:
         return _minors(sight.names("/dev", _MOST))
@@ -113,9 +113,9 @@ def device_minors(sight: Sight) -> frozenset[int] | None:
 
 
 def in_container(sight: Sight) -> bool:
-    """Return whether a process has another root than ours. OSError.
+    """Return whether a process has another root than gputop. OSError.
 
-    By what is mounted there; the root itself may be of a file system that does not answer.
+    Mounts are compared: the root itself may be on a file system that does not answer.
     """
     if os.stat(f"/proc/{sight.pid}/ns/mnt").st_ino == os.stat("/proc/self/ns/mnt").st_ino:
         return os.readlink(f"/proc/{sight.pid}/root") != os.readlink("/proc/self/root")
@@ -126,14 +126,14 @@ def in_container(sight: Sight) -> bool:
 
 
 def standpoint() -> Standpoint:
-    """Return where gputop itself is: in a container, in a batch job, with which device nodes."""
+    """Return where gputop itself runs: in a container, in a batch job, with which device nodes."""
     try:
         minors = _minors(os.listdir("/dev"))
     except OSError:
         minors = None
     job, gpus = job_of(os.environ), job_gpus(os.environ)
     if job is None and (origin := read_cgroup("self")) and origin.slurm_job:
-        job = f"Slurm {origin.slurm_job}"  # who comes by ssh has no variables (pam_slurm_adopt)
+        job = f"Slurm {origin.slurm_job}"  # an ssh session has no variables (pam_slurm_adopt)
     return Standpoint(
         minors=tuple(sorted(minors)) if minors else None,
         container=_contained(),

@@ -1,5 +1,5 @@
-"""Looks closely at the one process that somebody looks at: by /proc, and where a Python process is,
-as py-spy reads it out of its memory without stopping it; and whether it still runs."""
+"""The details of one process that a user has opened, read from /proc; the stack of a Python
+process, which py-spy reads from its memory without stopping it; and whether it still runs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _DEVICE = re.compile(r"/dev/(?:nvidia|dri/)")
 _MOST_CHILDREN = 64
 _MOST_DEVICES = 64
 _SECONDS = 0.5
-"""For its open files."""
+"""Seconds to list the open files of the process."""
 _MOST_LINES = 500
 _WIDTH = 400
 _INSTALL = "py-spy is not installed: pip install py-spy, in the environment of gputop or on PATH."
 
 
 def read_detail(request: Detail) -> ProcessDetail:
-    """Look at a process now; never raises."""
+    """Read the details of a process now; never raises."""
     pid, start_time = request.pid, request.start_time
     gone = ProcessDetail(pid, start_time, gone=True)
     if not _is_there(pid, start_time):
@@ -51,12 +51,12 @@ def read_detail(request: Detail) -> ProcessDetail:
         children=children,
         children_count=count,
     )
-    # Another process may have been given the number meanwhile.
+    # Another process may have got the PID meanwhile.
     return detail if _is_there(pid, start_time) else gone
 
 
 def read_stack(request: Stack) -> ProcessStack:
-    """Have py-spy look into a process now; never raises."""
+    """Have py-spy read the stack of a process now; never raises."""
     pid, start_time = request.pid, request.start_time
     gone = ProcessStack(pid, start_time, problem="It has ended.")
     if not _is_there(pid, start_time):
@@ -68,13 +68,13 @@ def read_stack(request: Stack) -> ProcessStack:
 
 
 def _is_there(pid: int, start_time: float) -> bool:
-    """Whether a process still is the one; a zombie has nothing left to look at."""
+    """Return whether the PID still is this process; a zombie has nothing left to read."""
     stat = read_stat(pid)
     return stat is not None and stat.state != "Z" and started(stat.start_ticks) == start_time
 
 
 def _open_files(pid: int) -> OpenFiles | None:
-    """Its open files, as many as there is time for; None where they may not be seen."""
+    """Return its open files, as many as time allows; None if they may not be read."""
     try:
         return open_files(pid, time.monotonic() + _SECONDS)
     except OSError:
@@ -82,7 +82,7 @@ def _open_files(pid: int) -> OpenFiles | None:
 
 
 def _count(pid: int) -> int | None:
-    """How many files it has open: kernels from 6.2 on tell, others have them counted."""
+    """Return how many files it has open: Linux 6.2 and later report it, others need a count."""
     try:
         count = os.stat(f"/proc/{pid}/fd").st_size
         return count or sum(1 for _ in os.scandir(f"/proc/{pid}/fd"))
@@ -103,7 +103,7 @@ def _children(pid: int) -> tuple[tuple[ChildProcess, ...], int]:
 
 
 def dump_stack(pid: int, seconds: float = 10.0) -> tuple[tuple[str, ...], str | None]:
-    """Ask py-spy, within that time: lines, or why there are none and what to do; never raises."""
+    """Run py-spy for at most `seconds`: its lines, or why none and what to do; never raises."""
     program, refused = find_program("py-spy", [os.path.dirname(sys.executable)])
     if program is None:
         return (), printable(refused, 300) if refused else _INSTALL
@@ -131,12 +131,12 @@ def _why_not(lines: list[str], status: int, arguments: str) -> str:
 
 
 def read_liveness(asked: ProcessStart, users: UserNames) -> ProcessLiveness:
-    """Look at a process by /proc; never raises."""
+    """Read from /proc whether a process still runs; never raises."""
     pid = asked.pid
     if _is_free(pid):
         return ProcessLiveness(pid=pid, state="ended")
     stat = read_stat(pid)
-    if stat is None:  # hidden (hidepid), or it ends just now: the next look tells
+    if stat is None:  # hidden (hidepid), or just ending: the next read shows which
         return ProcessLiveness(pid=pid, state="unknown")
     is_other = asked.start_ticks not in (None, stat.start_ticks)
     # The first thread of a process may end before the others, and is a zombie until they do.
@@ -149,7 +149,7 @@ def read_liveness(asked: ProcessStart, users: UserNames) -> ProcessLiveness:
         start_ticks=stat.start_ticks,
         start_time=started(stat.start_ticks),
         user=_user(pid, users) if is_new else None,
-        # That of a process which the kernel holds can take as long as it is held.
+        # While a process waits in the kernel, reading its command line may wait with it.
         command=command_of(pid, stat) if is_new and stat.state != "D" else None,
     )
 
@@ -161,7 +161,7 @@ def _user(pid: int, users: UserNames) -> str | None:
 
 
 def _is_free(pid: int) -> bool:
-    """Return whether nobody has a PID, for certain: also of processes that /proc hides."""
+    """Return whether a PID is certainly free: processes that /proc hides count too."""
     try:
         os.kill(pid, 0)  # which sends nothing
     except (ProcessLookupError, OverflowError):

@@ -1,4 +1,4 @@
-"""Who has a GPU open, whether the driver lists it or not."""
+"""The processes that have a GPU open, whether the driver lists them or not."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from gputop.model.machine.gpu import DeviceHolder, HolderReason
 
 _KERNEL_THREADS = 2
 _REAPERS = ("systemd", "init", "tini", "dumb-init", "catatonit")
-"""Names of those that processes are given to when their parent ends."""
+"""Beginnings of the names of processes that adopt orphans."""
 _MONITORS = re.compile(
     r"nvidia-persiste|nvidia-fabricma|nv-fabricmanage|nv-hostengine|dcgm|nvidia-smi|nvtop|nvitop"
     r"|nvidia_gpu_expo|gputop|btop|node_exporter|telegraf|netdata|go\.d\.plugin"
 )
-"""Of names as the kernel cuts them off."""
+"""Process names, cut to 15 characters as the kernel does."""
 _WORK = ("/dev/nvidia-uvm", "/dev/nvidia-modeset", "/dev/dri/")
-"""Beginnings of what is open, too, in who computes (cuInit fails without nvidia-uvm) or draws; who
-has none of it only asks the driver, as every monitor does."""
+"""Beginnings of paths that a process which computes (cuInit fails without nvidia-uvm) or draws also
+has open. A process with none of them only queries the driver, as every monitor does."""
 _KEPT = ("/dev/nvidia", *_WORK)
 _ORDER: tuple[HolderReason, ...] = ("zombie_child", "orphan", "other_namespace", "open", "monitor")
 _MOST = 16
-"""Holders of one GPU that are named."""
+"""Holders of one GPU that are named at most."""
 _PARTS = 4
-"""One process takes no more than such a part of a search: it may have a million files open."""
+"""One process gets at most 1/_PARTS of a search: it may have a million files open."""
 
 _HolderKey = tuple[int, int]
 """pid and start in clock ticks."""
 
 
 class DeviceHolders(NamedTuple):
-    """Who has GPUs open, as far as that is known."""
+    """The known processes that have GPUs open."""
 
     by_minor: dict[int, tuple[DeviceHolder, ...]]
     """By the N of /dev/nvidiaN."""
     complete: bool
-    """Whether every process was looked through; if not, others may hold them, too."""
+    """Whether every process was searched; if not, there may be more holders."""
 
 
 class HolderFinder:
-    """Finds them, as far as the time goes, and goes on from there; the names of their users take a
-    thread of their own."""
+    """Finds device holders within a time limit; the next search continues where the last stopped.
+    User names are looked up in a thread of their own."""
 
     def __init__(self) -> None:
         self._users = UserNames()
         self._waiting: deque[_HolderKey] = deque()
-        """Processes that this pass has not come to yet."""
+        """Processes that this pass has not reached yet."""
         self._begun: dict[_HolderKey, tuple[int, frozenset[str]]] = {}
-        """Of processes with very many files: the next descriptor, and the files before it."""
+        """For processes with very many files: the next descriptor, and the files before it."""
         self._files: dict[_HolderKey, frozenset[str]] = {}
-        """Files of the processes that were looked through, now or in an earlier pass."""
+        """Files of the processes that were searched, in this pass or an earlier one."""
 
     def find(
         self,
@@ -65,8 +65,8 @@ class HolderFinder:
         without: frozenset[int],
         seconds: float,
     ) -> DeviceHolders:
-        """Return those of `table` that have one of the minors open, without some pids and the agent
-        itself, after about so many seconds; the next call goes on where this one stops."""
+        """Return the processes of `table` that have one of the minors open, except the pids in
+        `without` and the agent, after about `seconds`. The next call continues the search."""
         others = table.keys() - without - {os.getpid()}
         keys = {
             (pid, table[pid].start_ticks) for pid in others if table[pid].parent != _KERNEL_THREADS
@@ -85,7 +85,7 @@ class HolderFinder:
         self._waiting = deque(key for key in self._waiting if key in keys)
 
     def _search(self, keys: set[_HolderKey], end: float) -> None:
-        """First the processes that were never looked at, each for a part of the time."""
+        """Search the processes until `end`: new ones first, each for a part of the time."""
         new = keys - self._files.keys() - set(self._waiting)
         self._waiting = deque([*new, *(self._waiting or keys - new)])
         now = time.monotonic()
@@ -97,7 +97,7 @@ class HolderFinder:
             now = time.monotonic()
 
     def _list_files(self, key: _HolderKey, deadline: float) -> bool:
-        """List the files of one process; whether to the last."""
+        """List the files of one process; return whether all were listed."""
         first, before = self._begun.pop(key, (0, frozenset()))
         try:
             names, later = open_files(key[0], deadline, first)
@@ -141,7 +141,7 @@ class HolderFinder:
 
 
 def reason(pid: int, table: Mapping[int, ProcStat]) -> HolderReason:
-    """Return why a process of the table has a GPU open, unlisted."""
+    """Return why a process of the table has a GPU open although the driver does not list it."""
     stat = table[pid]
     parent, leader = table.get(stat.parent), table.get(stat.group)
     if _MONITORS.match(stat.name):

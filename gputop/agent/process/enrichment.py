@@ -1,4 +1,4 @@
-"""What takes longer to find out of processes than a tick may: in a thread of its own, and kept."""
+"""Facts about processes that take longer to read than a tick allows, read in their own thread."""
 
 from __future__ import annotations
 
@@ -30,45 +30,45 @@ _AGAIN = 120.0
 """Seconds until a process is read again: it may execute another program, or lose its parent."""
 _NOBODY = DeviceHolders({}, complete=False)
 _REST = 5.0
-"""Seconds between two rounds, when all is known of those who are asked for: at 1,000 processes a
-round in which nothing is found out takes 4 ms."""
+"""Seconds between two rounds once everything about the requested processes is known: with 1,000
+processes, a round that finds nothing new takes 4 ms."""
 _MAPS_SECONDS = 0.005
-"""Of a round, for lists of mapped files: one of them can take as long."""
+"""Seconds of a round for reading mapped files: those of a single process can take that long."""
 _MAPS_TIMEOUT = 2.0
 _STALLS = 0.5
-"""Seconds of a round that are waited for what does not answer; the rest is for the next."""
+"""Seconds that a round waits for file systems that do not answer; the rest waits for the next."""
 _RELATE_TIMEOUT = 10.0
 _RELATING = "all processes"
 _EVERY = 10.0
 """Seconds between two walks through /proc, at least."""
 _SHARE = 100
-"""And at least so many times as long as the last one took, with what was done with it: a percent
-of a core."""
+"""The wait between two walks is also at least this many times the length of the last walk and the
+searches after it: one percent of a core."""
 _FIRST_SECONDS, _SECONDS = 1.0, 0.1
-"""Of a search for those who have a GPU open: of the first one, for which somebody may wait, and of
-the others. It goes on with the next walk."""
+"""Seconds for a search for device holders: the first one, which a user may wait for, and each later
+one. A search continues with the next walk."""
 _RELATE_SECONDS = 0.1
-"""Of a search for descendants, likewise."""
+"""Seconds for a search for descendants."""
 _NEW_SECONDS, _AGAIN_SECONDS = 1.0, 0.05
-"""Of a round, for processes of which nothing is known, and for those that are read again; the
-others' turn comes with the next tick."""
+"""Seconds in a round for new processes, and for processes that are read again; those left over have
+their turn with the next tick."""
 
 
 class Enrichment(NamedTuple):
-    """What is known by now."""
+    """Everything that is known so far."""
 
     contexts: dict[PidAndStart, CudaContext]
     origins: dict[PidAndStart, Origin]
     holders: DeviceHolders
-    """Who has the GPUs open that were asked for."""
+    """The holders of the requested GPUs."""
 
 
 class EnrichmentRequest(NamedTuple):
-    """What is asked for."""
+    """The processes and GPUs to find out about."""
 
     processes: frozenset[PidAndStart] = frozenset()
     minors: frozenset[int] = frozenset()
-    """The N of the /dev/nvidiaN whose holders are to be found, other than `processes`."""
+    """The N of each /dev/nvidiaN to find holders for, besides `processes`."""
 
 
 class _EnrichedProcess(msgspec.Struct):
@@ -77,21 +77,21 @@ class _EnrichedProcess(msgspec.Struct):
     context: CudaContext
     origin: Origin
     again: float = 0.0
-    """When it is to be read again."""
+    """When to read it again."""
     related: float = 0.0
     """When its descendants were searched."""
     loaded: bool = False
     """Whether its frameworks were looked for."""
 
     def change(self, **facts: object) -> None:
-        """Change its context, which stays the same object where nothing changes."""
+        """Change its context; without a difference it stays the same object."""
         context = msgspec.structs.replace(self.context, **facts)
         if context != self.context:
             self.context = context
 
 
 class Enricher:
-    """Keeps what was found out; finding it out never delays a tick."""
+    """Reads and keeps enrichment without delaying a tick."""
 
     def __init__(self) -> None:
         self._processes: dict[PidAndStart, _EnrichedProcess] = {}
@@ -105,7 +105,7 @@ class Enricher:
         self._worker = Worker("enrichment", self._enrich)
 
     def read(self, request: EnrichmentRequest, timeout: float) -> Enrichment:
-        """Return what is known of those after at most `timeout` seconds."""
+        """Return what is known about the request after at most `timeout` seconds."""
         resting = request == self._request and time.monotonic() < self._rest
         if not (self._worker.busy or resting):
             self._request = request
@@ -114,13 +114,13 @@ class Enricher:
         return self._latest
 
     def settle(self, timeout: float) -> None:
-        """Wait for the names of containers that have been asked for."""
+        """Wait up to `timeout` seconds for the names of containers that have been asked for."""
         self._names.wait(timeout)
 
     # In the thread
 
     def _enrich(self) -> None:
-        """Make a round. Whoever is not asked for any more is dropped."""
+        """Make a round. Processes that are no longer requested are dropped."""
         keys, now = self._request.processes, time.monotonic()
         for gone in self._processes.keys() - keys:
             del self._processes[gone]
@@ -156,8 +156,8 @@ class Enricher:
     def _read_all(
         self, keys: Iterable[PidAndStart], table: dict[int, ProcStat], seconds: float
     ) -> None:
-        """Read processes for so long, and again one with whom something does not answer, without
-        that. What does not answer has a time of its own."""
+        """Read processes for `seconds`. If a file system stalls, its process is read again without
+        it. Waits for stalled file systems have a limit of their own."""
         guard = self._guard
         mounts, stat_of = MountCache(guard), table.get if table else cache(read_stat)
         stalled = guard.waited
@@ -186,17 +186,17 @@ class Enricher:
     def _read(
         self, key: PidAndStart, mounts: MountCache, stat_of: Callable[[int], ProcStat | None]
     ) -> tuple[CudaContext, Origin]:
-        """Read one process, or what may have changed of it. One that takes too much memory stays
-        unknown."""
+        """Read one process, or what may have changed in it since. A process that takes too much
+        memory to read stays unknown."""
         pid, process = key[0], self._processes.get(key)
         try:
             whole = read_whole_environ(pid)
             environ = what_matters(whole)
             context = process.context if process else read_context(pid, environ, mounts)
-            if environ.missing not in ("overwritten", "gone"):  # else the old one holds still
+            if environ.missing not in ("overwritten", "gone"):  # otherwise the old one still holds
                 context = msgspec.structs.replace(context, environ=environ)
             origin = read_origin(pid, whole.variables, mounts, stat_of)
-            if process and origin.cwd is None:  # that of a zombie
+            if process and origin.cwd is None:  # a zombie
                 origin = process.origin
             return context, origin
         except MemoryError:
@@ -247,7 +247,7 @@ class Enricher:
         return table
 
     def _relate(self, table: dict[int, ProcStat]) -> None:
-        """Find the descendants that tell, and who has a GPU open, among all processes."""
+        """Search all processes for descendants with their own mask, and for device holders."""
         if self._guard.is_stuck(_RELATING):
             return
         begun = time.monotonic()
@@ -270,7 +270,7 @@ class Enricher:
                     process.related = begun
                     process.change(descendant=descendants[pid])
         now = time.monotonic()
-        spent = min(now - begun, _RELATE_SECONDS + _SECONDS)  # the first search is for once
+        spent = min(now - begun, _RELATE_SECONDS + _SECONDS)  # a long first one is not repeated
         self._due = max(self._due, now + _SHARE * spent)
 
     def _still_open(self) -> DeviceHolders:

@@ -1,7 +1,7 @@
 """The variables that a process was started with, and those of the processes that it started.
 
-What a program sets in its own environment shows in the children that it executes, never in its
-own /proc/PID/environ. A forked child shows what its parent was started with.
+Variables that a program sets for itself show in the children that it executes, never in its own
+/proc/PID/environ. A forked child shows the variables that its parent was started with.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from gputop.model.machine.environment import (
 )
 
 _MOST = 64
-"""Descendants of a process that are read."""
+"""Descendants of a process that are read at most."""
 
 
 def read_environ(pid: int) -> Environ:
-    """Read those that matter here."""
+    """Read the variables of a process that matter to gputop."""
     return what_matters(read_whole_environ(pid))
 
 
 def read_whole_environ(pid: int) -> Environ:
-    """Read all of them, secrets too: not to be sent as they are, nor kept.
+    """Read all variables of a process, secrets too: never send or keep them as they are.
 
-    Another user's are readable to root alone (PTRACE_MODE_READ, proc_pid_environ(5)).
+    Only root can read another user's (PTRACE_MODE_READ, proc_pid_environ(5)).
     """
     try:
         block, whole = read_bounded(f"/proc/{pid}/environ", ENVIRON)
@@ -52,8 +52,8 @@ def read_whole_environ(pid: int) -> Environ:
 def descendant_env(
     parents: Mapping[int, Environ], table: Mapping[int, ProcStat], seconds: float = math.inf
 ) -> dict[int, Descendant | None]:
-    """Return the telling descendants of `parents` (by pid, with their own variables) among all
-    processes, None where there is none; of the first parents, as many as there is time for."""
+    """Return, by pid, the descendant of each of `parents` (given with their own variables) that
+    shows another mask, or None. When `seconds` are over, the remaining parents are left out."""
     children: dict[int, list[int]] = {}
     for pid, stat in table.items():
         children.setdefault(stat.parent, []).append(pid)
@@ -67,8 +67,8 @@ def descendant_env(
 
 
 def _agreed(parent: int, own: Environ, below: list[int], end: float) -> Descendant | None:
-    """Return the first with another mask than `own`; None if they disagree, or if there is no time
-    to see whether they do. In a container of its own it counts other GPUs, and tells nothing."""
+    """Return the first descendant with another mask than `own`; None if they disagree, or if time
+    runs out. A descendant in another container is skipped: it numbers other GPUs."""
     before = (own.variables.get(NAME), own.variables.get(ORDER))
     descendants: list[Descendant] = []
     for pid in below:
@@ -93,7 +93,7 @@ def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
 
 
 def _has_ended(pid: int) -> bool:
-    """Return whether a process is a zombie, or not there. A zombie's file is root's, whoever ran
-    it, and by the kernel's version opening it fails, or it is empty."""
+    """Return whether a process is a zombie or no longer exists. A zombie's file belongs to root,
+    whoever ran it; depending on the kernel, opening it fails, or it is empty."""
     stat = read_stat(pid)
     return stat is None or stat.state in "ZX"

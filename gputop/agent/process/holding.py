@@ -1,8 +1,8 @@
-"""Whether a process holds a GPU: what shows that it is the one that a driver's PID means.
+"""Whether a process holds a GPU, which shows that a PID from the driver means this process.
 
-Who computes or draws on a GPU has its node /dev/nvidiaN open. Where GPUs have no such nodes, as
-under WSL, it has /dev/dxg open, or NVIDIA's libcuda loaded, which every CUDA program has. A process
-can pretend to all of these, for itself alone.
+A process that computes or draws on a GPU has its node /dev/nvidiaN open. If GPUs have no such
+nodes, as under WSL, it has /dev/dxg open or NVIDIA's libcuda loaded, as every CUDA program has. A
+process can fake all of these, but only for itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gputop.agent.process.procfs import MAPS, open_files, read_bounded
 from gputop.agent.process.stat import read_stat
 
 SECONDS = 0.03
-"""For the descriptors of a process, and as long for its mappings: it may have very many."""
+"""Seconds for the descriptors of a process, and again for its mappings: it may have very many."""
 _NODE = re.compile(r"/dev/nvidia[0-9]+\Z", re.ASCII)
 _MAPPED_NODE = re.compile(rb"/dev/nvidia[0-9]+(?: \(deleted\))?$", re.MULTILINE)
 _WITHOUT_NODES = re.compile(
@@ -26,7 +26,7 @@ _WITHOUT_NODES = re.compile(
 
 
 class Holding(Enum):
-    """What a look at a process shows."""
+    """Whether the files and mappings of a process show a GPU."""
 
     YES = "a GPU is open or mapped"
     NO = "no GPU is open, and all was seen"
@@ -35,12 +35,12 @@ class Holding(Enum):
 
 
 def look_for_gpu(pid: int, seconds: float = SECONDS) -> Holding:
-    """Look whether a process has a GPU open, by a descriptor or a mapping.
+    """Return whether a process has a GPU open, by a descriptor or a mapping.
 
-    It cannot be seen of another user's process, of a zombie, which has nothing any more, of one
-    that waits in the kernel, and not to the end of one that has too much for so many seconds.
+    UNSEEN for another user's process, for a zombie, which has nothing open any more, for a process
+    that waits in the kernel, and for one with more than can be read in `seconds`.
 
-    nvidiactl and nvidia-uvm do not count: who only asks the driver has them open too.
+    nvidiactl and nvidia-uvm do not count: a process that only queries the driver has them open too.
     """
     try:
         files = open_files(pid, time.monotonic() + seconds)
@@ -60,12 +60,12 @@ def look_for_gpu(pid: int, seconds: float = SECONDS) -> Holding:
 
 
 def holds_gpu(pid: int, seconds: float = SECONDS) -> bool | None:
-    """Return whether a process has a GPU open; None where that is not known."""
+    """Return whether a process has a GPU open; None if that is not known."""
     return {Holding.YES: True, Holding.NO: False}.get(look_for_gpu(pid, seconds))
 
 
 def may_be_looked_at(pid: int) -> bool:
-    """Return whether we may see what a process has open; it may be another user's."""
+    """Return whether gputop may list what a process has open; it may be another user's."""
     try:
         os.scandir(f"/proc/{pid}/fd").close()
     except PermissionError:
@@ -76,7 +76,7 @@ def may_be_looked_at(pid: int) -> bool:
 
 
 def has_nodes() -> bool:
-    """Return whether GPUs have nodes /dev/nvidiaN here."""
+    """Return whether GPUs have nodes /dev/nvidiaN on this machine."""
     try:
         names = os.listdir("/dev")
     except OSError:
@@ -85,8 +85,8 @@ def has_nodes() -> bool:
 
 
 def _maps_gpu(pid: int, seconds: float, wanted: re.Pattern[bytes]) -> bool | None:
-    """None where there are none, and where not all could be looked through: those of a process that
-    waits in the kernel (state D) can take for ever to read."""
+    """Return whether a mapping matches; None if there are no mappings or not all could be read:
+    those of a process that waits in the kernel (state D) can take for ever to read."""
     stat = read_stat(pid)
     if stat is not None and stat.state == "D":
         return None

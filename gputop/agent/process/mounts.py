@@ -1,4 +1,4 @@
-"""The mounts of a process, as /proc/PID/mountinfo tells them: no file system is touched for it."""
+"""The mounts of a process, read from /proc/PID/mountinfo: no file system is touched."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import re
 from typing import NamedTuple
 
 _MOST = 4 << 20
-"""Bytes of a mountinfo that are read."""
+"""Bytes of a mountinfo that are read at most."""
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 class Mount(NamedTuple):
-    """One line."""
+    """A line of mountinfo."""
 
     id: int
     device: str
-    """Of the file system, as `0:53`: the same wherever it is mounted."""
+    """The file system's device, as `0:53`: the same wherever it is mounted."""
     root: bytes
-    """What of it is mounted."""
+    """The path in the file system that is mounted."""
     kind: str
-    """`ext4`, `autofs`."""
+    """The type of the file system, as `ext4` or `autofs`."""
 
 
 class Mounts:
-    """Those that a process can see, with paths as it sees them."""
+    """The mounts that a process can see, with paths as it sees them."""
 
     def __init__(self, text: bytes) -> None:
         self._by_id: dict[int, Mount] = {}
         self._over: dict[tuple[int, bytes], Mount] = {}
-        for line in text.split(b"\n"):  # a carriage return stands in names as it is
+        for line in text.split(b"\n"):  # not splitlines(): names may hold carriage returns
             self._add(line)
 
     def by_id(self, id_: int) -> Mount:
-        """Return a mount; of one that is not listed (a chroot's own) nothing more is known."""
+        """Return a mount; if it is not listed (a chroot's own), only its id is known."""
         return self._by_id.get(id_) or Mount(id_, f"mount {id_}", b"", "")
 
     def over(self, mount: Mount, path: bytes) -> Mount | None:
-        """Return what is mounted at a path of a mount, the topmost; None if nothing is."""
+        """Return the topmost mount at a path of a mount; None if nothing is mounted there."""
         topmost = None
         while (above := self._over.get(((topmost or mount).id, path))) is not None:
             topmost = above
@@ -44,14 +44,14 @@ class Mounts:
 
     @property
     def root(self) -> Mount | None:
-        """What is mounted at `/`; None where that is below a mount, as in a chroot."""
+        """The mount at `/`; None if `/` lies inside a mount, as in a chroot."""
         for (parent, point), mount in self._over.items():
             if point == b"/" and parent not in self._by_id:
                 return self.over(mount, b"/") or mount
         return None
 
     def _add(self, line: bytes) -> None:
-        """proc_pid_mountinfo(5): id, parent, device, root, mount point, options ... - kind ..."""
+        """Add `id parent device root mount-point options ... - kind ...`, proc_pid_mountinfo(5)."""
         head, _, tail = line.partition(b" - ")
         fields, kind = head.split(b" "), tail.partition(b" ")[0]
         if len(fields) >= 5 and fields[0].isdigit() and fields[1].isdigit():
@@ -63,7 +63,7 @@ class Mounts:
 
 
 def read_mounts(pid: int) -> Mounts:
-    """Read those of a process; OSError, also where there are too many."""
+    """Read the mounts of a process; OSError, also if there are too many."""
     with open(f"/proc/{pid}/mountinfo", "rb") as file:
         text = file.read(_MOST)
     if len(text) == _MOST:

@@ -1,17 +1,17 @@
-"""Whose PIDs the driver tells, and whether one of them is a process of our own /proc.
+"""Which PIDs the driver reports, and whether one of them is a process in our own /proc.
 
-In the machine's first PID namespace all of them are ours. In one below, as a container has, that
+In the machine's first PID namespace all of them are. In a nested one, as in a container, that
 depends on the driver (open-gpu-kernel-modules by tag, `os_find_ns_pid`):
 
-    before 535.113.01   lists and utilization samples have everybody's, by the host's numbers
-    535.113.01          lists have our own processes alone, by our numbers, with no memory; samples
-                        have everybody's, by the host's numbers; closed modules may list nobody
-    565.57              lists have their memory
-    570.86              samples have our own by our numbers, and others by the host's
+    before 535.113.01   lists and utilization samples have all processes, with the host's PIDs
+    535.113.01          lists have only our own processes, with our PIDs, without memory; samples
+                        have all, with the host's PIDs; closed modules may list no process
+    565.57              lists have the memory of our processes
+    570.86              samples have our own processes with our PIDs, and others with the host's
 
-A host's number may be nobody's here, or that of a process that has nothing to do with a GPU. So the
-version is a hint that can only rule out: of a driver that tells the host's numbers no number is
-ours, and of any other one a process has to be seen to hold a GPU.
+A host's PID may be free here, or belong to a process that has nothing to do with a GPU. So the
+driver's version is a hint that can only rule out: if a driver reports the host's PIDs, none of them
+is ours; with any other driver, a process must also be seen to hold a GPU.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _INITIAL = 0xEFFFFFFC
 """Inode of the first PID namespace: PROC_PID_INIT_INO of include/linux/proc_ns.h."""
 _LISTS_OURS, _SAMPLES_OURS = (535, 113, 1), (570, 86)
 _LASTING = 1.0
-"""Seconds that a driver of that kind goes on to list a process that is not here, which so is of
-another namespace: one that is ending is listed for less."""
+"""If such a driver lists a process that is not here for this many seconds, the process belongs to
+another namespace: a process that is ending is listed for less."""
 
 
 class Numbering:
-    """What is known of the PIDs that the driver tells in a namespace below the first."""
+    """What is known about the PIDs that the driver reports in a nested PID namespace."""
 
     def __init__(self) -> None:
         self.opened(None)
 
     def opened(self, version: str | None) -> None:
-        """Begin anew with the driver of that version."""
+        """Forget everything: a driver of that version has been opened."""
         words = re.findall("[0-9]+", version or "", re.ASCII)
         self._version = tuple(int(word[:9]) for word in words[:3])
         self._missing: dict[int, float] = {}
         self._never_ours = False
         self.everybodys = False
-        """Whether a PID of another namespace was in a list: then all of them are in the lists."""
+        """Whether a list had a PID of another namespace: then lists have all processes."""
 
     def observe(self, missing: Set[int], now: float) -> None:
-        """Take notice of listed PIDs that are no process on a GPU here; `now` is monotonic."""
+        """Learn from listed PIDs that are not processes on a GPU here; `now` is monotonic."""
         self._missing = {pid: self._missing.get(pid, now) for pid in missing}
         lasting = 0.0 if self._version < _LISTS_OURS else _LASTING
         if any(now - since >= lasting for since in self._missing.values()):
@@ -57,44 +57,44 @@ class Numbering:
 
     @property
     def hosts(self) -> bool:
-        """Whether lists are known to have the host's numbers, by the driver's version or because
-        one was never given out here: then a process here that has such a number is another one.
+        """Whether lists are known to have the host's PIDs, from the driver's version or because one
+        of them was never given out here: then a process here with such a PID is another one.
         """
         return self._never_ours or self._version < _LISTS_OURS
 
     @property
     def lists_ours(self) -> bool:
-        """Whether lists are of our own processes, as far as is known."""
+        """Whether lists have only our own processes, as far as is known."""
         return not self.everybodys and self._version >= _LISTS_OURS
 
     @property
     def believed(self) -> bool:
-        """Whether a listed PID that is here is believed to be ours unless something speaks against
-        it: enough to show a process, and not to send it a signal.
+        """Whether a listed PID that exists here is taken for our process unless something speaks
+        against it: enough to show the process, not enough to send it a signal.
         """
         return self.lists_ours and not self.hosts
 
     @property
     def samples_differ(self) -> bool:
-        """Whether samples have other numbers than the lists, even where they look the same."""
+        """Whether samples have other PIDs than the lists, even if the numbers match."""
         return self.lists_ours and self._version < _SAMPLES_OURS
 
     @property
     def samples_ours(self) -> bool:
-        """Whether a sample of a listed PID is of that process, whoever else has samples."""
+        """Whether a sample with a listed PID is of that process, whatever others have samples."""
         return self.everybodys or self._version >= _SAMPLES_OURS
 
 
 NUMBERING = Numbering()
-"""Of the one driver that a program has open."""
+"""The numbering of the one driver that a program has open."""
 
 
 def local_process(pid: int) -> bool | None:
-    """Whether the process on a GPU is the one that has this number here.
+    """Return whether the process on a GPU is the one that has this PID here.
 
-    In the first namespace whoever is there is the one. Elsewhere it has to be seen to hold a GPU,
-    and the driver must not be one that tells the host's numbers: such a number would be that of
-    another process that holds one. False: it is another one, or none. None: it cannot be told.
+    In the first namespace it is, if it exists. Elsewhere it must be seen to hold a GPU, and the
+    driver must not report the host's PIDs: otherwise it may be another process that holds a GPU.
+    False if it is another process, or none; None if it is not known.
     """
     if not os.path.exists(f"/proc/{pid}"):
         return False
@@ -105,10 +105,10 @@ def local_process(pid: int) -> bool | None:
 
 
 def shown_process(pid: int) -> bool | None:
-    """Return whether the process that has this number is shown as the one on a GPU.
+    """Return whether the process that has this PID is shown as the one on a GPU.
 
-    As `local_process`; one that cannot be looked at, as another user's or a zombie, is shown
-    where the driver is believed to tell our numbers.
+    Like `local_process`, but a process that cannot be inspected, as another user's or a zombie, is
+    shown if the driver is believed to report our PIDs.
     """
     if not (NUMBERING.believed and _is_our_proc() and os.path.exists(f"/proc/{pid}")):
         return local_process(pid)
@@ -117,7 +117,7 @@ def shown_process(pid: int) -> bool | None:
 
 
 def why_not_local(pid: int) -> str:
-    """Say why the process that has this number is not known to be the one on a GPU."""
+    """Return why the process that has this PID is not known to be the one on a GPU."""
     if not (os.path.exists(f"/proc/{pid}") and _is_our_proc()):
         return "nobody has this PID here"
     if not may_be_looked_at(pid):
@@ -128,10 +128,10 @@ def why_not_local(pid: int) -> str:
 
 
 def was_given_out(pid: int) -> bool:
-    """Return whether a process of our namespace can have had a PID, as far as can be seen.
+    """Return whether our namespace can have given out a PID.
 
-    Not beyond the last one, proc_loadavg(5), unless numbers have begun anew since: then greater
-    ones live on.
+    It has not if the PID is greater than the last one (proc_loadavg(5)), unless PIDs have wrapped
+    around since: then processes with greater ones still run.
     """
     words = read_short("/proc/loadavg").split()
     if len(words) < 5 or pid <= int(words[4]):
@@ -141,7 +141,7 @@ def was_given_out(pid: int) -> bool:
 
 @lru_cache(maxsize=1)
 def in_first_namespace() -> bool:
-    """Whether our PID namespace is the machine's first one."""
+    """Return whether our PID namespace is the machine's first one."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino == _INITIAL
     except OSError:
@@ -150,7 +150,7 @@ def in_first_namespace() -> bool:
 
 @lru_cache(maxsize=1)
 def _is_our_proc() -> bool:
-    """Whether /proc has the numbers of our namespace, and not those of the one above."""
+    """Return whether /proc has the PIDs of our namespace, not those of the one above."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:

@@ -1,4 +1,4 @@
-"""Where a process belongs, as /proc tells it."""
+"""Reads the origin of a process from /proc."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gputop.model.machine.origin import Ancestor, Origin
 from gputop.model.machine.text import printable
 
 _TERMINALS = ("tmux", "screen", "SCREEN", "sshd")
-"""Beginnings of the names of those that a chain of parents ends with."""
+"""Beginnings of the names of processes at which a chain of ancestors ends."""
 _GENERATIONS = 32
 _PATH = 512
 _SEARCHED = 4096
-"""Characters of PATH."""
+"""Characters of a PATH that are searched."""
 _MOST_FOLDERS = 64
-"""Of a PATH that are looked through."""
+"""Folders of a PATH that are searched."""
 _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
-"""What the directory of a virtual (PEP 405) or conda environment has in it."""
+"""Names that the directory of a virtual (PEP 405) or conda environment contains."""
 
 
 def read_origin(
@@ -33,8 +33,8 @@ def read_origin(
     mounts: MountCache,
     stat_of: Callable[[int], ProcStat | None],
 ) -> Origin:
-    """Read it; the container's name is not in /proc. `variables`: all that it was started with.
-    `stat_of` is as `read_stat`, or remembers."""
+    """Read the origin of a process; the container's name is not in /proc. `variables`: all that it
+    was started with. `stat_of`: `read_stat`, or a cache of it."""
     origin = read_cgroup(pid) or Origin()
     cwd = read_link(f"/proc/{pid}/cwd")
     return msgspec.structs.replace(
@@ -64,8 +64,8 @@ def _ancestors(pid: int, stat_of: Callable[[int], ProcStat | None]) -> Iterator[
 def _environment(
     pid: int, cwd: str | None, variables: Mapping[str, str], mounts: MountCache
 ) -> str | None:
-    """Return the interpreter's own, else the one that was active: a venv's interpreter is a link,
-    so that /proc/PID/exe leads out of it, and the first argument does not."""
+    """Return the environment of the interpreter, otherwise the one that was active. The first
+    argument comes before /proc/PID/exe, which leads out of a venv: its interpreter is a link."""
     program = os.fsdecode(read_short(f"/proc/{pid}/cmdline").partition(b"\0")[0])
     if program and "/" not in program:
         file = mounts.ask(_which, pid, program, variables.get("PATH", "")[:_SEARCHED])
@@ -93,8 +93,8 @@ def _is_environment(sight: Sight, prefix: str) -> bool:
 
 
 def _session(variables: Mapping[str, str]) -> str | None:
-    """Return what the variables say: STY is a name, TMUX has a number. No server is asked for the
-    name of that: the socket is one that the process chose."""
+    """Return the session from the variables: STY is a name, TMUX has a number. The tmux server is
+    not asked for a name: the process has chosen its socket."""
     socket, _, rest = variables.get("TMUX", "").partition(",")
     server, number = os.path.basename(socket), _number(rest.rpartition(",")[2])
     if server and number:
@@ -103,7 +103,7 @@ def _session(variables: Mapping[str, str]) -> str | None:
 
 
 def _number(text: str | None) -> str | None:
-    """A plain one: the steps that have names have numbers close to 2**32."""
+    """Return a plain number or None: Slurm steps with names have numbers close to 2**32."""
     return text if text and text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 

@@ -1,11 +1,11 @@
-"""Looks up a path as a process sees it, which names it as it likes: nothing is opened.
+"""Looks up a path as a process sees it. The process may name any path, so nothing is opened.
 
-Part by part, from its root: no link leads out of that, not even those of /proc; a part of an
-automounter's folder where nothing is mounted is not looked up, so that nothing is mounted for it;
-a file system at which one hangs is not touched again. Which mount a part is on is known before
-it is touched (mountinfo), and verified (fdinfo, which asks no file system).
+A path is walked part by part from the root of the process: no link leads out of that root, not even
+the links in /proc; nothing is looked up in an automounter's folder unless it is mounted already; a
+file system that has hung is not touched again. The mount of a part is known before the part is
+touched (mountinfo), and verified after (fdinfo, which asks no file system).
 
-All processes of one mount namespace and root see the same files, and are asked about them once.
+All processes of one mount namespace and root see the same files, so each is looked up once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sight:
 
     @contextmanager
     def find(self, path: str) -> Iterator[int]:
-        """Give a descriptor (O_PATH) of what an absolute path leads to; OSError."""
+        """Yield a descriptor (O_PATH) of the target of an absolute path; OSError."""
         trail = _Trail(self)
         try:
             trail.follow(os.fsencode(path))
@@ -46,13 +46,13 @@ class Sight:
             trail.close()
 
     def exists(self, path: str) -> bool:
-        """Return whether it is there, as far as that may be looked up."""
+        """Return whether a path exists; False too if it may not be looked up."""
         with suppress(OSError, ValueError), self.find(path):
             return True
         return False
 
     def names(self, path: str, most: int) -> list[str]:
-        """Return the names in a folder, at most so many; OSError."""
+        """Return at most `most` names in a folder; OSError."""
         with self.find(path) as target:
             if self.mounts.by_id(_mount_id(target)).kind == _AUTOMOUNTER:
                 raise OSError("something would be mounted for it")
@@ -65,7 +65,7 @@ class Sight:
                 os.close(folder)
 
     def touch(self, mount: Mount) -> None:
-        """Say that a file system is touched next; OSError where that is not to be."""
+        """Note that a file system is touched next; OSError if it has stopped answering."""
         if mount.device != self._step.at:
             if self._guard.is_barred(mount.device):
                 raise OSError("its file system does not answer")
@@ -73,10 +73,10 @@ class Sight:
 
 
 class MountCache:
-    """Answers about files by who sees them; one of these for each round of many processes.
+    """Answers about files, shared by all processes that see the same; one cache for each round.
 
-    To be used within calls of `guard`, which `step` belongs to. After one that stalled a new one is
-    wanted: this is still in the hands of the thread that hangs.
+    Use it within calls of `guard`, which `step` belongs to. After a call that stalled, make a new
+    cache: the thread that hangs still uses this one.
     """
 
     def __init__(self, guard: CallGuard) -> None:
@@ -87,8 +87,8 @@ class MountCache:
         self._answers: dict[tuple[Any, ...], Any] = {}
 
     def ask(self, question: Callable[..., T], pid: int, *more: str) -> T | None:
-        """Return `question(sight, *more)`, which is asked once of all processes that see the same;
-        None where it cannot be looked at, or is not to be."""
+        """Return `question(sight, *more)`, asked once for all processes that see the same files;
+        None if they cannot or may not be looked up."""
         if pid not in self._views:
             self._views[pid] = view_of(pid)
         view = self._views[pid]
@@ -99,7 +99,7 @@ class MountCache:
             kept: T | None = self._answers[key]
             return kept
         answer = self._answer(question, pid, view, *more)
-        if view_of(pid) == view:  # that of a process that ends is its own
+        if view_of(pid) == view:  # not if it ended meanwhile
             self._answers[key] = answer
         return answer
 
@@ -117,8 +117,8 @@ class MountCache:
 
 
 def view_of(pid: int) -> _MountRoot | None:
-    """None where it cannot be seen: of another user's process, or one that has ended. The root
-    itself is not touched: it may be of a file system that does not answer."""
+    """Return the mount namespace and root of a process; None for another user's, or if it has
+    ended. The root itself is not touched: its file system may not answer."""
     try:
         return os.stat(f"/proc/{pid}/ns/mnt").st_ino, os.readlink(f"/proc/{pid}/root")
     except OSError:
@@ -173,7 +173,7 @@ class _Trail:
                 todo += target.split(b"/")[::-1]
 
     def _up(self, count: int) -> None:
-        """Leave so many folders; the root has none above it."""
+        """Leave `count` folders, but never the root."""
         for _ in range(min(count, len(self._folders) - 1)):
             os.close(self._folders.pop()[0])
 
@@ -191,7 +191,7 @@ class _Trail:
         sight.touch(over or mount)
 
     def _link(self) -> bytes | None:
-        """Return where the last part leads; None of what is no link."""
+        """Return the target of the last part; None if it is not a link."""
         try:
             return os.readlink(b"", dir_fd=self.last)
         except OSError:

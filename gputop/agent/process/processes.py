@@ -1,9 +1,9 @@
 """Facts of the processes on GPUs, kept from tick to tick.
 
-/proc/PID/stat is read every tick; of very many processes each is read in its turn, and what it
-reads and writes more seldom. The owner and the command line are read at first sight, when the
-process renames itself, and now and then: what it executes next may have the same name, and only
-the beginning of a new title is one.
+/proc/PID/stat is read every tick; if there are very many processes, they take turns, and their I/O
+is read less often. The owner and the command line are read at first sight, when the process renames
+itself, and now and then: it may execute another program of the same name, and the name is only the
+beginning of a new title.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from gputop.agent.process.users import UserNames, real_uid
 from gputop.agent.worker import Worker
 
 _COMMAND_TURNS = 20
-"""Reads of a process that kept its name, of which one reads its command line again."""
+"""The command line of a process that keeps its name is read once in this many reads."""
 _STAT_READS = 128
-"""Processes that are read in a tick; of more, each in its turn."""
+"""Processes that are read in a tick; more than that take turns."""
 _IO_READS = 20
-"""Processes whose I/O is read in a tick; of more, each in its turn."""
+"""Processes with their I/O read in a tick; more than that take turns."""
 _COMMANDS = 1 << 20
-"""Characters of the command lines of all processes: so many travel with each frame at most."""
+"""Characters of the command lines of all processes that travel with a frame at most."""
 _SHORTEST_COMMAND = 256
-"""Characters, of one of very many."""
+"""Characters of a command line that are kept however many processes there are."""
 
 
 class ProcessFacts(msgspec.Struct, frozen=True):
-    """What is known of a process now, as Process has it; rates are None at first sight."""
+    """Facts of a process as of now, in the units of Process; rates are None at first sight."""
 
     start_time: float
     user: str | None
@@ -68,7 +68,7 @@ class IoRates:
         self._unknown = False
 
     def update(self) -> None:
-        """Read the counters. One of another user, or that has ended, is not asked again."""
+        """Read the counters; never again after an error (another user's process, or it ended)."""
         if self._unknown:
             return
         try:
@@ -91,7 +91,7 @@ class _CachedFacts(msgspec.Struct):
     uid: int | None
     command: str | None
     local: bool | None
-    """As `shown_process`: only what is known to be the process on a GPU has facts."""
+    """The answer of `shown_process`: only a process known to be the one on a GPU has facts."""
     cpu_ticks: int
     cpu_time: float
     io: IoRates
@@ -99,10 +99,10 @@ class _CachedFacts(msgspec.Struct):
 
 
 class ProcessCache:
-    """The processes of this machine, by pid.
+    """Reads the processes of this machine by pid, and keeps their facts.
 
-    They are read in a thread: to read the command line of a process that the kernel holds can
-    take as long as it is held.
+    A thread reads them: reading the command line of a process that waits in the kernel can
+    take as long as that wait.
     """
 
     def __init__(self) -> None:
@@ -113,8 +113,8 @@ class ProcessCache:
         self._every = False
         self._believed = NUMBERING.believed
         self.missing: frozenset[int] = frozenset()
-        """Of the pids that were read last, those that are no process on a GPU here, and have not
-        been one: a driver may go on to list one that has ended, for a child's sake."""
+        """Pids of the last read that are not, and were not, processes on a GPU here: a driver may
+        go on listing a process that has ended, because of a child."""
         self._ended: set[int] = set()
         self._tick = 0
         self._worker = Worker("processes", self._read)
@@ -122,8 +122,8 @@ class ProcessCache:
     def read(
         self, pids: Iterable[int], timeout: float, every: bool = False
     ) -> dict[int, ProcessFacts]:
-        """Return the facts of those `pids` that exist here, after at most `timeout` seconds; those
-        of the time before if it takes longer. With `every` no one waits for a turn."""
+        """Return the facts of those `pids` that exist here, after at most `timeout` seconds; if
+        reading takes longer, the previous facts. With `every`, all are read without turns."""
         if not self._worker.busy:
             self._pids, self._every = frozenset(pids), every
             self._worker.ask()
@@ -133,7 +133,7 @@ class ProcessCache:
     # In the thread
 
     def _read(self) -> dict[int, ProcessFacts]:
-        """Whatever is not asked for any more is dropped."""
+        """Read the facts; processes that are no longer requested are dropped."""
         self._tick += 1
         if self._believed != NUMBERING.believed:
             self._believed, self._cached = NUMBERING.believed, {}
@@ -153,7 +153,7 @@ class ProcessCache:
         return self._facts
 
     def _read_stats(self) -> set[int]:
-        """Update the cache; the pids of those whose turn it was."""
+        """Update the cache; return the pids that were read in this turn."""
         turns = 1 if self._every else 1 + len(self._pids) // _STAT_READS
         io_turns = 1 + len(self._pids) // (_IO_READS * turns)
         before, self._cached = self._cached, {}
@@ -168,7 +168,7 @@ class ProcessCache:
                 continue
             if cached is not None:
                 self._cached[pid] = cached
-            with suppress(MemoryError):  # that of one costs no other its row
+            with suppress(MemoryError):  # one process must not cost the others their rows
                 self._cached[pid] = cached = _updated(pid, cached, stat, turn // turns)
                 read.add(pid)
                 if turn // turns % io_turns == 0:
@@ -199,7 +199,7 @@ def _updated(pid: int, cached: _CachedFacts | None, stat: ProcStat, turn: int) -
             stat, real_uid(pid), command_line(pid), local, stat.cpu_ticks, now, IoRates(pid)
         )
     renamed = cached.stat.name != stat.name
-    executing = cached.command is None  # it was seen while it began
+    executing = cached.command is None  # it was just starting
     if renamed or executing or turn % _COMMAND_TURNS == 0:
         cached.uid = real_uid(pid)
         cached.command = command_line(pid) or cached.command  # a zombie keeps what it was

@@ -1,13 +1,13 @@
 """Files of /proc/PID, read by hand up to a limit, and why psutil does not read them.
 
-prctl(PR_SET_MM_MAP) takes no privilege and makes a command line or an environment of gigabytes; a
-process may have a million descriptors and 65,530 mappings. Whatever another user's process fills
-is read here, with a limit in bytes or entries, and in time where the kernel takes long over it.
-What was cut is told as cut: it never reads as if the rest were not there.
+prctl(PR_SET_MM_MAP) needs no privilege and makes a command line or an environment of gigabytes; a
+process may have a million descriptors and 65,530 mappings. Everything that another user's process
+can fill is read here, with a limit in bytes or entries, and in time if the kernel may take long.
+Callers learn when something was cut: it never looks complete.
 
-psutil tells which processes there are, what they read and write, when the machine was booted and
-how busy it is. What else it could tell is read by hand, for its cost (microseconds of CPU time, for
-one of 1,000 processes) or for what another user can make of it (psutil 7.2):
+psutil lists processes and reads their I/O, the boot time and the load of the machine. Its other
+facts are read by hand, because of their cost (microseconds of CPU time, for one of 1,000 processes)
+or because of what another user can do to them (psutil 7.2):
 
     fact                         psutil  by hand  why
     PIDs                              2           psutil.pids()
@@ -38,29 +38,29 @@ from gputop.model.machine.cgroup import parse_cgroup
 from gputop.model.machine.origin import Origin
 
 COMMAND = 1 << 14
-"""Bytes of a command line: 4,096 characters at the least, and more are not shown."""
+"""Bytes of a command line: at least 4,096 characters, and no more than that are shown."""
 ENVIRON = 1 << 23
-"""Bytes of an environment; execve(2) takes 6 MiB at most, arguments and all."""
+"""Bytes of an environment; execve(2) takes at most 6 MiB, arguments included."""
 _CGROUP = 1 << 16
 MAPS = 1 << 23
 
 _PIECE = 1 << 16
 _BETWEEN = 64
-"""Entries between two looks at the clock."""
+"""Entries between two readings of the clock."""
 
 
 class OpenFiles(NamedTuple):
-    """Files that a process has open."""
+    """Some or all of the files that a process has open."""
 
     names: set[str]
-    """Paths, without what is said of files that are deleted."""
+    """Paths, without the ` (deleted)` of deleted files."""
     next: int | None
-    """The descriptor at which to go on; None where these were the last."""
+    """The descriptor to continue at; None if these were the last."""
 
 
 def read_bounded(path: str, most: int, deadline: float = math.inf) -> tuple[bytes, bool]:
-    """Read `most` bytes, or until `deadline` (monotonic), and tell whether that is all of the file;
-    OSError."""
+    """Return up to `most` bytes read before `deadline` (monotonic), and whether that is the whole
+    file; OSError."""
     pieces: list[bytes] = []
     left = most
     with open(path, "rb", buffering=0) as file:
@@ -74,8 +74,8 @@ def read_bounded(path: str, most: int, deadline: float = math.inf) -> tuple[byte
 
 
 def read_cgroup(pid: int | str) -> Origin | None:
-    """Read what the control groups of a process tell; None where they cannot be read, and where
-    they are longer than any."""
+    """Read the origin of a process from its control groups; None if they cannot be read, or are
+    longer than real ones."""
     try:
         data, whole = read_bounded(f"/proc/{pid}/cgroup", _CGROUP)
     except OSError:
@@ -84,8 +84,8 @@ def read_cgroup(pid: int | str) -> Origin | None:
 
 
 def read_short(path: str) -> bytes:
-    """Read the first 4 KiB; empty where it cannot be read. Without a file object, which costs as
-    much again: at every tick this is read of every process."""
+    """Read the first 4 KiB; empty if the file cannot be read. Every tick reads every process this
+    way, and a file object would double the cost."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -99,7 +99,7 @@ def read_short(path: str) -> bytes:
 
 
 def read_link(path: str) -> str | None:
-    """Read where a link leads, which is not touched; None where that cannot be seen."""
+    """Return the target of a link without touching it; None if the link cannot be read."""
     try:
         return os.readlink(path)
     except OSError:
@@ -107,8 +107,8 @@ def read_link(path: str) -> str | None:
 
 
 def open_files(pid: int, deadline: float, first: int = 0) -> OpenFiles:
-    """List the files behind descriptors from `first` on until `deadline` (monotonic); OSError where
-    they may not be seen."""
+    """List the files behind descriptors from `first` on until `deadline` (monotonic); OSError if
+    they may not be read."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     directory = os.open(f"/proc/{pid}/fd", flags)
     names: set[str] = set()

@@ -1,4 +1,4 @@
-"""Who a process is: its start, parent, state and command line, one process or all of them."""
+"""The start, parent, state and command line of one process or of all."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gputop.model.machine.text import printable
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 LONGEST_COMMAND = 4096
-"""Characters."""
+"""Characters of a command line that are kept."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FIELDS = 22
-"""Of /proc/PID/stat, from the state to the resident set."""
+"""Fields of /proc/PID/stat from the state to the resident set."""
 
 
 class ProcStat(NamedTuple):
-    """What /proc/PID/stat tells of a process."""
+    """The fields of /proc/PID/stat that gputop uses."""
 
     name: str
     state: str
@@ -55,29 +55,29 @@ def parse_stat(text: bytes) -> ProcStat:
 
 
 def read_stat(pid: int) -> ProcStat | None:
-    """Read one process; None if it is not there."""
+    """Read one process; None if it does not exist."""
     text = read_short(f"/proc/{pid}/stat")
     return parse_stat(text) if text else None
 
 
 def every_process() -> dict[int, ProcStat]:
-    """Read all processes that are there, by pid."""
+    """Read all processes, by pid."""
     return {pid: stat for pid in psutil.pids() if (stat := read_stat(pid)) is not None}
 
 
 def started(ticks: int) -> float:
-    """Return seconds since the epoch, of a start as /proc/PID/stat tells it."""
+    """Return the seconds since the epoch for a start in the clock ticks of /proc/PID/stat."""
     return round(_boot_time() + ticks / TICKS_PER_SECOND, 2)
 
 
 def start_ticks(start_time: float) -> int:
-    """Return what `started` was given; the boot may have another time in other processes."""
+    """Return the ticks that `started` was given; another process may have another boot time."""
     return round((start_time - _boot_time()) * TICKS_PER_SECOND)
 
 
 def latest_start(boot_clock: float | None) -> float:
-    """Return the last start, as `started` has it, that is before a second of CLOCK_BOOTTIME for
-    certain: a start is known to the tick. What is set on the clock of the wall does not matter."""
+    """Return the last start, as from `started`, that is certainly before a time in seconds of
+    CLOCK_BOOTTIME: a start is known to the tick. Setting the wall clock does not matter."""
     if boot_clock is None:
         return math.inf
     return started(math.floor(boot_clock * TICKS_PER_SECOND) - 1) + 0.1 / TICKS_PER_SECOND
@@ -85,14 +85,14 @@ def latest_start(boot_clock: float | None) -> float:
 
 @lru_cache(maxsize=1)
 def _boot_time() -> float:
-    """Asked once: it moves when the clock is set, and processes are told by it."""
+    """Return the boot time, read once: it moves when the clock is set, and identifies processes."""
     return psutil.boot_time()
 
 
 def command_line(pid: int) -> str | None:
-    """Read the command line, its arguments joined by spaces; None of a zombie or a kernel thread.
+    """Read the command line, its arguments joined by spaces; None for a zombie or a kernel thread.
 
-    That of a process that the kernel holds can take as long as it is held.
+    While a process waits in the kernel, reading its command line may wait with it.
     """
     try:
         data, whole = read_bounded(f"/proc/{pid}/cmdline", COMMAND)
@@ -106,10 +106,10 @@ def command_line(pid: int) -> str | None:
 
 
 def bracketed(name: str) -> str:
-    """Return what is shown of a process without a command line, as ps does."""
+    """Return the text shown for a process without a command line, as in ps."""
     return printable(f"[{name}]")
 
 
 def command_of(pid: int, stat: ProcStat) -> str:
-    """Read the command line; the name in brackets where there is none."""
+    """Read the command line; without one, return the name in brackets."""
     return command_line(pid) or bracketed(stat.name)

@@ -1,4 +1,4 @@
-"""Whose a process is."""
+"""The user of a process, and the names of users."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TIMEOUT = 0.05
 
 
 def real_uid(pid: int) -> int | None:
-    """Read the real user. Not the owner of /proc/PID: that is root for processes that may not dump.
+    """Read the real uid. The owner of /proc/PID is root for processes that may not dump core.
 
-    The name is on the first line, and the kernel escapes only newlines in it: one of `Uid:\\t0`
-    with a carriage return before it must not be taken for the line that is meant.
+    The first line has the process's name, in which the kernel escapes only newlines: a name of
+    `\\rUid:\\t0` must not pass for the Uid line.
     """
     for line in read_short(f"/proc/{pid}/status").split(b"\n"):
         if line.startswith(b"Uid:"):
@@ -38,14 +38,14 @@ class UserNames:
         self._worker = Worker("user names", self._look_up)
 
     def prepare(self, uids: Iterable[int | None]) -> None:
-        """Look up new ids, waiting a moment for them."""
+        """Look up new ids, and wait a moment for them."""
         self._wanted |= {uid for uid in uids if uid is not None} - self._names.keys()
         if self._wanted:
             self._worker.ask()
             self._worker.wait(time.monotonic() + _TIMEOUT)
 
     def name(self, uid: int | None) -> str | None:
-        """Return the name, or the number while it is unknown; None of nobody."""
+        """Return the name, or the number while the name is unknown; None without a uid."""
         return None if uid is None else self._names.get(uid, str(uid))
 
     def _look_up(self) -> None:
@@ -59,9 +59,9 @@ class UserNames:
 
 
 def uid_of(user: str) -> int:
-    """Return the number of `me`, of a name, else of a number; `+4242` is always the number.
+    """Return the uid for `me`, a name or a number; `+4242` is always the number.
 
-    UsageError.
+    UsageError if there is no such user, or if a number is also the name of another user.
     """
     shown = printable(user, 60)
     number = user.removeprefix("+")

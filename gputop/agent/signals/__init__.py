@@ -1,1 +1,1 @@
-"""Signals: the pinned process, what becomes of it, and the note of it."""
+"""Signals: the pinned process, what becomes of it, and the audit log."""

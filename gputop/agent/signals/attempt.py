@@ -1,4 +1,4 @@
-"""One process of an order, from the signal to its end, and which GPU memory came back then."""
+"""One process of an order, from the signal to its end, and the GPU memory that came back."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from gputop.model.machine.text import size
 from gputop.protocol.messages import Signal
 
 KEPT = 60.0
-"""Seconds that a process is watched after its last news."""
+"""Seconds that a process is watched after the last change of its verdict."""
 LOOK = 0.1
-"""Seconds between two looks whether memory came back and the parent took notice."""
+"""Seconds between two checks of whether the memory came back and the parent reaped it."""
 
 FreedMemory = tuple[bool, tuple[Freed, ...], str]
-"""Whether all came back, how much did on which GPU, and that in words."""
+"""Whether all memory came back, how much did on which GPU, and the same in words."""
 
 
 class Held(NamedTuple):
-    """What a process held of a GPU, and what was used of it altogether; bytes."""
+    """The memory that a process held on a GPU, and all that was in use there; bytes."""
 
     uuid: str
     gpu: int
@@ -36,7 +36,7 @@ class Held(NamedTuple):
 
 
 class Attempt:
-    """What is known of it. `sent`, `ended` and `changed` are monotonic times."""
+    """The state of an attempt. `sent`, `ended` and `changed` are monotonic times."""
 
     def __init__(self, order: Signal, target: Target, command: str | None) -> None:
         self.target = target
@@ -44,16 +44,16 @@ class Attempt:
         self.process: ProcessHandle | None = None
         self.held: tuple[Held, ...] = ()
         self.listed = False
-        """Whether a GPU names it."""
+        """Whether a GPU lists it."""
         self.freed: FreedMemory = (True, (), "")
         self.counts = False
-        """Whether the signal can be what ends it."""
+        """Whether the signal can be the reason if it ends."""
         self.sent: float | None = None
         self.ended: float | None = None
         self.changed = time.monotonic()
         self.noted: SignalOutcome | None = None
         self.notes: list[AuditNote] = []
-        """Of the audit log."""
+        """Its lines for the audit log."""
         self.verdict = Verdict(
             order=order.id,
             pid=target.pid,
@@ -72,7 +72,7 @@ class Attempt:
         self.changed = time.monotonic()
 
     def end(self) -> None:
-        """Take in that the process has ended; the signal did that only if it counts."""
+        """Note that the process has ended; the signal ended it only if `counts` is set."""
         self.ended = time.monotonic()
         if self.counts:
             self.say("waiting", "it has ended; waiting for its memory", ended=True)
@@ -83,7 +83,7 @@ class Attempt:
         self.close()
 
     def yield_to(self, number: int) -> None:
-        """Give up: whatever ends the process now, another signal was sent after this one."""
+        """Give up: another signal was sent after this one, so its end would not be this one's."""
         if self.verdict.outcome == "waiting":
             seconds = time.monotonic() - (self.sent or 0.0)
             words = f"it had {seconds:.1f} s to end of {signal_name(self.verdict.signal)}"
@@ -91,14 +91,14 @@ class Attempt:
         self.close()
 
     def check_notes(self) -> None:
-        """Have the verdict tell whether it is in the audit log."""
+        """Update in the verdict whether it is in the audit log."""
         noting = any(note.pending for note in self.notes)
         unnoted = next((words for note in self.notes if (words := note.words())), "")
         if (noting, unnoted) != (self.verdict.noting, self.verdict.unnoted):
             self.verdict = msgspec.structs.replace(self.verdict, noting=noting, unnoted=unnoted)
 
     def due(self, now: float) -> float:
-        """When there is something to look at unless the process ends; monotonic."""
+        """Return when to check it next unless the process ends before; monotonic."""
         due = now + LOOK
         if self.verdict.outcome != "waiting" or self.sent is None:
             due = self.changed + KEPT
@@ -107,17 +107,17 @@ class Attempt:
         return min(due, *(note.due for note in self.notes if note.pending), math.inf)
 
     def close(self) -> None:
-        """Watch it no more."""
+        """Stop watching it."""
         if self.process is not None:
             self.process.close()
             self.process = None
 
 
 def held_by(target: Target, frame: Frame | None) -> tuple[Held, ...]:
-    """What it holds in a frame; several MIG instances of a GPU are one."""
+    """Return what a process holds in a frame; MIG instances of one GPU are added up."""
     if frame is None:
         return ()
-    times = (target.start_time, None)  # it has none once it has ended
+    times = (target.start_time, None)  # None once it has ended
     own = [row for row in frame.processes if row.pid == target.pid and row.start_time in times]
     holdings = []
     for gpu in frame.gpus:
@@ -127,7 +127,7 @@ def held_by(target: Target, frame: Frame | None) -> tuple[Held, ...]:
             held = sum(amounts) if len(amounts) == len(rows) else None
             shared = len(rows) < sum(row.gpu_uuid == gpu.uuid for row in frame.processes)
             if held is None and shared:
-                continue  # of what it shares with others nobody can tell how much is its
+                continue  # its part of memory shared with others is not known
             holdings.append(Held(gpu.uuid, gpu.index, held, gpu.memory_used))
     return tuple(holdings)
 
@@ -135,10 +135,10 @@ def held_by(target: Target, frame: Frame | None) -> tuple[Held, ...]:
 def freed_memory(
     held: tuple[Held, ...], target: Target, memory: Mapping[str, GpuMemory]
 ) -> FreedMemory:
-    """Compare what a process held with what GPUs say after its end, by UUID.
+    """Compare what a process held with the memory of GPUs after its end, by UUID.
 
-    What comes back is at most what a GPU has less in use than before: somebody else may take it
-    at once, and then it is not told.
+    At most the fall of a GPU's memory in use counts as freed: if another process takes the memory
+    at once, it is not reported.
     """
     freed, missing = [], []
     for share in held:

@@ -1,6 +1,6 @@
-"""A line of JSON for what every signal came to: who sent what to whom, and when.
+"""The audit log: a line of JSON for each outcome of a signal, with sender, target and time.
 
-It is written in a thread of its own, for the disk may be full of patience: a signal never waits.
+It is written in a thread of its own, because a disk may be slow and a signal never waits for it.
 Several agents write to one log: no line is cut, mixed with another or lost.
 """
 
@@ -27,9 +27,9 @@ from gputop.model.machine.signals import Verdict, signal_name
 from gputop.model.machine.text import printable
 
 TIMEOUT = 1.0
-"""Seconds after which a line is said not to be in the log."""
+"""Seconds after which a line is reported as not in the log."""
 _LOCK_TIMEOUT = 0.5
-"""Seconds for another writer, who holds the log for one line."""
+"""Seconds to wait for another writer, which holds the log for one line."""
 _SOON = 0.01
 _MOST_BYTES = 8 << 20
 _NO_LOGIN = 2**32 - 1
@@ -37,7 +37,7 @@ _NO_LOG = "not in the audit log: nothing is written on a host where gputop is no
 
 
 def audit_path() -> Path:
-    """$XDG_STATE_HOME/gputop/signals.jsonl, ~/.local/state unless that is set."""
+    """Return $XDG_STATE_HOME/gputop/signals.jsonl, below ~/.local/state if that is not set."""
     return Path(xdg_folder("XDG_STATE_HOME", "~/.local/state"), "gputop", "signals.jsonl")
 
 
@@ -49,25 +49,25 @@ class AuditNote:
         self.time = datetime.now(timezone.utc)
         self.due = time.monotonic() + TIMEOUT
         self.over = threading.Event()
-        """Whether it is in the log, or cannot be."""
+        """Set once it is in the log, or cannot be written."""
         self.trouble = ""
-        """Why it cannot be."""
+        """Why it cannot be written; empty if it is in the log."""
 
     @property
     def pending(self) -> bool:
-        """Whether it may still come into the log in time."""
+        """Whether it may still be written in time."""
         return not self.over.is_set() and time.monotonic() < self.due
 
     def words(self) -> str:
-        """Why it is not in the log; empty while that is not known, and where it is."""
+        """Return why it is not in the log; empty if it is, and while that is not known."""
         if self.over.is_set():
             return self.trouble
         return "" if self.pending else f"not in the audit log yet: no answer for {TIMEOUT:g} s"
 
 
 class Audit:
-    """Appends to the log, unless none is to be; `written` is called, in its thread, when notes are
-    over."""
+    """Appends to the log unless `logs` is false. `written` is called in its thread when notes are
+    in the log or have failed."""
 
     def __init__(self, written: Callable[[], None], logs: bool = True) -> None:
         self._written, self._logs = written, logs
@@ -76,7 +76,7 @@ class Audit:
         self._thread: threading.Thread | None = None
 
     def note(self, verdict: Verdict) -> AuditNote:
-        """Have a verdict noted, without waiting. By one thread."""
+        """Queue a verdict for the log, without waiting. Call it from one thread only."""
         self._last = note = AuditNote(verdict)
         self._notes.put(note)
         if self._thread is None:
@@ -85,7 +85,7 @@ class Audit:
         return note
 
     def flush(self) -> None:
-        """Wait until all is written, as long as that may take in time."""
+        """Wait until all notes are written, at most until the last one is due."""
         last = self._last
         if last is not None:
             last.over.wait(max(0.0, last.due - time.monotonic()))
@@ -104,7 +104,7 @@ class Audit:
             self._written()
 
     def _write(self, lines: bytes) -> str:
-        """Into the log; why not, in words."""
+        """Write lines to the log; return why that failed, or an empty text."""
         if not self._logs:
             return _NO_LOG
         path = audit_path()
@@ -137,7 +137,7 @@ class Audit:
 
     @cached_property
     def _sender(self) -> dict[str, object]:
-        """Who has logged in, behind sudo as well, and from where."""
+        """The uid of gputop, the login behind it (through sudo too), and the ssh client."""
         client = os.environ.get("SSH_CONNECTION", "").split()[:1]
         return {
             "uid": os.getuid(),
@@ -159,7 +159,7 @@ def _login() -> str:
 
 
 def append(folder: Folder, name: str, data: bytes, most: int) -> None:
-    """Add whole lines; a log that would have more than `most` bytes is NAME.1 from then on.
+    """Add whole lines; a log that would grow beyond `most` bytes is renamed NAME.1 first.
 
     OSError: then nothing was added. UnsafeFileError unless the log is a regular file of ours alone.
     """
@@ -172,7 +172,7 @@ def append(folder: Folder, name: str, data: bytes, most: int) -> None:
 
 
 def _append(folder: Folder, name: str, data: bytes, most: int) -> bool:
-    """False if others are at work on it: then it is to be opened anew."""
+    """Try to add lines; False if another writer has it or moved it: then open it anew."""
     try:
         descriptor = folder.open_file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     except (FileExistsError, FileNotFoundError):  # made or moved away meanwhile
@@ -193,7 +193,7 @@ def _append(folder: Folder, name: str, data: bytes, most: int) -> bool:
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether it is ours now; file systems without locks have none to wait for."""
+    """Return whether the lock is ours now; True on file systems without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -213,7 +213,7 @@ def _check_alone(path: str, about: os.stat_result) -> None:
 
 
 def _turned(folder: Folder, name: str) -> bool:
-    """Whether it was put aside; where that cannot be it grows on, for no line may be lost."""
+    """Return whether it was renamed; if that fails it keeps growing, since no line may be lost."""
     with suppress(OSError):
         folder.rename(name, f"{name}.1")
         return True
@@ -221,7 +221,7 @@ def _turned(folder: Folder, name: str) -> bool:
 
 
 def _add(descriptor: int, size: int, data: bytes) -> None:
-    """All of it or nothing; after a line that was cut a new one is begun."""
+    """Add all of `data` or nothing; after a line that was cut, begin a new one."""
     cut = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
     data = b"\n" + data if cut else data
     if os.write(descriptor, data) < len(data):

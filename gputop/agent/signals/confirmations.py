@@ -1,11 +1,11 @@
-"""Which processes are signalled only when a person has confirmed it, and whose a process is besides
-its user: of which namespaces and container.
+"""Which processes are signalled only after a person has confirmed it: those of other users,
+namespaces and containers, and those that gputop depends on.
 
-Root of a container has the uid of root, and a user namespace can show any uid as ours. So a
-process counts as ours only where it can be seen to share our PID and user namespace, and the
-container that its control group names.
+Root in a container has the uid of root, and a user namespace can show any uid as ours. So a
+process counts as ours only if it is seen to share our PID and user namespaces, and the container
+that its control group names.
 
-A link of /proc is read, and never followed: what it leads to is the process's own, and may hang.
+Links in /proc are read, never followed: their target belongs to the process, and may hang.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gputop.model.machine.signals import Caution, Verdict
 
 
 def caution_of(process: ProcessHandle) -> Caution | None:
-    """What has to be confirmed now, if anything has: a process can change its user and enter
+    """Return what needs a confirmation now, if anything: a process can change its user and enter
     namespaces."""
     if process.pid == 1:
         return "first"
@@ -34,7 +34,7 @@ def caution_of(process: ProcessHandle) -> Caution | None:
 
 
 def cautious(verdict: Verdict) -> str:
-    """The caution of a verdict in words; empty without one."""
+    """Return the caution of a verdict in words; empty without one."""
     if verdict.caution == "first":
         return "it is process 1, and everything here ends with it"
     if verdict.caution == "ancestor":
@@ -54,7 +54,7 @@ def _ancestors() -> Iterator[int]:
 
 
 def _of_others(pid: int) -> Caution | None:
-    """Why a process of our own uid counts as somebody else's; None where it is ours."""
+    """Return why a process counts as another user's whatever its uid; None if nothing says so."""
     for kind in ("pid", "user"):
         namespace = read_link(f"/proc/{pid}/ns/{kind}")
         if namespace is None:

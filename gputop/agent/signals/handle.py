@@ -1,7 +1,7 @@
-"""Processes held by a pidfd: whatever becomes of the number, the signal reaches that process.
+"""Processes held by a pidfd: the signal reaches that process even if its PID is reused.
 
-The descriptor is opened first, then the start time is compared: so it is of the process that was
-meant, or nothing is sent. Nothing else in gputop sends signals.
+The descriptor is opened first, then the start time is compared: if the process is not the intended
+one, nothing is sent. Nothing else in gputop sends signals to processes that a user picks.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gputop.model.machine.signals import SignalOutcome, Target, signal_name
 from gputop.model.machine.text import printable
 
 _PF_KTHREAD = 0x00200000
-"""Of a thread of the kernel, which has no program and takes no signal: a flag in /proc/PID/stat,
-include/linux/sched.h."""
+"""The flag in /proc/PID/stat of a kernel thread, which has no program and takes no signal
+(include/linux/sched.h)."""
 
 
 class NotSentError(Exception):
-    """Nothing was sent, and why."""
+    """Nothing was sent; the text says why."""
 
     def __init__(self, outcome: SignalOutcome, words: str) -> None:
         super().__init__(words)
@@ -42,9 +42,9 @@ class NotSentError(Exception):
 
 
 class ProcessHandle:
-    """A process; close it. NotSentError where the number of `target` is another's, or nobody's.
+    """A process; close it. NotSentError if the PID of `target` is free, or another process's.
 
-    vouched: processes (pid, start time) that need not hold a GPU to be the ones that are meant.
+    vouched: processes (pid, start time) that are accepted without holding a GPU.
     """
 
     def __init__(self, target: Target, vouched: Set[tuple[int, float | None]]) -> None:
@@ -56,7 +56,7 @@ class ProcessHandle:
                 raise NotSentError("refused", _KERNELS)
             self.ticks = stat.start_ticks
             expected = (self.pid, target.start_time) in vouched or local_process(self.pid)
-            if not (expected or self.ended):  # who has ended shows nothing, and gets no signal
+            if not (expected or self.ended):  # an ended one shows nothing and gets no signal
                 raise _elsewhere(self.pid)
             self.uid = real_uid(self.pid)
             self.command = self._command()
@@ -74,14 +74,14 @@ class ProcessHandle:
 
     @property
     def ended(self) -> bool:
-        """Whether all its threads have ended, its parent having taken notice or not."""
+        """Whether all its threads have ended, reaped by its parent or not."""
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
         return bool(poll.poll(0))
 
     @property
     def reaped(self) -> bool:
-        """Of one that has ended: whether its parent has taken notice."""
+        """Whether its parent has reaped it, for a process that has ended."""
         return self.state not in "Zx"
 
     @property
@@ -104,13 +104,13 @@ class ProcessHandle:
         return tuple(sorted(int(number) for number in numbers if mask >> (number - 1) & 1))
 
     def discards(self, number: int) -> bool:
-        """Whether the kernel throws the signal away when it is sent: it is ignored, and neither
-        blocked nor for a tracer to see (sig_ignored in kernel/signal.c)."""
+        """Return whether the kernel drops the signal when it is sent: the process ignores it, does
+        not block it and has no tracer that would see it (sig_ignored in kernel/signal.c)."""
         blocked = _status(self.pid, "SigBlk") >> (number - 1) & 1
         return not (blocked or _status(self.pid, "TracerPid")) and number in self.ignored
 
     def send(self, number: int) -> None:
-        """Send it; NotSentError if it has ended or is not ours to signal."""
+        """Send a signal; NotSentError if the process has ended or we may not signal it."""
         try:
             signal.pidfd_send_signal(self.fd, number)
         except ProcessLookupError:
@@ -123,7 +123,7 @@ class ProcessHandle:
             raise _unable(error) from None
 
     def not_sent_to_the_dead(self) -> NotSentError:
-        """What to say of a process that has ended."""
+        """Return the error for a process that has ended."""
         parent = self.parent
         if parent is None or self.reaped:
             return NotSentError("gone", _GONE)
@@ -133,7 +133,7 @@ class ProcessHandle:
         return NotSentError("zombie", f"{words} when that waits for it or ends")
 
     def why_alive(self, number: int) -> tuple[SignalOutcome, str]:
-        """What keeps it from ending, and what to do."""
+        """Return what keeps it from ending after a signal, and what to do."""
         name, state = signal_name(number), self._steady_state()
         if state == "D":
             where = _kernel_function(self.pid)
@@ -164,7 +164,7 @@ class ProcessHandle:
         return "ignored", f"it has not ended of {name}; SIGKILL ends it"
 
     def _steady_state(self) -> str:
-        """The state; D only where it lasts: a process that reads a file is in it for a moment."""
+        """Return the state; D only if it lasts: a process that reads a file has it for a moment."""
         for _ in range(4):
             state = self.state
             if state != "D":
@@ -173,8 +173,8 @@ class ProcessHandle:
         return state
 
     def _compared(self, target: Target) -> ProcStat:
-        """What /proc tells of it, if it is the one that was meant. It is held by now: who is there,
-        and not in /proc, is hidden (hidepid)."""
+        """Return its /proc/PID/stat if it is the intended process. It is held already, so if it
+        runs but is not in /proc, it is hidden (hidepid)."""
         try:
             stat = parse_stat(read_bounded(f"/proc/{self.pid}/stat", 4096)[0])
         except (FileNotFoundError, ProcessLookupError):
@@ -189,12 +189,12 @@ class ProcessHandle:
         return stat
 
     def _stat(self) -> ProcStat | None:
-        """None once the number is free or another's."""
+        """Return its /proc/PID/stat; None once the PID is free or reused."""
         stat = read_stat(self.pid)
         return stat if stat is not None and stat.start_ticks == self.ticks else None
 
     def _command(self) -> str | None:
-        """The command line; of a process that the kernel holds that can take for ever to read."""
+        """Return the command line; not read in state D, since that could take for ever."""
         stat = self._stat()
         if stat is None:
             return None
@@ -203,7 +203,7 @@ class ProcessHandle:
 
 
 def target_of(pid: int) -> Target | None:
-    """The process that has this number now."""
+    """Return the process that has this PID now; None if there is none."""
     stat = read_stat(pid)
     return None if stat is None else Target(pid, started(stat.start_ticks))
 
@@ -226,19 +226,19 @@ def _open(target: Target) -> int:
         if error.errno in (errno.EINVAL, errno.ENOENT) and is_thread:
             raise NotSentError("gone", _GONE) from None
         raise _unseen(error) from None
-    except AttributeError:  # a Python that was built on an older system
+    except AttributeError:  # Python was built on an older system
         raise _unable(OSError(errno.ENOSYS, "")) from None
 
 
 def _unable(error: OSError) -> NotSentError:
-    """Never another way: the number alone may be another process's by then."""
+    """Return the error without pidfds. There is no fallback: the PID may be reused meanwhile."""
     if error.errno == errno.ENOSYS:
         return NotSentError("refused", "gputop signals through pidfd_open, which takes Linux 5.3")
     return NotSentError("refused", f"it cannot be signalled: {error.strerror}")
 
 
 def _unseen(why: Exception | str) -> NotSentError:
-    """That nothing is known of a process is not that it has ended."""
+    """Return the error for an unreadable process, which need not have ended."""
     reason = why if isinstance(why, str) else getattr(why, "strerror", None)
     if reason is None:
         reason = "out of memory" if isinstance(why, MemoryError) else "/proc is not as usual"
@@ -246,7 +246,7 @@ def _unseen(why: Exception | str) -> NotSentError:
 
 
 def _elsewhere(pid: int) -> NotSentError:
-    """Say that a PID of the driver's may be another process's than the one that has it here."""
+    """Return the error for a driver's PID that may mean another process than the one here."""
     words = f"no process here is known to be the one: {why_not_local(pid)}; nothing was sent"
     return NotSentError(
         "other_namespace", f"{words}: if its PID is of the host, signal it on the host"
@@ -254,7 +254,7 @@ def _elsewhere(pid: int) -> NotSentError:
 
 
 def _status(pid: int, field: str) -> int:
-    """A line of /proc/PID/status: Tgid, TracerPid, the last of NSpid, else a mask."""
+    """Return a line of /proc/PID/status: Tgid, TracerPid, the last PID of NSpid, or a mask."""
     try:
         with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
             lines = dict(line.split(b":", 1) for line in file.read().split(b"\n") if b":" in line)
@@ -265,7 +265,7 @@ def _status(pid: int, field: str) -> int:
 
 
 def _kernel_function(pid: int) -> str:
-    """` in nvidia_ioctl`, where /proc/PID/wchan tells."""
+    """Return `, in nvidia_ioctl`, if /proc/PID/wchan names the function."""
     name = printable(read_short(f"/proc/{pid}/wchan")[:64].decode("ascii", "replace").strip())
     return f", in {name}" if name not in ("", "0") else ""
 

@@ -1,7 +1,7 @@
-"""Sends the signals that are asked for, and watches what becomes of the processes.
+"""Sends the requested signals, and watches what becomes of the processes.
 
-All of it is done in one thread, which waits for the ends of processes through their pidfds, asks
-GPUs whether memory has come back, and replies at once: no frame waits for it, and it for none.
+One thread does all of it: it waits for processes to end through their pidfds, asks GPUs whether
+memory has come back, and replies at once. It does not wait for frames, nor frames for it.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from gputop.protocol.messages import Reply, Signal
 
 _MEMORY_TIMEOUT = 3.0
 _PARENT_TIMEOUT = 1.0
-"""Seconds after which a process that nobody waits for is called a zombie."""
+"""Seconds after which an ended process that its parent has not reaped is called a zombie."""
 _LOOK_SECONDS = 0.2
-"""For what one process has open."""
+"""Seconds to search the open files of one process."""
 _REMEMBERED = 1000
-"""Orders whose ids are known."""
+"""Order ids that are remembered, so that no order is done twice."""
 
 
 class SignalSender:
-    """Does orders, one after the other; a Reply tells all verdicts of an order when one is new."""
+    """Does orders one after the other; each new verdict sends a Reply with all of its order."""
 
     def __init__(
         self, reply: Callable[[Reply], None], memory: MemoryWatch, logs: bool = True
@@ -61,7 +61,7 @@ class SignalSender:
         self._known: deque[str] = deque(maxlen=_REMEMBERED)
         self._attempts: list[Attempt] = []
         self._verdicts: set[Verdict] = set()
-        """Those that were told."""
+        """Verdicts that have been sent."""
         self._vouched: set[tuple[int, float | None]] = set()
         self._audit = Audit(self._wake_up, logs)
         self._users = UserNames()
@@ -70,13 +70,13 @@ class SignalSender:
         self._thread: threading.Thread | None = None
 
     def show(self, frame: Frame) -> None:
-        """Take the last frame: it names who is on a GPU, and how much of it they hold."""
+        """Take the last frame: it has the processes on GPUs and the memory that they hold."""
         self._frame = frame
         if self._thread is not None:
             self._wake_up()
 
     def send(self, order: Signal) -> None:
-        """Do it, at once and without waiting; nothing if it was taken before. By one thread."""
+        """Start an order without waiting, unless it was taken before. Call it from one thread."""
         self._orders.put(order)
         self._wake_up()
         if self._thread is None:
@@ -84,7 +84,7 @@ class SignalSender:
             self._thread.start()
 
     def finish(self) -> None:
-        """Before the end: what was ordered is sent, and noted if that does not take long."""
+        """Send what was ordered before the agent ends, and log it if that does not take long."""
         if self._thread not in (None, threading.current_thread()):
             done = threading.Event()
             self._orders.put(done)
@@ -133,7 +133,7 @@ class SignalSender:
             return
 
     def _begin(self, order: Signal) -> None:
-        """Everybody is held before the first is signalled: what that does to the others is seen."""
+        """Hold all processes before signalling the first: its effect on the others is then seen."""
         if order.id in self._known:
             return
         self._known.append(order.id)
@@ -157,7 +157,7 @@ class SignalSender:
         attempt = Attempt(order, target, None if listed is None else listed.command)
         attempt.listed = listed is not None
         if order.descendants and None not in key and all(row.pid != target.pid for row in rows):
-            self._vouched.add(key)  # a launcher: its number is its user's, and not the driver's
+            self._vouched.add(key)  # a launcher: its PID is from the user, not the driver
         try:
             if None not in (order.boot_id, self._boot_id) and order.boot_id != self._boot_id:
                 raise NotSentError("identity_changed", _REBOOTED)
@@ -180,9 +180,9 @@ class SignalSender:
         return attempt
 
     def _below(self, order: Signal, roots: list[Attempt]) -> list[Attempt]:
-        """The descendants, a parent before its children: a launcher that is told first starts no
-        new ones for those that end. Each is held, and then its parent is still what it was. What
-        started gputop itself is alone: it may have started all that is here."""
+        """Return the descendants, parents first: a launcher signalled first does not replace
+        children that end. Each is held, and its parent is checked after that. Process 1 and the
+        ancestors of gputop are left alone: they may have started everything here."""
         children: dict[int, list[int]] = {}
         for pid, stat in every_process().items():
             children.setdefault(stat.parent, []).append(pid)
@@ -200,7 +200,7 @@ class SignalSender:
         return attempts[len(roots) :]
 
     def _child(self, order: Signal, target: Target, above: Attempt) -> Attempt | None:
-        """A child of a process that is held; it need not hold a GPU itself."""
+        """Return an attempt at a child of a held process; the child need not hold a GPU."""
         assert above.process is not None
         key = (target.pid, target.start_time)
         self._vouched.add(key)
@@ -250,7 +250,7 @@ class SignalSender:
             attempt.say("waiting", f"{name} was sent")
 
     def _supersede(self, later: Attempt) -> None:
-        """Let go of earlier attempts at a process: its end is that of the last one."""
+        """Give up earlier attempts at a process: its end counts for the last one."""
         who = later.target.pid, later.target.start_time
         for attempt in self._attempts:
             target = attempt.target
@@ -258,7 +258,7 @@ class SignalSender:
                 attempt.yield_to(later.verdict.signal)
 
     def _memory_of_the_ended(self) -> dict[str, GpuMemory]:
-        """Notice who has ended, and ask the GPUs that they have held memory of."""
+        """Notice the processes that have ended; return the memory of the GPUs that they used."""
         for attempt in self._attempts:
             if attempt.process is None or attempt.sent is None or attempt.ended is not None:
                 continue
@@ -284,7 +284,7 @@ class SignalSender:
             attempt.say(*process.why_alive(attempt.verdict.signal))
 
     def _settle(self, attempt: Attempt, process: ProcessHandle, since: float) -> None:
-        """It has ended: has its memory come back, and has its parent taken notice?"""
+        """Settle an ended process once its memory is back and it is reaped, or after a timeout."""
         (back, freed, words), reaped = attempt.freed, process.reaped
         if (not back and since < _MEMORY_TIMEOUT) or (not reaped and since < _PARENT_TIMEOUT):
             return
@@ -326,13 +326,13 @@ class SignalSender:
 
 
 def _is_open(verdict: Verdict) -> bool:
-    """Whether there is more to come; the audit log has a second at the most."""
+    """Return whether more is to come; waiting for the audit log takes a second at most."""
     return verdict.outcome == "waiting" or verdict.noting
 
 
 def _caution(attempt: Attempt, process: ProcessHandle) -> tuple[Caution | None, bool | None]:
-    """What has to be confirmed, and whether one that a GPU names has a GPU open, where that is
-    known: its driver may name one that has ended, whose number is another's by now."""
+    """Return what needs a confirmation, and whether a listed process has a GPU open, if known: the
+    driver may list a process that has ended, and its PID may have been reused."""
     caution = caution_of(process)
     if not attempt.listed or not has_nodes():
         return caution, None

@@ -1,7 +1,7 @@
-"""The web server of `gputop serve`: textual-serve's, below a path that is a secret.
+"""The web server of `gputop serve`: textual-serve's, below a secret path.
 
-The token is part of the path and no cookie, since a browser sends a cookie to every port of a host:
-on a shared machine another user listens on the next one.
+The token is in the path, not in a cookie: a browser sends cookies to every port of a host, and on a
+shared machine another user may listen on the next port.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _HEADERS = {
 }
 _INDEX = Path(__file__).parent / "app_index.html"
 _SHUTDOWN = 1.0
-"""Seconds for viewers to end."""
+"""Seconds that viewers have to end."""
 
 
 class BrowserServer(Server):
     """Serves the screen to browsers that know the token, a viewer process for each."""
 
     def __init__(self, command: str, host: str, port: int, token: str, viewers: int) -> None:
-        """`command`: what a shell is given to start a viewer; `viewers`: so many at once at most;
-        `token`: the first part of the path, empty for none."""
+        """`command`: the shell command that starts a viewer; `viewers`: how many may run at once;
+        `token`: the first part of the path, or empty for none."""
         super().__init__(command, host, port)
         self._prefix = f"/{token}" if token else ""
         self._most, self._viewers = viewers, 0
@@ -45,9 +45,9 @@ class BrowserServer(Server):
     def run(self, ready: Callable[[str, int], None]) -> None:
         """Serve until SIGINT or SIGTERM. GputopError.
 
-        `ready` is given path and port when browsers may come.
+        `ready` is called with path and port once browsers can connect.
         """
-        # Who looks when is nobody's business, and a URL has the token.
+        # Logs would show who connects when, and URLs with the token.
         logging.getLogger("textual-serve").setLevel(logging.CRITICAL)
         try:
             asyncio.run(self._serve(ready))
@@ -82,11 +82,11 @@ class BrowserServer(Server):
         return app
 
     async def _show_index(self, _: web.Request) -> web.StreamResponse:
-        """Return the page, which finds its way back by the address that the browser has."""
+        """Return the page, which connects back to the address in the browser."""
         return web.FileResponse(_INDEX)
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """Start a viewer for a browser, unless there are too many, and end it with the page."""
+        """Start a viewer for a page, unless too many run, and end it when the page closes."""
         if self._viewers >= self._most:
             raise web.HTTPServiceUnavailable(text=f"{self._most} viewers are here already\n")
         self._viewers += 1
@@ -119,7 +119,7 @@ class BrowserServer(Server):
 
 
 class _Viewer(AppService):
-    """A viewer process, which is gone when this has stopped."""
+    """A viewer process; `stop` kills it if it does not end by itself."""
 
     async def stop(self) -> None:
         process = self._process

@@ -1,13 +1,13 @@
-"""A frame as Prometheus reads it: metric families, and the text of them.
+"""A frame as Prometheus reads it: metric families, and their text.
 
-family.py      families that are being filled: a value that is unknown makes no sample
-gpus.py        gputop's own names, base units: GPUs and MIG devices by the registry, findings, free
-people.py      ... of who is on them: sums by user and by job, and processes where they are wanted
+family.py      families that are being filled; an unknown value makes no sample
+gpus.py        gputop's own names, base units: GPUs and MIG devices, findings, which GPUs are free
+people.py      gputop's own names: sums by user and by job, and processes if wanted
 dcgm.py        the names, labels and units of NVIDIA's dcgm-exporter instead
-exposition.py  the newest frame of a source, all of the machine, as text for whoever asks
+exposition.py  the newest frame of a source, with the whole machine, as text
 rules.yml      recording rules and alerts on gputop's own names
 
-A GPU that does not answer has no values: its last ones would look like a machine that idles, or
-works. `gputop_gpu_up` and `gputop_gpu_reading_age_seconds` are there at any time. Names of metrics
-are part of what users rely on, as the fields of the JSON are.
+A GPU that does not answer has no values: its last ones would look like an idle or a busy GPU.
+`gputop_gpu_up` always has a sample, `gputop_gpu_reading_age_seconds` unless the GPU has an error.
+Users rely on the names of metrics, as on the fields of the JSON.
 """

@@ -1,13 +1,13 @@
-"""The default set of NVIDIA's dcgm-exporter: its names, labels and units, for dashboards that are
-made for it.
+"""The default metrics of NVIDIA's dcgm-exporter: its names, labels and units, for dashboards that
+are made for it.
 
 Source: dcgm-exporter's etc/default-counters.csv, METRICS.md and rendermetrics/render_metrics.go
-(2026); `Hostname` became `hostname` in its #655, and both are here. Left out is what gputop does
-not know: DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL and DCGM_FI_DEV_VGPU_LICENSE_STATUS.
+(2026); `Hostname` became `hostname` in its #655, and both are here. Left out, since gputop does not
+know them: DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL and DCGM_FI_DEV_VGPU_LICENSE_STATUS.
 
-Where it differs: energy is counted since gputop's start, not the driver's; XIDs are those since
-then, with gputop's words; and what dcgm-exporter calls a counter has the TYPE untyped, for
-prometheus_client lets the name of a counter end in `_total` alone.
+Differences: energy is counted since gputop's start, not the driver's; XIDs are those since gputop's
+start, in gputop's words; counters of dcgm-exporter have the TYPE untyped, because prometheus_client
+requires the name of a counter to end in `_total`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gputop.model.metrics.metric import Metric
 
 _COUNTER = "unknown"
 _OF_COMPUTE_INSTANCE = re.compile(r"^\d+c\.", re.ASCII)
-"""What a profile begins with where a compute instance is not all of its GPU instance."""
+"""How a profile begins if the compute instance is only a part of its GPU instance."""
 
 
 class DcgmField(NamedTuple):
-    """One of its metrics, and which of gputop's it is."""
+    """A metric of dcgm-exporter, and the id of gputop's metric that it shows."""
 
     name: str
     help: str
@@ -88,11 +88,11 @@ _FIELDS = (
 )  # fmt: skip
 _OF_INSTANCE = ("PROF_GR_ENGINE_ACTIVE", "PROF_PIPE_TENSOR_ACTIVE", "PROF_DRAM_ACTIVE",
                 "DEV_FB_USED", "DEV_FB_FREE")  # fmt: skip
-"""Of a GPU in MIG mode these are those of an instance; the rest is the whole GPU's, each time."""
+"""In MIG mode these are of the instance; each instance repeats the rest, of the whole GPU."""
 
 
 def add_dcgm(out: Families, frame: Frame) -> None:
-    """Add every GPU that answers; of one in MIG mode each GPU instance, as dcgm-exporter does."""
+    """Add every GPU that answers; in MIG mode, each GPU instance, as dcgm-exporter does."""
     for gpu in filter(is_read, frame.gpus):
         labels = _labels(frame, gpu)
         for device in _instances(gpu):
@@ -100,7 +100,7 @@ def add_dcgm(out: Families, frame: Frame) -> None:
 
 
 def _instances(gpu: Gpu) -> Iterator[MigDevice | None]:
-    """One of each GPU instance: compute instances share its memory and its activity."""
+    """Yield a MIG device for each GPU instance (its parts share its numbers); None without MIG."""
     if not gpu.mig:
         yield None
     yield from {device.gi: device for device in reversed(gpu.mig or ())}.values()

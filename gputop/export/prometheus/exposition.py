@@ -1,4 +1,4 @@
-"""The newest frame of a source, as text for whoever asks."""
+"""The newest frame of a source, as text for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gputop.export.prometheus.people import add_people, add_processes
 from gputop.model.machine.frame import Frame
 
 _KEPT = 1.0
-"""Seconds for which a text is good while no frame comes: ages are in it."""
+"""Seconds that a text is served while no new frame comes: it contains ages."""
 
 
 class Exposition:
-    """Takes what comes of a source, in one thread, and gives it as text in any other.
+    """Takes the messages of a source in one thread, and returns text in any other.
 
-    However many ask, a frame is written once a second at most, and the driver is not asked at all.
+    However many clients read it, a frame is written once a second at most; the driver is not read.
     """
 
     def __init__(
         self, clock: Callable[[], float], dcgm: bool = False, processes: bool = False
     ) -> None:
-        """clock: seconds since the epoch; dcgm: with the names of dcgm-exporter instead of gputop's
-        own; processes: single ones as well."""
+        """clock: seconds since the epoch; dcgm: use dcgm-exporter's names instead of gputop's own;
+        processes: add each process as well."""
         self._clock, self._dcgm, self._processes = clock, dcgm, processes
         self._lock = threading.Lock()
         self._frame: Frame | None = None
@@ -39,7 +39,7 @@ class Exposition:
         self._until = 0.0
 
     def put(self, message: Frame | GputopError) -> None:
-        """Take the next frame, or the reason why none comes."""
+        """Take the next frame, or the error that explains why none comes."""
         with self._lock:
             self._until = 0.0
             if isinstance(message, Frame):
@@ -49,10 +49,10 @@ class Exposition:
                 self._error = message
 
     def text(self) -> bytes:
-        """Return Prometheus' text format, version 0.0.4."""
+        """Return the newest frame in Prometheus' text format, version 0.0.4."""
         with self._lock:
             now = self._clock()
-            if not self._until - _KEPT <= now < self._until:  # clocks are put back, too
+            if not self._until - _KEPT <= now < self._until:  # clocks are also set back
                 self._text = self._write(now)
                 self._until = now + _KEPT
             return self._text
@@ -71,8 +71,8 @@ class Exposition:
 
 
 def _add_machine(out: Families, frame: Frame, late: float, processes: bool) -> None:
-    """Add what there is of a machine; `late`: seconds since the frame was made; `processes`:
-    each one as well."""
+    """Add all values of a machine. `late`: seconds since the frame was made; `processes`: add each
+    process as well."""
     host = frame.host
     out.add(
         "gputop_host_info", "What the machine is (always 1)", 1, hostname=host.name,
@@ -90,7 +90,7 @@ def _add_machine(out: Families, frame: Frame, late: float, processes: bool) -> N
 
 
 def _add_reading(out: Families, frame: Frame | None, is_up: bool, now: float, count: int) -> None:
-    """Add how gputop itself is; `count`: frames so far."""
+    """Add the state of gputop itself; `count`: frames so far."""
     out.add("gputop_build_info", "Which gputop this is (always 1)", 1, version=__version__)
     out.add("gputop_up", "Whether the NVIDIA driver can be read", is_up)
     out.add("gputop_readings_total", "How often the machine was read", count)

@@ -25,11 +25,11 @@ class Families(Collector):
     def add(
         self, name: str, help_: str, value: float | None, kind: str = "", /, **labels: object
     ) -> None:
-        """Add a sample; none where the value is None. A label that is None or empty is left out.
+        """Add a sample unless its value is None. A label that is None or empty is left out.
 
-        kind: as prometheus_client has it, where the name does not tell: what ends in `_total` is a
-        counter, the rest are gauges. Of two samples with the same labels the first one counts,
-        for Prometheus refuses a page that has both.
+        kind: a type of prometheus_client; by default names that end in `_total` are counters, all
+        others gauges. Of two samples with the same labels only the first is kept, because
+        Prometheus refuses a page with both.
         """
         if value is None:
             return
@@ -46,7 +46,7 @@ class Families(Collector):
     def add_metric(
         self, metric: Metric[Any], subject: object, name: str = "", /, **labels: object
     ) -> None:
-        """Add what a metric of the registry reads, under its own name unless told otherwise."""
+        """Add the value of a metric of the registry, under `name` or the metric's own name."""
         help_ = f"{metric.label} on the screen: {metric.help}"
         self.add(name or metric.prometheus or "", help_, metric.read(subject), **labels)
 

@@ -1,4 +1,4 @@
-"""What there is of GPUs and MIG devices, under gputop's own names."""
+"""The values of GPUs and MIG devices, under gputop's own names."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gputop.model.machine.summary import strangers, users
 from gputop.model.metrics.gpu import GPU, SECTIONS
 
 _LABELS = {"index": "gpu", "name": "model"}
-"""What a fact of the registry is called as a label, where it is called otherwise."""
+"""Label names that differ from the id in the registry."""
 _OF_MIG = [GPU["memory_total"], GPU["memory_used"],
            *(metric for metric in GPU.values() if metric.id.startswith("activity."))]  # fmt: skip
-"""What is known of a MIG device as well: its fields have the same names."""
+"""Metrics that are also known for a MIG device: its fields have the same names."""
 
 
 def labels_of(gpu: Gpu) -> dict[str, str]:
-    """Return the labels that every value of a GPU has; `gputop_gpu_info` has the rest."""
+    """Return the labels on every value of a GPU; `gputop_gpu_info` has all others."""
     return {"uuid": gpu.uuid or "", "gpu": str(gpu.index)}
 
 
 def is_read(gpu: Gpu) -> bool:
-    """Return whether the values of a GPU are of now."""
+    """Return whether the values of a GPU are current."""
     return gpu.stale_for is None and gpu.error is None
 
 
@@ -72,8 +72,8 @@ def _add_values(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -
 
 
 def _add_free(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> None:
-    """Where it cannot be known whether it is free it is neither free nor not, and the reason says
-    why."""
+    """Add whether a GPU is free, and why not. If that cannot be known, `gputop_gpu_free` is absent
+    and the reason says why."""
     objection = not_free(frame, gpu)
     known = objection is None or objection.known
     out.add(
@@ -87,7 +87,7 @@ def _add_free(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> 
 
 
 def _add_findings(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> None:
-    """XIDs also each with its time: the finding stays until gputop ends."""
+    """Add findings, and each XID with its time, since its finding stays until gputop ends."""
     counts = Counter((finding.level, finding.code) for finding in findings(frame, gpu))
     for (level, code), count in counts.items():
         help_ = "What of the GPU needs attention (alarm) or is worth knowing (notice)"

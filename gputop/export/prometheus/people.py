@@ -1,7 +1,7 @@
-"""Who is on the GPUs, under gputop's own names: sums by user and by job, and single processes.
+"""The use of GPUs, under gputop's own names: sums by user and by job, and single processes.
 
-How many series there may be is bounded, whatever users start: on each GPU those who hold most are
-told apart, and the others are one.
+The number of series is bounded, whatever users start: on each GPU, the users and jobs that hold
+most memory have their own, and the others share one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gputop.model.metrics.metric import Metric
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 
 MOST_TOLD_APART = 20
-"""Users of a GPU, and jobs."""
+"""Users of a GPU, and jobs on it, that have series of their own."""
 MOST_PROCESSES = 200
-"""Of a machine."""
+"""Processes of a machine that have series of their own."""
 OTHERS, UNKNOWN = "(others)", "(unknown)"
-"""No names of users: a parenthesis is not allowed there."""
+"""These cannot be names of users, which may not have parentheses."""
 
 _METRICS: tuple[Metric[ProcessRow], ...] = tuple(
     COLUMNS[id_]
@@ -32,7 +32,7 @@ _METRICS: tuple[Metric[ProcessRow], ...] = tuple(
         "decoder_utilization", "idle_for",
     )
 )  # fmt: skip
-"""What a process does on a GPU: what it does besides is for other exporters."""
+"""Metrics of a process on a GPU; its other metrics are left to other exporters."""
 
 _Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -47,8 +47,8 @@ def add_people(out: Families, frame: Frame) -> None:
 
 
 def job_of(process: Process) -> _Labels:
-    """Return the job that a process is of as labels; none where it is of none. Of what it is in,
-    the outermost counts."""
+    """Return the job of a process as labels; none if it belongs to no job. A Slurm job comes before
+    a pod, and a pod before a container."""
     origin = process.origin
     if origin is None:
         return ()
@@ -64,7 +64,7 @@ def job_of(process: Process) -> _Labels:
 def _grouped(
     processes: Iterable[Process], labels: Callable[[Process], _Labels]
 ) -> dict[_Labels, list[Process]]:
-    """Return processes by their labels, those that hold most memory apart, the rest as one."""
+    """Return processes by labels: the groups that hold most memory, and one group of the rest."""
     groups: dict[_Labels, list[Process]] = {}
     for process in processes:
         if key := labels(process):
@@ -84,8 +84,8 @@ def _held(processes: Iterable[Process]) -> int:
 def _add_sums(
     out: Families, gpu: Gpu, subject: str, groups: Mapping[_Labels, list[Process]]
 ) -> None:
-    """Memory only where that of every process is known; a process without a sample did nothing
-    that the driver saw."""
+    """Add the sums of groups: memory only if that of every process is known. A process without a
+    sample counts as idle: the driver saw nothing of it."""
     for key, processes in groups.items():
         labels, prefix = {**dict(key), **labels_of(gpu)}, f"gputop_{subject}"
         count = len({process.pid for process in processes})
