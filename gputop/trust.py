@@ -7,7 +7,7 @@ executed, connected to or believed with more rights than that user has:
    It is searched in gputop's own PATH. Root runs it only if no other user can change it: it and all
    folders above it, links on the way included, belong to root and only root can write to them.
 2. Run by root, a program gets six plain environment variables and `/` as its working directory.
-   Every user's get no standard input, limits on time and output, and a session that ends with it.
+   In all cases it gets no standard input, limits on time and output, a session that ends with it.
 3. A socket is never one that a process names. It is the usual one of a container runtime, or comes
    from gputop's own variables; for root, it and the folders above it must belong to root.
 4. Only a regular file is opened: no FIFO, device or socket is ever opened for reading.

@@ -49,9 +49,9 @@ def is_there(path: str) -> bool:
 
 
 def open_to_read(path: str) -> int:
-    """Return the descriptor of a folder whose files have the owners that they seem to have.
+    """Return the descriptor of a folder in which files have the owners that the kernel shows.
 
-    OSError. Whoever owns the folder, or may write to it, can take files away, and forge none.
+    OSError. Users who own the folder or may write to it can remove files, but not forge them.
     """
     descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     try:

@@ -36,7 +36,7 @@ _MAPS_SECONDS = 0.005
 """Seconds of a round for reading mapped files: those of a single process can take that long."""
 _MAPS_TIMEOUT = 2.0
 _STALLS = 0.5
-"""Seconds that a round waits for file systems that do not answer; the rest waits for the next."""
+"""Seconds that a round waits for file systems that do not answer; the next one continues."""
 _RELATE_TIMEOUT = 10.0
 _RELATING = "all processes"
 _EVERY = 10.0
@@ -68,7 +68,7 @@ class EnrichmentRequest(NamedTuple):
 
     processes: frozenset[PidAndStart] = frozenset()
     minors: frozenset[int] = frozenset()
-    """The N of each /dev/nvidiaN to find holders for, besides `processes`."""
+    """The N of each /dev/nvidiaN to find holders of, other than `processes`."""
 
 
 class _EnrichedProcess(msgspec.Struct):
@@ -81,7 +81,7 @@ class _EnrichedProcess(msgspec.Struct):
     related: float = 0.0
     """When its descendants were searched."""
     loaded: bool = False
-    """Whether its frameworks were looked for."""
+    """Whether its frameworks have been read."""
 
     def change(self, **facts: object) -> None:
         """Change its context; without a difference it stays the same object."""
