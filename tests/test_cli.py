@@ -237,7 +237,10 @@ def test_ctrl_c_while_the_driver_hangs(form: str, machine: MachineFactory) -> No
     agents = _children(program.pid)
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=5)
-    assert (program.returncode, errors) == (130, "")
+    # If the signal interrupts an eval(), as when a NamedTuple is made, Python ends by it instead of
+    # returning the status (unhandled_keyboard_interrupt in Python/pythonrun.c). A shell shows 130.
+    assert program.returncode in (130, -signal.SIGINT)
+    assert errors == ""
     for agent in agents:
         until(partial(gone, agent))
 
