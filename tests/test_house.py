@@ -56,3 +56,26 @@ def test_a_second_meaning_is_found(tmp_path: Path) -> None:
         "Chosen": ["four.py", "three.py"],
         "Line": ["one.py", "two.py"],
     }
+
+
+def variables(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[str]:
+    """Return the names that a function, and what is in it, binds."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def test_a_variable_is_named_for_the_thing() -> None:
+    riddles = {"one", "found", "told", "known", "place", "thing"}
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    uses = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, functions)
+        for name in variables(node)
+        if name in riddles
+    ]
+    assert uses == []

@@ -183,14 +183,14 @@ def _run_cluster(options: argparse.Namespace, url: str) -> int:
     """Print GPUs of one model on a host that has enough free ones, as a Prometheus server knows,
     and how old that knowledge is. GputopError if no host has enough."""
     _check_cluster(options)
-    found = _free_host(options, url)
+    pick = _free_host(options, url)
     value = ",".join(str(gpu.index) if options.form == "index" else gpu.uuid or ""
-                     for gpu in found.gpus)  # fmt: skip
-    line = line_for(options.form, found.host, value)
+                     for gpu in pick.gpus)  # fmt: skip
+    line = line_for(options.form, pick.host, value)
     if options.free_json:
-        gpus = [{"gpu": gpu.index, "uuid": gpu.uuid} for gpu in found.gpus]
-        age = None if found.age is None else round(found.age, 1)
-        facts = {"host": found.host.asked, "value": value, "gpus": gpus, "age": age}
+        gpus = [{"gpu": gpu.index, "uuid": gpu.uuid} for gpu in pick.gpus]
+        age = None if pick.age is None else round(pick.age, 1)
+        facts = {"host": pick.host.asked, "value": value, "gpus": gpus, "age": age}
         line = json.dumps(facts)
     _write(line)
     return 0
@@ -216,8 +216,8 @@ def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
     from gputop.sources.prometheus.queries import find_exporter
 
     queries = find_exporter(PrometheusClient(url, headers_of(os.environ)))
-    found = find_free(queries, options.model or "", options.count)
-    age = "" if found.age is None else f", {duration(found.age)} old"
+    pick = find_free(queries, options.model or "", options.count)
+    age = "" if pick.age is None else f", {duration(pick.age)} old"
     guess = "" if queries.exporter.free else "; who is on a GPU it does not tell"
-    complain(f"{found.host.asked}: by {queries.exporter.name}{age}{guess}")
-    return found
+    complain(f"{pick.host.asked}: by {queries.exporter.name}{age}{guess}")
+    return pick

@@ -124,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
             return 0 if complete else 1
         verdicts = _signalled(plans, _confirmed(plans, options), options)
     _report(options, verdicts)
-    every = [verdict for told in verdicts.values() for verdict in told]
+    every = [verdict for group in verdicts.values() for verdict in group]
     for reason in dict.fromkeys(verdict.unnoted for verdict in every if verdict.unnoted):
         complain(reason)
     if any(verdict.outcome == "refused" and verdict.caution in FOREIGN for verdict in every):
@@ -283,12 +283,12 @@ def _report(options: argparse.Namespace, verdicts: _Verdicts, plans: _Plans | No
     if options.kill_json:
         listed = [
             _json(verdict, options.signal, host)
-            for host, told in verdicts.items()
-            for verdict in told
+            for host, group in verdicts.items()
+            for verdict in group
         ]
         write(json.dumps({"verdicts": listed}) + "\n", "utf-8", required=True)
-    for host, told in verdicts.items():
-        for verdict in told:
+    for host, group in verdicts.items():
+        for verdict in group:
             line = _would(verdict, options.signal, plans[host].frame) if plans else _line(verdict)
             if not options.kill_json:
                 write(of_host(host, f"{line}\n"), "utf-8", required=True)

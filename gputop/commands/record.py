@@ -111,15 +111,15 @@ def _whom(options: argparse.Namespace) -> str:
 def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
     """Record until no host is left that can be recorded, which is a GputopError."""
     me = user_named("me")
-    told: dict[HostName | None, str] = {}
+    problems: dict[HostName | None, str] = {}
     for host, news in follow_hosts(options.hosts or (None,), options.every, options.demo):
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.asked
             user = (host and host.target.rpartition("@")[0]) or me
             writer.append(name, recorded(news, options.commands, user))
         problem = _problem_of(news)
-        before, told[host] = told.get(host, ""), _DIGITS.sub("", str(problem or ""))
-        if problem is not None and told[host] != before:
+        before, problems[host] = problems.get(host, ""), _DIGITS.sub("", str(problem or ""))
+        if problem is not None and problems[host] != before:
             complain_of(host, problem)
         elif problem is None and before:
             complain(of_host(host, "the GPUs can be read again"))

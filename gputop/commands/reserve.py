@@ -90,8 +90,8 @@ def _reserve_in_child(options: argparse.Namespace) -> int:
     return 0
 
 
-def _reserve(options: argparse.Namespace, session: int, told: int) -> NoReturn:
-    """Reserve, write the line for the shell to the pipe `told`, and become the holder until
+def _reserve(options: argparse.Namespace, session: int, pipe: int) -> NoReturn:
+    """Reserve, write the line for the shell to the pipe `pipe`, and become the holder until
     `session`, the PID of the session's leader, ends (0: there is no leader)."""
     request = pick_request(options)
     words = f"gputop reserve --for {text.duration(options.seconds)}"
@@ -99,8 +99,8 @@ def _reserve(options: argparse.Namespace, session: int, told: int) -> NoReturn:
         values = {**visible_variables(gpus), HELD: with_our_hold(callers_environment())}
         line = "export " + " ".join(f"{name}={value}" for name, value in values.items())
         _say_which(gpus, options.seconds)
-        os.write(told, f"{line}\n".encode())
-        os.close(told)
+        os.write(pipe, f"{line}\n".encode())
+        os.close(pipe)
         _hold(holds, options.seconds, session)
 
 

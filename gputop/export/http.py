@@ -70,8 +70,8 @@ class WebServer:
         with ExitStack() as stack:
             tasks = []
             for family, *_, (address, _, *more) in places:  # port 0: all take the first one's port
-                place = (address, port, *more)
-                listening = socket.create_server(place, family=family, backlog=_MOST)
+                endpoint = (address, port, *more)
+                listening = socket.create_server(endpoint, family=family, backlog=_MOST)
                 stack.enter_context(listening).setblocking(False)
                 port = listening.getsockname()[1]
                 tasks.append(asyncio.create_task(self._accept(listening)))

@@ -125,8 +125,8 @@ def _of_gpus(
     """Return a function that shows the known values of all GPUs together."""
 
     def value(view: LineView) -> str | None:
-        known = [number for gpu in _gpus(view) if (number := read(gpu)) is not None]
-        return show(known) if known else None
+        values = [number for gpu in _gpus(view) if (number := read(gpu)) is not None]
+        return show(values) if values else None
 
     return value
 
@@ -135,13 +135,13 @@ def _of_memory(show: Callable[[int, int], str]) -> Callable[[LineView], str | No
     """Return a function that shows the bytes used and the total, of GPUs that report both."""
 
     def value(view: LineView) -> str | None:
-        known = [
+        pairs = [
             (gpu.memory_used, gpu.memory_total)
             for gpu in _gpus(view)
             if gpu.memory_used is not None and gpu.memory_total
         ]
-        used, total = sum(used for used, _ in known), sum(total for _, total in known)
-        return show(used, total) if known else None
+        used, total = sum(used for used, _ in pairs), sum(total for _, total in pairs)
+        return show(used, total) if pairs else None
 
     return value
 
@@ -180,7 +180,7 @@ FIELDS: dict[str, LineField] = {
     "free_gpus": LineField("which are free: `2,6`, of several hosts `node1:2,6`", _free_gpus),
     "util": LineField(
         "utilization in percent, the mean of all GPUs",
-        _of_gpus(lambda gpu: gpu.utilization, lambda known: percent(sum(known) / len(known))),
+        _of_gpus(lambda gpu: gpu.utilization, lambda values: percent(sum(values) / len(values))),
     ),
     "memory": LineField(
         "GPU memory in use, in percent", _of_memory(lambda used, total: percent(used / total))
@@ -191,11 +191,11 @@ FIELDS: dict[str, LineField] = {
     "memory_total": LineField("all GPU memory", _of_memory(lambda _, total: size(total))),
     "power": LineField(
         "watts, of all GPUs together",
-        _of_gpus(lambda gpu: gpu.power, lambda known: f"{sum(known):.0f}"),
+        _of_gpus(lambda gpu: gpu.power, lambda values: f"{sum(values):.0f}"),
     ),
     "hottest": LineField(
         "degrees Celsius of the hottest GPU",
-        _of_gpus(lambda gpu: gpu.temperature, lambda known: f"{max(known):.0f}"),
+        _of_gpus(lambda gpu: gpu.temperature, lambda values: f"{max(values):.0f}"),
     ),
     "users": LineField("users with processes on GPUs; `3+` where not all are seen", _users),
     "who": LineField("their names, those with most memory first", _who),

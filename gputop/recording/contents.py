@@ -84,8 +84,8 @@ def _is_own(owned: Process | DeviceHolder | Reservation, user: str | None) -> bo
 
 def _of(owned: T, commands: Commands, user: str | None) -> T:
     """Return an owned item with only as much of its command as is recorded."""
-    told: Commands = "all" if _is_own(owned, user) else commands
-    return replace(owned, command=_command(owned.command, told))
+    extent: Commands = "all" if _is_own(owned, user) else commands
+    return replace(owned, command=_command(owned.command, extent))
 
 
 @lru_cache(maxsize=1024)

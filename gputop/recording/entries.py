@@ -126,11 +126,11 @@ def scan(read: Callable[[int, int], bytes], start: int, end: int) -> Iterator[In
             begin, window = at, read(min(_WINDOW, end - at), at)
             if len(window) < SIZE:
                 return
-        place = window.find(MAGIC, at - begin)
-        if place != at - begin:
-            at = begin + (place if place >= 0 else len(window) - len(MAGIC) + 1)
+        offset = window.find(MAGIC, at - begin)
+        if offset != at - begin:
+            at = begin + (offset if offset >= 0 else len(window) - len(MAGIC) + 1)
             continue
-        entry = unpack(window[place : place + SIZE])
+        entry = unpack(window[offset : offset + SIZE])
         if entry is None or entry.offset != at + SIZE or not _is_whole(entry, end, read):
             at += 1
         else:

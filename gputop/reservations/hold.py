@@ -90,8 +90,8 @@ def tidy(folder: LockFolder) -> None:
 
     ReservationError if the folder has more than MOST_ENTRIES files.
     """
-    with os.scandir(folder.descriptor) as found:
-        if sum(1 for _ in islice(found, MOST_ENTRIES + 1)) > MOST_ENTRIES:
+    with os.scandir(folder.descriptor) as files:
+        if sum(1 for _ in islice(files, MOST_ENTRIES + 1)) > MOST_ENTRIES:
             raise ReservationError(
                 f"{folder.path} has more than {MOST_ENTRIES} files: ask root to remove the folder"
             )

@@ -64,8 +64,8 @@ def read_locks() -> list[LockFile]:
         except OSError:
             continue
         try:
-            found = (_meaning(entry, path) for entry in entries(descriptor) if entry.is_locked)
-            locks += filter(None, found)
+            meanings = (_meaning(entry, path) for entry in entries(descriptor) if entry.is_locked)
+            locks += filter(None, meanings)
         finally:
             os.close(descriptor)
     return sorted(locks, key=lambda lock: (lock.since, lock.name))
@@ -73,8 +73,8 @@ def read_locks() -> list[LockFile]:
 
 def entries(folder: int) -> Iterator[LockEntry]:
     """Yield the regular files of a folder that are named as reservations."""
-    with os.scandir(folder) as found:
-        for _, listed in zip(range(MOST_ENTRIES), found, strict=False):
+    with os.scandir(folder) as files:
+        for _, listed in zip(range(MOST_ENTRIES), files, strict=False):
             match = _NAME.fullmatch(listed.name)
             entry = None if match is None else _entry(folder, listed.name, match[1])
             if entry is not None:

@@ -88,19 +88,19 @@ class AgentProcess(PipedProcess):
     """A `gputop agent ARGUMENTS` on this machine."""
 
     def __init__(self, *arguments: str) -> None:
-        output, told = os.pipe()
-        _widen(told)
+        output, write_end = os.pipe()
+        _widen(write_end)
         self.output = AgentOutput(output)
         errors = os.memfd_create("agent's errors")
         self._errors: int | None = errors
         command = (sys.executable, _MAIN, "agent", *arguments)
         try:
-            super().__init__(command, os.environ, told, errors)
+            super().__init__(command, os.environ, write_end, errors)
         except SourceError:
             self.close()
             raise
         finally:
-            os.close(told)
+            os.close(write_end)
 
     def close(self) -> None:
         """Close its output and errors, at its end. For the thread that reads them."""

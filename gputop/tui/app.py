@@ -130,20 +130,20 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def on_arrived(self, message: Arrived) -> None:
         """Show what comes from the open machine; keep what comes from others."""
-        told, machine = message.told, self._machine_of(message.feed)
+        content, machine = message.content, self._machine_of(message.feed)
         if machine is None:
             return
         view = self._view_of(machine)
         if view is not None:
             self.silence = 0
-        if isinstance(told, SourceError):
-            machine.end(told)
+        if isinstance(content, SourceError):
+            machine.end(content)
             if view is not None:
                 self._show_end(view)
-        elif isinstance(told, Reply):
-            (view.reply if view else machine.handle)(told)
+        elif isinstance(content, Reply):
+            (view.reply if view else machine.handle)(content)
         elif view is not None:
-            view.take(told)
+            view.take(content)
             self._show_time(view)
 
     def _show_end(self, view: MachineView) -> None:

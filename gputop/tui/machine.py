@@ -331,11 +331,11 @@ class WatchedMachine:
         self._is_open, self.history.brief = is_open, not is_open
         self.feed.source.remember(is_open)
 
-    def _take(self, feed: Feed, told: Frame | Reply | SourceError) -> None:
+    def _take(self, feed: Feed, content: Frame | Reply | SourceError) -> None:
         """Take what comes; called in the thread that reads."""
-        if isinstance(told, Preview):
+        if isinstance(content, Preview):
             return  # the splash shows that
-        if self._is_open or not isinstance(told, Frame):
-            self._post(Arrived(feed, told))
+        if self._is_open or not isinstance(content, Frame):
+            self._post(Arrived(feed, content))
         elif feed is self.feed:
-            self._arrived.append(told)
+            self._arrived.append(content)

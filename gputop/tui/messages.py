@@ -18,14 +18,14 @@ class Arrived(Message):
 
     feed: Feed
     """The connection that it came from: messages of a replaced connection are dropped."""
-    told: Frame | Reply | SourceError
+    content: Frame | Reply | SourceError
 
     def can_replace(self, message: Message) -> bool:
         """Let a newer frame replace an older one, unless the source sends its past at once."""
         if not isinstance(message, Arrived) or message.feed is not self.feed:
             return False
-        is_newer = isinstance(message.told, Frame)
-        return is_newer and isinstance(self.told, Frame) and self.told.told_by is None
+        is_newer = isinstance(message.content, Frame)
+        return is_newer and isinstance(self.content, Frame) and self.content.told_by is None
 
 
 @dataclass

@@ -184,21 +184,21 @@ class Playback:
     def _lead_up_to(self, frame: Frame) -> None:
         """Set the history: from frames that are known, or from this frame alone at first."""
         whole, index = self._whole, self._index(frame.time)
-        known = whole.times[0] if whole.times else inf
-        if known <= frame.time <= self._reach:
+        first = whole.times[0] if whole.times else inf
+        if first <= frame.time <= self._reach:
             self.history = whole.until(frame.time)
-        elif known <= frame.time and index - self._index(self._reach) <= _AT_ONCE:
+        elif first <= frame.time and index - self._index(self._reach) <= _AT_ONCE:
             for later in self._past.frames(nextafter(self._reach, inf), frame.time):
                 whole.append(later)
             self._reach, self.history = frame.time, whole.until(frame.time)
         else:
             self._whole, self._reach, self._filling = History(), frame.time, None
             self._whole.append(frame)
-            self.history, known = self._whole, frame.time
+            self.history, first = self._whole, frame.time
         times = self._past.times
         since = max(times[0], min(frame.time - _LEADING, times[max(0, index - RECENT)]))
-        is_short = frame.time - known < (frame.time - since) / 2
-        if self._filling is None and is_short and since < known:
+        is_short = frame.time - first < (frame.time - since) / 2
+        if self._filling is None and is_short and since < first:
             self._filling = _Filling(self._past, since, self._reach)
 
 

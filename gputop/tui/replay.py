@@ -127,7 +127,7 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         """Go to the time to begin at, once the first frame is there."""
         message.prevent_default()  # Textual would call the inherited handler as well
         super().on_arrived(message)
-        if self.replay.shown is None and isinstance(message.told, Frame):
+        if self.replay.shown is None and isinstance(message.content, Frame):
             self._move_in_time(lambda _: self.replay.go(self._at))
             if self._first_note:
                 self._say(self._first_note)

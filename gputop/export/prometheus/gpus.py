@@ -75,11 +75,11 @@ def _add_free(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> 
     """Add whether a GPU is free, and why not. If that cannot be known, `gputop_gpu_free` is absent
     and the reason says why."""
     objection = not_free(frame, gpu)
-    known = objection is None or objection.known
+    is_known = objection is None or objection.known
     out.add(
         "gputop_gpu_free",
         "Whether a new job could have the GPU; absent where that cannot be known",
-        objection is None if known else None, **labels,
+        objection is None if is_known else None, **labels,
     )  # fmt: skip
     if objection is not None:
         help_ = "Why the GPU is not free, or why that cannot be known (always 1)"

@@ -155,7 +155,7 @@ class Worst(NamedTuple):
 
 def worst_of(frame: Frame) -> Worst:
     """Return the worst finding of all GPUs of a frame."""
-    worst = [(found[0], gpu.index) for gpu in frame.gpus if (found := findings(frame, gpu))]
+    worst = [(ranked[0], gpu.index) for gpu in frame.gpus if (ranked := findings(frame, gpu))]
     worst.sort(key=lambda item: item[0].level != "alarm")
     return Worst(worst[0][0].level, _remark(worst)) if worst else Worst(None, "")
 

@@ -26,13 +26,13 @@ _WORDS = {
 }
 
 
-def unaccounted(used: int | None, held: Iterable[int | None], known: bool | None) -> int | None:
+def unaccounted(used: int | None, held: Iterable[int | None], listed: bool | None) -> int | None:
     """Return the bytes in use that the listed processes do not hold.
 
     None if the memory in use, or that of a process, is not known, or processes are not listed.
     """
     amounts = list(held)
-    if used is None or known is False or None in amounts:
+    if used is None or listed is False or None in amounts:
         return None
     return max(0, used - sum(amount or 0 for amount in amounts))
 

@@ -225,8 +225,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_answered(self) -> bool:
         """Whether anything is known of it besides its index."""
-        known = (self.uuid, self.name, self.pci_bus_id, self.memory_total, self.utilization)
-        return any(value is not None for value in known)
+        values = (self.uuid, self.name, self.pci_bus_id, self.memory_total, self.utilization)
+        return any(value is not None for value in values)
 
     @property
     def answers(self) -> bool:

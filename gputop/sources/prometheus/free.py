@@ -34,8 +34,8 @@ def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
     free = _free(queries, model)
     host, name = queries.exporter.host, queries.exporter.model
     counted = f"count by ({host}, {name}) ({free})"
-    found = queries.client.query(f"bottomk({_MOST}, {counted} >= {count})")
-    for series in sorted(found, key=lambda one: (one.value, one.labels.get(host, ""))):
+    counts = queries.client.query(f"bottomk({_MOST}, {counted} >= {count})")
+    for series in sorted(counts, key=lambda series: (series.value, series.labels.get(host, ""))):
         label = series.labels.get(host, "")
         plain = plain_host(label)
         if plain is None:
@@ -70,8 +70,8 @@ def _gpus_of(queries: ClusterQueries, host: str, model: str, free: str) -> tuple
 
 def _age_of(queries: ClusterQueries, host: str) -> float | None:
     ages = queries.exporter.ages(selector_of(queries.exporter.host, host))
-    found = queries.ask({name: f"max({age})" for name, age in ages.items()})
-    return age_of({name: number_of(series) for name, series in found.items()})
+    answers = queries.ask({name: f"max({age})" for name, age in ages.items()})
+    return age_of({name: number_of(series) for name, series in answers.items()})
 
 
 def _most(queries: ClusterQueries, best: list[Series]) -> str:

@@ -74,11 +74,11 @@ class PrometheusSource(AgentlessSource):
             "number": exporter.of_gpus(exporter.number_metric or info, self._selector),
             **self._values(),
         }
-        found = self._queries.ask(wanted)
-        if not found["there"]:
+        answers = self._queries.ask(wanted)
+        if not answers["there"]:
             raise SourceError(f"Prometheus knows of no GPUs of {printable(self.host, 64)} now")
-        at = found["there"][0].points[-1][0]
-        return self._frame(at, self._gpus(found))
+        at = answers["there"][0].points[-1][0]
+        return self._frame(at, self._gpus(answers))
 
     def _values(self) -> dict[str, str]:
         """Return the expressions of the values that change."""
@@ -100,8 +100,8 @@ class PrometheusSource(AgentlessSource):
             for series in self._queries.client.query_range(expression, start, end, _STEP):
                 uuid = self._uuid_of(series)
                 for at, value in series.points:
-                    one = number_of([Series({}, ((at, value),))])
-                    by_time[at].setdefault(uuid, {})[name] = _rounded(name, one)
+                    number = number_of([Series({}, ((at, value),))])
+                    by_time[at].setdefault(uuid, {})[name] = _rounded(name, number)
         for at in sorted(by_time):
             values, unknown = by_time[at], dict.fromkeys(self._values())
             gpus = tuple(
@@ -109,13 +109,13 @@ class PrometheusSource(AgentlessSource):
             )
             yield self._frame(at, gpus)
 
-    def _gpus(self, found: Mapping[str, Sequence[Series]]) -> tuple[Gpu, ...]:
+    def _gpus(self, answers: Mapping[str, Sequence[Series]]) -> tuple[Gpu, ...]:
         values: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for name in self._values():
-            for series in found[name]:
+            for series in answers[name]:
                 values[self._uuid_of(series)][name] = _rounded(name, number_of([series]))
-        indices = self._indices(found)
-        names = {self._uuid_of(series): series.labels for series in found["there"]}
+        indices = self._indices(answers)
+        names = {self._uuid_of(series): series.labels for series in answers["there"]}
         gpus = [
             Gpu(
                 index=indices[uuid],
@@ -128,21 +128,21 @@ class PrometheusSource(AgentlessSource):
         ]
         return tuple(sorted(gpus, key=lambda gpu: gpu.index)[:MAX_GPUS])
 
-    def _indices(self, found: Mapping[str, Sequence[Series]]) -> dict[str, int]:
+    def _indices(self, answers: Mapping[str, Sequence[Series]]) -> dict[str, int]:
         """Return the index of each GPU; GPUs that report none come last."""
-        told: dict[str, int] = {}
-        for series in found["there"]:
+        indices: dict[str, int] = {}
+        for series in answers["there"]:
             text = series.labels.get(self._exporter.number or "", "")
             if text.isascii() and text.isdigit() and len(text) < 6:
-                told[self._uuid_of(series)] = int(text)
+                indices[self._uuid_of(series)] = int(text)
         if self._exporter.number_metric is not None:
-            for series in found["number"]:
-                told[self._uuid_of(series)] = int(number_of([series]) or 0)
-        free = count(max(told.values(), default=-1) + 1)
-        for uuid in map(self._uuid_of, found["there"]):
-            if uuid not in told:
-                told[uuid] = next(free)
-        return told
+            for series in answers["number"]:
+                indices[self._uuid_of(series)] = int(number_of([series]) or 0)
+        free = count(max(indices.values(), default=-1) + 1)
+        for uuid in map(self._uuid_of, answers["there"]):
+            if uuid not in indices:
+                indices[uuid] = next(free)
+        return indices
 
     def _uuid_of(self, series: Series) -> str:
         return series.labels.get(self._exporter.uuid, "")
@@ -163,13 +163,13 @@ def _rounded(name: str, value: float | None) -> float | None:
 class FallbackSource(Source):
     """Frames over ssh, or from Prometheus if ssh fails; `link` shows which."""
 
-    def __init__(self, host: str, interval: float, known: Callable[[], PrometheusSource]) -> None:
-        """`host`: the label that names the machine; only a plain name is one for ssh. `known` makes
+    def __init__(self, host: str, interval: float, make: Callable[[], PrometheusSource]) -> None:
+        """`host`: the label that names the machine; only a plain name is one for ssh. `make` makes
         the source that reads Prometheus."""
         self.host = host
         name = plain_host(host)
         self._ssh = None if name is None else SshSource(name, interval, waits=True)
-        self._make = known
+        self._make = make
         self._known: PrometheusSource | None = None
         self._why = "its name is none for ssh"
         self._is_closed = False
@@ -194,9 +194,9 @@ class FallbackSource(Source):
                 if is_seen or self._is_closed:
                     raise
                 self._why = printable(str(error), _LONGEST)
-        known = self._known = self._make()
+        fallback = self._known = self._make()
         try:
-            yield from known.frames()
+            yield from fallback.frames()
         except SourceError as error:
             raise SourceError(f"{error}; and over ssh: {self._why}") from None
 
@@ -208,9 +208,9 @@ class FallbackSource(Source):
 
     def reconnect(self) -> None:
         """Start over, with ssh."""
-        known, self._known = self._known, None
-        if known is not None:
-            known.close()
+        fallback, self._known = self._known, None
+        if fallback is not None:
+            fallback.close()
         if self._ssh is not None:
             self._ssh.reconnect()
 

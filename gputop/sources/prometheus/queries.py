@@ -62,16 +62,16 @@ class ClusterQueries:
 
     def sums(self) -> Cluster:
         """Return the sums of the cluster, without nodes. SourceError."""
-        found = self.ask(self._sums())
-        if not found["gpus"] and self._records:
+        answers = self.ask(self._sums())
+        if not answers["gpus"] and self._records:
             self._records = frozenset()  # the rules are gone, or their server is
-            found = self.ask(self._sums())
+            answers = self.ask(self._sums())
         down = None
         if jobs := self._jobs():
             up = self.ask({"all": f"count(up{{{jobs}}})", "down": f"count(up{{{jobs}}} == 0)"})
             down = number_of(up["down"]) or 0 if up["all"] else None
-        time_ = found["now"][0].points[-1][0] if found["now"] else math.nan
-        return self._cluster(found, time_, None if down is None else int(down))
+        time_ = answers["now"][0].points[-1][0] if answers["now"] else math.nan
+        return self._cluster(answers, time_, None if down is None else int(down))
 
     def nodes(self, order: NodeOrder, count: int, matching: str = "") -> tuple[ClusterNode, ...]:
         """Return the first `count` machines with `matching` in their name, and such machines that
@@ -222,32 +222,32 @@ class ClusterQueries:
         return [ClusterNode(host, up=False) for host in hosts]
 
     def _cluster(
-        self, found: Mapping[str, list[Series]], time_: float, down: int | None
+        self, answers: Mapping[str, list[Series]], time_: float, down: int | None
     ) -> Cluster:
         return Cluster(
             exporter=self.exporter.name,
             time=time_,
-            gpus=_whole(number_of(found["gpus"])) or 0,
-            hosts=_whole(number_of(found["hosts"])) or 0,
+            gpus=_whole(number_of(answers["gpus"])) or 0,
+            hosts=_whole(number_of(answers["hosts"])) or 0,
             down=down,
-            free=_whole(number_of(found["free"])),
-            users=_counted(found, "users"),
-            alarms=_counted(found, "alarms"),
-            quantiles=_all_of([number_of(found[f"quantile {share}"]) for share in _QUANTILES]),
-            models=self._models(found),
+            free=_whole(number_of(answers["free"])),
+            users=_counted(answers, "users"),
+            alarms=_counted(answers, "alarms"),
+            quantiles=_all_of([number_of(answers[f"quantile {share}"]) for share in _QUANTILES]),
+            models=self._models(answers),
             nodes=(),
         )
 
-    def _models(self, found: Mapping[str, list[Series]]) -> tuple[ModelCount, ...]:
+    def _models(self, answers: Mapping[str, list[Series]]) -> tuple[ModelCount, ...]:
         label = self.exporter.model
-        free = {series.labels.get(label): number_of([series]) for series in found["models_free"]}
+        free = {series.labels.get(label): number_of([series]) for series in answers["models_free"]}
         models = [
             ModelCount(
                 printable(series.labels.get(label, ""), LONGEST) or "unknown model",
                 _whole(number_of([series])) or 0,
                 _whole(free.get(series.labels.get(label))),
             )
-            for series in found["models"]
+            for series in answers["models"]
         ]
         return tuple(sorted(models, key=lambda model: (-model.gpus, model.model)))
 
@@ -284,11 +284,11 @@ class ClusterQueries:
 def find_exporter(client: PrometheusClient) -> ClusterQueries:
     """Return the queries for the exporter that reports most GPUs there. SourceError."""
     wanted = [*RECORDS.values(), *(exporter.present for exporter in EXPORTERS)]
-    known = client.names(f'{{__name__=~"{"|".join(wanted)}"}}')
+    existing = client.names(f'{{__name__=~"{"|".join(wanted)}"}}')
     counts = {
         exporter: number_of(client.query(f"count({exporter.present})")) or 0
         for exporter in EXPORTERS
-        if exporter.present in known
+        if exporter.present in existing
     }
     if not counts:
         raise SourceError(
@@ -298,7 +298,7 @@ def find_exporter(client: PrometheusClient) -> ClusterQueries:
     best = max(counts, key=lambda exporter: counts[exporter])
     if best is DCGM and "hostname" not in client.label_names(DCGM.present):
         best = DCGM._replace(host="Hostname")
-    records = [record for record in RECORDS.values() if record in known and best is GPUTOP]
+    records = [record for record in RECORDS.values() if record in existing and best is GPUTOP]
     # The index also keeps results of rules that are gone.
     results = f'count by (__name__) ({{__name__=~"{"|".join(records)}"}})'
     live = client.query(results) if records else []
@@ -333,9 +333,9 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _counted(found: Mapping[str, list[Series]], name: str) -> int | None:
+def _counted(answers: Mapping[str, list[Series]], name: str) -> int | None:
     """Return a count, or None if it was not asked for; Prometheus gives no answer for 0."""
-    return None if name not in found else int(number_of(found[name]) or 0)
+    return None if name not in answers else int(number_of(answers[name]) or 0)
 
 
 def _all_of(values: Sequence[float | None]) -> Quantiles | None:

@@ -40,9 +40,9 @@ class Carried:
     ) -> importlib.machinery.ModuleSpec | None:
         kind, data = self._modules.get(name, ("", b""))
         if kind == "compiled":
-            place = f"/proc/self/fd/{_in_memory(name, data)}"
-            loader = importlib.machinery.ExtensionFileLoader(name, place)
-            return importlib.util.spec_from_file_location(name, place, loader=loader)
+            path = f"/proc/self/fd/{_in_memory(name, data)}"
+            loader = importlib.machinery.ExtensionFileLoader(name, path)
+            return importlib.util.spec_from_file_location(name, path, loader=loader)
         if kind:
             return importlib.util.spec_from_loader(name, self, is_package=kind == "package")  # type: ignore[arg-type]
         return None

@@ -140,8 +140,8 @@ class _Reader:
             raise UsageError(f"@slurm: this is no Slurm job ({JOB} is not set)")
         groups = {**self._groups, SLURM: [nodes]}
         if name not in groups:
-            known = ", ".join(f"@{group}" for group in groups)
-            raise UsageError(f"no group @{shown} in [groups] of the settings; there is {known}")
+            defined = ", ".join(f"@{group}" for group in groups)
+            raise UsageError(f"no group @{shown} in [groups] of the settings; there is {defined}")
         return self._each(groups[name], (*above, name))
 
     def _standard_input(self) -> list[str]:

@@ -70,11 +70,11 @@ class SshProcess(PipedProcess):
         self._errors: int | None
         with ExitStack() as ours, ExitStack() as theirs:
             try:
-                self._output, told = _pipe(ours, theirs)
+                self._output, write_end = _pipe(ours, theirs)
                 self._errors, complained = _pipe(ours, theirs)
                 self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
                 ours.callback(os.close, self._wake)
-                super().__init__(command, environ, told, complained)
+                super().__init__(command, environ, write_end, complained)
             except OSError as error:
                 raise SourceError(f"ssh cannot be started: {error.strerror}") from None
             ours.pop_all()
@@ -170,12 +170,12 @@ class SshProcess(PipedProcess):
             ready.register(self._errors, POLLIN)
         ready.register(descriptor, event)
         while (left := end - time.monotonic()) > 0:
-            found = dict(ready.poll(1000 * left))
-            if self._wake in found:
+            events = dict(ready.poll(1000 * left))
+            if self._wake in events:
                 raise _closed()
-            if self._errors in found:
+            if self._errors in events:
                 self._listen(ready)
-            if descriptor in found:
+            if descriptor in events:
                 return
         raise TimeoutError
 

@@ -177,8 +177,8 @@ class SmiReader:
             raise SourceError(f"nvidia-smi has ended there: {said}")
         if kind == "app":
             self._apps.append(text.split(" "))
-        elif kind == "stat" and (found := stat_of(text)) is not None:
-            self._stats[found[0]] = found[1]
+        elif kind == "stat" and (stat := stat_of(text)) is not None:
+            self._stats[stat[0]] = stat[1]
         elif kind == "ps":
             pid, user, command = [*text.split(None, 2), "", "", ""][:3]
             self._owners[whole(pid) or 0] = (user, command)
@@ -250,13 +250,13 @@ class SmiReader:
 
     def _gpu(self, row: dict[str, str], processes: Sequence[Process]) -> Gpu:
         """Return a GPU. In a container its processes are not all known: only our own are seen."""
-        gpu, known = gpu_of(row), not self._nested
+        gpu, are_listed = gpu_of(row), not self._nested
         held = (process.gpu_memory for process in processes if process.gpu_uuid == gpu.uuid)
         return replace(
             gpu,
-            processes_known=known,
-            own_namespace_only=not known,
-            memory_unaccounted=unaccounted(gpu.memory_used, held, known),
+            processes_known=are_listed,
+            own_namespace_only=not are_listed,
+            memory_unaccounted=unaccounted(gpu.memory_used, held, are_listed),
         )
 
     def _process(self, app: Sequence[str], now: Counters | None) -> Process | None:

@@ -50,9 +50,9 @@ class Struct:
     def __init_subclass__(cls, **options: Any) -> None:
         names = [name for name in cls.__annotations__ if name not in cls.__struct_fields__]
         own = {name: vars(cls)[name] for name in cls.__annotations__ if name in vars(cls)}
-        known = {name: options[name] for name in StructConfig._fields if name in options}
+        config = {name: options[name] for name in StructConfig._fields if name in options}
         cls.__struct_fields__ += tuple(names)
-        cls.__struct_config__ = cls.__struct_config__._replace(**known)
+        cls.__struct_config__ = cls.__struct_config__._replace(**config)
         cls._defaults = {**cls._defaults, **own}
         cls._fresh = tuple(n for n, value in cls._defaults.items() if type(value) in (list, dict))
 
