@@ -79,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     interval: Annotated[_Interval, Meta(description="seconds between refreshes")] = 1.0
     unfocused: Annotated[
-        _Interval, Meta(description="at least so many while the terminal is not focused")
+        _Interval, Meta(description="at least this many while the terminal is not focused")
     ] = 2.0
     theme: Annotated[Theme, Meta(description=", ".join(THEMES))] = "ansi-dark"
     glyphs: Annotated[

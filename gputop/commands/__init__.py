@@ -30,6 +30,6 @@ HELP = {
     "serve": "show the screen in a browser, to look at",
     "topo": "show how GPUs are connected, and which CPUs are near",
     "usage": "add up who held GPUs over days, from a recording",
-    "wait": "wait until processes end or GPUs are free, and notify somebody",
+    "wait": "wait until processes end or GPUs are free, and notify you",
 }
 """Every command with its line in `gputop --help`."""

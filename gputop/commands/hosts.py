@@ -29,8 +29,8 @@ def add_hosts(parser: argparse._ActionsContainer, prefix: str = "command_") -> N
     before the command."""
     parser.add_argument(
         "-H", "--host", metavar="HOST", action="append", dest=f"{prefix}host_words", default=[],
-        help="not this machine but these, over ssh: [user@]host[:port], with commas or repeated;"
-        " node[01-16], @group of the settings, @slurm, - for standard input",
+        help="these machines instead of this one, over ssh: [user@]host[:port], with commas or"
+        " repeated; node[01-16], @group of the settings, @slurm, - for standard input",
     )  # fmt: skip
     parser.add_argument(
         "--hosts", metavar="FILE", dest=f"{prefix}hosts_file", help="and those that a file names"

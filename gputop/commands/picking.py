@@ -30,13 +30,13 @@ def add_pick_options(parser: argparse._ActionsContainer) -> None:
     add("--wait", metavar="TIME", type=_time, nargs="?", const=math.inf,
         help="wait until there are enough, at most 90, 10m or 2h (default: for ever)")  # fmt: skip
     add("--window", metavar="SEC", type=_window, default=2.0,
-        help="watch the utilization so long (default: 2)")  # fmt: skip
+        help="seconds to watch the utilization (default: 2)")  # fmt: skip
 
 
 def add_likeness(parser: argparse._ActionsContainer) -> None:
     add = parser.add_argument
     add("--min-free", metavar="SIZE", type=size,
-        help="so much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
+        help="this much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
     add("--max-util", metavar="PERCENT", type=percentage,
         help="not busier than that (default: 10, with --shared 100)")  # fmt: skip
     add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")

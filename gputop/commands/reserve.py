@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_pick_options(parser)
     parser.add_argument(
         "--for", dest="seconds", metavar="TIME", type=_duration, default=3600.0,
-        help="for so long: 90, 30m, 2h (default: 1h)",
+        help="how long: 90, 30m, 2h (default: 1h)",
     )  # fmt: skip
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="print what is reserved, by whom")

@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--no-token", action="store_true",
         help="no secret in the address: every user of this machine can look")  # fmt: skip
     add("--viewers", metavar="N", type=int, default=8,
-        help="so many browsers at once; each takes about 60 MiB (default: 8)")  # fmt: skip
+        help="the most browsers at once; each takes about 60 MiB (default: 8)")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:

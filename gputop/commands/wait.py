@@ -37,7 +37,7 @@ from gputop.sources.ssh.names import HostName
 
 TIMED_OUT, UNTOLD = 124, 5
 """Exit statuses: 124 as timeout(1) has it; 5 if a notification failed."""
-DESCRIPTION = "Wait until something has happened on the GPUs, say so, and notify somebody."
+DESCRIPTION = "Wait until something has happened on the GPUs, say so, and notify you."
 EPILOG = """\
 examples:
   gputop wait 21195                        until that process ends, be it on a GPU or not
@@ -47,12 +47,12 @@ examples:
   gputop wait --idle 10m --gpu 3           until GPU 3 has been below 5 % for ten minutes
   gputop wait 21195 --timeout 2h --webhook @hook.txt
 
-What a filter finds when the wait begins is waited for, and what comes later is not; with --user
-alone also what comes later counts. Several hosts: all of them, but for --free the first one.
+A filter waits for the processes that it finds at the start; --user alone waits for later ones, too.
+With several hosts it waits for all of them, but --free takes the first.
 
-exit status: 0 it has happened, 1 other errors (nobody fits, it cannot happen), 2 usage, 3 the
-NVIDIA driver cannot be read, 4 the agent ended, 5 it has happened and somebody could not be
-notified, 124 timed out. Once the wait has begun, a driver or agent that is gone is waited for.
+exit status: 0 it has happened, 1 other errors (no process matches, it cannot happen), 2 usage,
+3 the NVIDIA driver cannot be read, 4 the agent ended, 5 it has happened and a notification failed,
+124 timed out. After the start it waits for a driver or an agent that is gone to come back.
 """
 _LONGEST = 500
 """Characters printed of a problem during the wait."""
@@ -67,11 +67,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--user", metavar="NAME", help="until this user has left, or with words: only theirs;"
         " `me` is you, +1000 is a number")  # fmt: skip
     add("--free", metavar="N", dest="count", type=int, nargs="?", const=1,
-        help="until so many GPUs are free (1)")  # fmt: skip
+        help="until this many GPUs are free (1)")  # fmt: skip
     add("--idle", metavar="TIME", type=duration("a time, as 90, 10m or 2h", least=1), nargs="?",
-        const=600.0, help="until all have done next to nothing for so long (10m)")  # fmt: skip
+        const=600.0, help="until all have been idle this long (10m)")  # fmt: skip
     add("--below", metavar="PERCENT", type=percentage,
-        help="with --idle: utilization that is next to nothing (default: 5)")  # fmt: skip
+        help="with --idle: utilization that still counts as idle (default: 5)")  # fmt: skip
     add("--gpu", metavar="GPU", action="append", default=[],
         help="only these: indices or beginnings of UUIDs, with commas or repeated")  # fmt: skip
     add_likeness(parser.add_argument_group("with --free, as of gputop free"))
@@ -79,7 +79,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--every", metavar="TIME", default=5.0,
         type=duration(f"a time from {MIN_INTERVAL} to {MAX_INTERVAL:.0f} seconds",
                       MIN_INTERVAL, MAX_INTERVAL),
-        help="look so often (default: 5s)")  # fmt: skip
+        help="time between two checks (default: 5s)")  # fmt: skip
     add("--notify", action="store_true",
         help="notify as the settings notify (the terminal) and notify_command say")  # fmt: skip
     add("--notify-command", metavar="COMMAND",
