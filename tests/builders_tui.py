@@ -8,16 +8,13 @@ async with shown(frame_of(gpu_of(0), gpu_of(1))) as screen:
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from rich.segment import Segment
 from textual import events
-from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot
-from textual.widget import Widget
 
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame, Host, Problem, Process
@@ -27,7 +24,6 @@ from gputop.settings import Session, Theme
 from gputop.sources.feed import Feed
 from gputop.sources.source import Source
 from gputop.tui.app import GputopApp
-from gputop.tui.dialogs.key_guard import BURST
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import Arrived
@@ -35,6 +31,7 @@ from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.mapping import MappingPane
 from gputop.tui.panes.mapping_result import MappingResultView
 from gputop.tui.panes.processes import ProcessTable
+from tests.pilot import Hand
 
 GIB = 1024**3
 NOON = 1_750_000_000.0
@@ -142,7 +139,7 @@ class Screenful:
         self.pane = self.main.query_one(MappingPane)
         self.mapping_state = self.main.mapping.state
         self.result = self.main.query_one(MappingResultView)
-        self._typed = 0.0
+        self.hand = Hand(app)
 
     @property
     def machine(self) -> WatchedMachine:
@@ -178,15 +175,7 @@ class Screenful:
                 await self.press(key)
             return
         for key in keys:
-            name = key if len(key) > 1 or key.isalnum() else _character_to_key(key)
-            character: str | None
-            try:
-                character = unicodedata.lookup(
-                    _get_unicode_name_from_key(REPLACED_KEYS.get(name, name))
-                )
-            except KeyError:
-                character = key if len(key) == 1 else None
-            self.app.post_message(self.typed(name, character))
+            self.app.post_message(self.hand.key(key))
         await self.drawn()
         while self.app._at_work and not self.app._exit:
             await self.drawn()
@@ -209,17 +198,9 @@ class Screenful:
         no_modifiers = (False, False, False)
         self.app.post_message(kind(None, x, y, 0, 0, 1, *no_modifiers, screen_x=x, screen_y=y))
 
-    def typed(self, name: str, character: str | None) -> events.Key:
-        """A key, so much later than the one before as a hand is slow."""
-        key = events.Key(name, character)
-        self._typed = key.time = max(key.time, self._typed + 2 * BURST)
-        return key
-
     async def drawn(self) -> None:
         """Let everything take effect, a layout that is due take place, and what that sets off."""
         await self.pilot.pause()
-        while self._is_under_way() and not self.app._exit:
-            await self.pilot.pause()
         await self.read()
         if self.app.silence and not self.app._exit:
             self._answer()
@@ -237,12 +218,8 @@ class Screenful:
             and not self.app.screen.takes_keys
             and not self.app._exit
         ):
-            await self.pilot.pause(0.001)
-
-    def _is_under_way(self) -> bool:
-        widgets = [self.app.screen, *self.app.screen.walk_children(Widget)]
-        busy = any(not pump._message_queue.empty() for pump in (self.app, *widgets))
-        return busy or any(widget._layout_required for widget in widgets)
+            self.hand.wait()
+            await self.pilot.pause()
 
     async def type(self, text: str) -> None:
         """Type a text."""

@@ -15,6 +15,7 @@ from gputop.tui.cluster import ClusterScreen
 from gputop.tui.main import MainScreen
 from tests.builders_tui import Screenful
 from tests.cluster.series import dcgm, gputop, serving, up
+from tests.pilot import Hand
 from tests.prometheus import Prometheus
 
 pytestmark = pytest.mark.system
@@ -43,7 +44,7 @@ class Clusterful(Screenful):
 
     def __init__(self, app: GputopApp, pilot: object) -> None:
         self.app, self.pilot = app, pilot  # type: ignore[assignment]
-        self._typed = 0.0
+        self.hand = Hand(app)
 
     async def until(self, shown: Callable[[], bool]) -> None:
         """Let looks be taken at what has come, until something is shown."""

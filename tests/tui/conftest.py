@@ -21,13 +21,6 @@ def usual_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(autouse=True)
-def quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever types here has read a dialog in a moment; in a real terminal it takes as long as
-    it takes."""
-    monkeypatch.setattr("gputop.tui.dialogs.key_guard.QUIET", 0.005)
-
-
 @pytest.fixture
 def textual_of(tmp_path: Path) -> TextualFactory:
     """Make the Textual that is installed pass for one of another release."""

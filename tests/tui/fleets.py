@@ -24,6 +24,7 @@ from gputop.tui.app import GputopApp
 from gputop.tui.fleet import TICK
 from gputop.tui.machine import WatchedMachine
 from tests.builders_tui import Screenful, Silence
+from tests.pilot import Hand
 
 UP = Link("connected", "installed", age=0.4, round_trip=0.012)
 
@@ -66,7 +67,7 @@ class Fleetful(Screenful):
     def __init__(self, app: GputopApp, sources: list[RemoteSource], pilot: Pilot[None]) -> None:
         self.app, self.pilot = app, pilot
         self.sources = {source.host: source for source in sources}
-        self._typed = 0.0
+        self.hand = Hand(app)
 
     def machine_of(self, host: str) -> WatchedMachine:
         """One of the machines."""

@@ -253,13 +253,6 @@ async def type_ahead(screen: Screenful, *keys: str) -> None:
         await screen.pilot.pause()
 
 
-@pytest.fixture
-def long_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So long that a key that comes next is too soon for certain."""
-    monkeypatch.setattr("gputop.tui.dialogs.key_guard.QUIET", 0.4)
-
-
-@pytest.mark.usefixtures("long_read")
 async def test_an_offer_that_comes_later_takes_no_key_that_was_under_way() -> None:
     """The check takes a while; then SIGKILL is offered where there was nothing."""
     async with shown(frame_of(process_of(100))) as screen:
@@ -267,7 +260,7 @@ async def test_an_offer_that_comes_later_takes_no_key_that_was_under_way() -> No
         assert isinstance(screen.app.screen, SignalScreen)
         slow = asyncio.ensure_future(answer(screen))
         while "Cancel" not in screen.text or screen.app.screen.takes_keys:
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         await type_ahead(screen, "tab", "enter", "tab", "enter")
         await slow
         assert ("▸[ Send SIGTERM ]" in screen.text, orders(screen)) == (True, 0)
@@ -275,7 +268,7 @@ async def test_an_offer_that_comes_later_takes_no_key_that_was_under_way() -> No
         assert orders(screen) == 1
         slow = asyncio.ensure_future(answer(screen, "ignored"))
         while screen.app.screen.takes_keys:
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         await type_ahead(screen, "tab", "enter")
         await slow
         assert ("[ SIGKILL to 1 ]" in screen.text, orders(screen)) == (True, 1)
@@ -283,7 +276,6 @@ async def test_an_offer_that_comes_later_takes_no_key_that_was_under_way() -> No
         assert orders(screen) == 2
 
 
-@pytest.mark.usefixtures("long_read")
 async def test_escape_is_never_too_soon() -> None:
     async with shown(frame_of(process_of(100))) as screen:
         await screen.press("j")

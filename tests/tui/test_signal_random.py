@@ -86,7 +86,7 @@ class World:
         for key in keys:
             await self.screen.read()
             turn = app._turn
-            app.post_message(self.screen.typed(key, key if len(key) == 1 else None))
+            app.post_message(self.screen.hand.key(key))
             while app._turn == turn or app._at_work:
                 await asyncio.sleep(0.0005)
             await self.screen.read()  # a key that acts is alone for a moment first

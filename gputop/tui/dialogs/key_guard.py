@@ -8,9 +8,9 @@ from typing import Any
 from textual import events
 from textual.message import Message
 from textual.screen import Screen
-from textual.timer import Timer
 
 from gputop.tui.terminal import drawing
+from gputop.tui.terminal.key_queue import Alarm, KeysInTurn
 
 QUIET = 0.3
 """Seconds without a key that must pass after an offer is drawn, before it takes keys."""
@@ -36,7 +36,7 @@ class KeyGuard:
         """`changed` is called when the dialog begins or ceases to take keys; `acts` returns whether
         a key does more than move or type."""
         self._screen, self._changed, self._acts = screen, changed, acts
-        self._timer: Timer | None = None
+        self._timer: Alarm | None = None
         self._since: Message | None = None
         """Made when keys were first taken; earlier events are too soon, whenever they come."""
         self._last = 0.0
@@ -94,7 +94,7 @@ class KeyGuard:
             return True
         self._waiting.append(key)
         self._stop()
-        self._timer = self._screen.set_timer(ALONE, self._let_go)
+        self._timer = self._after(ALONE, self._let_go)
         return True
 
     def _let_go(self) -> None:
@@ -113,7 +113,7 @@ class KeyGuard:
         """Wait `QUIET` seconds, and again while the terminal has not taken what was drawn."""
         if self._since is None:
             self._stop()
-            self._timer = self._screen.set_timer(QUIET, self._open)
+            self._timer = self._after(QUIET, self._open)
 
     def _open(self) -> None:
         if not drawing.is_taken(self._screen.app):
@@ -122,6 +122,11 @@ class KeyGuard:
         self._stop()
         self._since = Message()
         self._changed()
+
+    def _after(self, seconds: float, then: Callable[[], None]) -> Alarm:
+        app = self._screen.app
+        assert isinstance(app, KeysInTurn)
+        return app.after(seconds, lambda: then() if self._screen.is_attached else None)
 
     def _stop(self) -> None:
         if self._timer is not None:

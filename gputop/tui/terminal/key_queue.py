@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from textual import events
 from textual.app import App, ReturnType
@@ -48,6 +48,13 @@ class OnlyBindings(Widget):
     be checked without a round through the queues."""
 
 
+class Alarm(Protocol):
+    """A call that is due; a timer of Textual's is one."""
+
+    def stop(self) -> None:
+        """Let it not come."""
+
+
 class Hasty:
     """A screen that ignores keys that were typed before the user could read it."""
 
@@ -69,6 +76,8 @@ class KeysInTurn(App[ReturnType]):
         """Counts keys, so that a late `_done` of an old key does not count for the current one."""
         self._at_work = False
         self._clock: asyncio.TimerHandle | None = None
+        self.after: Callable[[float, Callable[[], None]], Alarm] = self.set_timer
+        """Calls a function in so many seconds, by the clock of the hand that types."""
 
     async def on_event(self, event: events.Event) -> None:
         """Let what is typed, pasted or clicked wait for its turn; pass on all other events."""
