@@ -78,7 +78,7 @@ def pytest_configure() -> None:
     sys.addaudithook(_note_processes)
 
 
-_STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
+_STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen", "tests.fork"}
 _started: list[tuple[object, ...]] = []
 """What the present test has started: the name of Python's audit event, and what ran."""
 
@@ -167,6 +167,16 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineFactory]:
             return made
 
         yield make
+
+
+def rest_long(names: str | tuple[str, ...], *cases: Any, **options: Any) -> pytest.MarkDecorator:
+    """`parametrize` with cases of one kind: the first is in the suite, the others are `long`."""
+    is_single = isinstance(names, str) and "," not in names
+    rest = [
+        pytest.param(*((case,) if is_single else case), marks=pytest.mark.long)
+        for case in cases[1:]
+    ]
+    return pytest.mark.parametrize(names, [cases[0], *rest], **options)
 
 
 def needed(program: str, package: str) -> str:

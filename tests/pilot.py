@@ -45,7 +45,7 @@ async def settled(*_: float) -> None:
         quiet = 0 if is_busy else quiet + 1
 
 
-textual.pilot.wait_for_idle = settled  # type: ignore[attr-defined]
+textual.pilot.wait_for_idle = settled  # type: ignore[assignment, attr-defined]
 
 
 class Alarm:

@@ -28,6 +28,7 @@ def ours() -> Program:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_a_session_of_gputop(ours: Program) -> None:
     assert ours.screen
     with (

@@ -17,7 +17,7 @@ import pytest
 
 from gputop.agent.program import run_program
 from tests.agent.driving import gone, until
-from tests.conftest import MachineFactory, in_child, needed
+from tests.conftest import MachineFactory, in_child, needed, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import agents, running
@@ -141,9 +141,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize(
-    "words", ["kill train --yes", "--once", "map --verify 0", "doctor --python {python}"]
-)
+@rest_long("words", "kill train --yes", "--once", "map --verify 0", "doctor --python {python}")
 def test_started_where_nobody_waits_for_children(words: str, here: Machine, tmp_path: Path) -> None:
     """`trap '' CHLD`, as some supervisors have it: the kernel then reaps, and tells no status."""
     python = tmp_path / "env/bin/python"

@@ -264,11 +264,14 @@ def ours(holders: list[Json], here: Machine) -> list[Json]:
 
 
 def complete_look(here: Machine) -> Json:
-    """A look in which all processes of the machine could be looked at for holders of GPUs: tests
-    beside this one have some that take the whole time for that."""
+    """A look in which all processes of the machine could be looked at for holders of GPUs, and all
+    of the scenario's for what they are: tests beside this one have some that take the whole time
+    for that."""
     while True:
         frame = look(here)
-        if all(gpu["holders_known"] is not False for gpu in frame["gpus"]):
+        if all(gpu["holders_known"] is not False for gpu in frame["gpus"]) and all(
+            process["origin"] is not None for process in frame["processes"]
+        ):
             return frame
 
 

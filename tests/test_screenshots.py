@@ -24,6 +24,7 @@ def words(picture: Path) -> str:
 
 
 @pytest.mark.timeout(300)  # on a machine that is busy with other things
+@pytest.mark.long
 def test_pictures_of_the_demo_are_of_today(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", MAKE, str(tmp_path)], check=True, cwd=FOLDER.parent)
     stale = [

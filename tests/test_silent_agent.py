@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import gone, until
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, rest_long
 from tests.driver import Machine
 from tests.test_kill import goes_on
 
@@ -78,12 +78,10 @@ def test_no_command_waits_for_an_agent_that_is_stopped(here: Machine) -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(
+@rest_long(
     ("number", "words"),
-    [
-        (signal.SIGSTOP, "the agent has not answered for 1"),
-        (signal.SIGKILL, "the agent ended with status -9"),
-    ],
+    (signal.SIGKILL, "the agent ended with status -9"),
+    (signal.SIGSTOP, "the agent has not answered for 1"),
 )
 def test_the_doctor_tells_what_is_installed_all_the_same(
     number: int, words: str, here: Machine
@@ -105,6 +103,7 @@ def test_the_doctor_tells_what_is_installed_all_the_same(
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.long
 def test_an_agent_that_is_stopped_after_the_signal(
     here: Machine, goes_on: int, tmp_path: Path
 ) -> None:
@@ -123,6 +122,7 @@ def test_an_agent_that_is_stopped_after_the_signal(
 
 @needs_everybody
 @pytest.mark.timeout(90)
+@pytest.mark.long
 def test_both_were_frozen(machine: MachineFactory) -> None:
     """As by `docker pause`: the time in which gputop itself did not run is not the agent's."""
     here = machine("h200x8")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import gone, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
@@ -57,7 +57,7 @@ def without(here: Machine, streams: tuple[int, ...], words: str, log: Path) -> t
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("streams", CLOSED, ids=lambda streams: "".join(map(str, streams)))
+@rest_long("streams", *CLOSED, ids=lambda streams: "".join(map(str, streams)))
 def test_no_command_stumbles(streams: tuple[int, ...], here: Machine, tmp_path: Path) -> None:
     for words in READING if streams == (0,) else COMMANDS if streams == (1,) else FEW:
         status, output, errors = without(here, streams, words, tmp_path)

@@ -24,7 +24,7 @@ from gputop import trust
 from gputop.agent.doctor.python_env import find_interpreter, python_checks
 from tests.agent.driving import Agent, Json, sleeping
 from tests.agent.test_detail import answer, start_time
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine, build
 from tests.driver.machine import REPOSITORY
 from tests.fuse import Fuse
@@ -233,7 +233,7 @@ def test_programs_get_no_variables_of_hers(
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("variable", ["DOCKER_HOST", "CONTAINERD_ADDRESS"])
+@rest_long("variable", "DOCKER_HOST", "CONTAINERD_ADDRESS")
 @pytest.mark.parametrize("how", ["hers", "folder", "link", "tcp", "ssh", "file"])
 def test_no_socket_of_hers_is_connected_to(
     variable: str, how: str, here: Machine, eve: Path, contained: tuple[str, ...], tmp_path: Path

@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 from gputop.model.machine.frame import Frame
 from gputop.protocol.assemble import Assembler
 from tests.driver import Machine, build
+from tests.driver.forked import Program, server_for
 from tests.driver.machine import REPOSITORY
 from tests.driver.scenario import enlist
 
@@ -42,12 +43,8 @@ class Agent:
         prefix: Sequence[str] = (),
     ) -> None:
         """env: over the machine's. prefix: a command that runs the one after it."""
-        self.process = subprocess.Popen(
-            [*prefix, *COMMAND, "--interval", str(interval)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**machine.env, **(env or {})},
+        self.process = _started(
+            prefix, ["--interval", str(interval)], {**machine.env, **(env or {})}
         )
         assert self.process.stdin
         assert self.process.stdout
@@ -133,6 +130,16 @@ class Agent:
     def close_stdin(self) -> None:
         """The end of its standard input."""
         self._stdin.close()
+
+
+def _started(
+    prefix: Sequence[str], options: Sequence[str], env: dict[str, str]
+) -> subprocess.Popen[bytes] | Program:
+    if not prefix and (server := server_for(env)):
+        return server.pipe(["agent", *options], env)
+    pipe = subprocess.PIPE
+    command = [*prefix, *COMMAND, *options]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env)
 
 
 def _json(value: object) -> Json:

@@ -274,6 +274,7 @@ def test_a_reason_lasts_from_the_third_look_in_a_row_on() -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_a_slowdown_alone_is_an_alarm_when_it_lasts(machine: MachineFactory) -> None:
     """Asked again and again by a real agent; while clocks change it is there for a moment."""
     here = machine({"base": "h200x8", "gpus": 1, "processes": None, "gpu": {"clock_reasons": 8}})

@@ -168,6 +168,7 @@ def test_a_working_directory_that_does_not_answer(
 
 @pytest.mark.system
 @ROOT
+@pytest.mark.long
 def test_more_of_them_than_threads(
     here: Machine, start: Start, good: int, usual: float, tmp_path: Path
 ) -> None:

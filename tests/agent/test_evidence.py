@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import Agent, Json, gone, until
+from tests.conftest import rest_long
 from tests.container import Container, Inner
 from tests.driver import Machine
 
@@ -95,7 +96,7 @@ def users() -> list[int | None]:
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
-@pytest.mark.parametrize(("pids", "version"), [*TRANSLATING, *OTHERS])
+@rest_long(("pids", "version"), *TRANSLATING, *OTHERS)
 def test_only_who_is_on_the_gpu_is_hit(
     pids: str, version: str | None, nodes: int, folder: Path
 ) -> None:

@@ -19,7 +19,7 @@ from gputop.agent.process.stat import read_stat, started
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
 from tests.agent.driving import Agent, Json, gone, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.container import Container, Inner
 from tests.driver import Machine
 from tests.terminal import Terminal
@@ -278,7 +278,7 @@ def verdict(agent: Agent, pid: int, start_time: float | None) -> Json:
     return dict(told)
 
 
-@pytest.mark.parametrize(("pids", "version"), TRANSLATED)
+@rest_long(("pids", "version"), *TRANSLATED)
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_a_signal_reaches_the_process(
     pids: str, version: str, nodes: int, machine: MachineFactory
@@ -365,6 +365,7 @@ def test_the_screen_calls_no_gpu_free(inside: Container, machine: MachineFactory
         assert terminal.exit_code() == 0
 
 
+@pytest.mark.long
 def test_the_doctor_says_whom_the_driver_tells(inside: Container, machine: MachineFactory) -> None:
     here = driven(machine, "580.95.05")
     told = " ".join(here.run([*inside.prefix, *GPUTOP, "doctor"]).stdout.split())

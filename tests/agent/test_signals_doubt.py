@@ -19,7 +19,7 @@ from gputop.model.machine.signals import Target
 from gputop.protocol.messages import Signal
 from tests.agent.driving import Agent, Json, sleeping, start_as, until
 from tests.agent.test_signals import NOBODY, READY, Start, in_child, start, target, verdict
-from tests.conftest import NESTED, MachineFactory
+from tests.conftest import NESTED, MachineFactory, rest_long
 from tests.driver import Machine
 from tests.driver.scenario import enlist
 
@@ -175,7 +175,7 @@ def test_with_no_descriptor_left(start: Start) -> None:
         assert "Too many open files" in words
 
 
-@pytest.mark.parametrize("most", [*range(9, 26, 2)])
+@rest_long("most", 13, 9, 11, *range(15, 26, 2))
 def test_kill_with_few_descriptors(most: int, here: Machine) -> None:
     """It works, says that it does not know, or fails; it never says that a living one is gone."""
     assert_nobody_is_gone(here, f"ulimit -n {most}")

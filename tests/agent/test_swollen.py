@@ -188,6 +188,7 @@ def test_names_that_are_nearly_right_are_held_against_it_in_bounds(swell: Swell)
     assert time.process_time() - started < 1
 
 
+@pytest.mark.long
 def test_a_thousand_long_command_lines_make_no_endless_frame(machine: MachineFactory) -> None:
     """64 KiB each; of a few the beginning is told at length."""
     crowd = {"command": ["python", "x" * 65000], "count": 1000, "on": {"used": 1}}

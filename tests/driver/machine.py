@@ -4,6 +4,7 @@ import copy
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -12,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.driver import build, flat
+from tests.driver import build, flat, forked
 from tests.driver.children import Children
 from tests.driver.scenario import Scenario, delist, enlist, load, merge
 
@@ -189,10 +190,14 @@ class Machine:
     # Running programs on it
 
     def run(self, command: Sequence[str], timeout: float = 30) -> subprocess.CompletedProcess[str]:
-        """Run a program on this machine to its end; output as text.
+        """Run a program on this machine to its end; output as text. gputop may be a copy of one
+        that is imported: whoever tests how it starts has `popen`.
 
         Raises subprocess.TimeoutExpired after `timeout` seconds.
         """
+        is_plain = list(command[:3]) == [sys.executable, "-m", "gputop"]
+        if is_plain and (server := forked.server_for(self.env)):
+            return _run_copy(server, command, self.env, timeout)
         return subprocess.run(
             command, env=self.env, capture_output=True, text=True, timeout=timeout, check=False
         )
@@ -242,6 +247,21 @@ def _on(gpu: int | str | None) -> dict[str, int | str]:
 def _taken(entry: dict[str, Any], *keys: str) -> Mapping[str, Any]:
     """Those keys, moved out of the entry."""
     return {key: entry.pop(key) for key in keys if key in entry}
+
+
+def _run_copy(
+    server: forked.Server, command: Sequence[str], env: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """As subprocess.run does."""
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        tempfile.TemporaryFile("w+") as errors,
+        server.start(command[3:], env, (0, output.fileno(), errors.fileno())) as program,
+    ):
+        status = program.wait(timeout)
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, status, output.read(), errors.read())
 
 
 def _end(program: "subprocess.Popen[str]") -> None:

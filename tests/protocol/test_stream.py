@@ -159,6 +159,7 @@ def _leaves(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _leaves(inner)
 
 
+@pytest.mark.long
 def test_inventories_without_end_do_not_fill_the_memory() -> None:
     assembler = Assembler()
     assembler.read(encode_line(0, HELLO))

@@ -105,6 +105,7 @@ def silence(host: HostName) -> str:
 
 
 @pytest.mark.timeout(40)
+@pytest.mark.long
 def test_silence_of_ten_seconds(sshd: Sshd) -> None:
     """ssh gives them to a host that accepts and says nothing, and whoever quits meanwhile does not
     wait for it; an agent gives them to a reader that is cut off without a word, and goes on for

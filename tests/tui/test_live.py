@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conftest import ME, MachineFactory
+from tests.conftest import ME, MachineFactory, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import (
@@ -222,12 +222,10 @@ def test_no_color_sends_no_colour(machine: MachineFactory) -> None:
         assert any("reverse" in cell.marks for line in terminal.cells for cell in line)
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("theme", "term"),
-    [
-        *(("ansi-dark", term) for term in ("xterm-16color", "linux", "tmux-256color", "vt100")),
-        ("dark", "vt100"),
-    ],
+    *(("ansi-dark", term) for term in ("xterm-16color", "linux", "tmux-256color", "vt100")),
+    ("dark", "vt100"),
 )
 def test_terminals(theme: str, term: str, machine: MachineFactory) -> None:
     """tests/tui/test_matrix.py has the others with the theme dark."""
@@ -260,7 +258,7 @@ def test_without_a_terminal_on_all_streams_it_is_text(shell: str, machine: Machi
         assert "train.py" in terminal.raw.decode()
 
 
-@pytest.mark.parametrize("signum", SIGNALS)
+@rest_long("signum", *SIGNALS)
 def test_signals_put_the_terminal_back(signum: signal.Signals, machine: MachineFactory) -> None:
     with running(machine("h200x8")) as terminal:
         terminal.wait_for("train.py")
@@ -304,6 +302,7 @@ def test_stop_and_go_on(machine: MachineFactory) -> None:
         assert restored(terminal)
 
 
+@pytest.mark.long
 def test_a_storm_of_sizes(machine: MachineFactory) -> None:
     with running(machine("h200x8"), "-i", "0.2") as terminal:
         terminal.wait_for("train.py")

@@ -6,13 +6,13 @@ import base64
 
 import pytest
 
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, rest_long
 from tests.tui.live import restored, running, strange
 
 pytestmark = pytest.mark.system
 
 
-@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1", "LANG": "C", "LC_CTYPE": None}])
+@rest_long("env", {}, {"NO_COLOR": "1", "LANG": "C", "LC_CTYPE": None})
 def test_a_copy_reaches_the_terminal(env: dict[str, str | None], machine: MachineFactory) -> None:
     with running(machine("h200x8"), size=(120, 40), env=env) as terminal:
         terminal.send(b"m2,1\r")

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from bench.tree import cpu_seconds, tree
-from tests.conftest import MachineFactory, needed
+from tests.conftest import MachineFactory, needed, rest_long
 from tests.driver import Machine
 from tests.terminal import Cell, Terminal
 from tests.tui.live import GPUTOP, HELP, gone, quit_by, restored, running, strange
@@ -128,7 +128,7 @@ def shows(terminal: Terminal, sign: str) -> bool:
     return HELP in text and not any(words in text for words in ELSEWHERE)
 
 
-@pytest.mark.parametrize(("kind", "size"), MATRIX)
+@rest_long(("kind", "size"), *MATRIX)
 def test_a_tour(kind: str, size: tuple[int, int], machine: MachineFactory, tmp_path: Path) -> None:
     here, (env, colours, only_ascii) = machine("h200x8"), KINDS[kind]
     if kind == "latin-1":
@@ -184,7 +184,7 @@ def window(program: str, size: tuple[int, int], here: Machine) -> Iterator[tuple
                     os.kill(server, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@rest_long("size", SMALL, LARGE)
 @pytest.mark.parametrize("program", MULTIPLEXERS)
 def test_in_a_window(program: str, size: tuple[int, int], machine: MachineFactory) -> None:
     with window(program, size, machine("h200x8")) as (terminal, _):
@@ -198,7 +198,7 @@ def test_in_a_window(program: str, size: tuple[int, int], machine: MachineFactor
         terminal.wait_for(lambda: re.search("(?m)^status 0$", terminal.text))
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+@rest_long("signum", signal.SIGTERM, signal.SIGKILL)
 @pytest.mark.parametrize("program", MULTIPLEXERS)
 def test_nothing_outlives_its_window(
     program: str, signum: signal.Signals, machine: MachineFactory
@@ -263,6 +263,7 @@ def open_and_leave(terminal: Terminal, key: bytes, times: int) -> None:
 
 
 @pytest.mark.timeout(300)  # on a machine that is busy with other things
+@pytest.mark.long
 def test_pages_leave_nothing_behind(machine: MachineFactory) -> None:
     """Each time; a thread that another takes the place of just then is told by a second round."""
     with running(machine("h200x8"), "-i", "0.2") as terminal:

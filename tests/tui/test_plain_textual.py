@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.tui.conftest import TextualFactory
 from tests.tui.live import running
 
@@ -45,7 +45,7 @@ def plain(textual_of: TextualFactory) -> dict[str, str | None]:
     return dict(env)
 
 
-@pytest.mark.parametrize("size", [(160, 50), (80, 24), (40, 12)])
+@rest_long("size", (80, 24), (160, 50), (40, 12))
 def test_a_tour(
     size: tuple[int, int], plain: dict[str, str | None], machine: MachineFactory
 ) -> None:
@@ -62,9 +62,7 @@ def test_a_tour(
         assert b"Traceback" not in terminal.raw
 
 
-@pytest.mark.parametrize(
-    "env", [{"NO_COLOR": "1"}, {"LANG": "C", "LC_ALL": "C"}, {"TERM": "linux"}]
-)
+@rest_long("env", {"NO_COLOR": "1"}, {"LANG": "C", "LC_ALL": "C"}, {"TERM": "linux"})
 def test_other_terminals(
     env: dict[str, str | None], plain: dict[str, str | None], machine: MachineFactory
 ) -> None:
@@ -77,7 +75,7 @@ def test_other_terminals(
         assert terminal.exit_code() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@rest_long("number", signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 def test_a_signal_puts_the_terminal_back(
     number: signal.Signals, plain: dict[str, str | None], machine: MachineFactory
 ) -> None:

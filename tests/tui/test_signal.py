@@ -16,6 +16,7 @@ from gputop.tui.main import MainScreen
 from gputop.tui.pages.process import ProcessScreen
 from gputop.tui.panes.lines import Lines
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
+from tests.conftest import rest_long
 
 HOSTILE = "[/] [bold]x[/bold] [@click=app.quit]y[/] $primary \\"
 ME = Session(me="alice")
@@ -265,7 +266,7 @@ async def test_verdicts_come_in_a_pause_too() -> None:
         assert screen.source.requests[-1] == Refresh()  # the table need not wait for its turn
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 10)])
+@rest_long("size", (80, 24), (200, 50), (40, 10))
 async def test_fifty_of_them_scroll(size: tuple[int, int]) -> None:
     parts = [process_of(100 + k, command=HOSTILE, user=f"[b]{k}") for k in range(50)]
     async with shown(frame_of(*parts), size=size) as screen:

@@ -17,7 +17,7 @@ from gputop.protocol.messages import Signal
 from gputop.tui.dialogs.signal import SignalScreen
 from tests.agent.driving import python_on_gpu
 from tests.builders_tui import Screenful, frame_of, process_of, shown
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import SIZES, gone, running
@@ -63,7 +63,7 @@ def select(terminal: Terminal, pid: int) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(("key", "size"), [*zip((b"K", b"\x1b[20~"), SIZES, strict=True)])
+@rest_long(("key", "size"), *zip((b"K", b"\x1b[20~"), SIZES, strict=True))
 def test_what_is_typed_blindly_ends_nothing_and_what_is_read_does(
     key: bytes, size: tuple[int, int], here: Machine, log: Path
 ) -> None:
@@ -96,6 +96,7 @@ STREAMS = {  # one after the other on the same screen; the last one leaves the m
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_however_it_is_typed(here: Machine, log: Path) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     with running(here) as terminal:
@@ -109,9 +110,11 @@ def test_however_it_is_typed(here: Machine, log: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(
+@rest_long(
     ("delay", "every"),
-    [(0.25, 0.033), (0.5, 0.04), (0.66, 0.09)],  # as Windows, X and macOS have it
+    (0.25, 0.033),  # as Windows, X and macOS have it
+    (0.5, 0.04),
+    (0.66, 0.09),
 )
 def test_a_held_key_does_nothing(delay: float, every: float, here: Machine, log: Path) -> None:
     """From before the dialog is there: neither the first key nor those that repeat."""
@@ -144,13 +147,14 @@ def test_enter_that_is_held_sends_one_signal_and_no_other(here: Machine, log: Pa
 
 
 PASTED = [b"\r", b"9\r", b"9\r\r", b"\t\r", b"15\r9\r", b"python train.py\r", b"kill 9\rkill\t\r"]
+PASTES = [PASTE[0] + text + PASTE[1] for text in PASTED] + PASTED[1:]
 
 
 @pytest.mark.system
-def test_what_is_pasted_into_it_does_nothing(here: Machine, log: Path) -> None:
+@rest_long("pastes", [PASTE[0] + PASTED[1] + PASTE[1], PASTED[1]], PASTES)
+def test_what_is_pasted_into_it_does_nothing(pastes: list[bytes], here: Machine, log: Path) -> None:
     """With the dialog open and Send under Enter; also by a terminal that does not mark pastes."""
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
-    pastes = [PASTE[0] + text + PASTE[1] for text in PASTED] + PASTED[1:]
     with running(here) as terminal:
         select(terminal, pid)
         for paste in pastes:
@@ -173,7 +177,7 @@ def test_what_is_pasted_into_it_does_nothing(here: Machine, log: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("typed", [b"K\r", b"K9\r", b"K\t\r", b"\rK\r"])
+@rest_long("typed", b"K\r", b"K9\r", b"K\t\r", b"\rK\r")
 def test_keys_that_were_there_before_the_dialog_was_drawn(
     typed: bytes, here: Machine, log: Path
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import python_on_gpu, start_as
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import SIZES, agents, gone, running
@@ -127,7 +127,7 @@ def test_cancel_does_nothing(here: Machine, log: Path) -> None:
     assert (alive(pid), sent(log)) == (True, [])
 
 
-@pytest.mark.parametrize("size", [*SIZES, (40, 12)])
+@rest_long("size", *SIZES, (40, 12))
 def test_who_ignores_term_is_offered_kill_at_once(
     size: tuple[int, int], here: Machine, log: Path
 ) -> None:

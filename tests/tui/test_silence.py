@@ -73,6 +73,7 @@ def assert_keys_work(terminal: Terminal) -> None:
     terminal.wait_for(lambda: said(terminal) is not None, timeout=2)
 
 
+@pytest.mark.long
 def test_a_slow_pace_is_no_silence(machine: MachineFactory) -> None:
     with running(machine("h200x8"), "-i", "2") as terminal, stopped(terminal):
         begun = time.monotonic()
