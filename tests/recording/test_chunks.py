@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,24 +39,34 @@ def packed(*lines: bytes) -> bytes:
 
 
 HELLO_LINE = encode_line(0, HELLO)
-HOSTILE = {
-    "nothing": (b"", "cannot be|longer"),
-    "no zlib": (b"no zlib", "cannot be unpacked"),
-    "no lines": (packed(), "longer than any"),
-    "many lines": (packed(b"\n" * 100_000), "larger than any"),
-    "no sample": (packed(HELLO_LINE), "without its numbers"),
-    "a reply": (packed(HELLO_LINE, encode_line(1, Reply(request="x"))), "without its numbers"),
-    "a wrong number": (packed(HELLO_LINE, encode_line(5, Reply(request="x"))), "sent line 5"),
-    "no number": (packed(HELLO_LINE, b'[1,{"kind":"sample","time":1e999}]\n'), "no message"),
-    "nested": (packed(HELLO_LINE, b"[" * 100_000, b"\n"), "no message"),
-    "a bomb": (packed(bytes(MAX_UNPACKED + 1)), "larger than any"),
-    "a long line": (packed(bytes(MAX_UNPACKED - 1)), "longer than any"),
+HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
+    "nothing": (lambda: b"", "cannot be|longer"),
+    "no zlib": (lambda: b"no zlib", "cannot be unpacked"),
+    "no lines": (lambda: packed(), "longer than any"),
+    "many lines": (lambda: packed(b"\n" * 100_000), "larger than any"),
+    "no sample": (lambda: packed(HELLO_LINE), "without its numbers"),
+    "a reply": (
+        lambda: packed(HELLO_LINE, encode_line(1, Reply(request="x"))),
+        "without its numbers",
+    ),
+    "a wrong number": (
+        lambda: packed(HELLO_LINE, encode_line(5, Reply(request="x"))),
+        "sent line 5",
+    ),
+    "no number": (
+        lambda: packed(HELLO_LINE, b'[1,{"kind":"sample","time":1e999}]\n'),
+        "no message",
+    ),
+    "nested": (lambda: packed(HELLO_LINE, b"[" * 100_000, b"\n"), "no message"),
+    "a bomb": (lambda: packed(bytes(MAX_UNPACKED + 1)), "larger than any"),
+    "a long line": (lambda: packed(bytes(MAX_UNPACKED - 1)), "longer than any"),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_payload_that_is_none(name: str, tmp_path: Path) -> None:
-    payload, words = HOSTILE[name]
+    make, words = HOSTILE[name]
+    payload = make()
     with pytest.raises(SourceError, match=words):
         ChunkReader().read(payload)
     path = tmp_path / "hostile"

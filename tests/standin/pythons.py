@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ def _runs(path: str | Path) -> bool:
         return False
 
 
+@functools.cache
 def pythons() -> list[str]:
     """One of each minor version that there is, this one among them."""
     others = (_of_minor(minor) for minor in MINORS if minor != sys.version_info.minor)
