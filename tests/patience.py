@@ -32,28 +32,47 @@ class Deadline:
         self._seconds = seconds
         self._begin = time.monotonic()
         self._end = self._begin + seconds
-        self._waits = _waits()
-        self._before = sum(self._waits.values())
+        self._before = _waits.seconds()
 
     def left(self) -> float:
         """Return the seconds that are left; 0 or less when it is over. Cheap until then."""
         now = time.monotonic()
         if now >= self._end:
-            most = self._seconds * _MOST
-            self._end = self._begin + min(self._seconds + self._extra(), most)
+            longest = self._seconds * _MOST
+            self._end = self._begin + min(self._seconds + self._extra(), longest)
         return self._end - now
 
     def _extra(self) -> float:
-        """Seconds of waiting so far; those of a task that has ended since the last look stay."""
-        for task, waited in _waits().items():
-            self._waits[task] = max(waited, self._waits.get(task, 0))
-        if not self._before:  # a kernel that does not count them
-            return self._seconds * os.getloadavg()[0] / (os.cpu_count() or 1)
-        return (sum(self._waits.values()) - self._before) / 1e9
+        if _waits.are_counted:
+            return _waits.seconds() - self._before
+        return self._seconds * os.getloadavg()[0] / (os.cpu_count() or 1)
+
+
+class Waits:
+    """How long this process and its descendants have waited for a core, as far as was looked: what
+    one waited after the last look at it, and before its end, nobody knows."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, int] = {}
+        self._sum = 0
+
+    @property
+    def are_counted(self) -> bool:
+        """Whether the kernel does it; one that does not says 0, or nothing."""
+        return self._sum > 0
+
+    def seconds(self) -> float:
+        """Look, and return those of all the threads that there have ever been."""
+        delays = _run_delays()
+        latest, self._latest = self._latest, delays
+        for task, delay in delays.items():
+            before = latest.get(task, 0)
+            self._sum += delay - before if delay >= before else delay  # the number was given again
+        return self._sum / 1e9
 
 
 def until(
-    condition: Callable[[], T], within: float = 5.0, seen: Callable[[], object] | None = None
+    condition: Callable[[], T | None], within: float = 5.0, seen: Callable[[], object] | None = None
 ) -> T:
     """Look until a condition holds, and return what it gave.
 
@@ -70,18 +89,23 @@ def until(
     return value
 
 
-def _waits() -> dict[str, int]:
+def _run_delays() -> dict[str, int]:
     """Return the ns that each thread of this process and of its descendants has waited for a core
     since it began, by its number (the second one of schedstat, linux/Documentation/scheduler)."""
-    waits: dict[str, int] = {}
+    delays: dict[str, int] = {}
     pids = [str(os.getpid())]
     while pids:
         folder = f"/proc/{pids.pop()}/task"
         with suppress(OSError):  # it has ended
             for task in os.listdir(folder):
                 with suppress(OSError):
+                    with open(f"{folder}/{task}/schedstat", encoding="ascii") as file:
+                        delays[task] = int(file.read().split()[1])
                     with open(f"{folder}/{task}/children", encoding="ascii") as file:
                         pids += file.read().split()
-                    with open(f"{folder}/{task}/schedstat", encoding="ascii") as file:
-                        waits[task] = int(file.read().split()[1])
-    return waits
+    return delays
+
+
+_waits = Waits()
+count_waits = _waits.seconds
+"""Whoever does it now and then misses little of those that end in between."""
