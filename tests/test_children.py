@@ -19,6 +19,7 @@ from gputop.agent.program import run_program
 from tests.agent.driving import gone, until
 from tests.conftest import MachineFactory, in_child, needed
 from tests.driver import Machine
+from tests.patience import Deadline
 from tests.terminal import Terminal
 from tests.tui.live import agents, running
 
@@ -184,11 +185,11 @@ def restart(terminal: Terminal) -> None:
 
 def settled(count: Callable[[], int]) -> int:
     """A number that stays the same for a fifth of a second."""
-    last, since = count(), time.monotonic()
-    while time.monotonic() < since + 0.2:
-        time.sleep(0.01)
+    last, quiet = count(), Deadline(0.2)
+    while (left := quiet.left()) > 0:
+        time.sleep(min(left, 0.01))
         if (now := count()) != last:
-            last, since = now, time.monotonic()
+            last, quiet = now, Deadline(0.2)
     return last
 
 

@@ -18,6 +18,7 @@ import pytest
 from tests.agent.driving import gone, python_on_gpu, sleeping, until
 from tests.conftest import OURSELVES, MachineFactory
 from tests.driver import Machine
+from tests.patience import Deadline
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.system
@@ -221,9 +222,9 @@ def test_what_was_typed_before_it_asks_answers_nothing(typed: bytes, here: Machi
 def test_keys_that_come_in_a_stream_answer_nothing(keys: bytes, here: Machine) -> None:
     """Whoever types through the question has not read it."""
     with on_terminal(here, "train") as terminal:
-        asked = time.monotonic() + 15
+        deadline = Deadline(15)
         while "would get SIGTERM" not in terminal.text:
-            assert time.monotonic() < asked
+            assert deadline.left() > 0
             type_for(terminal, keys, 0.03)
         for _ in range(30):
             type_for(terminal, keys, 0.03)

@@ -188,7 +188,7 @@ class Machine:
 
     # Running programs on it
 
-    def run(self, command: Sequence[str], timeout: float = 30) -> subprocess.CompletedProcess[str]:
+    def run(self, command: Sequence[str], timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run a program on this machine to its end; output as text.
 
         Raises subprocess.TimeoutExpired after `timeout` seconds.
