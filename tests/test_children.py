@@ -92,7 +92,7 @@ COMMANDS = (
 def test_no_command_leaves_anybody(
     here: Machine, under: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    done = here.run(under(*COMMANDS), timeout=50)
+    done = here.run(under(*COMMANDS))
     for words, (status, others) in zip(COMMANDS, left(tmp_path), strict=True):
         assert others == [], (words, done.stderr)
         assert status in (0, 1, 2), (words, done.stderr)

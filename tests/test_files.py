@@ -110,7 +110,7 @@ def test_root_with_the_home_of_another_writes_nothing(machine: MachineFactory, h
         assert terminal.exit_code() == 0
     done = subprocess.run(
         [*GPUTOP, "kill", "train.py", "--yes"],
-        env=env, capture_output=True, text=True, timeout=30, check=False,
+        env=env, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     lines = done.stderr.splitlines()
     assert len([line for line in lines if "is not read" in line]) == 1

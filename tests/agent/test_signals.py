@@ -352,7 +352,7 @@ def in_process(*orders: Signal) -> list[Verdict]:
         signals.send(order)
     done: dict[str, Reply] = {}
     while len(done) < len(orders):
-        reply = replies.get(timeout=10)
+        reply = replies.get(timeout=60)
         if reply.done:
             done[reply.request] = reply
     return [verdict for order in orders for verdict in done[order.id].verdicts]
@@ -571,7 +571,7 @@ def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
     signals = SignalSender(replies.put, MemoryWatch(tuple))
     signals.send(Signal("a", (Target(5_000_000, 1.0),), 15, 1.0))
-    assert [verdict.outcome for verdict in replies.get(timeout=10).verdicts] == ["gone"]
+    assert [verdict.outcome for verdict in replies.get(timeout=60).verdicts] == ["gone"]
     until(lambda: signals._attempts == [])
 
 

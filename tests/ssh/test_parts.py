@@ -18,7 +18,7 @@ from gputop.sources.ssh.process import Allowance, failure
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
 from gputop.sources.ssh.ways import ways_check
 from tests.conftest import needed
-from tests.patience import Deadline
+from tests.patience import Deadline, until
 from tests.sshd import INSTALLED
 
 pytestmark = pytest.mark.system
@@ -153,10 +153,10 @@ def test_eight_at_once() -> None:
     for thread in threads:
         thread.start()
     with lock:
-        assert lock.wait_for(lambda: inside == 8, 5)
+        assert lock.wait_for(lambda: inside == 8, 60)
     go_on.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert most == 8
 
 
@@ -175,8 +175,7 @@ def test_who_quits_waits_for_no_place() -> None:
         waiting.start()
         over.set()
         wave.wake()
-        waiting.join(5)
-        assert not waiting.is_alive()
+        until(lambda: not waiting.is_alive())
 
 
 def test_an_allowance() -> None:
