@@ -28,7 +28,7 @@ from tests.fuse import Fuse
 from tests.patience import Deadline
 
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="mounts file systems")
-LOOK = 3.0
+LOOK = 2.5
 """Seconds of a look at most; one that waits takes five and more."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 CAT = "/bin/cat"
