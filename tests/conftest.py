@@ -12,12 +12,14 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from gputop.agent.process.namespaces import NUMBERING, in_first_namespace
 from tests.driver import BuildError, Machine, build
+from tests.patience import Deadline, count_waits
 
 MachineFactory = Callable[..., Machine]
 
@@ -99,11 +101,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_timeout_set_timer() -> Iterator[None]:
     """Let the alarm of a test that hangs ring until it is heard: where it finds a task of Textual's
-    at work it ends that task alone, and the test waits for it for ever."""
+    at work it ends that task alone, and the test waits for it for ever. A test that had to wait for
+    a core has more time, and the alarm counts once a second what it did."""
     done = yield
-    left, _ = signal.getitimer(signal.ITIMER_REAL)
-    if left:
-        signal.setitimer(signal.ITIMER_REAL, left, 20.0)  # with time to clean up
+    seconds, _ = signal.getitimer(signal.ITIMER_REAL)
+    if seconds:
+        fail, deadline = signal.getsignal(signal.SIGALRM), Deadline(seconds)
+
+        def ring(number: int, frame: FrameType | None) -> None:
+            count_waits()
+            left = deadline.left()
+            if left > 0:
+                signal.setitimer(signal.ITIMER_REAL, min(max(left, 0.1), 1.0))
+            elif callable(fail):
+                signal.setitimer(signal.ITIMER_REAL, 20.0)  # with time to clean up
+                fail(number, frame)
+
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, min(seconds, 1.0))
     return done
 
 

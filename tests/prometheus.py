@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -23,11 +22,11 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from tests.conftest import needed
+from tests.patience import until
 
 _LISTENS = re.compile(r'msg="Listening on".* address=(\S+)')
 _STARTS = 30.0
 """Seconds: one that has blocks of many series to load takes its time."""
-_POLL = 0.05
 _SCRAPING = """\
 global:
   scrape_interval: {interval}
@@ -90,7 +89,7 @@ class Prometheus:
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
         try:
             self.url = f"http://{self._address()}"
-            self._wait_until_ready()
+            until(self._is_ready, _STARTS, self._log.read_text)
         except BaseException:
             self.stop()
             raise
@@ -129,11 +128,7 @@ class Prometheus:
 
     def wait_for(self, expression: str, within: float = 20.0) -> list[Answer]:
         """Return the series of a query as soon as there are any."""
-        deadline = time.monotonic() + within
-        while not (answers := self.query(expression)):
-            assert time.monotonic() < deadline, (expression, self.targets())
-            time.sleep(_POLL)
-        return answers
+        return until(lambda: self.query(expression), within, lambda: (expression, self.targets()))
 
     def targets(self) -> list[dict[str, Any]]:
         """Return what is scraped, and how that went."""
@@ -150,27 +145,19 @@ class Prometheus:
             raise QueryError(f"{path} {words}: {error.read().decode()}") from None
 
     def _address(self) -> str:
-        deadline = time.monotonic() + _STARTS
-        while (match := _LISTENS.search(self._log.read_text())) is None:
-            self._check_start(deadline)
-        return match[1]
+        def listens() -> re.Match[str] | None:
+            assert self.process.poll() is None, self._log.read_text()
+            return _LISTENS.search(self._log.read_text())
 
-    def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + _STARTS
-        while not self._is_ready():
-            self._check_start(deadline)
+        return until(listens, _STARTS, self._log.read_text)[1]
 
     def _is_ready(self) -> bool:
+        assert self.process.poll() is None, self._log.read_text()
         try:
             with urllib.request.urlopen(f"{self.url}/-/ready", timeout=_STARTS):
                 return True
         except urllib.error.HTTPError:  # it reads its blocks
             return False
-
-    def _check_start(self, deadline: float) -> None:
-        assert self.process.poll() is None, self._log.read_text()
-        assert time.monotonic() < deadline, self._log.read_text()
-        time.sleep(_POLL)
 
 
 def promtool(*words: str | Path, text: str | None = None) -> str:

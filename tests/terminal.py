@@ -25,6 +25,8 @@ from typing import NamedTuple
 import pyte
 from wcwidth import wcwidth
 
+from tests.patience import Deadline
+
 # What pyte cannot parse: private CSI such as the keyboard protocol, mode queries, hyperlinks.
 _UNKNOWN = re.compile(
     rb"\x1b\[[<=>][0-9;]*[a-zA-Z]|\x1b\[\?[0-9;]*\$[a-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
@@ -176,9 +178,9 @@ class Terminal:
 
     def wait_for(self, wanted: str | Callable[[], object], timeout: float = 15) -> None:
         """Take output until the screen has a text, or a condition holds."""
-        deadline = time.monotonic() + timeout
+        deadline = Deadline(timeout)
         while not (wanted in self.text if isinstance(wanted, str) else wanted()):
-            left = deadline - time.monotonic()
+            left = deadline.left()
             if not self.pump(left) and (left <= 0 or not self._open):
                 raise AssertionError(f"no {wanted!r} on the screen:\n{self.text}")
             whole = time.monotonic() + _WHOLE
@@ -218,9 +220,9 @@ class Terminal:
 
     def exit_code(self, timeout: float = 15, *, reading: bool = True) -> int:
         """Wait for the end of the child; a terminal that is not `reading` takes no output."""
-        deadline = time.monotonic() + timeout
+        deadline = Deadline(timeout)
         while not select.select([self._exited], [], [], 0)[0]:
-            left = deadline - time.monotonic()
+            left = deadline.left()
             if left <= 0:
                 raise AssertionError(f"still running after {timeout} s:\n{self.text}")
             wanted = [self._exited, self._master] if reading and self._open else [self._exited]

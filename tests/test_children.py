@@ -19,6 +19,7 @@ from gputop.agent.program import run_program
 from tests.agent.driving import gone, until
 from tests.conftest import MachineFactory, in_child, needed, rest_long
 from tests.driver import Machine
+from tests.patience import Deadline
 from tests.terminal import Terminal
 from tests.tui.live import agents, running
 
@@ -91,7 +92,7 @@ COMMANDS = (
 def test_no_command_leaves_anybody(
     here: Machine, under: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    done = here.run(under(*COMMANDS), timeout=50)
+    done = here.run(under(*COMMANDS))
     for words, (status, others) in zip(COMMANDS, left(tmp_path), strict=True):
         assert others == [], (words, done.stderr)
         assert status in (0, 1, 2), (words, done.stderr)
@@ -182,11 +183,11 @@ def restart(terminal: Terminal) -> None:
 
 def settled(count: Callable[[], int]) -> int:
     """A number that stays the same for a fifth of a second."""
-    last, since = count(), time.monotonic()
-    while time.monotonic() < since + 0.2:
-        time.sleep(0.01)
+    last, quiet = count(), Deadline(0.2)
+    while (left := quiet.left()) > 0:
+        time.sleep(min(left, 0.01))
         if (now := count()) != last:
-            last, since = now, time.monotonic()
+            last, quiet = now, Deadline(0.2)
     return last
 
 

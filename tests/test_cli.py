@@ -39,7 +39,7 @@ def run(*arguments: str, shell: str = "", env: dict[str, str] | None = None) -> 
         env=environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
         stdin=subprocess.DEVNULL,
     )
@@ -113,7 +113,7 @@ def test_problems(scenario: str, words: str, form: str, machine: MachineFactory)
 
 
 def test_a_driver_that_does_not_answer(machine: MachineFactory) -> None:
-    done = machine("init-hang").run([*GPUTOP, "--once"], timeout=15)
+    done = machine("init-hang").run([*GPUTOP, "--once"])
     assert "has not answered for 5 s" in complaint(done, 3)
 
 
@@ -130,7 +130,7 @@ def test_an_agent_that_cannot_start(form: str, tmp_path: Path) -> None:
     (tmp_path / "pynvml.py").write_text("import no_such_module")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
     done = subprocess.run(
-        [*GPUTOP, form], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [*GPUTOP, form], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert "the agent ended with status 1: ModuleNotFoundError" in complaint(done, 4)
 
@@ -155,7 +155,7 @@ def test_a_terminal_that_can_show_nothing(machine: MachineFactory) -> None:
         GPUTOP, env={**here.env, "TERM": "dumb"}, stdin=inner, stdout=inner, stderr=inner
     ) as program:
         os.close(inner)
-        assert program.wait(10) == 0
+        assert program.wait(60) == 0
     text = os.read(outer, 100_000).decode()
     os.close(outer)
     assert "TERM=dumb cannot move the cursor; this is one snapshot as text" in text
@@ -220,7 +220,8 @@ def test_ctrl_c(scenario: str, machine: MachineFactory) -> None:
     program.stdout.readline()
     agents = _children(program.pid)
     program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=5)
+    until(lambda: program.poll() is not None)
+    _, errors = program.communicate()
     assert (program.returncode, errors) == (130, "")
     assert agents
     for agent in agents:
@@ -236,7 +237,8 @@ def test_ctrl_c_while_the_driver_hangs(form: str, machine: MachineFactory) -> No
     until(lambda: bool(_children(program.pid)))
     agents = _children(program.pid)
     program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=5)
+    until(lambda: program.poll() is not None)
+    _, errors = program.communicate()
     # If the signal interrupts an eval(), as when a NamedTuple is made, Python ends by it instead of
     # returning the status (unhandled_keyboard_interrupt in Python/pythonrun.c). A shell shows 130.
     assert program.returncode in (130, -signal.SIGINT)
@@ -279,7 +281,7 @@ def test_a_hostile_working_directory(form: str, machine: MachineFactory, tmp_pat
         env=here.env,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
     assert "NVIDIA H200" in done.stdout
@@ -300,7 +302,7 @@ def test_where_the_agent_looks_for_modules(tmp_path: Path) -> None:
         cwd=tmp_path / "here",
         env=environment,
         capture_output=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
     path = (tmp_path / "PATH").read_text().split("\n")
@@ -311,7 +313,7 @@ def test_where_the_agent_looks_for_modules(tmp_path: Path) -> None:
 def test_the_trap_works(tmp_path: Path) -> None:
     """`python -m` looks into the working directory: Python's own rule."""
     subprocess.run(
-        [sys.executable, "-c", "import psutil"], cwd=trapped(tmp_path), check=True, timeout=30
+        [sys.executable, "-c", "import psutil"], cwd=trapped(tmp_path), check=True, timeout=300
     )
     assert (tmp_path / "MARK").read_text() == "psutil.py"
 
@@ -341,7 +343,7 @@ def test_what_is_imported(arguments: str, kept_out: set[str], machine: MachineFa
     program = here.popen([*GPUTOP, *arguments.split()], **options)
     assert program.stderr
     errors = program.stderr.read()  # its input stays open: an agent ends with it
-    assert program.wait(10) == 0
+    assert program.wait(60) == 0
     imported = set(re.findall(r"\| *([\w.]+)$", errors, re.MULTILINE))
     assert "gputop.cli" in imported
     found = {name for name in imported if any(f"{name}.".startswith(f"{k}.") for k in kept_out)}

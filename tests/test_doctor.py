@@ -6,9 +6,9 @@ import grp
 import json
 import os
 import pwd
+import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -154,10 +154,8 @@ def test_a_driver_that_was_unloaded(machine: MachineFactory) -> None:
 
 @pytest.mark.system
 def test_a_driver_that_hangs(machine: MachineFactory) -> None:
-    begun = time.monotonic()
     found = checks(machine("init-hang"))
-    assert "has not answered" in found[0]["text"]
-    assert time.monotonic() - begun < 20
+    assert re.search(r"has not answered for \d(\.\d)? s", found[0]["text"])
 
 
 @pytest.mark.system

@@ -159,7 +159,7 @@ def test_it_waits_for_a_process_to_end(h200x8: Machine) -> None:
     assert waiting.stderr is not None
     assert waiting.stderr.readline() == "gputop: waiting: 2 free, 3 requested\n"
     h200x8.kill("notebook")
-    out, errors = waiting.communicate(timeout=30)
+    out, errors = waiting.communicate(timeout=300)
     assert (waiting.returncode, out, errors) == (0, uuids(h200x8, 1, 2, 6) + "\n", "")
 
 
@@ -183,7 +183,7 @@ def test_an_interrupt(h200x8: Machine) -> None:
     children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children").read_text().split()
     agent = os.pidfd_open(int(children[0]))
     waiting.send_signal(signal.SIGINT)
-    out, errors = waiting.communicate(timeout=30)
+    out, errors = waiting.communicate(timeout=300)
     assert (waiting.returncode, out, errors) == (130, "", "")
     assert select.select([agent], [], [], 10)[0] == [agent]
     os.close(agent)
@@ -223,7 +223,7 @@ def test_a_gpu_that_hangs(h200x8: Machine) -> None:
 def test_nowhere_to_write(h200x8: Machine) -> None:
     with open("/dev/full", "w") as full:
         program = h200x8.popen(command(), stdout=full, stderr=subprocess.PIPE)
-        _, errors = program.communicate(timeout=30)
+        _, errors = program.communicate(timeout=300)
     assert program.returncode == 1
     assert errors.startswith("gputop: cannot write to standard output: No space left")
 

@@ -79,7 +79,7 @@ def test_errors_about_arguments(command: list[str], kind: str) -> None:
     words = [os.fsencode(word.replace("{}", HOSTILE[kind])) for word in command]
     done = subprocess.run(
         [*GPUTOP, *words], env=ENVIRON, capture_output=True, stdin=subprocess.DEVNULL,
-        timeout=60, check=False,
+        timeout=300, check=False,
     )  # fmt: skip
     is_one_harmless_line(done.stderr.decode())
 
@@ -112,7 +112,7 @@ def test_errors_about_all_arguments() -> None:
     ]
     done = subprocess.run(
         [sys.executable, "-c", INVOKE], input=json.dumps(lines).encode(), capture_output=True,
-        env={**ENVIRON, "PYTHONPATH": str(REPOSITORY)}, timeout=60, check=False,
+        env={**ENVIRON, "PYTHONPATH": str(REPOSITORY)}, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0
     *errors, rest = done.stderr.decode().split("\0")

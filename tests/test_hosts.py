@@ -254,7 +254,7 @@ def test_every_command_over_ssh(
     line = capfd.readouterr().out
     done = subprocess.run(
         ["sh", "-c", line], input="echo =$CUDA_VISIBLE_DEVICES=$CUDA_DEVICE_ORDER=\n",
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert "=2=PCI_BUS_ID=" in done.stdout, done
 

@@ -54,7 +54,7 @@ def host(sshd: Sshd, machine: MachineFactory, name: str, prefix: str = "") -> Ma
 
 def gputop(*words: str) -> Done:
     return subprocess.run(
-        [*GPUTOP, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50,
+        [*GPUTOP, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
         check=False,
     )  # fmt: skip
 

@@ -184,7 +184,7 @@ def test_in_the_status_line_of_tmux(tmux: str, machine: MachineFactory, tmp_path
         try:
             terminal.wait_for("2/8 free 34% 430G/1.10T 62C")
             settings.write_text(f"{once}\n")
-            subprocess.run([*server, "source-file", str(settings)], check=True, timeout=10)
+            subprocess.run([*server, "source-file", str(settings)], check=True, timeout=300)
             terminal.wait_for("2/8 free, 34%")
         finally:
-            subprocess.run([*server, "kill-server"], check=False, timeout=10)
+            subprocess.run([*server, "kill-server"], check=False, timeout=300)

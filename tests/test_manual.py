@@ -42,7 +42,7 @@ WIDEST = 78
 def gputop(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*GPUTOP, *arguments], env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-        capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
 

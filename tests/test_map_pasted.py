@@ -94,7 +94,7 @@ def test_the_real_command_answers_the_same(id_: str, tmp_path: Path) -> None:
         env={k: v for k, v in os.environ.items() if not k.startswith("CUDA_")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == ask(tmp_path, text, "--json")

@@ -18,7 +18,7 @@ from tests.tui.replays import EVERY, HOUR, record
 def refused(*arguments: str) -> tuple[int, str]:
     """The exit status, and the only line."""
     done = subprocess.run(
-        [*GPUTOP, "replay", *arguments], capture_output=True, text=True, timeout=30, check=False,
+        [*GPUTOP, "replay", *arguments], capture_output=True, text=True, timeout=300, check=False,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert (done.stdout, done.stderr.count("\n")) == ("", 1)

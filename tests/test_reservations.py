@@ -128,8 +128,7 @@ def test_a_child_that_inherits_it_keeps_it(locks: Path) -> None:
 
 @pytest.mark.system
 def test_two_hundred_at_once_of_two_users(locks: Path) -> None:
-    """Eight have a GPU each, and nobody waits for long."""
-    begun = time.monotonic()
+    """Eight have a GPU each, and nobody waits so long that he is refused."""
     with subprocess.Popen(
         [sys.executable, "-c", CROWD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         cwd=REPOSITORY, start_new_session=True,
@@ -137,7 +136,6 @@ def test_two_hundred_at_once_of_two_users(locks: Path) -> None:
         try:
             assert crowd.stdout is not None
             lines = [crowd.stdout.readline().split() for _ in range(200)]
-            assert time.monotonic() - begun < 30
             assert sorted(gpu for _, gpu in lines if gpu != "-") == [f"GPU-{k}" for k in range(8)]
             assert len({n for n, _ in lines}) == 200
             taken = {lock.uuid: (lock.command, lock.uid) for lock in read_locks()}

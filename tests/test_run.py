@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +23,7 @@ from gputop.trust import callers_environment
 from tests.conftest import ME, MachineFactory, needs_everybody
 from tests.driver import Machine
 from tests.driver.scenario import enlist
+from tests.patience import until
 from tests.terminal import Terminal
 from tests.tui.live import gone
 
@@ -54,13 +53,6 @@ def line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     assert process.stderr is not None
     return process.stdout.readline() or process.stderr.read()
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        select.select([], [], [], 0.01)  # a file that appears in a folder is no event
 
 
 # The command line
@@ -209,11 +201,11 @@ def test_who_waits_is_served_in_turn(h200x8: Machine) -> None:
     with LockFolder() as folder:
         in_the_way = Hold(folder, first_gpu, "x")
         pair = start(h200x8, "-n", "2", "--wait", "--", "sh", "-c", "echo pair; read x")
-        until(lambda: [lock.uuid for lock in read_locks()].count(second_gpu) == 1)
+        until(lambda: [lock.uuid for lock in read_locks()].count(second_gpu) == 1, within=20)
         queue = [lock.pid for lock in read_locks() if lock.uuid == "queue"]
         assert queue == [pair.pid]
         single = start(h200x8, "--wait", "1h", "--", "sh", "-c", "echo single")
-        until(lambda: [lock.pid for lock in read_locks()].count(single.pid) == 1)
+        until(lambda: [lock.pid for lock in read_locks()].count(single.pid) == 1, within=20)
         listed = h200x8.run([*GPUTOP, "reserve", "--list"]).stdout
         assert re.search(rf"^waits +{ME} +{single.pid} +\d+s  -      sh -c 'echo single'$", listed,
                          re.M)  # fmt: skip
@@ -232,7 +224,7 @@ def test_the_driver_is_looked_at_again(h200x8: Machine) -> None:
     """Somebody who knows nothing of reservations is on the GPU by the time that it is reserved."""
     h200x8.slow("nvmlDeviceGetComputeRunningProcesses*", ms=150)
     job = start(h200x8, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
-    until(lambda: read_locks())
+    until(read_locks, within=20)
     h200x8.spawn("rude", ["python", "rude.py"], gpu=2, used=2**30)
     assert line(job) == h200x8.gpu(6)["uuid"] + "\n"
 

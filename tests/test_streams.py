@@ -50,7 +50,7 @@ def without(here: Machine, streams: tuple[int, ...], words: str, log: Path) -> t
     script = f'exec "$@" {closing}'
     done = subprocess.run(
         ["sh", "-c", script, "sh", *GPUTOP, *words.split()],
-        env=here.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40,
+        env=here.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
         check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr

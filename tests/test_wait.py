@@ -49,7 +49,7 @@ class Waiting:
 
     def ends(self) -> tuple[int, str, str]:
         """Return its status, and what is left of its output."""
-        out, errors = self.process.communicate(timeout=30)
+        out, errors = self.process.communicate(timeout=300)
         return self.process.returncode, out.rstrip("\n"), errors.rstrip("\n")
 
     @property

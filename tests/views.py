@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from tests.conftest import needed
 from tests.driver import build
+from tests.patience import until
 
 _PLAIN = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9),
           "tty": (5, 0)}  # fmt: skip
@@ -108,10 +108,7 @@ def _executed(pid: int, programs: Sequence[str]) -> None:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             return [Path(f"/proc/{word}/comm").read_text().strip() for word in file.read().split()]
 
-    end = time.monotonic() + 10
-    while programs and running() != programs:
-        assert time.monotonic() < end
-        time.sleep(0.002)
+    until(lambda: not programs or running() == programs, 10, running)
 
 
 def _below(pid: int) -> int:

@@ -7,8 +7,7 @@ import os
 import select
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ from tests.driver import Machine, build
 from tests.driver.forked import Program, server_for
 from tests.driver.machine import REPOSITORY
 from tests.driver.scenario import enlist
+from tests.patience import Deadline
+from tests.patience import until as until
 
 COMMAND = [sys.executable, str(REPOSITORY / "gputop" / "__main__.py"), "agent"]
 
@@ -55,7 +56,7 @@ class Agent:
         self._replies: list[Json] = []
 
     def __enter__(self) -> Agent:
-        self._assembler.read(self._line(time.monotonic() + 10))
+        self._assembler.read(self._line(Deadline(10)))
         self.hello = _json(self._assembler.hello)
         return self
 
@@ -71,14 +72,14 @@ class Agent:
         """The next frame, as `gputop --json` has it; replies that come before are for `reply`.
 
         EOFError at the end of the stream, TimeoutError if none comes in time."""
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         while not isinstance(message := self._message(deadline), Frame):
             self._replies.append(message)
         return _json(message)
 
     def reply(self, request: str | None = None, within: float = 30.0) -> Json:
         """The next reply, to a request of that id; frames that come before are passed over."""
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         while True:
             for reply in self._replies:
                 if request in (None, reply["request"]):
@@ -94,7 +95,7 @@ class Agent:
             pass
         return reply
 
-    def _message(self, deadline: float) -> Frame | Json:
+    def _message(self, deadline: Deadline) -> Frame | Json:
         """The next frame; a reply as JSON, with all fields."""
         while (message := self._assembler.read(self._line(deadline))) is None:
             pass
@@ -102,10 +103,12 @@ class Agent:
             return message
         return _json(asdict(message))
 
-    def _line(self, deadline: float) -> bytes:
+    def _line(self, deadline: Deadline) -> bytes:
         while b"\n" not in self._rest:
-            left = deadline - time.monotonic()
+            left = deadline.left()
             if not select.select([self._stdout], [], [], max(0.0, left))[0]:
+                if left > 0:
+                    continue
                 raise TimeoutError
             if not (piece := os.read(self._stdout, 1 << 20)):
                 raise EOFError
@@ -145,15 +148,6 @@ def _started(
 def _json(value: object) -> Json:
     message: Json = json.loads(msgspec.json.encode(value))
     return message
-
-
-def until(condition: Callable[[], object], within: float = 5.0) -> None:
-    """Look until it is so; TimeoutError if it does not become so in time."""
-    deadline = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        time.sleep(0.005)
 
 
 def sleeping(user: int | None = None) -> subprocess.Popen[bytes]:

@@ -128,11 +128,9 @@ def test_a_driver_that_hangs_there_delays_nothing(function: str, machine: Machin
     with Agent(here) as agent:
         agent.line()
         until(lambda: any(called == function for called, _ in here.calls()))
-        started = time.monotonic()
-        assert {gpu["stale_for"] for gpu in agent.refresh()["gpus"]} == {None}
+        assert {gpu["stale_for"] for gpu in agent.refresh(within=2)["gpus"]} == {None}
         agent.close_stdin()
         until(lambda: gone(agent.process.pid), within=2)
-        assert time.monotonic() - started < 2
 
 
 def test_the_driver_goes_and_comes_back(machine: MachineFactory) -> None:

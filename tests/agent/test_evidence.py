@@ -84,7 +84,7 @@ def kill(
     if job is not None:
         until(lambda: gone(job.host_pid) or program.poll() is not None, within=20)
         on(here)
-    output, errors = program.communicate(timeout=30)
+    output, errors = program.communicate(timeout=300)
     return (json.loads(output)["verdicts"] if output else []), errors
 
 

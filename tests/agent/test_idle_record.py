@@ -238,12 +238,12 @@ def test_the_end_of_an_agent_is_the_end_of_its_record(here: Machine, folder: Pat
     with Agent(here, interval=0.2) as agent:
         record = recorded(agent, folder)
         agent.ask("stop")
-        assert agent.process.wait(5) == 0
+        assert agent.process.wait(60) == 0
         assert not record.exists()
     with Agent(here, interval=0.2) as agent:
         record = recorded(agent, folder)
         agent.close_stdin()
-        assert agent.process.wait(5) == 0
+        assert agent.process.wait(60) == 0
         assert not record.exists()
 
 
@@ -254,7 +254,7 @@ def test_a_gputop_that_ends_leaves_nothing(here: Machine, folder: Path) -> None:
         assert lines
         until(lambda: lines.readline() and folder.exists() and os.listdir(folder))
         lines.close()
-        assert program.wait(5) == 0
+        assert program.wait(60) == 0
     assert os.listdir(folder) == []
 
 
@@ -356,7 +356,7 @@ def test_where_nothing_can_be_written(
         until(lambda: agent.line()["gpus"][0]["idle_for"] >= 1.5)
         assert idle_times(look(here)) == [None] * 4
         agent.close_stdin()
-        assert agent.process.wait(5) == 0
+        assert agent.process.wait(60) == 0
         assert agent.process.stderr
         assert agent.process.stderr.read() == b""
     for path in (folder, tmp_path / "target"):

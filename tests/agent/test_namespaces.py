@@ -69,7 +69,7 @@ def test_elsewhere_a_process_has_to_hold_a_gpu() -> None:
     done = subprocess.run(
         ["unshare", "--pid", "--fork", "--mount-proc", "--mount",
          "sh", "-c", f'{nodes} && exec "$0" -c "$1"', sys.executable, INSIDE],
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert done.stderr == ""
@@ -120,7 +120,7 @@ def test_without_nodes_libcuda_or_dxg_shows_it(wanted: str, held: bool | None, n
     )
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", setup, sys.executable, str(build.cuda()), code],
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "LD_PRELOAD": ""},
     )  # fmt: skip
     assert (done.stdout.strip(), done.stderr) == (str(False if nodes else held), "")
@@ -188,7 +188,7 @@ def test_numbers_of_the_namespace_above_are_nobodys() -> None:
     )
     done = subprocess.run(
         ["unshare", "--pid", "--fork", sys.executable, "-c", code],
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("None\n", "")

@@ -135,7 +135,7 @@ def test_no_process_stays_behind_an_agent_that_ends(end: str, machine: MachineFa
             agent.ask("stop")
         else:
             agent.close_stdin()
-        agent.process.wait(5)
+        agent.process.wait(60)
         until(lambda: gone(child.pid))
 
 

@@ -34,6 +34,7 @@ from tests.agent.driving import Agent, Json, gone, sleeping, start_as, until
 from tests.conftest import NESTED, OURSELVES, MachineFactory
 from tests.driver import Machine, build
 from tests.driver.scenario import enlist
+from tests.patience import Deadline
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 GIB = 2**30
@@ -351,7 +352,7 @@ def in_process(*orders: Signal) -> list[Verdict]:
         signals.send(order)
     done: dict[str, Reply] = {}
     while len(done) < len(orders):
-        reply = replies.get(timeout=10)
+        reply = replies.get(timeout=60)
         if reply.done:
             done[reply.request] = reply
     return [verdict for order in orders for verdict in done[order.id].verdicts]
@@ -465,14 +466,14 @@ def test_a_verdict_waits_for_no_gpu_that_hangs_and_makes_no_frame(
         agent.line()
         until(lambda: None not in map(agent.refresh().get, ("links", "topology")))
         here.hang("*", gpu=0)
-        calls, begun = len(here.calls()), time.monotonic()
+        calls, deadline = len(here.calls()), Deadline(2)
         assert verdict(agent, target(other.pid))["outcome"] == "exited"
         assert here.calls()[calls:] == []
         told = verdict(agent, target(pid))
         assert (told["outcome"], told["freed"]) == (
             "exited", [{"gpu_uuid": "GPU-1", "bytes": GIB}],
         )  # fmt: skip
-        assert time.monotonic() - begun < 2
+        assert deadline.left() > 0
         asked = {(re.sub("_v[0-9]+$", "", name), gpu) for name, gpu in here.calls()[calls:]}
         assert asked <= {("nvmlDeviceGetMemoryInfo", 1)} | {
             (f"nvmlDeviceGet{kind}RunningProcesses", 1)
@@ -570,7 +571,7 @@ def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
     signals = SignalSender(replies.put, MemoryWatch(tuple))
     signals.send(Signal("a", (Target(5_000_000, 1.0),), 15, 1.0))
-    assert [verdict.outcome for verdict in replies.get(timeout=10).verdicts] == ["gone"]
+    assert [verdict.outcome for verdict in replies.get(timeout=60).verdicts] == ["gone"]
     until(lambda: signals._attempts == [])
 
 

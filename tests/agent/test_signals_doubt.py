@@ -346,7 +346,7 @@ def test_own_is_what_shares_the_namespaces_of_gputop(here: Machine) -> None:
         pid = int(inside.stdout.readline())
         for shared_pid in (pid, outside.pid):
             on_gpu(here, shared_pid)
-        output, _ = inside.communicate("go\n", timeout=30)
+        output, _ = inside.communicate("go\n", timeout=300)
         told = {verdict["pid"]: verdict["verdict"] for verdict in json.loads(output)["verdicts"]}
         still = outside.poll() is None
         outside.kill()
@@ -474,7 +474,7 @@ def test_where_there_are_devices_who_is_named_has_to_hold_one(here: Machine) -> 
         pytest.skip(f"no device node can be made here: {inside.communicate()[1]}")
     for pid in pids:
         on_gpu(here, pid)
-    output, errors = inside.communicate("go\n", timeout=30)
+    output, errors = inside.communicate("go\n", timeout=300)
     line, alive = output.strip().split("\n")[0], output.split("\n")[-2]
     told = {verdict["pid"]: verdict["verdict"] for verdict in json.loads(line)["verdicts"]}
     assert [told[pid] for pid in pids] == ["exited", "refused", "refused", "refused"]

@@ -308,7 +308,7 @@ def test_a_screen_says_that_others_may_hold_it(machine: MachineFactory, swell: S
         for _ in range(8):
             agent.line()
         assert cpu_seconds(agent.process.pid) - before < 2
-    once = here.run([sys.executable, "-m", "gputop", "--once"], timeout=60).stdout
+    once = here.run([sys.executable, "-m", "gputop", "--once"]).stdout
     found = [pid for pid in pids if f" {pid} " in once]
     why = "in this container. Look from the host" if NESTED else "held by no visible process. Try: "
     assert len(found) == min(16, len(pids)) or why in once

@@ -153,7 +153,7 @@ def test_a_thread_that_nothing_stands_for_ends_the_agent_with_its_reason(
             agent.ask("refresh")
         with pytest.raises(EOFError):
             agent.line()
-        assert agent.process.wait(5) == 1
+        assert agent.process.wait(60) == 1
         *_, last = errors_of(agent)
     assert last.startswith(f"{thread}: OSError at")
 
@@ -168,7 +168,7 @@ def worker() -> Iterator[Worker[int]]:
 
 def asked(worker: Worker[int]) -> int | None:
     worker.ask()
-    assert worker.wait(time.monotonic() + 5)
+    assert worker.wait(time.monotonic() + 60)
     return worker.latest
 
 
@@ -181,7 +181,7 @@ def test_a_worker_goes_on(worker: Worker[int], capfd: pytest.CaptureFixture[str]
 def test_what_a_worker_makes_of_an_error() -> None:
     worker = Worker("failing", lambda: [][0], str.upper)
     worker.ask()
-    assert worker.wait(time.monotonic() + 5)
+    assert worker.wait(time.monotonic() + 60)
     assert worker.latest is not None
     assert worker.latest.endswith("LIST INDEX OUT OF RANGE")
     worker.end()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -60,10 +59,8 @@ def test_a_server_that_says_nothing_holds_up_no_key() -> None:
             terminal.wait_for("Enter keep")
             terminal.send(b"\x1b")
             terminal.wait_for("Enter open")
-            begun = time.monotonic()
             terminal.send(b"q")
-            assert terminal.exit_code(5) == 0
-            assert time.monotonic() - begun < 3
+            assert terminal.exit_code(3) == 0
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ class Machine:
 
     # Running programs on it
 
-    def run(self, command: Sequence[str], timeout: float = 30) -> subprocess.CompletedProcess[str]:
+    def run(self, command: Sequence[str], timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run a program on this machine to its end; output as text. gputop may be a copy of one
         that is imported: whoever tests how it starts has `popen`.
 

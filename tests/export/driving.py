@@ -46,11 +46,11 @@ class Exporter:
         trace: TracebackType | None,
     ) -> None:
         self.process.terminate()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(60) == 0
 
     def text(self) -> str:
         """Return what is at /metrics."""
-        with urllib.request.urlopen(f"http://{self.target}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.target}/metrics", timeout=60) as answer:
             text: str = answer.read().decode()
         return text
 

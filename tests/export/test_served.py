@@ -10,7 +10,6 @@ import ssl
 import stat
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from argparse import ArgumentTypeError
@@ -25,6 +24,7 @@ from gputop.errors import UsageError
 from tests.agent.driving import until
 from tests.conftest import MachineFactory, needed
 from tests.export.driving import GPUTOP, Exporter
+from tests.patience import Deadline
 
 MIB_IN_KB = 1024
 ASK = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -60,11 +60,11 @@ def test_slow_hostile_and_many_clients() -> None:
         with suppress(ConnectionError):
             for number in range(1 << 20):
                 endless.sendall(b"X-%d: %s\r\n" % (number, b"x" * 1000))
-        begun = time.monotonic()
+        deadline = Deadline(5)
         for connection in slow:
             assert connection.recv(1) == b"T"
         assert "gputop_gpu_up" in exporter.text()
-        assert time.monotonic() - begun < 5
+        assert deadline.left() > 0
         crowd_is_served(exporter, stack)
         assert exporter.status("Threads") == threads
         assert exporter.status("VmRSS") - memory < 24 * MIB_IN_KB
@@ -235,7 +235,7 @@ def test_a_file_for_node_exporter(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.lstat().st_mode) == 0o644
         assert "gputop_gpu_utilization_ratio" in path.read_text()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert "\ngputop_up 0.0\n" in path.read_text(), "a file that stays does not look alive"
@@ -304,4 +304,4 @@ def test_who_works_here_is_not_told_to_everybody_unsaid() -> None:
         assert "http://0.0.0.0:" in process.stderr.readline()
         assert "can read who works here" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(60) == 130

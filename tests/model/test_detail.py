@@ -106,6 +106,6 @@ def test_they_are_harmless_to_print_and_not_too_many() -> None:
 )
 def test_no_value_takes_long(value: str) -> None:
     """The agent's threads share one interpreter: a slow search would delay its frames."""
-    started = time.monotonic()
+    started = time.thread_time()
     kind_of("NOTE", value)
-    assert time.monotonic() - started < 0.5
+    assert time.thread_time() - started < 0.5

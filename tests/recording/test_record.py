@@ -71,11 +71,11 @@ def test_a_driver_that_goes_and_comes_back(machine: MachineFactory, tmp_path: Pa
         assert complaint(program).startswith("gputop: the NVIDIA kernel driver is not loaded")
         with recorder(path) as second:
             assert complaint(second).startswith(f"gputop: another recorder writes to {path}/")
-            assert second.wait(10) == 1
+            assert second.wait(60) == 1
         here.heal()
         assert complaint(program) == "gputop: the GPUs can be read again\n"
         program.send_signal(signal.SIGTERM)
-        assert program.wait(10) == 0
+        assert program.wait(60) == 0
         assert program.stdout
         assert program.stderr
         assert program.stdout.read() + program.stderr.read() == ""
@@ -101,7 +101,7 @@ def test_hosts_and_ctrl_c(sshd: Sshd, machine: MachineFactory, tmp_path: Path) -
         assert complaint(program).startswith("gputop: refused: login wanted: ")
         until(lambda: has_samples(path, 2) and len(Recording(path).hosts) == 2, within=20)
         program.send_signal(signal.SIGINT)
-        assert program.wait(10) == 0
+        assert program.wait(60) == 0
     recording = Recording(path)
     assert sorted(recording.hosts) == ["w1", "w2"]
     for host in recording.hosts:
@@ -120,7 +120,7 @@ def test_killed_at_any_moment_it_loses_the_last_second_at_most(tmp_path: Path) -
             time.sleep(0.3 + chance.random())
             program.kill()
             killed = time.time()
-            program.wait(10)
+            program.wait(60)
         times = [when for when in Recording(path).times("demo") if when > begun - 0.5]
         assert times[0] < begun + 0.5
         assert times[-1] > killed - 1.2
@@ -131,7 +131,7 @@ def test_killed_at_any_moment_it_loses_the_last_second_at_most(tmp_path: Path) -
 @pytest.mark.system
 def test_a_unit_for_systemd(tmp_path: Path) -> None:
     words = [*GPUTOP, "record", "--unit", f"{tmp_path}/a b/", "--keep=7d", "-H", "n[1-2]"]
-    unit = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
+    unit = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True).stdout
     [command] = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
     main = Path(__file__).parents[2] / "gputop" / "__main__.py"
     assert command == (

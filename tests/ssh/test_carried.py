@@ -157,4 +157,4 @@ def test_a_lease(tmp_path: Path) -> None:
             while f'"request":"p{number}"'.encode() not in agent.stdout.readline():
                 pass
             time.sleep(0.05)
-        assert agent.wait(20) == 0
+        assert agent.wait(60) == 0

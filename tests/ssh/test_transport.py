@@ -101,8 +101,7 @@ def test_an_agent_that_dies_and_one_that_is_cut_off(sshd: Sshd, node: HostName) 
         reading = threading.Thread(target=lambda: list(opened.frames()), daemon=True)
         reading.start()
         opened.reconnect()
-        reading.join(2)
-        assert not reading.is_alive()
+        until(lambda: not reading.is_alive(), within=2)
         assert len(first_frame(opened).gpus) == 8
         assert opened.link.state == "connected"
 

@@ -51,7 +51,7 @@ def test_it_shows_and_does_the_same(python: str, machine: MachineFactory) -> Non
         agent.ask("checks", id="c1")
         assert agent.done("c1")["checks"]
         agent.close_stdin()
-        assert agent.process.wait(5) == 0
+        assert agent.process.wait(60) == 0
         assert agent.process.stderr
         assert agent.process.stderr.read() == b""
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.conftest import MachineFactory
+from tests.patience import Deadline
 from tests.terminal import Terminal
 from tests.tui.live import SIZES, agents, quit_by, restored, running
 
@@ -40,10 +41,11 @@ def stopped(terminal: Terminal) -> Iterator[int]:
 
 def test_the_heading_says_it_within_seconds(machine: MachineFactory) -> None:
     with running(machine("h200x8"), size=SIZES[0]) as terminal:
-        begun = next_frame(terminal)
+        begun, deadline = next_frame(terminal), Deadline(6)
         with stopped(terminal):
             terminal.wait_for(lambda: said(terminal) is not None, timeout=8)
-            assert 2 <= time.monotonic() - begun <= 6
+            assert time.monotonic() - begun >= 2
+            assert deadline.left() > 0
             first = said(terminal)
             assert first is not None
             assert first >= 3
@@ -116,9 +118,9 @@ def test_it_is_said_below_a_page_which_is_left_at_once(machine: MachineFactory) 
         terminal.wait_for(lambda: said(terminal, -1) is not None, timeout=8)
         terminal.send(b"\x1b")
         terminal.wait_for(lambda: said(terminal) is not None)
-        begun = time.monotonic()
+        deadline = Deadline(2)
         assert quit_by(terminal, lambda: terminal.send(b"q")) == 0
-        assert time.monotonic() - begun < 2
+        assert deadline.left() > 0
         assert restored(terminal)
 
 
@@ -142,6 +144,6 @@ def test_no_number_of_keys_fills_the_pipe_of_a_stopped_agent(machine: MachineFac
             terminal.send(b"\x15\r")
             terminal.wait_for(lambda: "filter: x" not in terminal.text, timeout=30)
         terminal.wait_for("no answer", timeout=8)
-        begun = time.monotonic()
+        deadline = Deadline(2)
         assert quit_by(terminal, lambda: terminal.send(b"q")) == 0
-        assert time.monotonic() - begun < 2
+        assert deadline.left() > 0
