@@ -7,7 +7,7 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -115,3 +115,47 @@ def quit_by(terminal: Terminal, how: Callable[[], Any]) -> int:
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+ESCAPE = b"\x1b[27u"
+"""The key as the keyboard protocol has it: no other key can follow too soon."""
+TOUR = (
+    (b"j", r"(?m)^[▸>]"),
+    (b"/eval", "/ filter eval"),
+    (b"\r", "filter: e"),
+    (b"m0,1", "DEVICES=0,1"),
+    (ESCAPE, ""),
+    (b"?", "Keys"),
+    (ESCAPE, ""),
+    (b"G", "g next metric"),
+    (ESCAPE, ""),
+    (b"H", "All is well"),
+    (ESCAPE, ""),
+    (b"\x1b[Zj\r", "Esc back"),
+    (ESCAPE, ""),
+)
+"""Keys, and what the screen shows then; after an escape the main screen."""
+ELSEWHERE = ("Esc back", "Keys", "Sort by", "SIGTERM to", "/ filter done")
+"""What is on screens and lines that an escape closes."""
+
+
+def shows(terminal: Terminal, sign: str) -> bool:
+    """Whether the screen shows the sign; without one, whether it is the main screen."""
+    if sign:
+        return re.search(sign, terminal.text) is not None
+    text = terminal.text
+    return HELP in text and not any(words in text for words in ELSEWHERE)
+
+
+def tour(
+    terminal: Terminal,
+    looks_well: Callable[[], bool] = lambda: True,
+    steps: Sequence[tuple[bytes, str]] = TOUR,
+    escape: bytes = ESCAPE,
+) -> None:
+    """Go through the screens and back to the main one; each has to look well."""
+    terminal.wait_for(lambda: HELP in terminal.text and "train.py" in terminal.text)
+    for keys, sign in steps:
+        terminal.send(escape if keys == ESCAPE else keys)
+        terminal.wait_for(lambda sign=sign: shows(terminal, sign))  # type: ignore[misc]
+        assert looks_well(), terminal.text

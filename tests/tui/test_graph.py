@@ -262,15 +262,6 @@ async def test_a_narrow_screen() -> None:
             assert {len(clock) for clock in screen.lines[-2].split()} == {8}, width
 
 
-@pytest.mark.parametrize("size", [(40, 10), (10, 3), (1, 1), (500, 100)])
-async def test_any_size(size: tuple[int, int]) -> None:
-    async with shown(at(0, 0.1, 0.9), size=size) as screen:
-        await graphs(screen)
-        await screen.press("left", "s", "j")
-        await screen.resize(80, 24)
-        assert "GPU 1" in screen.text
-
-
 async def test_a_gpu_without_any_value() -> None:
     async with shown(at(0, None), size=(80, 24)) as screen:
         await graphs(screen)

@@ -17,7 +17,7 @@ from gputop.tui.main import MainScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.lines import Lines
-from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, process_of, shown, uuid_of
+from tests.builders_tui import Screenful, frame_of, gpu_of, process_of, shown, uuid_of
 from tests.tui.test_mapping import devices
 
 SIXTEEN = tuple(gpu_of(index) for index in range(16))
@@ -298,19 +298,6 @@ def test_every_key_is_described() -> None:
     for binding in MappingScreen.BINDINGS:
         assert isinstance(binding, Binding)
         assert all((binding.description, binding.tooltip, binding.id, binding.group))
-
-
-async def test_every_size() -> None:
-    full = gpu_of(0, memory_free=GIB)
-    async with shown(frame_of(full, mig_gpu(1, 2), *SIXTEEN[2:])) as screen:
-        await screen.press("m")
-        await screen.type(f"{uuid_of(2)},9")
-        await screen.press("enter", "M")
-        for size in ((1, 1), (10, 3), (40, 10), (60, 13), (80, 24), (140, 20), (300, 80)):
-            await screen.resize(*size)
-            await screen.press("shift+tab", "down", "up")
-        await screen.resize(40, 10)
-        assert "cuda:0" in screen.text
 
 
 async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:

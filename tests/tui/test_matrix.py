@@ -23,30 +23,21 @@ from bench.tree import cpu_seconds, tree
 from tests.conftest import MachineFactory, needed, rest_long
 from tests.driver import Machine
 from tests.terminal import Cell, Terminal
-from tests.tui.live import GPUTOP, HELP, gone, quit_by, restored, running, strange
+from tests.tui.live import (
+    ESCAPE,
+    GPUTOP,
+    HELP,
+    gone,
+    quit_by,
+    restored,
+    running,
+    shows,
+    strange,
+    tour,
+)
 
 pytestmark = pytest.mark.system
 
-ESCAPE = b"\x1b[27u"
-"""The key as the keyboard protocol has it: no other key can follow too soon."""
-TOUR = (
-    (b"j", r"(?m)^[▸>]"),
-    (b"/eval", "/ filter eval"),
-    (b"\r", "filter: e"),
-    (b"m0,1", "DEVICES=0,1"),
-    (ESCAPE, ""),
-    (b"?", "Keys"),
-    (ESCAPE, ""),
-    (b"G", "g next metric"),
-    (ESCAPE, ""),
-    (b"H", "All is well"),
-    (ESCAPE, ""),
-    (b"\x1b[Zj\r", "Esc back"),
-    (ESCAPE, ""),
-)
-"""Keys, and what the screen shows then; after an escape the main screen."""
-ELSEWHERE = ("Esc back", "Keys", "Sort by", "SIGTERM to", "/ filter done")
-"""What is on screens and lines that an escape closes."""
 MARGIN = 20
 """Cells beyond the edges of the window, where nothing may be drawn."""
 
@@ -120,14 +111,6 @@ def beyond(terminal: Terminal, size: tuple[int, int]) -> list[str]:
     return [cell.text for cell in cells if cell != Cell(" ", "", "default", "")]
 
 
-def shows(terminal: Terminal, sign: str) -> bool:
-    """Whether the screen shows the sign; without one, whether it is the main screen."""
-    if sign:
-        return re.search(sign, terminal.text) is not None
-    text = terminal.text
-    return HELP in text and not any(words in text for words in ELSEWHERE)
-
-
 @rest_long(("kind", "size"), *MATRIX)
 def test_a_tour(kind: str, size: tuple[int, int], machine: MachineFactory, tmp_path: Path) -> None:
     here, (env, colours, only_ascii) = machine("h200x8"), KINDS[kind]
@@ -136,11 +119,7 @@ def test_a_tour(kind: str, size: tuple[int, int], machine: MachineFactory, tmp_p
     env = {"COLORTERM": None, "PYTHONIOENCODING": None, "PYTHONUTF8": None, **env}
     with running(here, "--theme", "dark", size=size, env=env, wait=None) as terminal:
         terminal._screen.resize(size[1] + MARGIN, size[0] + MARGIN)
-        terminal.wait_for(lambda: HELP in terminal.text and "train.py" in terminal.text)
-        for keys, sign in TOUR:
-            terminal.send(keys)
-            terminal.wait_for(lambda sign=sign: shows(terminal, sign))  # type: ignore[misc]
-            assert beyond(terminal, size) == [], terminal.text
+        tour(terminal, lambda: beyond(terminal, size) == [])
         assert quit_by(terminal, lambda: terminal.send(b"q")) == 0
         assert restored(terminal)
         raw = bytes(terminal.raw)
@@ -190,9 +169,7 @@ def test_in_a_window(program: str, size: tuple[int, int], machine: MachineFactor
     with window(program, size, machine("h200x8")) as (terminal, _):
         # The nearest of 256 to the blue of keys: GNU screen takes 24 bits for something else.
         assert "5fafff" in {cell.fg for line in terminal.cells for cell in line}
-        for keys, sign in TOUR:
-            terminal.send(keys)
-            terminal.wait_for(lambda sign=sign: shows(terminal, sign))  # type: ignore[misc]
+        tour(terminal)
         terminal.send(b"q")
         # The line is its own: what has no alternate screen keeps the picture above it.
         terminal.wait_for(lambda: re.search("(?m)^status 0$", terminal.text))

@@ -10,31 +10,11 @@ import pytest
 
 from tests.conftest import MachineFactory, rest_long
 from tests.tui.conftest import TextualFactory
-from tests.tui.live import running
+from tests.tui.live import TOUR, running, tour
 
 pytestmark = pytest.mark.system
 
 FITS = "from gputop.tui.terminal.compatibility import fits; print(fits())"
-DIALOG = "╭"
-TOUR = (
-    (b"j", "PID"),
-    (b"s", DIALOG),
-    (b"\x1b", None),
-    (b"/", "\n / filter"),
-    (b"train", "/ filter train"),
-    (b"\r", "? help"),
-    (b"G", "next metric"),
-    (b"\x1b", "? help"),
-    (b"H", "Esc back"),
-    (b"\x1b", "? help"),
-    (b"?", "Keys"),
-    (b"\x1b", "? help"),
-    (b"T\x0c", "? help"),
-    (b"m", "keep the value"),
-    (b"3,1", "CUDA_VISIBLE_DEVICES=3,1"),
-    (b"\x1b", "? help"),
-)
-"""What is typed, and what then is on the screen; None: no dialog."""
 
 
 @pytest.fixture
@@ -49,11 +29,8 @@ def plain(textual_of: TextualFactory) -> dict[str, str | None]:
 def test_a_tour(
     size: tuple[int, int], plain: dict[str, str | None], machine: MachineFactory
 ) -> None:
-    wait = "? help" if size[0] >= 80 else "H200"
-    with running(machine("h200x8"), size=size, env=plain, wait=wait) as terminal:
-        for keys, marker in TOUR if wait == "? help" else ():
-            terminal.send(keys)
-            terminal.wait_for(marker or (lambda: DIALOG not in terminal.text))
+    with running(machine("h200x8"), size=size, env=plain, wait=None) as terminal:
+        tour(terminal, steps=TOUR[:-2], escape=b"\x1b")  # it takes keys in turn no faster
         terminal.resize(100, 30)
         terminal.wait_for("? help")
         terminal.send(b"\x03")

@@ -25,6 +25,7 @@ from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
 from gputop.tui.themes import ROLES
 from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, process_of, shown, silent_gpu
+from tests.tui.test_mapping_screen import mig_gpu
 
 HOSTILE = "[/] [bold]x[/bold] [@click=app.quit]y[/] $primary \\"
 BINDINGS = [
@@ -407,34 +408,36 @@ async def test_an_agent_that_ended_is_told() -> None:
 def crowd() -> Frame:
     gpus = [gpu_of(index) for index in range(8)]
     gpus[3], gpus[4] = silent_gpu(3, stale_for=9.0), gpu_of(4, error="GPU is lost")
+    gpus[5] = mig_gpu(5, 2)
     processes = [process_of(100 + n, gpu=n % 8, user=f"user{n % 7}") for n in range(60)]
     return frame_of(*gpus, *processes)
 
 
-async def test_no_size_is_refused() -> None:
-    sizes = [(w, h) for w in (1, 2, 20, 40, 80, 300) for h in (1, 2, 10, 24, 100)]
+VIEWS = {
+    "main": (),
+    "GPUs": ("shift+tab", "j"),
+    "filter": ("slash", "a"),
+    "mapping": ("m", "0", "comma", "9"),
+    "mapping's page": ("m", "0", "comma", "9", "enter", "M"),
+    "graphs": ("G", "s"),
+    "sort": ("s",),
+    "help": ("question_mark",),
+    "palette": ("ctrl+p",),
+}
+"""What can be on the screen, and the keys that lead there."""
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_no_size_is_refused(view: str) -> None:
     async with shown(crowd(), size=(40, 10)) as screen:
-        for keys in (
-            (),
-            ("m", "1", "comma"),
-            ("escape", "slash", "a"),
-            ("enter", "shift+tab", "j"),
-        ):
-            await screen.press(*keys)
-            for size in sizes[:: 1 if not keys else 5]:
-                await screen.resize(*size)
-                assert [len(line) for line in screen.lines] == [size[0]] * size[1]
-        await screen.resize(80, 24)
-        assert "gputop" in screen.lines[0]
-
-
-@pytest.mark.parametrize("keys", [("s",), ("question_mark",), ("ctrl+p",)])
-async def test_dialogs_survive_every_size(keys: tuple[str, ...]) -> None:
-    async with shown(crowd()) as screen:
-        await screen.press(*keys)
-        for size in ((1, 1), (40, 10), (300, 100), (20, 5), (80, 24)):
+        await screen.press(*VIEWS[view])
+        for size in ((1, 1), (2, 24), (10, 3), (20, 5), (80, 2), (60, 13), (300, 100), (140, 20)):
             await screen.resize(*size)
-        await screen.press("escape")
+            if view != "palette":  # which is Textual's own
+                assert [len(line) for line in screen.lines] == [size[0]] * size[1]
+            await screen.press("left", "down", "up")
+        await screen.resize(80, 24)
+        await screen.press("escape", "escape")
         assert "gputop" in screen.lines[0]
 
 
