@@ -17,14 +17,13 @@ import pytest
 
 from gputop.agent.program import run_program
 from tests.agent.driving import gone, until
-from tests.conftest import MachineFactory, in_child, needed
+from tests.conftest import MachineFactory, in_child, needed, needs_root
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import agents, running
 
 pytestmark = pytest.mark.system
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a PID namespace")
 GPUTOP = [sys.executable, "-m", "gputop"]
 FIRST = """
 import json, os, subprocess, sys, time
@@ -87,7 +86,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@ROOT
+@needs_root
 def test_no_command_leaves_anybody(
     here: Machine, under: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -100,7 +99,7 @@ def test_no_command_leaves_anybody(
 WRONG = ("-i wrong", "-u nobody-like-that", "--wrong", "--theme pink", "--glyphs x")
 
 
-@ROOT
+@needs_root
 def test_options_that_are_wrong_after_the_agent_was_started(
     here: Machine, under: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -110,7 +109,7 @@ def test_options_that_are_wrong_after_the_agent_was_started(
     assert left(tmp_path) == [(2, [])] * len(WRONG)
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize("end", [b"q", b"\x03"], ids=["q", "ctrl-c"])
 def test_a_screen_that_is_left_leaves_nobody(
     end: bytes, here: Machine, under: Callable[..., list[str]], tmp_path: Path
@@ -123,7 +122,7 @@ def test_a_screen_that_is_left_leaves_nobody(
     assert left(tmp_path) == [(0, [])]
 
 
-@ROOT
+@needs_root
 def test_a_reader_that_has_seen_enough(
     here: Machine, under: Callable[..., list[str]], tmp_path: Path
 ) -> None:

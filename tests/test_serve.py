@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -27,7 +26,7 @@ from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Ping, Reply, Signal, Stack
 from tests.agent.driving import gone, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needed
 from tests.driver import Machine
 from tests.terminal import _UNKNOWN
 
@@ -218,10 +217,7 @@ class Chromium:
 
 @asynccontextmanager
 async def chromium(folder: Path) -> AsyncIterator[Chromium]:
-    program = shutil.which("chromium")
-    if program is None:
-        assert "CI" not in os.environ, "apt-get install chromium"
-        pytest.skip("needs chromium: apt-get install chromium")
+    program = needed("chromium", "chromium")
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     browser = subprocess.Popen(
         [program, *options, "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:"],

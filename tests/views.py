@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from tests.conftest import needed
+from tests.conftest import require_root
 from tests.driver import build
 
 _PLAIN = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9),
@@ -58,9 +56,7 @@ def contained(
 
 
 def _own(script: str, *options: str) -> list[str]:
-    if os.geteuid() != 0:
-        pytest.skip("mounts, and makes device nodes")
-    needed("unshare", "util-linux")
+    require_root()
     return ["unshare", "--mount", *options, "sh", "-c", script, "sh"]
 
 

@@ -23,11 +23,10 @@ import pytest
 from gputop.agent.process.mounts import Mounts
 from gputop.agent.stall import CallGuard, StalledError, Step
 from tests.agent.driving import Agent, Json, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine, build
 from tests.fuse import Fuse
 
-ROOT = pytest.mark.skipif(os.getuid() != 0, reason="mounts file systems")
 LATER = 1.5
 """Seconds that a look may take longer than without; one that waits takes five in all."""
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -97,7 +96,7 @@ def look(here: Machine) -> tuple[dict[int, Json], float]:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.parametrize("serves", [False, True])
 def test_an_environment_that_does_not_answer(
     serves: bool,
@@ -135,7 +134,7 @@ def test_an_environment_that_does_not_answer(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_folder_of_devices_that_does_not_answer(
     here: Machine, start: Start, good: int, usual: float, tmp_path: Path
 ) -> None:
@@ -152,7 +151,7 @@ def test_a_folder_of_devices_that_does_not_answer(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_working_directory_that_does_not_answer(
     here: Machine, start: Start, good: int, usual: float, folder: Path, tmp_path: Path
 ) -> None:
@@ -167,7 +166,7 @@ def test_a_working_directory_that_does_not_answer(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_more_of_them_than_threads(
     here: Machine, start: Start, good: int, usual: float, tmp_path: Path
 ) -> None:
@@ -242,7 +241,7 @@ def automount(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Automo
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.parametrize("automount", ["indirect", "direct"], indirect=True)
 def test_nothing_is_mounted_for_it(
     here: Machine, start: Start, good: int, usual: float, tmp_path: Path, automount: Automount
@@ -267,7 +266,7 @@ def test_nothing_is_mounted_for_it(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_folder_of_devices_that_would_be_mounted(
     here: Machine, start: Start, automount: Automount
 ) -> None:
@@ -278,7 +277,7 @@ def test_a_folder_of_devices_that_would_be_mounted(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_the_automounter_of_these_tests_is_asked(
     automount: Automount,
 ) -> None:
@@ -290,7 +289,7 @@ def test_the_automounter_of_these_tests_is_asked(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_working_directory_that_was_removed_below_an_automounter(
     here: Machine, start: Start, tmp_path: Path
 ) -> None:
@@ -308,7 +307,7 @@ def test_a_working_directory_that_was_removed_below_an_automounter(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_what_is_mounted_below_an_automounter_is_looked_at(
     here: Machine, start: Start, automount: Automount
 ) -> None:
@@ -324,7 +323,7 @@ def test_what_is_mounted_below_an_automounter_is_looked_at(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_process_that_is_asked_for_by_name(
     here: Machine, start: Start, folder: Path, tmp_path: Path
 ) -> None:
