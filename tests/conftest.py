@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -44,8 +44,13 @@ def _user() -> str:
 
 ME = _user()
 needs_everybody = pytest.mark.skipif(
-    NESTED, reason="in a container no GPU is known to be free: tests/agent/test_inside.py has that"
+    NESTED, reason="needs the first PID namespace: tests/agent/test_inside.py is about containers"
 )
+"""Of what sees every process of the machine: elsewhere no GPU is known to be free."""
+_NO_ROOT = "needs root, and unshare: apt-get install -y util-linux"
+_IS_ROOT = os.geteuid() == 0 and shutil.which("unshare") is not None
+needs_root = pytest.mark.skipif(not _IS_ROOT, reason=_NO_ROOT)
+"""Of what mounts, makes device nodes and namespaces, and becomes another user."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -126,10 +131,17 @@ def pytest_timeout_set_timer() -> Iterator[None]:
 def pytest_runtest_makereport(
     call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let it be silent as soon as the test has failed: it would end pytest at its report."""
+    """Let it be silent as soon as the test has failed: it would end pytest at its report.
+
+    And name no place for a test that is skipped: the summary has a line for each of them, and would
+    hide the failures behind many lines of one reason.
+    """
     if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return (yield)
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = ("tests", None, report.longrepr[2])  # type: ignore[assignment]
+    return report
 
 
 @pytest.fixture(autouse=True)
@@ -199,11 +211,21 @@ def needed(program: str, package: str) -> str:
     skipped, and the tests in a pty of our own cover most of what it shows."""
     path = shutil.which(program)
     if path is None:
-        reason = f"this test needs {program}: apt-get install -y {package}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(f"not installed: apt-get install -y {package}")
     return path
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip a test for what is not there; under CI it fails."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def require_root() -> None:
+    """Skip one case of a test, or what uses a fixture, as `needs_root` does a test."""
+    if not _IS_ROOT:
+        pytest.skip(_NO_ROOT)
 
 
 def needed_namespaces() -> tuple[str, ...]:
@@ -214,10 +236,7 @@ def needed_namespaces() -> tuple[str, ...]:
     wanted = [program, *options, "--mount", "--pid", "--fork", "--mount-proc", "true"]
     done = subprocess.run(wanted, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        reason = f"this test needs PID namespaces, which are not allowed here: {done.stderr}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(f"needs PID namespaces, which are not allowed here: {done.stderr.strip()}")
     return options
 
 

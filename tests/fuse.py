@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import require_root
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _DETACH = 2
 _HEADER = struct.Struct("<IIQQIIII")
@@ -29,8 +31,9 @@ _FOLDER = 0o40755
 @contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
     """Mount a file system of 64 KiB."""
+    require_root()
     if _LIBC.mount(b"tmpfs", bytes(folder), b"tmpfs", 0, b"size=64k,mode=700"):
-        pytest.skip("needs root to mount a file system")
+        pytest.skip("root may not mount here")
     yield
     _LIBC.umount2(bytes(folder), _DETACH)
 
@@ -49,8 +52,9 @@ class Fuse:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Fuse:
-        if os.getuid() != 0 or not os.path.exists("/dev/fuse"):
-            pytest.skip("mounts a FUSE file system as root")
+        require_root()
+        if not os.path.exists("/dev/fuse"):
+            pytest.skip("needs /dev/fuse: modprobe fuse")
         self._wake = os.pipe()
         self._device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
         options = f"fd={self._device},rootmode=40000,user_id={self._user},group_id=0,allow_other"

@@ -17,7 +17,7 @@ import pytest
 
 from gputop.agent.program import run_program
 from tests.agent.driving import gone, until
-from tests.conftest import MachineFactory, in_child, needed, rest_long
+from tests.conftest import MachineFactory, in_child, needed, needs_root, rest_long
 from tests.driver import Machine
 from tests.patience import Deadline
 from tests.terminal import Terminal
@@ -25,7 +25,6 @@ from tests.tui.live import agents, running
 
 pytestmark = pytest.mark.system
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a PID namespace")
 GPUTOP = [sys.executable, "-m", "gputop"]
 FIRST = """
 import json, os, subprocess, sys, time
@@ -88,7 +87,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@ROOT
+@needs_root
 def test_no_command_leaves_anybody(
     here: Machine, under: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -101,7 +100,7 @@ def test_no_command_leaves_anybody(
 WRONG = ("-i wrong", "-u nobody-like-that", "--wrong", "--theme pink", "--glyphs x")
 
 
-@ROOT
+@needs_root
 def test_options_that_are_wrong_after_the_agent_was_started(
     here: Machine, under: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -111,7 +110,7 @@ def test_options_that_are_wrong_after_the_agent_was_started(
     assert left(tmp_path) == [(2, [])] * len(WRONG)
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize("end", [b"q", b"\x03"], ids=["q", "ctrl-c"])
 def test_a_screen_that_is_left_leaves_nobody(
     end: bytes, here: Machine, under: Callable[..., list[str]], tmp_path: Path
@@ -124,7 +123,7 @@ def test_a_screen_that_is_left_leaves_nobody(
     assert left(tmp_path) == [(0, [])]
 
 
-@ROOT
+@needs_root
 def test_a_reader_that_has_seen_enough(
     here: Machine, under: Callable[..., list[str]], tmp_path: Path
 ) -> None:

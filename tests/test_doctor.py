@@ -24,7 +24,7 @@ from gputop.agent.host import nvidia_cards
 from gputop.model.doctor.check import frame_checks
 from gputop.model.machine.check import Check
 from tests import builders
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
 
 Json = dict[str, Any]
@@ -279,7 +279,7 @@ def test_nodes(machine: MachineFactory, root: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+@needs_root
 @pytest.mark.parametrize(
     ("mode", "group", "advice"),
     [

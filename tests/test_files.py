@@ -21,12 +21,11 @@ import pytest
 from gputop.errors import GputopError, UsageError
 from gputop.files import UnsafeFileError, open_folder, open_parent
 from gputop.settings import Settings, from_file, keep_settings
-from tests.conftest import MachineFactory, in_child, needed
+from tests.conftest import MachineFactory, in_child, needed, needs_root
 from tests.fuse import Fuse, small_disk
 from tests.patience import Deadline
 from tests.terminal import Terminal
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files to another user")
 ALICE = 65534
 GPUTOP = [sys.executable, "-m", "gputop"]
 OLD = 'theme = "light"\n'
@@ -91,7 +90,7 @@ def state_of(path: Path) -> object:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_root_with_the_home_of_another_writes_nothing(machine: MachineFactory, home: Path) -> None:
     here, before = machine("h200x8"), state_of(home)
     env = {**here.env, "HOME": str(home)}
@@ -119,7 +118,7 @@ def test_root_with_the_home_of_another_writes_nothing(machine: MachineFactory, h
     assert state_of(home) == before
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize("manner", ["home", "folder of root's", "link", "linked folder", "file"])
 def test_root_writes_to_no_folder_of_another(manner: str, home: Path, victim: Path) -> None:
     folder = home / ".config" / "gputop"
@@ -147,7 +146,7 @@ def test_root_writes_to_no_folder_of_another(manner: str, home: Path, victim: Pa
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.timeout(120)
 def test_a_folder_that_is_swapped_during_the_write(public: Path) -> None:
     """By a program of hers that does nothing else: folder, link, folder, link."""
@@ -189,7 +188,7 @@ while True:
     assert (target / "config.toml").read_text() == "root's\n"
 
 
-@ROOT
+@needs_root
 def test_what_others_may_write_to_is_not_on_roots_way(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     (shared / "own" / "gputop").mkdir(parents=True)
@@ -206,7 +205,7 @@ def test_what_others_may_write_to_is_not_on_roots_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_an_ordinary_user(home: Path, public: Path) -> None:
     path, victim = home / ".config" / "gputop" / "config.toml", public / "victim"
     victim.write_text("root:x:0:0\n")
@@ -292,7 +291,7 @@ def test_a_link_to_what_is_no_file(target: str, folder: Path) -> None:
 # Disks
 
 
-@ROOT
+@needs_root
 def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(disk: Path) -> None:
     path = disk / "config.toml"
     path.write_text(OLD)
@@ -308,7 +307,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(disk: Path) -> None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_full_disk_is_said_on_the_screen(machine: MachineFactory, disk: Path) -> None:
     here = machine("h200x8")
     with suppress(OSError):
@@ -333,7 +332,7 @@ def test_a_limit_of_file_sizes(folder: Path) -> None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.parametrize("manner", ["mode", "mount", "immutable"])
 def test_what_may_not_change_does_not(manner: str, disk: Path, folder: Path) -> None:
     path = folder / "config.toml" if manner == "immutable" else disk / "config.toml"
@@ -405,7 +404,7 @@ def test_two_writers_leave_a_whole_file(folder: Path) -> None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.parametrize("manner", ["fifo", "zero", "huge", "another's", "socket", "folder"])
 def test_nothing_is_read_that_is_no_settings_file(
     manner: str, machine: MachineFactory, folder: Path
@@ -441,7 +440,7 @@ def test_nothing_is_read_that_is_no_settings_file(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_home_that_does_not_answer(machine: MachineFactory, tmp_path: Path) -> None:
     """A FUSE file system whose server never answers, as an NFS server that is gone."""
     dead = tmp_path / "dead"
@@ -460,7 +459,7 @@ def test_a_home_that_does_not_answer(machine: MachineFactory, tmp_path: Path) ->
         assert deadline.left() > 0
 
 
-@ROOT
+@needs_root
 def test_a_file_system_that_says_it_is_roots(public: Path) -> None:
     """FUSE tells owners as its daemon likes, which is a user's."""
     (public / "mount").mkdir()
@@ -485,7 +484,7 @@ def test_paths_that_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_the_archive_of_a_report(machine: MachineFactory, disk: Path, victim: Path) -> None:
     from gputop.commands.report import write_archive
 
@@ -507,7 +506,7 @@ def test_the_archive_of_a_report(machine: MachineFactory, disk: Path, victim: Pa
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_the_traceback_of_a_crash_is_not_left_with_another(home: Path) -> None:
     code = "from gputop.tui.terminal.app import report; print(report(ValueError('x')))"
     env = {**os.environ, "TMPDIR": str(home)}
@@ -519,7 +518,7 @@ def test_the_traceback_of_a_crash_is_not_left_with_another(home: Path) -> None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_root_of_a_user_namespace(home: Path) -> None:
     """As of `unshare -r` and many a container: / belongs to nobody who is there."""
     import tomlkit  # noqa: F401 - the child may not read it

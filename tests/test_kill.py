@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.agent.driving import gone, python_on_gpu, sleeping, until
-from tests.conftest import OURSELVES, MachineFactory
+from tests.conftest import OURSELVES, MachineFactory, needs_root
 from tests.driver import Machine
 from tests.patience import Deadline
 from tests.terminal import Terminal
@@ -27,7 +27,6 @@ Done = subprocess.CompletedProcess[str]
 Kill = Callable[..., Done]
 KILL = [sys.executable, "-m", "gputop", "kill"]
 GIB = 2**30
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 
 
 @pytest.fixture
@@ -149,7 +148,7 @@ def test_a_signal_that_ends_nobody(here: Machine) -> None:
     assert psutil.Process(here.pids["train"]).status() == "stopped"
 
 
-@ROOT
+@needs_root
 def test_others_processes_are_left_alone_unless_told_otherwise(here: Machine) -> None:
     with sleeping(user=65534) as other:
         here.change(gpu=0, compute=[{"pid": other.pid, "used": GIB}])

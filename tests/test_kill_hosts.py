@@ -22,7 +22,7 @@ from gputop.sources.ssh.source import SshSource
 from gputop.sources.ssh.start import remote_command
 from tests.agent.driving import sleeping, until
 from tests.builders import frame, process
-from tests.conftest import ME, MachineFactory
+from tests.conftest import ME, MachineFactory, needs_root
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
@@ -34,7 +34,6 @@ __all__ = ["sshd"]
 Done = subprocess.CompletedProcess[str]
 GPUTOP = [sys.executable, "-m", "gputop"]
 GIB = 2**30
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 NO_KILL = "setpriv --bounding-set=-kill --inh-caps=-kill"
 """Leaves root the right to signal his own processes only."""
 
@@ -94,7 +93,7 @@ def test_on_a_terminal_it_asks_once(sshd: Sshd, machine: MachineFactory) -> None
         assert terminal.exit_code() == 0
 
 
-@ROOT
+@needs_root
 def test_not_permitted_there(sshd: Sshd, machine: MachineFactory) -> None:
     """JSON names the host; who may not be signalled by that login lives on."""
     here = host(sshd, machine, "p1", prefix=NO_KILL)

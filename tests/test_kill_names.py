@@ -26,9 +26,9 @@ from gputop.model.machine.signals import Target
 from gputop.parser import make_parser, whole
 from tests.agent.driving import Agent
 from tests.builders import GIB, frame, gpu, process
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine
-from tests.test_kill import ROOT, kill
+from tests.test_kill import kill
 
 
 def a_job_on_each(machine: MachineFactory) -> Machine:
@@ -316,7 +316,7 @@ NOBODY_IS = ("4294967295", "99999999999", "+", "4242x", "٤٢٤٢")
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_user_is_a_name_or_a_number_and_never_both(here: Machine, tmp_path: Path) -> None:
     """Uid 4242 is called amy, and somebody else is called 4242."""
     passwd = tmp_path / "passwd"

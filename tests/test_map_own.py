@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, require_root
 from tests.test_map_reach import FOUR, PCI, N, ask, gpus, on, told
 from tests.views import living, nodes
 
@@ -58,8 +56,8 @@ def test_a_child_in_a_container_of_its_own_tells_nothing(
     machine: MachineFactory, contained: bool
 ) -> None:
     """Its numbers count the GPUs of that container."""
-    if contained and os.geteuid() != 0:
-        pytest.skip("mounts, and makes device nodes")
+    if contained:
+        require_root()
     here = machine(FOUR)
     script = f"env {N}=0 cat <&3 >/dev/null"
     if contained:

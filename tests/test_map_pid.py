@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
@@ -98,7 +97,7 @@ def test_an_overwritten_environment_is_not_unset(machine: MachineFactory) -> Non
     assert "env-clobbered" in advice(found)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root")
+@needs_root
 def test_integers_count_in_the_container(machine: MachineFactory) -> None:
     """A mount namespace of its own with the nodes of two GPUs, as a container has."""
     here = machine(EIGHT)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.conftest import ME, MachineFactory, needed
+from tests.conftest import ME, MachineFactory, needed, require_root
 from tests.driver import Machine
 from tests.test_map_reach import FOUR, PCI, N, ask, gpus, on, told
 from tests.views import living, sees
@@ -72,8 +72,7 @@ def test_without_a_node_it_has_none_whatever_its_variables_were(machine: Machine
 
 def test_private_is_not_unset(machine: MachineFactory) -> None:
     """Of another user's process, without the capability that lets root read it."""
-    if os.geteuid() != 0:
-        pytest.skip("starts processes of another user")
+    require_root()
     here = machine(FOUR)
     setpriv = needed("setpriv", "util-linux")
     with living([setpriv, f"--reuid={NOBODY}", "--clear-groups"], {N: "2"}) as pid:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import pytest
 
 from gputop.agent.process.environment import read_environ
 from gputop.model.machine.environment import Environ
-from tests.conftest import MachineFactory, in_child
+from tests.conftest import MachineFactory, in_child, needs_root
 from tests.driver import Machine, build
 from tests.driver.scenario import enlist
 
@@ -25,9 +24,6 @@ pytestmark = pytest.mark.system
 N = "CUDA_VISIBLE_DEVICES"
 EIGHT = {"base": "h200x8", "processes": {}}
 READY = "print('ready', flush=True); sys.stdin.read()"
-ROOT = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
-)
 Start = Callable[..., int]
 
 
@@ -189,7 +185,7 @@ def test_a_framework_is_seen_by_its_libraries(
     assert cuda_contexts(here)[pid]["frameworks"] == ["tensorflow"]
 
 
-@ROOT
+@needs_root
 def test_in_a_private_mount_namespace_integers_count_its_own_nodes(
     machine: MachineFactory, start: Start
 ) -> None:
@@ -204,7 +200,7 @@ def test_in_a_private_mount_namespace_integers_count_its_own_nodes(
     assert "It reaches GPU 2, GPU 5" in told(here, pid)
 
 
-@ROOT
+@needs_root
 def test_in_a_private_pid_namespace_it_is_found_by_the_number_that_we_see(
     machine: MachineFactory, start: Start
 ) -> None:
@@ -237,13 +233,13 @@ def missing_for_nobody(pid: int) -> str:
         return pipe.read()
 
 
-@ROOT
+@needs_root
 def test_anothers_variables_are_private() -> None:
     assert missing_for_nobody(os.getpid()) == "unreadable"
     assert read_environ(2**22 + 1) == Environ({}, "gone")
 
 
-@ROOT
+@needs_root
 def test_variables_of_a_zombie_are_gone_and_not_private() -> None:
     """Its file is root's alone, whoever it was."""
     with subprocess.Popen(["true"]) as process:

@@ -20,13 +20,12 @@ from gputop import trust
 from gputop.reservations.folder import LockFolder, ReservationError
 from gputop.reservations.hold import Hold, tidy
 from gputop.reservations.locks import MOST_ENTRIES, LockFile, read_locks
-from tests.conftest import in_child
+from tests.conftest import in_child, needs_root
 from tests.tui.live import gone
 
 REPOSITORY = Path(__file__).parent.parent
 NOBODY = 65534
 GPU = "GPU-00000000-0000-0000-0000-000000000007"
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
 
 TAKER = """
 import os, sys

@@ -24,12 +24,12 @@ from gputop import trust
 from gputop.agent.doctor.python_env import find_interpreter, python_checks
 from tests.agent.driving import Agent, Json, sleeping
 from tests.agent.test_detail import answer, start_time
-from tests.conftest import MachineFactory, rest_long
+from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, build
 from tests.driver.machine import REPOSITORY
 from tests.fuse import Fuse
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="is root, and another user")
+pytestmark = needs_root
 
 EVE = 4242
 """Who attacks."""

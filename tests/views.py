@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from tests.conftest import needed
+from tests.conftest import require_root
 from tests.driver import build
 from tests.patience import until
 
@@ -58,9 +56,7 @@ def contained(
 
 
 def _own(script: str, *options: str) -> list[str]:
-    if os.geteuid() != 0:
-        pytest.skip("mounts, and makes device nodes")
-    needed("unshare", "util-linux")
+    require_root()
     return ["unshare", "--mount", *options, "sh", "-c", script, "sh"]
 
 

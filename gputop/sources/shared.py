@@ -7,6 +7,7 @@ gets details without hidden values, probes and contexts. No other request passes
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import socketserver
 import threading
@@ -50,6 +51,18 @@ _LOOKS_UP = 3600.0
 _REFUSED = "not in a browser, which only looks"
 
 
+@contextlib.contextmanager
+def short_path(path: str) -> Iterator[str]:
+    """Yield a short name of a path for a socket, which takes 107 bytes (unix(7)): TMPDIR may be
+    longer. OSError."""
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
 class SharedConnection(AgentConnection):
     """A socket to a source that another process holds."""
 
@@ -59,7 +72,8 @@ class SharedConnection(AgentConnection):
         self._ended, self._is_over = ended, False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.connect(path)
+            with short_path(path) as short:
+                self._socket.connect(short)
         except OSError as error:
             self._socket.close()
             raise SourceError(f"gputop serve cannot be reached: {error.strerror}") from None
@@ -113,7 +127,8 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
 
     def __init__(self, source: Source, path: str) -> None:
         """`path`: of the socket, in a folder that no other user may enter. OSError."""
-        super().__init__(path, _Follower)
+        with short_path(path) as short:
+            super().__init__(short, _Follower)
         self.source = source
         self.lock = threading.Lock()
         self.numbers = count()

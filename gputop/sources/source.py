@@ -10,7 +10,7 @@ from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Reply, Request
 from gputop.sources.past import Past
 
-REFUSED = "only nvidia-smi and ps are read on this host: install gputop or Python 3.10 there"
+REFUSED = "only nvidia-smi and /proc are read on this host: install gputop or Python 3.10 there"
 """The answer to requests to a machine without an agent."""
 
 
@@ -57,5 +57,5 @@ class Source(ABC):
 
 
 def is_poor(source: Source) -> bool:
-    """Return whether only nvidia-smi and ps are read, so that requests are not answered."""
+    """Return whether only nvidia-smi and /proc are read, so that requests are not answered."""
     return source.link is not None and source.link.how == "poor"

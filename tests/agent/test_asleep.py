@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,12 +11,9 @@ import pytest
 from gputop.agent.host import card_file
 from tests.agent.driving import Agent, Json, plain, until
 from tests.agent.test_calls import UNDIVIDED
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
 
-MOUNTS = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
-)
 IDENTITY = {"index", "uuid", "name", "pci_bus_id", "minor", "sm_clock_max", "cores", "sm"}
 """Without what is asked as a section."""
 
@@ -49,7 +44,7 @@ def told(gpu: Json) -> set[str]:
 
 
 @pytest.mark.system
-@MOUNTS
+@needs_root
 @pytest.mark.parametrize("word", ["suspended", "suspending"])
 def test_no_call_while_it_sleeps(word: str, here: Machine, status: Path) -> None:
     with Agent(here, prefix=below(status)) as agent:
@@ -75,7 +70,7 @@ def test_no_call_while_it_sleeps(word: str, here: Machine, status: Path) -> None
 
 
 @pytest.mark.system
-@MOUNTS
+@needs_root
 @needs_everybody
 def test_once_says_so_and_it_is_not_free(here: Machine, status: Path) -> None:
     """With fine-grained power control processes may hold memory of a GPU that sleeps."""

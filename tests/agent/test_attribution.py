@@ -25,12 +25,11 @@ from gputop.agent.process.processes import IoRates
 from gputop.agent.stall import CallGuard
 from gputop.model.machine.origin import Origin
 from tests.agent.driving import Agent, Json, gone, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine, build
 
 pytestmark = pytest.mark.system
 
-ROOT = pytest.mark.skipif(os.getuid() != 0, reason="mounts, and starts processes of other users")
 ID = "9ec39b91f3d70e1beff50a308f77067065ea6be0d91a3378375056cd4422cf3d"
 WAITS = "print(end='.', flush=True); input()"
 
@@ -175,7 +174,7 @@ def docker(here: Machine, tmp_path: Path, script: str, called: str = "docker") -
     return calls
 
 
-@ROOT
+@needs_root
 def test_docker_tells_name_and_image(
     here: Machine, contained: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -191,7 +190,7 @@ def test_docker_tells_name_and_image(
     assert call.startswith(f"--host unix://{tmp_path}/socket inspect --type container")
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize("script", ["exit 1", "echo '\x1b[31m'", ":"])
 def test_a_docker_that_does_not_tell(
     script: str, here: Machine, contained: tuple[str, ...], tmp_path: Path
@@ -200,7 +199,7 @@ def test_a_docker_that_does_not_tell(
     assert place(here, *contained)["container"] == {"id": ID, "runtime": "docker"}
 
 
-@ROOT
+@needs_root
 def test_without_a_socket_docker_is_left_alone(
     here: Machine, contained: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -210,7 +209,7 @@ def test_without_a_socket_docker_is_left_alone(
     assert not calls.exists()
 
 
-@ROOT
+@needs_root
 def test_a_docker_that_hangs_delays_no_frame(
     here: Machine, contained: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -239,7 +238,7 @@ CRICTL = {
 NERDCTL = [{"Id": ID, "Image": "docker.io/vllm/vllm-openai:v0.9", "Name": "vllm-1"}]
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize(
     ("program", "answer", "name", "asked"),
     [
@@ -268,7 +267,7 @@ def test_containerd_tells_name_and_image(
 # The driver's PIDs in a container
 
 
-@ROOT
+@needs_root
 def test_a_local_process_is_not_taken_for_one_of_the_host(here: Machine, tmp_path: Path) -> None:
     nodes = "mknod /dev/null c 1 3; mknod /dev/urandom c 1 9; touch /dev/nvidia0 /dev/nvidiactl"
     script = (
@@ -303,7 +302,7 @@ def origin_of(pid: int) -> Origin:
     return read_origin(pid, variables, MountCache(CallGuard()), stat.read_stat)
 
 
-@ROOT
+@needs_root
 def test_another_users_process_tells_little() -> None:
     """Only root and its owner may see its directory, its variables and its I/O."""
     ours = os.getpid()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.agent.driving import Agent, gone, until
 from tests.agent.test_signals import GIB, send, target, verdict, verdicts_of
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine
 from tests.fuse import Fuse, small_disk
 from tests.patience import Deadline
@@ -24,7 +24,6 @@ from tests.tui.live import running
 
 pytestmark = pytest.mark.system
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 KILL = [sys.executable, "-m", "gputop", "kill"]
 ALICE = 65534
 
@@ -150,7 +149,7 @@ OBSTACLES: list[tuple[Obstacle, str]] = [
 ]
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize(
     ("obstacle", "words"), OBSTACLES, ids=lambda obstacle: getattr(obstacle, "__name__", "")
 )
@@ -307,7 +306,7 @@ def test_many_writers_and_a_log_that_turns(tmp_path: Path) -> None:
         assert numbers[name] == list(range(numbers[name][0], 400))
 
 
-@ROOT
+@needs_root
 def test_a_log_that_cannot_turn_grows_on(tmp_path: Path) -> None:
     from gputop.agent.signals.audit import append
     from gputop.files import open_folder

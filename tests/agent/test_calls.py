@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -186,17 +187,20 @@ def test_what_an_administrator_changes_is_asked_now_and_then(machine: MachineFac
 
 
 def test_not_supported_is_remembered(machine: MachineFactory) -> None:
+    """A slow thread may make its first calls after some frames; then nobody makes any."""
     here = machine("nothing-supported", log=True)
-    last_of_threads = {
-        ("nvmlEventSetFree", None),
-        ("nvmlDeviceGetTopologyCommonAncestor", 0),
-        ("nvmlDeviceGetNumaNodeId", 1),
-    }
+    here.slow("nvmlDeviceGetP2PStatus", 5)
+
+    def is_quiet() -> bool:
+        here.forget_calls()
+        for _ in range(3):  # some calls are made in every second cycle
+            agent.refresh()
+        return here.calls() == []
+
     with Agent(here) as agent:
         agent.line()
-        until(lambda: last_of_threads <= set(here.calls()))
-        here.forget_calls()
-        agent.refresh()
+        with suppress(TimeoutError):
+            until(is_quiet, within=20)
     assert here.calls() == []
 
 

@@ -22,12 +22,11 @@ import pytest
 from gputop.agent.process.mounts import Mounts
 from gputop.agent.stall import CallGuard, StalledError, Step
 from tests.agent.driving import Agent, Json, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine, build
 from tests.fuse import Fuse
 from tests.patience import Deadline
 
-ROOT = pytest.mark.skipif(os.getuid() != 0, reason="mounts file systems")
 LOOK = 2.5
 """Seconds of a look at most; one that waits takes five and more."""
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -91,7 +90,7 @@ def look(here: Machine) -> dict[int, Json]:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.parametrize("serves", [False, True])
 def test_an_environment_that_does_not_answer(
     serves: bool,
@@ -127,7 +126,7 @@ def test_an_environment_that_does_not_answer(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_folder_of_devices_that_does_not_answer(
     here: Machine, start: Start, good: int, tmp_path: Path
 ) -> None:
@@ -143,7 +142,7 @@ def test_a_folder_of_devices_that_does_not_answer(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_working_directory_that_does_not_answer(
     here: Machine, start: Start, good: int, folder: Path, tmp_path: Path
 ) -> None:
@@ -157,7 +156,7 @@ def test_a_working_directory_that_does_not_answer(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.long
 def test_more_of_them_than_threads(here: Machine, start: Start, good: int, tmp_path: Path) -> None:
     """Each holds a thread; there is no end of mounts, but of threads."""
@@ -228,7 +227,7 @@ def automount(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Automo
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.parametrize("automount", ["indirect", "direct"], indirect=True)
 def test_nothing_is_mounted_for_it(
     here: Machine, start: Start, good: int, tmp_path: Path, automount: Automount
@@ -252,7 +251,7 @@ def test_nothing_is_mounted_for_it(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_folder_of_devices_that_would_be_mounted(
     here: Machine, start: Start, automount: Automount
 ) -> None:
@@ -263,7 +262,7 @@ def test_a_folder_of_devices_that_would_be_mounted(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_the_automounter_of_these_tests_is_asked(
     automount: Automount,
 ) -> None:
@@ -275,7 +274,7 @@ def test_the_automounter_of_these_tests_is_asked(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_working_directory_that_was_removed_below_an_automounter(
     here: Machine, start: Start, tmp_path: Path
 ) -> None:
@@ -293,7 +292,7 @@ def test_a_working_directory_that_was_removed_below_an_automounter(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_what_is_mounted_below_an_automounter_is_looked_at(
     here: Machine, start: Start, automount: Automount
 ) -> None:
@@ -309,7 +308,7 @@ def test_what_is_mounted_below_an_automounter_is_looked_at(
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_a_process_that_is_asked_for_by_name(
     here: Machine, start: Start, folder: Path, tmp_path: Path
 ) -> None:

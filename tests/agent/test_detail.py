@@ -18,13 +18,12 @@ from gputop.agent.process.detail import dump_stack, read_detail
 from gputop.model.machine.detail import ProcessDetail
 from gputop.protocol.messages import Detail
 from tests.agent.driving import Agent, Json, start_as, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine
 from tests.patience import Deadline
 
 pytestmark = pytest.mark.system
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 NOBODY = 65534
 READY = "print('.', flush=True); sys.stdin.read()"
 SECRETS = {
@@ -131,7 +130,7 @@ def test_another_process_with_the_number_is_not_told_of(here: Machine) -> None:
         assert answer(agent, "detail", "detail", -1, start_time=1.0)["gone"] is True
 
 
-@ROOT
+@needs_root
 def test_a_number_that_is_used_again(start: Start) -> None:
     first = start(READY)
     request = Detail(first.pid, start_time(first.pid))
@@ -147,7 +146,7 @@ def test_a_number_that_is_used_again(start: Start) -> None:
         second.wait()
 
 
-@ROOT
+@needs_root
 def test_without_permission(start: Start) -> None:
     """It is said, which is not the same as that there is none."""
     program = start("import subprocess; subprocess.Popen(['sleep', '99'], stdout=2); " + READY)
@@ -187,7 +186,7 @@ def test_a_zombie(start: Start) -> None:
     assert read_detail(request) == ProcessDetail(program.pid, request.start_time, gone=True)
 
 
-@ROOT
+@needs_root
 def test_devices_and_files(start: Start) -> None:
     node = f"nvidia{1000 + os.getpid()}"  # other tests find who has theirs open
     nodes = f"mkdir /dev/dri && touch /dev/{node} /dev/nvidia-uvm /dev/dri/card1 /dev/null"

@@ -20,13 +20,12 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import Agent, Json, gone, until
-from tests.conftest import rest_long
+from tests.conftest import needs_root, rest_long
 from tests.container import Container, Inner
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 GIB = 2**30
 NOBODY = 65534
 _AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", "--clear-groups"]
@@ -122,7 +121,7 @@ def test_only_who_is_on_the_gpu_is_hit(
         assert not any(gone(process.host_pid) for process in innocent)
 
 
-@ROOT
+@needs_root
 def test_who_may_not_be_looked_at_is_not_known_to_be_the_one(folder: Path) -> None:
     """To an ordinary user the job of another one."""
     if NOBODY not in users():
@@ -196,7 +195,7 @@ def test_a_launcher_that_is_on_no_gpu_ends_with_what_it_started(folder: Path) ->
         assert set(verdicts.values()) <= {"exited", "zombie"}
 
 
-@ROOT
+@needs_root
 def test_who_may_not_be_looked_at_is_shown(folder: Path) -> None:
     """To an ordinary user the job of another one, unless the driver tells the host's PIDs."""
     if NOBODY not in users():

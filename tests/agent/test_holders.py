@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from tests.agent.driving import Agent, Json, until
-from tests.conftest import NESTED, MachineFactory
+from tests.conftest import NESTED, MachineFactory, needs_root
 from tests.driver import Machine
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.skipif(os.getuid() != 0, reason="puts a node into a /dev of its own"),
+    needs_root,
 ]
 
 GIB = 2**30

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from gputop.agent.host import is_wsl, nvidia_cards
 from gputop.model.machine.frame import PciCard
 from tests.agent.driving import Json
-from tests.conftest import NESTED, MachineFactory, needed
+from tests.conftest import NESTED, MachineFactory, needs_root, require_root
 
 WINDOWS = "Linux version 5.15.153.1-microsoft-standard-WSL2 (root@941d701f84f1) (gcc) #1 SMP\n"
 UNDER_WINDOWS = [
@@ -69,9 +67,7 @@ def test_a_kernel_of_microsofts_alone_is_no_windows(
     machine: MachineFactory, tmp_path: Path
 ) -> None:
     """As in Azure: there the driver lists its processes, and none is none, but in a container."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount")
-    needed("unshare", "util-linux")
+    require_root()
     version = tmp_path / "version"
     version.write_text(WINDOWS)
     mount = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /proc/version && exec "$@"']
@@ -84,9 +80,7 @@ def test_a_kernel_of_microsofts_alone_is_no_windows(
 
 
 @pytest.mark.system
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
-)
+@needs_root
 @pytest.mark.parametrize("listed", [None, []])
 def test_no_gpu_is_free_under_windows(
     listed: list[Json] | None, machine: MachineFactory, tmp_path: Path

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.agent.driving import Agent, Json, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
@@ -320,7 +320,7 @@ def test_what_is_no_file(here: Machine, folder: Path, tmp_path: Path) -> None:
         assert idle_times(look(here)) == [None] * 4
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
+@needs_root
 def test_what_another_user_wrote(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
         record = held(agent, folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,19 +12,13 @@ import pytest
 from gputop.agent.process.holding import holds_gpu
 from gputop.agent.process.namespaces import (
     Numbering,
-    in_first_namespace,
     local_process,
     was_given_out,
 )
+from tests.conftest import needs_everybody, needs_root
 from tests.driver import build
 
 NOBODY = 4194305
-ROOT = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
-)
-FIRST = pytest.mark.skipif(
-    not in_first_namespace(), reason="needs the machine's first PID namespace"
-)
 
 INSIDE = """
 import mmap, os, subprocess, sys
@@ -56,14 +49,14 @@ for child in children:
 """
 
 
-@FIRST
+@needs_everybody
 def test_in_the_first_namespace_every_process_is_the_one() -> None:
     assert local_process(os.getpid()) is True
     assert local_process(NOBODY) is False
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_elsewhere_a_process_has_to_hold_a_gpu() -> None:
     nodes = "mount -t tmpfs tmpfs /dev && printf xxxx > /dev/nvidia2 && touch /dev/nvidiactl"
     done = subprocess.run(
@@ -79,7 +72,7 @@ def test_elsewhere_a_process_has_to_hold_a_gpu() -> None:
 
 
 @pytest.mark.system
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@needs_root
 def test_anothers_descriptors_cannot_be_seen() -> None:
     ours = os.getpid()
     read, write = os.pipe()
@@ -93,7 +86,7 @@ def test_anothers_descriptors_cannot_be_seen() -> None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.parametrize(
     ("wanted", "held"),
     [
@@ -179,7 +172,7 @@ def test_a_zombie_holds_nothing_any_more() -> None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_numbers_of_the_namespace_above_are_nobodys() -> None:
     """Where /proc is still that of the namespace above."""
     code = (

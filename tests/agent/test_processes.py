@@ -17,14 +17,13 @@ import pytest
 
 from gputop.agent.process.processes import IoRates, ProcessCache
 from tests.agent.driving import Agent, Json, executes, sleeping, start_as, until
-from tests.conftest import ME, NESTED, MachineFactory
+from tests.conftest import ME, NESTED, MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
 
 NOBODY = 4194305
 """Beyond the greatest pid that Linux gives."""
-ROOT = pytest.mark.skipif(os.getuid() != 0, reason="starts processes of other users")
 
 WAITS = "import sys; sys.stdout.write('.'); sys.stdout.flush(); sys.stdin.readline(); "
 """The start of a Python program that says one byte when it runs and goes on when told to."""
@@ -189,7 +188,7 @@ def test_a_process_that_names_itself(here: Machine, program: Any) -> None:
     assert told["start_time"] == pytest.approx(psutil.Process(pid).create_time(), abs=1.1)
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize("name", [r"Uid:\t0\t0\t0", r"\rUid:\t0\t0\t0"])
 def test_a_name_that_reads_as_a_line_about_the_user(name: str, here: Machine, program: Any) -> None:
     """/proc/PID/status begins with the name, in which the kernel escapes newlines alone."""
@@ -200,7 +199,7 @@ def test_a_name_that_reads_as_a_line_about_the_user(name: str, here: Machine, pr
         assert only(agent.refresh())["user"] == pwd.getpwuid(65534).pw_name
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize("uid", [0, 65534, 54321])
 def test_users(uid: int, here: Machine) -> None:
     """By name; by number where that has none."""
@@ -212,7 +211,7 @@ def test_users(uid: int, here: Machine) -> None:
         process.kill()
 
 
-@ROOT
+@needs_root
 def test_a_process_that_becomes_another_user(here: Machine, program: Any) -> None:
     """As those that a scheduler starts: first root's, then its user's, then the program."""
     code = f"import os; {WAITS} os.setuid(65534); os.execv('/bin/sleep', ['sleep', '1000'])"
@@ -254,7 +253,7 @@ def ticks_old(pid: int) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") - start
 
 
-@ROOT
+@needs_root
 def test_a_number_that_is_used_again_is_another_process(here: Machine, program: Any) -> None:
     first = program(WAITS).process
     with Agent(here, interval=60) as agent:
@@ -288,7 +287,7 @@ def test_a_process_that_may_not_be_looked_into(here: Machine, program: Any) -> N
     assert told["pid"] == pid
 
 
-@pytest.mark.skipif(NESTED, reason="in a container process 1 may be ours, and is on no GPU")
+@needs_everybody
 def test_a_process_that_the_agent_may_not_look_into(here: Machine) -> None:
     """Process 1 shows its name and owner to everybody."""
     here.change(gpu=0, compute=[{"pid": 1, "used": 1}])

@@ -9,7 +9,6 @@ import platform
 import queue
 import random
 import re
-import shutil
 import signal
 import stat
 import struct
@@ -31,12 +30,11 @@ from gputop.agent.signals.sender import SignalSender
 from gputop.model.machine.signals import Target, Verdict, signal_name, signal_number
 from gputop.protocol.messages import Reply, Signal
 from tests.agent.driving import Agent, Json, gone, sleeping, start_as, until
-from tests.conftest import NESTED, OURSELVES, MachineFactory
+from tests.conftest import NESTED, OURSELVES, MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine, build
 from tests.driver.scenario import enlist
 from tests.patience import Deadline
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 GIB = 2**30
 NOBODY = 65534
 READY = "print('.', flush=True); sys.stdin.read()"
@@ -211,7 +209,7 @@ CLONE = {"x86_64": 56, "aarch64": 220}
 
 @pytest.mark.system
 @pytest.mark.skipif(platform.machine() not in CLONE, reason="the number of clone(2)")
-@pytest.mark.skipif(NESTED, reason="there it is not known to be on a GPU: its mappings may hang")
+@needs_everybody
 def test_uninterruptible(here: Machine, start: Start) -> None:
     """A parent waits in the kernel while its child of CLONE_VFORK has not executed a program."""
     vfork = 0x4000 | signal.SIGCHLD
@@ -330,7 +328,7 @@ def test_refused(here: Machine) -> None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_anothers_process_wants_a_confirmation(here: Machine, start: Start) -> None:
     program = start(f"os.setuid({NOBODY}); {READY}", here)
     with Agent(here) as agent:
@@ -380,7 +378,7 @@ def in_child(prepare: Callable[[], object], order: Signal) -> list[Json]:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_not_permitted(start: Start, state: Path) -> None:
     """The log of root is not ours to write to, either: that is said, and stops nothing."""
     program = start(READY)
@@ -661,7 +659,7 @@ class Duel:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 @pytest.mark.timeout(120)
 def test_a_bystander_is_never_hit(here: Machine) -> None:
     """Processes end, and their numbers change hands, before, while and after they are signalled."""
@@ -716,7 +714,7 @@ def test_every_signal_has_a_name_that_is_read_back() -> None:
 
 
 @pytest.mark.system
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, unshare")
+@needs_root
 def test_a_pid_of_another_namespace_is_left_alone(here: Machine) -> None:
     """In a container: the driver tells 2, and an innocent process is called so there."""
     here.update(lambda scenario: scenario.update(driver_version="525.147.05"))
@@ -739,7 +737,7 @@ def _kernels_thread() -> int | None:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_no_signal_is_said_to_end_a_thread_of_the_kernel(here: Machine) -> None:
     pid = _kernels_thread()
     if pid is None:

@@ -6,7 +6,6 @@ import ctypes
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from gputop.model.machine.signals import Target
 from gputop.protocol.messages import Signal
 from tests.agent.driving import Agent, Json, sleeping, start_as, until
 from tests.agent.test_signals import NOBODY, READY, Start, in_child, start, target, verdict
-from tests.conftest import NESTED, MachineFactory, rest_long
+from tests.conftest import NESTED, MachineFactory, needed, needs_everybody, needs_root, rest_long
 from tests.driver import Machine
 from tests.driver.scenario import enlist
 
@@ -27,9 +26,6 @@ pytestmark = pytest.mark.system
 
 __all__ = ["start"]
 
-ROOT = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
-)
 GIB = 2**30
 KILL = [sys.executable, "-m", "gputop", "kill"]
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
@@ -79,7 +75,7 @@ def hidden(how: str = "2") -> None:
     os.setuid(NOBODY)
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize(
     ("how", "why"),
     [
@@ -96,7 +92,7 @@ def test_who_is_hidden_has_not_ended(how: str, why: str, start: Start) -> None:
     assert words.startswith(f"it could not be looked at: {why}; nothing was sent")
 
 
-@ROOT
+@needs_root
 def test_who_is_hidden_and_has_ended_is_gone() -> None:
     with sleeping() as program:
         order = order_for(program.pid)
@@ -105,14 +101,13 @@ def test_who_is_hidden_and_has_ended_is_gone() -> None:
     assert outcome == "gone"
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize("words", [("--gpu", "0"), None], ids=["gpu", "pid"])
 def test_kill_of_who_is_hidden(
     words: tuple[str, ...] | None, here: Machine, start: Start, tmp_path: Path
 ) -> None:
     """Root without CAP_SYS_PTRACE, as in a container, sees no other users' there."""
-    if not shutil.which("setpriv"):
-        pytest.skip("needs setpriv of util-linux")
+    needed("setpriv", "util-linux")
     program = start(f"os.setuid({NOBODY}); {READY}")
     on_gpu(here, program.pid)
     hide = 'mount -t proc -o hidepid=2 proc /proc && exec setpriv "$@"'
@@ -135,7 +130,7 @@ COVERS = {
 }
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize("how", COVERS)
 def test_a_proc_that_does_not_answer(how: str, start: Start) -> None:
     program = start(READY)
@@ -146,7 +141,7 @@ def test_a_proc_that_does_not_answer(how: str, start: Start) -> None:
     assert words.startswith(f"it could not be looked at: {why}; nothing was sent")
 
 
-@ROOT
+@needs_root
 def test_without_a_proc_at_all(start: Start) -> None:
     program = start(READY)
     order = order_for(program.pid)
@@ -251,7 +246,7 @@ def lives(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").exists()
 
 
-@ROOT
+@needs_root
 def test_root_of_a_container_is_not_root(here: Machine, boxed: Callable[..., int]) -> None:
     """Of none, by whatever it is chosen."""
     pids = sorted(boxed(*options) for options in UNSHARE.values())
@@ -264,7 +259,7 @@ def test_root_of_a_container_is_not_root(here: Machine, boxed: Callable[..., int
         assert all(map(lives, pids))
 
 
-@ROOT
+@needs_root
 def test_a_container_within_a_container(here: Machine, boxed: Callable[..., int]) -> None:
     pid = boxed(*UNSHARE["pid"], "unshare", *UNSHARE["both"])
     assert (
@@ -278,7 +273,7 @@ def test_a_container_within_a_container(here: Machine, boxed: Callable[..., int]
     ] == ["exited"]
 
 
-@ROOT
+@needs_root
 def test_a_process_that_enters_a_container_after_the_look(here: Machine, start: Start) -> None:
     """It was one's own when the list was shown."""
     program = start(
@@ -301,7 +296,7 @@ def test_a_process_that_enters_a_container_after_the_look(here: Machine, start: 
         assert verdict(agent, target(program.pid, forced=True))["outcome"] == "exited"
 
 
-@ROOT
+@needs_root
 def test_a_process_that_becomes_anothers_after_the_look(here: Machine, start: Start) -> None:
     program = start(
         f"signal.signal(10, lambda *_: (os.setuid({NOBODY}), os.write(1, b'in\\n'))); {READY}", here
@@ -316,7 +311,7 @@ def test_a_process_that_becomes_anothers_after_the_look(here: Machine, start: St
     assert program.poll() is None
 
 
-@ROOT
+@needs_root
 def test_own_is_what_shares_the_namespaces_of_gputop(here: Machine) -> None:
     """gputop in a user namespace, with a process of the same, and with one from outside."""
     code = (
@@ -354,7 +349,7 @@ def test_own_is_what_shares_the_namespaces_of_gputop(here: Machine) -> None:
     assert still
 
 
-@ROOT
+@needs_root
 def test_a_container_that_shares_our_namespaces(here: Machine, start: Start) -> None:
     """As of docker run --pid=host: its control group names it."""
     program = start(READY, here)
@@ -394,7 +389,7 @@ def become_nobody() -> None:
     os.setuid(NOBODY)
 
 
-@ROOT
+@needs_root
 def test_what_cannot_be_read_is_not_ours(start: Start) -> None:
     """A process of ours that may not be traced, to a gputop without rights over others."""
     secret = f"import ctypes; os.setuid({NOBODY}); ctypes.CDLL(None).prctl(4, 0)"
@@ -412,7 +407,7 @@ def test_what_cannot_be_read_is_not_ours(start: Start) -> None:
 # Numbers that are used again
 
 
-@ROOT
+@needs_root
 def test_a_gpu_that_hangs_names_nobody_who_came_later(here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     with Agent(here, interval=0.2) as agent:
@@ -461,8 +456,8 @@ print(*(child.poll() is None for child in children))
 """
 
 
-@ROOT
-@pytest.mark.skipif(NESTED, reason="tests/agent/test_inside.py has who holds none in a container")
+@needs_root
+@needs_everybody
 def test_where_there_are_devices_who_is_named_has_to_hold_one(here: Machine) -> None:
     inside = here.popen(
         ["unshare", "-m", "sh", "-c", DEVICES, "sh", sys.executable, "-c", HOLDERS],
@@ -482,7 +477,7 @@ def test_where_there_are_devices_who_is_named_has_to_hold_one(here: Machine) -> 
     assert "has no GPU open" in errors
 
 
-@ROOT
+@needs_root
 @pytest.mark.parametrize("offset", [5_000_000, -100])
 def test_starts_are_compared_by_the_clock_that_counts_them(offset: int, here: Machine) -> None:
     """In a time namespace the boot is at another time; nobody looks as if he came too late."""

@@ -27,12 +27,11 @@ from gputop.model.machine.environment import NAME, what_matters
 from gputop.protocol.messages import Detail
 from tests.agent.driving import Agent, Json, until
 from tests.agent.test_detail import answer, start_time
-from tests.conftest import NESTED, MachineFactory
+from tests.conftest import NESTED, MachineFactory, needs_root
 from tests.driver import Machine, build
 
 pytestmark = pytest.mark.system
 
-ROOT = pytest.mark.skipif(os.getuid() != 0, reason="puts a node into a /dev of its own")
 GIB, MIB = 2**30, 2**20
 MOST_RSS = 400 * MIB
 """Of an agent; it has 40 MiB by itself, and had gigabytes."""
@@ -213,7 +212,7 @@ def test_a_command_line_that_was_cut_says_so(here: Machine, swell: Swell) -> Non
     assert "train …" in commands
 
 
-@ROOT
+@needs_root
 def test_a_name_of_newlines(here: Machine) -> None:
     code = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'a\\n\\x1b[2J\\nb', 0, 0, 0); "
     code += "print('.', flush=True); sys.stdin.read()"
@@ -270,7 +269,7 @@ def hides_a_node(swell: Swell, minor: int, count: int) -> int:
     return swell(f"fds={count}", env={"FILE": f"/dev/nvidia{minor}"}, prefix=prefix)
 
 
-@ROOT
+@needs_root
 def test_who_hides_a_gpu_behind_many_files_is_found_at_last(swell: Swell) -> None:
     """And until then it is not told that there is nobody."""
     minor = 1000 + os.getpid()
@@ -285,7 +284,7 @@ def test_who_hides_a_gpu_behind_many_files_is_found_at_last(swell: Swell) -> Non
     assert {process.pid for process in again.by_minor[minor]} == set(hidden)
 
 
-@ROOT
+@needs_root
 def test_a_screen_says_that_others_may_hold_it(machine: MachineFactory, swell: Swell) -> None:
     """Memory of nobody, and more open files than one look takes."""
     minor = 1000 + os.getpid()

@@ -13,12 +13,11 @@ import psutil
 import pytest
 
 from tests.agent.driving import Agent, Json, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, require_root
 from tests.driver import Machine, build
 
 pytestmark = pytest.mark.system
 
-ROOT = pytest.mark.skipif(os.getuid() != 0, reason="namespaces, and processes of other users")
 LISTENS = """
 import os, socket, sys
 path, told = sys.argv[1:]
@@ -71,8 +70,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(params=["container", "own"])
 def server(request: pytest.FixtureRequest, here: Machine, folder: Path) -> Iterator[Server]:
     """A container's uid 0 without capabilities, and a process of our own."""
-    if request.param == "container" and os.getuid() != 0:
-        pytest.skip("makes namespaces as root")
+    if request.param == "container":
+        require_root()
     server = Server(here, folder, CONTAINER if request.param == "container" else ())
     yield server
     server.end()

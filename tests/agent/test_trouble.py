@@ -18,7 +18,7 @@ from gputop.agent.errors import log_once
 from gputop.agent.worker import Worker
 from gputop.sources.agent_process import AgentProcess
 from tests.agent.driving import Agent
-from tests.conftest import MachineFactory, in_child
+from tests.conftest import MachineFactory, in_child, needs_root
 from tests.driver import Machine
 from tests.terminal import Terminal
 
@@ -192,7 +192,7 @@ WITHOUT_ROOM = 54321
 
 
 @pytest.mark.system
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without room")
+@needs_root
 def test_no_room_for_a_thread_is_told_in_plain_words() -> None:
     def start() -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
@@ -207,7 +207,7 @@ def test_no_room_for_a_thread_is_told_in_plain_words() -> None:
 
 
 @pytest.mark.system
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without room")
+@needs_root
 def test_no_room_for_the_agent_is_told_in_plain_words() -> None:
     def start() -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))

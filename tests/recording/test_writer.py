@@ -19,7 +19,7 @@ from gputop.errors import GputopError
 from gputop.recording.days import day_file
 from gputop.recording.reader import Recording
 from gputop.recording.writer import Limits, RecordingWriter
-from tests.conftest import in_child
+from tests.conftest import in_child, needs_root
 from tests.recording.made import (
     EVERY,
     HOST,
@@ -33,7 +33,6 @@ from tests.recording.made import (
 )
 
 DAY = 86400.0
-ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a link to others")
 
 
 @pytest.fixture
@@ -249,7 +248,13 @@ def test_a_killed_recorder_loses_nothing_that_it_has_written(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "wrong",
-    [pytest.param("a link", marks=ROOT), "a FIFO", "no recording", "no folder", "open to all"],
+    [
+        pytest.param("a link", marks=needs_root),
+        "a FIFO",
+        "no recording",
+        "no folder",
+        "open to all",
+    ],
 )
 def test_where_it_does_not_write(wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "x"

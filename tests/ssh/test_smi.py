@@ -1,10 +1,11 @@
-"""The poor stream: a machine with neither gputop nor Python 3.10, by nvidia-smi, ps and /proc."""
+"""The poor stream: a machine with neither gputop nor Python 3.10, by nvidia-smi and /proc."""
 
 from __future__ import annotations
 
 import os
 import random
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,16 +32,17 @@ from gputop.sources.ask import ask
 from gputop.sources.source import REFUSED
 from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.smi_values import FIELDS
-from tests.agent.driving import Agent, until
-from tests.conftest import MachineFactory
-from tests.driver import nvidia_smi
+from tests.agent.driving import Agent, python_on_gpu, until
+from tests.conftest import ME, NESTED, MachineFactory, needs_everybody
+from tests.driver import Machine, nvidia_smi
 from tests.ssh.reading import first_frame, source, why_not
 from tests.ssh.test_carried import folder_of
 from tests.sshd import Sshd, sshd
 
 __all__ = ["sshd"]
 
-TOOLS = "getconf", "ps", "readlink", "tr"
+TOOLS = "readlink", "tr"
+MORE_TOOLS = "getconf", "getent", "timeout"
 FIRST = "pid:[4026531836]"
 GPU = "GPU-0"
 
@@ -60,7 +62,7 @@ def values(index: int, count: int = 1, **other: str) -> str:
 
 def head(space: str = FIRST) -> list[str]:
     """What a machine tells first."""
-    return ["host old\x1b[2J", "boot b00", "btime 1700000000", "cpus 4", "ticks 100", "page 4096",
+    return ["host old\x1b[2J", "boot b00", "btime 1700000000", "cpus 4", "page 4096",
             f"space {space}", f"fields {','.join(FIELDS)}"]  # fmt: skip
 
 
@@ -71,8 +73,8 @@ def round_(uptime: float, busy: int, ticks: int) -> str:
         [
             f"uptime {uptime} 1.0", f"cpu cpu {busy} 0 0 {busy} 0 0 0 0 0 0",
             "mem MemTotal: 1000", "mem MemAvailable: 600", f"app {GPU} 7 512", f"stat {stat}",
-            "app No devices", f"app {GPU} 8 [N/A]", "ps       7 alice python  train.py\x1b[2J",
-            "apps", "",
+            "app No devices", f"app {GPU} 8 [N/A]", "user 7 alice",
+            "command 7 python  train.py\x1b[2J ",
         ]
     )  # fmt: skip
 
@@ -142,7 +144,7 @@ def test_questions_have_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    "record", ["mem {0}{1}: 1", "app GPU-1 {0} {1}", "ps {0} bob {1}", "cpu {1}"]
+    "record", ["mem {0}{1}: 1", "app GPU-1 {0} {1}", "command {0} {1}", "cpu {1}"]
 )
 def test_a_machine_that_only_talks_fills_no_memory(record: str) -> None:
     reader = SmiReader(1.0)
@@ -197,12 +199,17 @@ def same(rows: Sequence[Gpu | Process], facts: Sequence[str]) -> list[dict[str, 
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if Path("/bin", shell).exists()]
 
 
+def folder(path: Path, *programs: str) -> str:
+    """A folder to be all of PATH on a machine without Python; nvidia-smi is there."""
+    made = folder_of(path, **{name: str(shutil.which(name)) for name in programs})
+    nvidia_smi.install(path)
+    return made
+
+
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder to be all of PATH on a machine without Python; nvidia-smi is there."""
-    path = folder_of(tmp_path_factory.mktemp("bare") / "bin", **{n: f"/bin/{n}" for n in TOOLS})
-    nvidia_smi.install(Path(path))
-    return path
+    """PATH where there is what nearly every machine has."""
+    return folder(tmp_path_factory.mktemp("bare") / "bin", *TOOLS, *MORE_TOOLS)
 
 
 def group(leader: int) -> list[str]:
@@ -215,40 +222,91 @@ def group(leader: int) -> list[str]:
     return states
 
 
-@pytest.mark.system
-@pytest.mark.parametrize("shell", SHELLS)
-def test_any_shell_tells_what_an_agent_tells(shell: str, tools: str, kept: MachineFactory) -> None:
-    machine = kept("h200x8")
-    with Agent(machine) as agent:
-        expected = msgspec.convert([agent.line(), agent.refresh()][-1], Frame)
-    words = [f"/bin/{shell}", *["sh"] * (shell == "busybox"), "-c", smi_text(0.2).decode()]
+def frames_of(machine: Machine, path: str, shell: str = "/bin/sh") -> list[Frame]:
+    """The first two frames that the script tells in a shell with that PATH; then all of it ends."""
     with subprocess.Popen(
-        words, env={**machine.env, "PATH": tools}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        start_new_session=True,
+        [*shell.split(), "-c", smi_text(0.2).decode()], env={**machine.env, "PATH": path},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
     ) as program:  # fmt: skip
         assert program.stdin
         assert program.stdout
-        reader = SmiReader(0.2)
-        frames = [
-            read([program.stdout.readline().decode().rstrip("\n")], reader) for _ in range(27)
-        ]
+        reader, frames = SmiReader(0.2), list[Frame]()
+        while len(frames) < 2:
+            message = reader.read(program.stdout.readline())
+            frames += [message] if isinstance(message, Frame) else []
         program.stdin.close()
-        until(lambda: not group(program.pid), within=2)
-    [*_, frame] = [frame for told in frames for frame in told]
-    assert isinstance(frame, Frame)
-    assert (frame.driver_version, frame.cuda_version) == ("580.95.05", "13.0")
-    assert same(frame.gpus, GPU_FACTS) == same(expected.gpus, GPU_FACTS)
-    assert same(frame.processes, PROCESS_FACTS) == same(expected.processes, PROCESS_FACTS)
-    assert [is_free(frame, gpu) for gpu in frame.gpus] == [
+        until(lambda: not group(program.pid), within=20)
+    return frames
+
+
+HOSTILE = """
+import sys
+open("/proc/self/comm", "w").write("b) \\n\\x1eboot e")
+print(flush=True)
+sys.stdin.read()  # \x1eboot evil\x1e \x1b[2J"""
+"""A program whose name and command line have the records of another machine in them."""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("shell", SHELLS)
+def test_any_shell_tells_what_an_agent_tells(
+    shell: str, tools: str, machine: MachineFactory
+) -> None:
+    here = machine("h200x8")
+    with python_on_gpu(here, HOSTILE) as (hostile, _):
+        with Agent(here) as agent:
+            expected = msgspec.convert([agent.line(), agent.refresh()][-1], Frame)
+        words = f"/bin/{shell} sh" if shell == "busybox" else f"/bin/{shell}"
+        first, second = frames_of(here, tools, words)
+    assert hostile.pid in [process.pid for process in second.processes]
+    assert (second.driver_version, second.cuda_version) == ("580.95.05", "13.0")
+    assert (second.host.boot_id, second.host.cpu_count) == (
+        expected.host.boot_id, expected.host.cpu_count,
+    )  # fmt: skip
+    assert same(second.gpus, GPU_FACTS) == same(expected.gpus, GPU_FACTS)
+    facts = ("pid", "gpu_uuid", "gpu_memory") if NESTED else PROCESS_FACTS
+    assert same(second.processes, facts) == same(expected.processes, facts)
+    assert same(first.processes, PROCESS_FACTS) == same(second.processes, PROCESS_FACTS)
+    assert [is_free(second, gpu) for gpu in second.gpus] == [
         is_free(expected, gpu) for gpu in expected.gpus
     ]
-    assert None not in (frame.host.cpu, frame.processes[0].cpu, frame.host.memory_used)
+    assert None not in (second.host.cpu, second.host.memory_used)
+    assert (second.processes[0].cpu is None) == NESTED
+
+
+@needs_everybody
+@pytest.mark.system
+def test_a_long_command_line_costs_no_other_its_own(tools: str, machine: MachineFactory) -> None:
+    here = machine("h200x8")
+    code = f"import sys; print(flush=True); sys.stdin.read()  # {'x' * 100_000}"
+    with python_on_gpu(here, code) as (program, _):
+        frame, _ = frames_of(here, tools)
+    command = next(str(row.command) for row in frame.processes if row.pid == program.pid)
+    assert (command[-3:], len(command)) == ("xx…", 4096)
+    assert None not in [row.command for row in frame.processes]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("programs", [("readlink",), ()])
+def test_what_a_poorer_machine_does_not_tell(
+    programs: tuple[str, ...], kept: MachineFactory, tmp_path: Path
+) -> None:
+    """Without readlink it is not known whether the PIDs are those of the driver."""
+    frame, _ = frames_of(kept("h200x8"), folder(tmp_path / "bin", *programs))
+    assert {process.rss for process in frame.processes} == {None}
+    assert frame.host.cpu_count == os.cpu_count()
+    users = {process.user for process in frame.processes}
+    is_known = bool(programs) and not NESTED
+    assert users == ({ME} if is_known else {None})
+    assert {gpu.processes_known for gpu in frame.gpus} == {is_known}
+    names = {str(process.command)[0] for process in frame.processes}
+    assert names == ({"["} if is_known else {"N"})
 
 
 @pytest.mark.system
 def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
     """And with an nvidia-smi that knows fewer fields."""
-    path = folder_of(tmp_path / "bin", **{name: f"/bin/{name}" for name in TOOLS})
+    path = folder(tmp_path / "bin", *TOOLS)
     nvidia_smi.install(tmp_path / "bin", without="mig.mode.current")
     host = sshd.host("old", kept("h200x8").env, path=path)
     before = sshd.files(host)
@@ -259,7 +317,7 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
         assert opened.link[:3] == ("connected", "poor", WORDS)
         assert opened.way
         assert opened.way.text.startswith("gputop is not installed there, and no Python is found")
-        with pytest.raises(SourceError, match="only nvidia-smi and ps are read on this host"):
+        with pytest.raises(SourceError, match="only nvidia-smi and /proc are read on this host"):
             ask(opened, Checks(), 20.0)
     until(lambda: not sshd.processes(host), within=2)
     assert sshd.files(host) == before

@@ -13,7 +13,7 @@ connected   frames come, or should
 ended       the connection broke, or never came about; it is tried again
 """
 LinkKind = Literal["installed", "carried", "poor", "prometheus"]
-"""Where frames come from: the gputop installed there, an agent carried there, nvidia-smi and ps
+"""Where frames come from: the gputop installed there, an agent carried there, nvidia-smi and /proc
 there, or a Prometheus server, in place of anything on the machine."""
 
 

@@ -1,14 +1,16 @@
-"""The poor stream: frames of a machine without an agent, from nvidia-smi, ps and /proc.
+"""The poor stream: frames of a machine without an agent, from nvidia-smi and /proc.
 
-A script for /bin/sh writes lines that `SmiReader` makes frames of. A line is one or more records
-with a record separator between them; a record is a word and its content:
+A script for /bin/sh writes lines that `SmiReader` makes frames of. It needs sleep, and not procps;
+without getconf, getent, readlink, timeout or tr less is known. A line is one or more records with a
+record separator between them; a record is a word and its content:
 
     fields NAME,...     the values in each `gpu`, by nvidia-smi's names
     gpu VALUE, ...      the first of them begins a round, the `count`th ends it
-    app UUID PID MIB    a process on a GPU;  apps: there are no more
+    app UUID PID MIB    a process on a GPU
     stat TEXT           /proc/PID/stat of one of these
-    ps PID USER COMMAND
-    cpu, uptime, mem, host, boot, btime, cpus, ticks, page, space       of the machine
+    user PID NAME       its real user: at first sight, after a change of its name, and now and then
+    command PID TEXT    its command line, or the beginning of it: as often
+    cpu, uptime, mem, host, boot, btime, cpus, page, space      of the machine
     cuda VERSION        from nvidia-smi's own table
     said TEXT           what nvidia-smi says instead of values;  end: it has ended
 
@@ -46,18 +48,22 @@ from gputop.sources.ssh.smi_values import (
     whole,
 )
 
-WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and ps are read"
+WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and /proc are read"
 """How a screen describes such a machine."""
 _MOST_REFUSED = 1000
 _LONGEST, _MOST_KEPT = 8192, 16 << 20
 """Characters that are read of a record, and of a round: the machine may belong to an attacker."""
+_COMMAND = 4096
+"""Bytes of a command line that are read: everybody chooses the length of his own."""
+_COMMAND_TURNS = 60
+"""The command line of a process that keeps its name is read once in this many rounds."""
 _SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of include/linux/proc_ns.h: in another namespace PIDs are not the driver's."""
-_FACTS = {"fields", "cuda", "cpu", "host", "boot", "btime", "cpus", "ticks", "page", "space",
-          "said", "MemTotal:", "MemAvailable:"}  # fmt: skip
-_HERTZ, _PAGE = 100, 4096
-"""Values of nearly every Linux, for a machine without getconf."""
+_FACTS = {"fields", "cuda", "cpu", "host", "boot", "btime", "cpus", "page", "space", "said",
+          "MemTotal:", "MemAvailable:"}  # fmt: skip
+_HERTZ = 100
+"""USER_HZ of every Linux that NVIDIA has a driver for."""
 _LEAST = 0.05
 """The shortest span, in seconds, to report CPU use for: the kernel counts in hundredths."""
 
@@ -69,49 +75,87 @@ exec 3<&0 </dev/null
 } >/dev/null 2>&1 3<&- &
 clock=$!
 { while read -r line; do kill -USR1 "$clock"; done; kill 0; } <&3 >/dev/null 2>&1 &
-LC_ALL=C; export LC_ALL
-tell() { read -r line <"$2" && printf '%s %s\\n' "$1" "$line"; }
+LC_ALL=C; export LC_ALL; set -f
+usual=$IFS separator=$(printf '\\036') end='
+'
+bounded() { timeout 1 "$@"; }
+bounded sleep 0 2>/dev/null || bounded() { "$@"; }
+say() { printf '%s\\036' "$1"; }
+tell() { read -r line <"$2" && say "$1 $line"; }
+set_user() {
+  case $users in *"$end$1:"*) user=${users#*"$end$1:"}; user=${user%%"$end"*}; return;; esac
+  user=$(bounded getent passwd "$1" 2>/dev/null); user=${user%%:*}
+  [ -n "$user" ] || while IFS=: read -r name password uid rest; do
+    [ "$uid" != "$1" ] || { user=$name; break; }
+  done </etc/passwd
+  user=${user:-$1} users=$users$1:${user:-$1}$end
+}
+owner_and_command() {
+  user=
+  while read -r name uid rest; do
+    case $name in Uid:) set_user "$uid"; break;; esac
+  done <"/proc/$1/status"
+  say "user $1 $user"
+  printf 'command %s ' "$1"
+  bounded dd if="/proc/$1/cmdline" bs=COMMAND count=1 | tr '\\000\\012\\036' ' \\037\\037'
+  echo
+}
+process() {
+  line=; while IFS= read -r part; do line=$line$part; done <"/proc/$1/stat"
+  name=${line#*\\(}; name=${name%\\)*}; pid=$1
+  case $name in *"$separator"*) name='?';; esac
+  set -- ${line##*\\)}
+  [ $# -ge 22 ] || return
+  say "stat $pid ($name) $*"
+  here="$here$pid ${20} $name$end"
+  case $before in *"$end$pid ${20} $name$end"*) [ $(((turn + pid) % TURNS)) = 0 ] || return;; esac
+  owner_and_command "$pid"
+}
 processes() {
-  pids=
-  while IFS=', ' read -r uuid pid used; do
-    printf 'app %s %s %s\\n' "$uuid" "$pid" "$used"
-    case $pid in ''|*[!0-9]*) continue;; esac
-    case $pids, in *,$pid,*) continue;; esac
-    tell stat "/proc/$pid/stat" 2>/dev/null && pids=$pids,$pid
+  pids=, here=$end IFS=$end
+  for app in $(
+    nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits
+  ); do
+    IFS=$usual rest=${app#*, }; pid=${rest%%, *}
+    say "app ${app%%, *} $pid ${rest#*, }"
+    case $pid in ''|0*|*[!0-9]*) continue;; esac
+    case $pids in *,$pid,*) continue;; esac
+    pids=$pids$pid,
+    process "$pid" 2>/dev/null
   done
-  [ -z "$pids" ] || ps -ww -o pid= -o ruser:32= -o args= -p "${pids#,}" |
-    while read -r line; do printf 'ps %s\\n' "$line"; done
+  IFS=$usual before=$here turn=$((turn + 1))
 }
 round() {
   tell uptime /proc/uptime; tell cpu /proc/stat
   while read -r name value unit; do
-    case $name in MemTotal:|MemAvailable:) echo "mem $name $value";; esac
+    case $name in MemTotal:|MemAvailable:) say "mem $name $value";; esac
   done </proc/meminfo
-  nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits |
-    processes
-  echo apps
+  processes
+  echo
 }
 fields=FIELDS
 nvidia-smi --query-gpu=$fields --format=csv >/dev/null 2>&1 || fields=FEWER
 tell host /proc/sys/kernel/hostname
 tell boot /proc/sys/kernel/random/boot_id
-while read -r name value rest; do [ $name != btime ] || echo "btime $value"; done </proc/stat
-echo "cpus $(getconf _NPROCESSORS_ONLN)"
-echo "ticks $(getconf CLK_TCK)"
-echo "page $(getconf PAGESIZE)"
-echo "space $(readlink /proc/self/ns/pid)"
+cpus=0
+while read -r name value rest; do
+  case $name in cpu[0-9]*) cpus=$((cpus + 1));; btime) say "btime $value";; esac
+done </proc/stat
+say "cpus $cpus"
+say "page $(getconf PAGESIZE 2>/dev/null)"
+say "space $(readlink /proc/self/ns/pid 2>/dev/null)"
 nvidia-smi 2>/dev/null | while read -r line; do
   case $line in *'CUDA Version: '*) line=${line#*CUDA Version: }; echo "cuda ${line%% *}";; esac
 done
 echo "fields $fields"
-last=999999
+last=999999 turn=0 users=$end before=
 nvidia-smi --query-gpu=$fields --format=csv,noheader,nounits AGAIN 2>&1 | {
-  while IFS= read -r line; do
-    index=${line%%,*}
-    case $index in ''|*[!0-9]*) printf 'said %s\\n' "$line"; continue;; esac
-    [ "$index" -gt "$last" ] || { round | tr '\\n' '\\036'; echo; }
+  while IFS= read -r gpu; do
+    index=${gpu%%,*}
+    case $index in ''|*[!0-9]*) printf 'said %s\\n' "$gpu"; continue;; esac
+    [ "$index" -gt "$last" ] || round
     last=$index
-    printf 'gpu %s\\n' "$line"
+    printf 'gpu %s\\n' "$gpu"
   done; }
 echo end
 kill 0
@@ -126,6 +170,7 @@ def smi_text(interval: float | None, lease: float = LEASE) -> bytes:
     """
     again = "" if interval is None else f"-lms {max(1, round(interval * 1000))}"
     text = _SHELL.replace("FIELDS", ",".join(FIELDS)).replace("FEWER", ",".join(FEWER_FIELDS))
+    text = text.replace("COMMAND", f"{_COMMAND}").replace("TURNS", f"{_COMMAND_TURNS}")
     return text.replace("AGAIN", again).replace("LEASE", f"{lease:.0f}").encode()
 
 
@@ -138,10 +183,12 @@ class SmiReader:
         self._facts: dict[str, str] = {}
         """The last record of each kind that occurs once."""
         self._rows: list[list[str]] = []
-        """Rows of GPUs in this round; the next three are about processes."""
+        """Rows of GPUs in this round; the next four are about processes."""
         self._apps: list[list[str]] = []
         self._stats: dict[int, Stat] = {}
-        self._owners: dict[int, tuple[str, str]] = {}
+        self._users: dict[int, str] = {}
+        self._commands: dict[int, str] = {}
+        """By PID; these two are kept from round to round."""
         self._kept = 0
         """Characters since the last Frame."""
         self._before: Counters | None = None
@@ -179,16 +226,16 @@ class SmiReader:
             self._apps.append(text.split(" "))
         elif kind == "stat" and (stat := stat_of(text)) is not None:
             self._stats[stat[0]] = stat[1]
-        elif kind == "ps":
-            pid, user, command = [*text.split(None, 2), "", "", ""][:3]
-            self._owners[whole(pid) or 0] = (user, command)
+        elif kind in ("user", "command"):
+            pid, _, words = text.partition(" ")
+            (self._users if kind == "user" else self._commands)[whole(pid) or 0] = words
         elif kind in _FACTS:
             self._facts[kind] = text
         return None
 
     def _check_size(self) -> None:
         """Raise SourceError for a round that is longer than any machine's."""
-        rows = max(map(len, (self._apps, self._stats, self._owners)))
+        rows = max(map(len, (self._apps, self._stats, self._users, self._commands)))
         if rows > MAX_PROCESSES or self._kept > _MOST_KEPT:
             raise SourceError("nvidia-smi tells of more processes there than a machine has")
 
@@ -223,7 +270,11 @@ class SmiReader:
             processes=tuple(processes),
         )
         self._before = now
-        self._rows, self._apps, self._stats, self._owners = [], [], {}, {}
+        self._users, self._commands = (
+            {pid: words for pid, words in kept.items() if pid in self._stats}
+            for kept in (self._users, self._commands)
+        )
+        self._rows, self._apps, self._stats = [], [], {}
         self._kept = 0
         return harmless(frame)
 
@@ -273,21 +324,26 @@ class SmiReader:
         stat = self._stats.get(process.pid)
         if stat is None or self._nested:
             return replace(process, elsewhere=True)
-        user, command = self._owners.get(process.pid, (None, None))
-        hertz = whole(self._facts.get("ticks")) or _HERTZ
+        page = whole(self._facts.get("page"))
         return replace(
             process,
-            start_time=self._time(stat.start_ticks / hertz),
-            user=user,
-            command=command,
-            cpu=self._cpu(process.pid, stat, now, hertz),
-            rss=stat.pages * (whole(self._facts.get("page")) or _PAGE),
+            start_time=self._time(stat.start_ticks / _HERTZ),
+            user=self._users.get(process.pid) or None,
+            command=self._command(process.pid) or f"[{stat.name}]",
+            cpu=self._cpu(process.pid, stat, now),
+            rss=None if page is None else stat.pages * page,
             state=stat.state,
             parent=stat.parent,
             threads=stat.threads,
         )
 
-    def _cpu(self, pid: int, stat: Stat, now: Counters | None, hertz: int) -> float | None:
+    def _command(self, pid: int) -> str:
+        """Return the command line; empty without one, and where it cannot be read."""
+        text = self._commands.get(pid, "")
+        is_cut = len(text.encode()) >= _COMMAND
+        return f"{text} …" if is_cut else text.rstrip(" ")
+
+    def _cpu(self, pid: int, stat: Stat, now: Counters | None) -> float | None:
         """Return how many cores it used since the round before."""
         if self._before is None or now is None or now.uptime - self._before.uptime < _LEAST:
             return None
@@ -295,4 +351,4 @@ class SmiReader:
         if before is None or before.start_ticks != stat.start_ticks:
             return None
         ticks = max(0, stat.cpu_ticks - before.cpu_ticks)
-        return round(ticks / hertz / (now.uptime - self._before.uptime), 4)
+        return round(ticks / _HERTZ / (now.uptime - self._before.uptime), 4)

@@ -1,4 +1,4 @@
-"""Parts of a Frame from what nvidia-smi, ps and /proc write; None for what is not a value."""
+"""Parts of a Frame from what nvidia-smi and /proc write; None for what is not a value."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ def gpu_of(row: Mapping[str, str]) -> Gpu:
 class Stat(NamedTuple):
     """Facts of a process from /proc/PID/stat."""
 
+    name: str
     state: str
     parent: int
     cpu_ticks: int
@@ -105,7 +106,8 @@ def stat_of(text: str) -> tuple[int, Stat] | None:
     if pid is None or len(fields) < _STAT_FIELDS or None in numbers:
         return None
     parent, user, system, threads, start, pages = (int(fields[n]) for n in (1, 11, 12, 17, 19, 21))
-    return pid, Stat(fields[0][:1], parent, user + system, threads, start, max(0, pages))
+    name = head.partition("(")[2]
+    return pid, Stat(name, fields[0][:1], parent, user + system, threads, start, max(0, pages))
 
 
 class Counters(NamedTuple):

@@ -20,7 +20,7 @@ def ways_check(how: LinkKind, remote: Remote) -> Check:
     if how == "carried":
         return Check("ok", CONNECTION, f"{_gputop(remote)}: {_carried(remote)}").harmless()
     text = (
-        f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and ps are read, so fewer "
+        f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and /proc are read, so fewer "
         "values, and no signals, mapping or details"
     )
     return Check("notice", CONNECTION, text, "install gputop or Python 3.10 there").harmless()
