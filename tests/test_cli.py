@@ -18,6 +18,7 @@ import pytest
 import gputop
 from tests.agent.driving import Json, gone, until
 from tests.conftest import MachineFactory
+from tests.driver import forked
 from tests.driver.machine import REPOSITORY
 
 pytestmark = pytest.mark.system
@@ -31,18 +32,10 @@ Done = subprocess.CompletedProcess[str]
 
 def run(*arguments: str, shell: str = "", env: dict[str, str] | None = None) -> Done:
     """gputop with these arguments, or a line of bash, in this environment."""
-    command = ["bash", "-o", "pipefail", "-c", shell] if shell else [*GPUTOP, *arguments]
     environment = {**(os.environ if env is None else env), "PYTHONPATH": str(REPOSITORY)}
     environment.pop("PYTHONUNBUFFERED", None)  # what is left in a buffer is written at the exit
-    return subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    command = ["bash", "-o", "pipefail", "-c", shell] if shell else [*GPUTOP, *arguments]
+    return forked.run(command, environment)
 
 
 def complaint(done: Done, code: int) -> str:

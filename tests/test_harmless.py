@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.machine.frame import Frame
 from tests import builders
 from tests.conftest import MachineFactory
-from tests.driver.machine import REPOSITORY
+from tests.driver import forked
 
 GPUTOP = [sys.executable, "-m", "gputop"]
 ENVIRON = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/nonexistent"}
@@ -76,49 +75,17 @@ def is_one_harmless_line(error: str) -> None:
 @pytest.mark.parametrize("command", THROUGH, ids=" ".join)
 def test_errors_about_arguments(command: list[str], kind: str) -> None:
     """One line, of a bounded length, whatever the argument is."""
-    words = [os.fsencode(word.replace("{}", HOSTILE[kind])) for word in command]
-    done = subprocess.run(
-        [*GPUTOP, *words], env=ENVIRON, capture_output=True, stdin=subprocess.DEVNULL,
-        timeout=300, check=False,
-    )  # fmt: skip
-    is_one_harmless_line(done.stderr.decode())
-
-
-INVOKE = """
-import json, os, sys
-import gputop.sources.local
-from gputop.__main__ import run
-from gputop.commands import HELP
-from gputop.parser import command_module
-for name in HELP:
-    command_module(name)
-for words in json.load(sys.stdin):
-    if not os.fork():  # each in a process in which nothing was done
-        sys.stdin = open(os.devnull)
-        sys.argv[1:] = words
-        run()
-    os.wait()
-    print(end="\\0", file=sys.stderr, flush=True)
-"""
+    words = [word.replace("{}", HOSTILE[kind]) for word in command]
+    is_one_harmless_line(forked.run([*GPUTOP, *words], ENVIRON).stderr)
 
 
 @pytest.mark.system
-def test_errors_about_all_arguments() -> None:
-    """As above, without starting Python for each."""
-    lines = [
-        [word.replace("{}", HOSTILE[kind]) for word in command]
-        for kind in ("escape", "everything")
-        for command in COMMANDS
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", INVOKE], input=json.dumps(lines).encode(), capture_output=True,
-        env={**ENVIRON, "PYTHONPATH": str(REPOSITORY)}, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0
-    *errors, rest = done.stderr.decode().split("\0")
-    assert (len(errors), rest) == (len(lines), "")
-    for error in errors:
-        is_one_harmless_line(error)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["escape", "everything"])
+def test_errors_about_all_arguments(kind: str) -> None:
+    """As above, of all commands."""
+    for command in COMMANDS:
+        test_errors_about_arguments(command, kind)
 
 
 def hostile_frame(

@@ -27,7 +27,7 @@ from gputop.parser import make_parser, whole
 from tests.agent.driving import Agent
 from tests.builders import GIB, frame, gpu, process
 from tests.conftest import MachineFactory, needs_root
-from tests.driver import Machine
+from tests.driver import Machine, forked
 from tests.test_kill import kill
 
 
@@ -272,10 +272,7 @@ def test_an_empty_argument_is_an_error_of_every_command(
 @pytest.mark.system
 @pytest.mark.parametrize("line", EMPTY_LINES[::6])
 def test_an_empty_argument_of_the_program(line: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gputop", *shlex.split(line)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = forked.run([sys.executable, "-m", "gputop", *shlex.split(line)])
     assert (done.returncode, done.stdout) == (2, "")
     assert "empty" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -24,6 +24,7 @@ from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.topology import Topology
 from gputop.tui.app import GputopApp
 from gputop.tui.palette import binding_ids
+from tests.driver import forked
 from tests.manual import GENERATED, README, names_in, regenerated
 from tests.terminal import Terminal
 
@@ -40,10 +41,8 @@ WIDEST = 78
 
 
 def gputop(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUTOP, *arguments], env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-        capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    return forked.run([*GPUTOP, *arguments], environ)
 
 
 # What the pages say

@@ -15,6 +15,7 @@ import pytest
 from gputop.commands import HELP
 from gputop.manual import TOPICS, page, plain
 from tests.conftest import MachineFactory
+from tests.driver import forked
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.system
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = forked.run(command)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
 
@@ -57,6 +58,7 @@ def test_every_command_has_examples_or_says_what_it_is_for(command: str) -> None
     assert "exit status" in text
 
 
+@pytest.mark.long
 def test_the_wheel(tmp_path: Path) -> None:
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     run(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(ROOT))

@@ -1,8 +1,6 @@
 """gputop as a copy of a program that has it imported: a third of the CPU of a true start.
 
-    if server := server_for(env):
-        with server.start(["--json"], env, stdin, stdout, stderr) as program:
-            program.wait(5)
+    run([sys.executable, "-m", "gputop", "--json"], env)
 
 A copy is what `python -m gputop ARGUMENTS` is from `gputop.__main__.run` on, and ends as Python
 does. The driver is loaded after the fork.
@@ -17,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -127,6 +126,53 @@ def server_for(env: Mapping[str, str]) -> Server | None:
     if kind not in _servers and _asked[kind] >= _WORTH_IT:
         _servers[kind] = Server(env)
     return _servers.get(kind)
+
+
+def run(
+    command: Sequence[str], env: Mapping[str, str] = os.environ, timeout: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """A program to its end, with no input, and its output as text.
+
+    gputop is a copy if the command is as above, at most with `env` and its options before it: who
+    tests how gputop starts runs it himself. subprocess.TimeoutExpired.
+    """
+    words, changed = _without_env(command, env)
+    server = server_for(changed) if words[:3] == [sys.executable, "-m", "gputop"] else None
+    if server is None:
+        return subprocess.run(
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=timeout, check=False,
+        )  # fmt: skip
+    with (
+        open(os.devnull) as nothing,
+        tempfile.TemporaryFile("w+") as output,
+        tempfile.TemporaryFile("w+") as errors,
+        server.start(
+            words[3:], changed, [f.fileno() for f in (nothing, output, errors)]
+        ) as program,
+    ):
+        status = program.wait(timeout)
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, status, output.read(), errors.read())
+
+
+def _without_env(
+    command: Sequence[str], env: Mapping[str, str]
+) -> tuple[list[str], Mapping[str, str]]:
+    """A command without `env [-u NAME] [NAME=VALUE]` before it, and the environment it makes."""
+    words, changed = [*command], dict(env)
+    if words[:1] != ["env"]:
+        return words, env
+    del words[0]
+    while words[0] == "-u" or "=" in words[0]:
+        word = words.pop(0)
+        if word == "-u":
+            changed.pop(words.pop(0), None)
+        else:
+            name, _, value = word.partition("=")
+            changed[name] = value
+    return words, changed
 
 
 def _serve(requests: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]] | None:

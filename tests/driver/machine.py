@@ -4,7 +4,6 @@ import copy
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -195,12 +194,7 @@ class Machine:
 
         Raises subprocess.TimeoutExpired after `timeout` seconds.
         """
-        is_plain = list(command[:3]) == [sys.executable, "-m", "gputop"]
-        if is_plain and (server := forked.server_for(self.env)):
-            return _run_copy(server, command, self.env, timeout)
-        return subprocess.run(
-            command, env=self.env, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        return forked.run(command, self.env, timeout)
 
     def popen(self, command: Sequence[str], **options: Any) -> "subprocess.Popen[str]":
         """Start a program on this machine; it is killed when the machine ends."""
@@ -247,21 +241,6 @@ def _on(gpu: int | str | None) -> dict[str, int | str]:
 def _taken(entry: dict[str, Any], *keys: str) -> Mapping[str, Any]:
     """Those keys, moved out of the entry."""
     return {key: entry.pop(key) for key in keys if key in entry}
-
-
-def _run_copy(
-    server: forked.Server, command: Sequence[str], env: Mapping[str, str], timeout: float
-) -> subprocess.CompletedProcess[str]:
-    """As subprocess.run does."""
-    with (
-        tempfile.TemporaryFile("w+") as output,
-        tempfile.TemporaryFile("w+") as errors,
-        server.start(command[3:], env, (0, output.fileno(), errors.fileno())) as program,
-    ):
-        status = program.wait(timeout)
-        output.seek(0)
-        errors.seek(0)
-        return subprocess.CompletedProcess(command, status, output.read(), errors.read())
 
 
 def _end(program: "subprocess.Popen[str]") -> None:

@@ -141,6 +141,7 @@ def test_text_of_any_kind(text: str) -> None:
 )
 # Not a measurement: what is read in quadratic time, or in each round of a loop, takes minutes.
 @pytest.mark.timeout(20)
+@pytest.mark.long
 def test_very_long_and_very_deep_texts(text: str) -> None:
     text = text[: 16384 - 100]
     for whole in (
