@@ -21,7 +21,7 @@ from gputop.parser import split_program
 from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold
 from gputop.reservations.locks import read_locks
-from gputop.trust import callers_environment
+from gputop.variables import callers_environment
 from tests.conftest import ME, MachineFactory, needs_everybody
 from tests.driver import Machine
 from tests.driver.scenario import enlist
@@ -136,15 +136,15 @@ def test_the_program_takes_gputops_place(h200x8: Machine) -> None:
 
 def test_root_gives_the_program_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """gputop itself does without what others may have written into the environment."""
-    from gputop import trust
+    from gputop import trust, variables
 
     given = {"LD_PRELOAD": "/tmp/x.so", "PYTHONPATH": "/tmp", "A": "b"}
     environ = dict(given)
     monkeypatch.setattr(trust, "_elevated", True)
-    monkeypatch.setattr(trust, "_dropped", {})
+    monkeypatch.setattr(variables, "_initial", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
-    trust.drop_what_is_not_roots(environ)
-    assert "LD_PRELOAD" not in environ
+    variables.drop_untrusted(environ)
+    assert environ.keys() <= {"PYTHONPATH", "PYTHONNOUSERSITE"}
     assert callers_environment() == given
 
 

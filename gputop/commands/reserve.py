@@ -22,7 +22,7 @@ from gputop.reservations.locks import QUEUE, LockFile, read_locks
 from gputop.sources.ask import readable_frame
 from gputop.sources.child import end_all
 from gputop.sources.opening import open_source
-from gputop.trust import callers_environment
+from gputop.variables import callers_environment
 
 DESCRIPTION = "Reserve GPUs for a shell: print the line that has it see these alone."
 EPILOG = """\

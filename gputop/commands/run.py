@@ -18,7 +18,7 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.secrets import masked
 from gputop.model.machine.text import printable
 from gputop.sources.child import end_all
-from gputop.trust import callers_environment
+from gputop.variables import callers_environment
 
 DESCRIPTION = "Pick free GPUs, reserve them, and run a program that sees these alone."
 EPILOG = """\
