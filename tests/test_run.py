@@ -282,6 +282,29 @@ def test_a_shell_reserves_one(h200x8: Machine) -> None:
 
 @pytest.mark.system
 @needs_everybody
+def test_a_shell_runs_nothing_that_was_in_the_variable(h200x8: Machine, tmp_path: Path) -> None:
+    """Whoever set it: only PIDs are read, and all that is printed is quoted."""
+    ran = tmp_path / "ran"
+    h200x8.env["GPUTOP_RESERVATION"] = f"12;touch {ran},$(touch {ran}),7,x y,{'8' * 40},²"
+    reserve = " ".join(f"'{word}'" for word in RESERVE)
+    script = f'eval "$({reserve} 2>/dev/null)"; echo $GPUTOP_RESERVATION'
+    done = h200x8.run(["sh", "-c", script])
+    (lock,) = read_locks()
+    assert (done.stdout, done.stderr) == (f"7,{lock.pid}\n", "")
+    assert not ran.exists()
+
+
+@pytest.mark.system
+@needs_everybody
+def test_others_read_no_secret_in_a_reservation(h200x8: Machine) -> None:
+    job = start(h200x8, "--", "sh", "-c", "echo; read line", "--api-key", "correct horse battery")
+    line(job)
+    (lock,) = read_locks()
+    assert lock.command == "sh -c 'echo; read line' --api-key ***"
+
+
+@pytest.mark.system
+@needs_everybody
 def test_releasing(h200x8: Machine) -> None:
     done = h200x8.run([*RESERVE, "-n", "2"])
     assert done.stdout.startswith("export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=GPU-")
