@@ -68,7 +68,8 @@ _initial: dict[str, str] = {}
 def drop_untrusted(environ: MutableMapping[str, str]) -> None:
     """For root, keep only what cannot be another user's in this process's environment and module
     path, before it imports or starts anything. The Python environment that gputop runs from stays.
-    For everybody, remove sizes that no terminal has."""
+    For everybody, remove sizes that no terminal has, and a variable without a name."""
+    getattr(environ, "_data", {}).pop(b"", None)  # os.environ cannot; no program starts with it
     _initial.update(environ)
     if not is_elevated():
         _drop(environ, [name for name in _SIZES if not _is_size(environ.get(name, ""))])

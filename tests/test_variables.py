@@ -95,6 +95,19 @@ def test_a_user_has_all_but_a_terminal_that_there_is_not(eve: Path) -> None:
     assert "LINES" not in left
 
 
+def test_a_variable_without_a_name(here: Machine) -> None:
+    """Any program can pass one on; it ended gputop with a traceback."""
+    pairs = [*(f"{name}={value}" for name, value in here.env.items()), "=x", "none"]
+    code = f"""
+import ctypes
+array = lambda words: (ctypes.c_char_p * (len(words) + 1))(*map(str.encode, words), None)
+words, pairs = {[*GPUTOP, "--once"]!r}, {pairs!r}
+ctypes.CDLL(None).execve(words[0].encode(), array(words), array(pairs))
+"""
+    done = here.run([sys.executable, "-c", code])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_agent_gets_none_of_them(here: Machine, eve: Path) -> None:
     env = {**here.env, **dict.fromkeys(ACTING, str(eve))}
     program = here.popen([*GPUTOP, "--json", "--watch"], env=env)
