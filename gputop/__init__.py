@@ -37,6 +37,8 @@
         health/     findings, XIDs, activity, unaccounted memory
         machine/    frame, host, GPUs, processes, topology, text
     files.py    reads and writes gputop's own files with care
+    headers.py  headers of HTTP requests, which are secrets
+    variables.py  the environment variables that root keeps
     trust.py    what gputop may run, connect to and open
     output.py   standard output and standard error, as every command writes to them
     errors.py   the exception tree

@@ -58,9 +58,9 @@ def main() -> int:
     fill_streams()
     wait_for_children()
     gc.disable()  # imports make no garbage; a command that runs for long turns it on again
-    from gputop.trust import drop_what_is_not_roots
+    from gputop.variables import drop_untrusted
 
-    drop_what_is_not_roots(os.environ)
+    drop_untrusted(os.environ)
     words = sys.argv[1:]
     if words[:1] == ["agent"]:
         skip_unused_imports()

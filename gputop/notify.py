@@ -16,9 +16,11 @@ from urllib.parse import urlsplit
 
 from gputop.deadline import within
 from gputop.errors import GputopError, UsageError
+from gputop.headers import bearer, header_of
 from gputop.model.machine.text import printable
 from gputop.settings import NotifySetting
-from gputop.trust import find_program
+from gputop.trust import find_program, is_elevated
+from gputop.variables import callers_environment, foreign_sign
 
 TOKEN = "GPUTOP_WEBHOOK_TOKEN"
 """The variable with the bearer token of a web hook."""
@@ -117,7 +119,7 @@ def notify_command(message: str, command: str) -> None:
         raise GputopError(refused or f"{shown} is not found: give its whole path")
     try:
         done = subprocess.run(
-            [program, *words[1:], text], env={**os.environ, MESSAGE: text}, check=False,
+            [program, *words[1:], text], env={**_environment(), MESSAGE: text}, check=False,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             timeout=_COMMAND_TIMEOUT,
         )  # fmt: skip
@@ -127,6 +129,12 @@ def notify_command(message: str, command: str) -> None:
         raise GputopError(f"{shown} cannot be started: {error}") from None
     if done.returncode:
         raise GputopError(f"{shown} ended with status {done.returncode}: nobody may know")
+
+
+def _environment() -> dict[str, str]:
+    """Return the user's own variables; for root, who may have another user's, only trusted ones."""
+    is_others = is_elevated() and foreign_sign()
+    return dict(os.environ) if is_others else callers_environment()
 
 
 # A web hook
@@ -140,12 +148,12 @@ def webhook_of(text: str) -> tuple[str, dict[str, str]]:
         lines = _lines_of(text[1:])
     headers = {"Content-Type": "application/json", "User-Agent": "gputop"}
     for line in lines[1:]:
-        name, colon, value = line.partition(":")
-        if not (colon and name.strip() and line.isprintable() and line.isascii()):
+        header = header_of(line)
+        if header is None:
             raise UsageError(f"{text[1:]!r} has a line that is no header: Name: value")
-        headers[name.strip()] = value.strip()
+        headers.update([header])
     if token := os.environ.get(TOKEN):
-        headers["Authorization"] = f"Bearer {token}"
+        headers["Authorization"] = bearer(token, TOKEN)
     url = lines[0].strip()
     try:
         parts = urlsplit(url)
@@ -175,8 +183,14 @@ def notify_webhook(message: str, url: str, headers: Mapping[str, str]) -> None:
         within(_WHOLE_TIMEOUT, lambda: _post(url, data, headers))
     except (OSError, ValueError) as error:
         code, reason = getattr(error, "code", None), getattr(error, "reason", None)
-        words = f"HTTP {code}" if code is not None else printable(str(reason or error), 200)
+        said = printable(str(reason or _said_by(error)), 200)
+        words = said if code is None else f"HTTP {code}"
         raise GputopError(f"the web hook at {host} has not taken the message: {words}") from None
+
+
+def _said_by(error: Exception) -> str:
+    """Return what an error says of the network; others repeat the header or URL that is wrong."""
+    return str(error) if isinstance(error, OSError) else type(error).__name__
 
 
 def _post(url: str, data: bytes, headers: Mapping[str, str]) -> None:
@@ -191,4 +205,4 @@ def _post(url: str, data: bytes, headers: Mapping[str, str]) -> None:
         wanted = request.Request(url, data, dict(headers), method="POST")
         opener.open(wanted, timeout=_WEBHOOK_TIMEOUT).close()
     except HTTPException as error:
-        raise OSError(str(error) or type(error).__name__) from None
+        raise OSError(type(error).__name__) from None

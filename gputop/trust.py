@@ -14,8 +14,8 @@ executed, connected to or believed with more rights than that user has:
 5. A path that a process names is looked up, if at all, in `process/paths.py`: never opened,
    never followed out of that process's root, never onto a file system that would be mounted for
    it, and given up if a file system does not answer.
-6. For root, what its environment brings into gputop itself (PYTHONPATH, LD_LIBRARY_PATH, the
-   current directory, another user's home) counts only as far as it belongs to root as well.
+6. For root, what its environment brings into gputop itself (variables, PYTHONPATH, the current
+   directory, another user's home) counts only as far as it belongs to root as well: variables.py.
 
 "Root" is any user with more rights than one ordinary user: uid 0, a program with capabilities. The
 owner of gputop's own files counts as root too: by running gputop, root runs what that user wrote.
@@ -25,11 +25,10 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, MutableMapping
+    from collections.abc import Callable, Iterable
 
 _USUAL = "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"
 _LINKS = 40
@@ -42,26 +41,13 @@ _MOST = 1 << 20
 
 _MOST_FILES = 500_000
 
-_SEARCHED = "LD_LIBRARY_PATH", "PYTHONPATH"
+SEARCHED = "LD_LIBRARY_PATH", "PYTHONPATH"
 """Search paths for code loaded into gputop; for root, entries that are not root's are removed."""
-_HARMLESS = (
-    *_SEARCHED, "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
-    "PYTHONNOUSERSITE", "PYTHONSAFEPATH", "PYTHONHASHSEED", "PYTHONCOERCECLOCALE",
-    "PYTHONPROFILEIMPORTTIME",
-)  # fmt: skip
-_LOADING = (
-    "LD_", "PYTHON", "TEXTUAL", "GCONV_PATH", "LOCPATH", "NLSPATH", "GLIBC_TUNABLES", "MALLOC_",
-    "CUDA_INJECTION", "NVTX_INJECTION", "CUDA_LOG_FILE", "CUDA_COREDUMP", "CUDA_ENABLE_", "CUDBG_",
-    "CUDA_CACHE_PATH", "COMPUTE_PROFILE",
-)  # fmt: skip
-"""Beginnings of variables that make a library load code or write a file."""
 _PROBE = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"
 _MPS = "CUDA_MPS_PIPE_DIRECTORY"
 _USUAL_MPS = "/tmp/nvidia-mps"
 
 _elevated: bool | None = None
-_dropped: dict[str, str] = {}
-"""The environment before `drop_what_is_not_roots`."""
 
 
 def _check_regular(about: os.stat_result) -> None:
@@ -78,8 +64,9 @@ def is_elevated() -> bool:
     return _elevated
 
 
-def why_not(path: str) -> str | None:
-    """Return why users other than root can change what is at a path; None if they cannot.
+def why_not(path: str, sticky: bool = False) -> str | None:
+    """Return why users other than root can change what is at a path; None if they cannot. `sticky`:
+    it may be a folder open to all, from which only the owners of files can delete them.
 
     Every folder on the way is checked, those of links too. In a sticky folder (/tmp) no other user
     can replace a folder of root's; but a file there may be a hard link to any other file. OSError.
@@ -108,14 +95,14 @@ def why_not(path: str) -> str | None:
             return f"{entry} is a link that leads nowhere"
         current, about = ("/", os.lstat("/")) if target.startswith("/") else (current, above)
         todo += [part for part in target.split("/") if part][::-1]
-    if stat.S_ISDIR(about.st_mode) and about.st_mode & _OTHERS:
+    if not sticky and stat.S_ISDIR(about.st_mode) and about.st_mode & _OTHERS:
         return f"{current} may be written to by others"
     return None
 
 
-def is_roots(path: str) -> bool:
-    """Return whether a path exists and only root can change what is there."""
-    return _why_not_roots(path) is None
+def is_roots(path: str, sticky: bool = False) -> bool:
+    """Return whether a path exists and only root can change what is there (see `why_not`)."""
+    return _why_not_roots(path, sticky) is None
 
 
 def find_program(
@@ -155,7 +142,7 @@ def probe_environment() -> dict[str, str]:
         return dict(os.environ)
     own = {name: text for name, text in os.environ.items() if name.startswith("GPUTOP_")}
     own.update({name: os.environ[name] for name in _PROBE if name in os.environ})
-    own.update({name: text for name in _SEARCHED if (text := _roots_of(os.environ.get(name, "")))})
+    own.update({name: text for name in SEARCHED if (text := roots_of(os.environ.get(name, "")))})
     pipes = os.environ.get(_MPS) or _USUAL_MPS
     return {**program_environment(), **own, _MPS: pipes if is_roots(pipes) else "/dev/null"}
 
@@ -218,42 +205,13 @@ def open_regular(
         os.close(handle)
 
 
-def drop_what_is_not_roots(environ: MutableMapping[str, str]) -> None:
-    """For root, remove what others may have put into this process's environment and module path,
-    before it imports or starts anything. The Python environment that gputop runs from stays."""
-    if not is_elevated():
-        return
-    _dropped.update(environ)
-    for name in [name for name in environ if name.startswith(_LOADING)]:
-        if name not in _HARMLESS:
-            del environ[name]
-    for name in _SEARCHED:
-        if name in environ:
-            environ[name] = _roots_of(environ[name])
-    own = (sys.prefix, sys.base_prefix, os.path.dirname(_package()))
-    kept = [path for path in sys.path if _is_below(path, own) or is_roots(path)]
-    if len(kept) < len(sys.path):
-        environ["PYTHONNOUSERSITE"] = "1"
-    sys.path[:] = kept
-    if sys.pycache_prefix is not None and not is_roots(sys.pycache_prefix):
-        sys.pycache_prefix = None
-
-
-def callers_environment() -> dict[str, str]:
-    """Return the environment that gputop was started with, for a program that its user names."""
-    return dict(_dropped or os.environ)
-
-
-def _roots_of(search: str) -> str:
+def roots_of(search: str) -> str:
+    """Return a search path without the folders that are not root's alone."""
     return ":".join(filter(is_roots, search.split(":")))
 
 
 def _package() -> str:
     return os.path.dirname(os.path.abspath(__file__))
-
-
-def _is_below(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def _is_program(path: str) -> bool:
@@ -263,9 +221,9 @@ def _is_program(path: str) -> bool:
         return False
 
 
-def _why_not_roots(path: str) -> str | None:
+def _why_not_roots(path: str, sticky: bool = False) -> str | None:
     try:
-        return why_not(path)
+        return why_not(path, sticky)
     except (OSError, ValueError) as error:
         return f"it cannot be looked at: {getattr(error, 'strerror', None) or error}"
 

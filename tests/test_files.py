@@ -23,7 +23,7 @@ from gputop.files import UnsafeFileError, open_folder, open_parent
 from gputop.settings import Settings, from_file, keep_settings
 from tests.conftest import MachineFactory, in_child, needed, needs_root
 from tests.fuse import Fuse, small_disk
-from tests.patience import Deadline
+from tests.patience import Deadline, until
 from tests.terminal import Terminal
 
 ALICE = 65534
@@ -92,29 +92,16 @@ def state_of(path: Path) -> object:
 @pytest.mark.system
 @needs_root
 def test_root_with_the_home_of_another_writes_nothing(machine: MachineFactory, home: Path) -> None:
+    """Her variables do not count (tests/test_variables.py); root's own do."""
     here, before = machine("h200x8"), state_of(home)
-    env = {**here.env, "HOME": str(home)}
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        env.pop(name)
-    env["XDG_RUNTIME_DIR"] = str(home)
-    with Terminal(GPUTOP, cols=120, rows=30, env={"XDG_CONFIG_HOME": None, "XDG_STATE_HOME": None,
-                                                  **env}) as terminal:  # fmt: skip
+    env = {**here.env, "HOME": str(home), "XDG_CACHE_HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
+    with Terminal(GPUTOP, cols=120, rows=30, env=env) as terminal:
         terminal.wait_for("train.py")
-        assert b"is not read: " in bytes(terminal.raw)
-        said = f"{home} belongs to user {ALICE}, and root uses only root's own: sudo -H has those"
-        assert said.encode() in bytes(terminal.raw).replace(b"\r\n", b"")
-        terminal.send(b"TI3")
-        terminal.wait_for(lambda: "CUDA_VISIBLE" not in terminal.text)
+        terminal.wait_for("? help")
+        terminal.send(b"T")
+        until(lambda: Path(env["XDG_CONFIG_HOME"], "gputop", "config.toml").exists(), within=20)
         terminal.send(b"q")
         assert terminal.exit_code() == 0
-    done = subprocess.run(
-        [*GPUTOP, "kill", "train.py", "--yes"],
-        env=env, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    lines = done.stderr.splitlines()
-    assert len([line for line in lines if "is not read" in line]) == 1
-    assert len([line for line in lines if "not in the audit log: " in line and said in line]) == 1
-    assert len(lines) == 2, done.stderr
     assert state_of(home) == before
 
 

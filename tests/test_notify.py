@@ -214,7 +214,24 @@ def test_what_is_no_web_hook(text: str) -> None:
         webhook_of(text)
 
 
-def test_headers_that_are_none(tmp_path: Path) -> None:
-    (tmp_path / "hook").write_text("https://a/b\nX-Team\n")
-    with pytest.raises(UsageError, match="no header"):
+@pytest.mark.parametrize("line", ["X-Hush", "X hush: b", "X-Team: hush\x07", ": hush"])
+def test_headers_that_are_none(line: str, tmp_path: Path) -> None:
+    (tmp_path / "hook").write_text(f"https://a/b\n{line}\n")
+    with pytest.raises(UsageError, match="no header") as told:
         webhook_of(f"@{tmp_path}/hook")
+    assert "hush" not in str(told.value)
+
+
+def test_a_token_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that was read with the end of its line. Nothing repeats it, nor a URL."""
+    monkeypatch.setenv("GPUTOP_WEBHOOK_TOKEN", "s3cret\r")
+    with pytest.raises(UsageError, match="GPUTOP_WEBHOOK_TOKEN has a character") as told:
+        webhook_of("http://127.0.0.1:1/x")
+    assert "s3cret" not in str(told.value)
+    wrong: list[tuple[str, dict[str, str]]] = [
+        ("http://127.0.0.1:1/x", {"Authorization": "s3cret\r"}), ("http://h:s3cret/", {})
+    ]  # fmt: skip
+    for url, headers in wrong:
+        with pytest.raises(GputopError) as failed:
+            notify_webhook("a", url, headers)
+        assert "s3cret" not in str(failed.value)

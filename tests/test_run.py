@@ -19,7 +19,7 @@ from gputop.parser import split_program
 from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold
 from gputop.reservations.locks import read_locks
-from gputop.trust import callers_environment
+from gputop.variables import callers_environment
 from tests.conftest import ME, MachineFactory, needs_everybody
 from tests.driver import Machine
 from tests.driver.scenario import enlist
@@ -128,15 +128,15 @@ def test_the_program_takes_gputops_place(h200x8: Machine) -> None:
 
 def test_root_gives_the_program_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """gputop itself does without what others may have written into the environment."""
-    from gputop import trust
+    from gputop import trust, variables
 
     given = {"LD_PRELOAD": "/tmp/x.so", "PYTHONPATH": "/tmp", "A": "b"}
     environ = dict(given)
     monkeypatch.setattr(trust, "_elevated", True)
-    monkeypatch.setattr(trust, "_dropped", {})
+    monkeypatch.setattr(variables, "_initial", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
-    trust.drop_what_is_not_roots(environ)
-    assert "LD_PRELOAD" not in environ
+    variables.drop_untrusted(environ)
+    assert environ.keys() <= {"PYTHONPATH", "PYTHONNOUSERSITE"}
     assert callers_environment() == given
 
 
@@ -270,6 +270,29 @@ def test_a_shell_reserves_one(h200x8: Machine) -> None:
         terminal.exit_code()
     assert gone(lock.pid)
     assert read_locks() == []
+
+
+@pytest.mark.system
+@needs_everybody
+def test_a_shell_runs_nothing_that_was_in_the_variable(h200x8: Machine, tmp_path: Path) -> None:
+    """Whoever set it: only PIDs are read, and all that is printed is quoted."""
+    ran = tmp_path / "ran"
+    h200x8.env["GPUTOP_RESERVATION"] = f"12;touch {ran},$(touch {ran}),7,x y,{'8' * 40},²"
+    reserve = " ".join(f"'{word}'" for word in RESERVE)
+    script = f'eval "$({reserve} 2>/dev/null)"; echo $GPUTOP_RESERVATION'
+    done = h200x8.run(["sh", "-c", script])
+    (lock,) = read_locks()
+    assert (done.stdout, done.stderr) == (f"7,{lock.pid}\n", "")
+    assert not ran.exists()
+
+
+@pytest.mark.system
+@needs_everybody
+def test_others_read_no_secret_in_a_reservation(h200x8: Machine) -> None:
+    job = start(h200x8, "--", "sh", "-c", "echo; read line", "--api-key", "correct horse battery")
+    line(job)
+    (lock,) = read_locks()
+    assert lock.command == "sh -c 'echo; read line' --api-key ***"
 
 
 @pytest.mark.system

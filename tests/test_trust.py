@@ -395,11 +395,11 @@ def test_an_environment_of_roots_is_run(here: Machine, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That touches the file which EVIL names, when it is loaded."""
+    """That touches the file which GPUTOP_EVIL names, when it is loaded."""
     folder = tmp_path_factory.mktemp("evil")
     (folder / "evil.c").write_text(
         "#include <stdlib.h>\n#include <fcntl.h>\n__attribute__((constructor)) void f(void)"
-        '{ char *p = getenv("EVIL"); if (p) open(p, O_CREAT | O_WRONLY, 0600); }\n'
+        '{ char *p = getenv("GPUTOP_EVIL"); if (p) open(p, O_CREAT | O_WRONLY, 0600); }\n'
     )
     build.shared(folder / "evil.c", folder / "evil.so")
     return folder / "evil.so"
@@ -412,7 +412,7 @@ def test_no_library_of_hers_is_loaded(
 ) -> None:
     for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
         (eve / name).write_bytes(library.read_bytes())
-    here.env["EVIL"] = str(ran)
+    here.env["GPUTOP_EVIL"] = str(ran)
     here.env["LD_LIBRARY_PATH"] = f"{eve}:/tmp:.:{here.env['LD_LIBRARY_PATH']}"
     here.run([sys.executable, "-m", "gputop", *words])
     assert not ran.exists()
@@ -449,8 +449,9 @@ def test_no_child_has_modules_of_hers_before_it_begins(here: Machine, eve: Path,
 
 ENVIRON = """
 import json, os, sys
-from gputop.trust import drop_what_is_not_roots, probe_environment
-drop_what_is_not_roots(os.environ)
+from gputop.trust import probe_environment
+from gputop.variables import drop_untrusted
+drop_untrusted(os.environ)
 print(json.dumps([dict(os.environ), probe_environment(), sys.path]))
 """
 
@@ -612,9 +613,9 @@ while True:
 @pytest.mark.system
 def test_the_loader_agrees_on_what_is_loaded(library: Path, ran: Path) -> None:
     """The evil library does what the tests above rely on."""
-    os.environ["EVIL"] = str(ran)
+    os.environ["GPUTOP_EVIL"] = str(ran)
     try:
         ctypes.CDLL(str(library))
     finally:
-        del os.environ["EVIL"]
+        del os.environ["GPUTOP_EVIL"]
     assert ran.exists()

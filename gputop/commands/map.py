@@ -35,6 +35,7 @@ from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
+from gputop.variables import callers_environment
 
 _INTERVAL = 0.25
 """Seconds between frames; the first frame may be incomplete."""
@@ -237,7 +238,7 @@ def _variables(
             raise UsageError("--unset and a VALUE exclude each other: leave one of them out")
         return None, order, ()
     if options.value is None:
-        environ = Environ(dict(os.environ))
+        environ = Environ(callers_environment())
         advice = environ_advice(environ, in_container=True)
         return environ.variables.get(NAME), order, advice
     inherited = None if _is_elsewhere(options) else os.environ.get(NAME)

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from shlex import quote
 from typing import NoReturn
 
 from gputop.commands.picking import add_pick_options, pick_request, visible_variables
@@ -22,7 +23,7 @@ from gputop.reservations.locks import QUEUE, LockFile, read_locks
 from gputop.sources.ask import readable_frame
 from gputop.sources.child import end_all
 from gputop.sources.opening import open_source
-from gputop.trust import callers_environment
+from gputop.variables import callers_environment
 
 DESCRIPTION = "Reserve GPUs for a shell: print the line that has it see these alone."
 EPILOG = """\
@@ -97,7 +98,7 @@ def _reserve(options: argparse.Namespace, session: int, pipe: int) -> NoReturn:
     words = f"gputop reserve --for {text.duration(options.seconds)}"
     with reserved(options, request, words, options.seconds) as (gpus, holds):
         values = {**visible_variables(gpus), HELD: with_our_hold(callers_environment())}
-        line = "export " + " ".join(f"{name}={value}" for name, value in values.items())
+        line = "export " + " ".join(f"{name}={quote(value)}" for name, value in values.items())
         _say_which(gpus, options.seconds)
         os.write(pipe, f"{line}\n".encode())
         os.close(pipe)

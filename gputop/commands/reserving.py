@@ -30,6 +30,9 @@ from gputop.reservations.locks import QUEUE, LockFile, read_locks
 
 HELD = "GPUTOP_RESERVATION"
 """The variable with the PIDs of processes whose reservations a shell and its children may use."""
+_MOST_HELD = 64
+"""PIDs in that variable; each shell inside another adds one."""
+_DIGITS = 10
 _LOOKS = 2
 """Frames to wait for after a reservation: the last of them was begun after it."""
 _SLOWEST = 8.0
@@ -198,7 +201,13 @@ def require(picked: Picked, request: PickRequest) -> tuple[Gpu, ...]:
 
 def with_our_hold(environ: Mapping[str, str]) -> str:
     """Return the value of HELD that adds this process: its children may use what it holds."""
-    return ",".join(filter(None, (environ.get(HELD), str(os.getpid()))))
+    return ",".join([*_pids_in(environ)[1 - _MOST_HELD :], str(os.getpid())])
+
+
+def _pids_in(environ: Mapping[str, str]) -> list[str]:
+    """Return the PIDs in HELD, and nothing else that may be in it: a shell will read it."""
+    words = environ.get(HELD, "").split(",")
+    return [word for word in words if word.isascii() and word.isdecimal() and len(word) <= _DIGITS]
 
 
 def user_name(uid: int) -> str:
@@ -211,7 +220,7 @@ def user_name(uid: int) -> str:
 
 def _is_ours(lock: LockFile) -> bool:
     """Return whether `gputop reserve` or `run` holds the lock for the shell that this runs in."""
-    return lock.uid == os.geteuid() and str(lock.pid) in os.environ.get(HELD, "").split(",")
+    return lock.uid == os.geteuid() and str(lock.pid) in _pids_in(os.environ)
 
 
 def _told(lock: LockFile | None) -> Reservation | None:

@@ -15,10 +15,10 @@ from gputop.commands.reserving import HELD, require, reserved, with_our_hold
 from gputop.commands.watching import Watch
 from gputop.errors import ProgramError, UsageError
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.secrets import masked
+from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
 from gputop.sources.child import end_all
-from gputop.trust import callers_environment
+from gputop.variables import callers_environment
 
 DESCRIPTION = "Pick free GPUs, reserve them, and run a program that sees these alone."
 EPILOG = """\
@@ -69,7 +69,9 @@ def run(options: argparse.Namespace) -> int:
 
 def command_text(program: Sequence[str]) -> str:
     """Return a command line that others may read, without what looks like a secret."""
-    return printable(masked(shlex.join(program)), 400)
+    pairs = zip(program, masked_words(program), strict=True)
+    words = (shlex.quote(word) if word == shown else shown for word, shown in pairs)
+    return printable(" ".join(words), 400)
 
 
 def become(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -174,14 +175,20 @@ def test_what_is_no_url(url: str) -> None:
     assert str(raised.value).isprintable()
 
 
-def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
-    with pytest.raises(UsageError, match="seen by every user") as raised:
-        PrometheusClient("http://bob:secret@a:9090", {})
-    assert "secret" not in str(raised.value)
+@pytest.mark.parametrize(
+    "url",
+    ["http://bob:secret@a:9090", "http://bob:secret@a/?x", "bob:secret@a:9090", "http://secret@[",
+     "http://bob:sec?ret@a", "http://bob: secret@a", "http://a/?token=secret", "a#secret"],
+)  # fmt: skip
+def test_a_password_in_the_url_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(UsageError, match=r"seen by every user|is no URL, as http") as raised:
+        PrometheusClient(url, {})
+    assert "sec" not in str(raised.value)
 
 
 def test_headers_of_the_environment(tmp_path: Path) -> None:
-    file = tmp_path / "headers"
+    file = tmp_path / "gputop" / "headers"
+    file.parent.mkdir()
     file.write_text("X-Scope-OrgID: lab\n\nAuthorization: Basic Ym9iOnB3\n")
     file.chmod(0o600)
     assert headers_of({}) == {}
@@ -192,11 +199,28 @@ def test_headers_of_the_environment(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"others can read {file}: chmod 600"):
         headers_of({HEADERS: str(file)})
     with pytest.raises(UsageError, match="cannot be read: No such file"):
-        headers_of({HEADERS: str(tmp_path / "none")})
-    for text in (": value", "a\x07: b", "näme: b", "a: b\x7f"):
+        headers_of({HEADERS: f"{file}.none"})
+    for text in (": value", "a\x07: b", "näme: b", "a: b\x7f", "no colon", "two words: b"):
         file.write_text(text)
         file.chmod(0o600)
         with pytest.raises(UsageError, match="is no header"):
             headers_of({HEADERS: str(file)})
-    with pytest.raises(UsageError, match="is no header"):
-        headers_of({TOKEN: "a\nX-Other: b"})
+    for token in ("hush\r", "hush\nX-Other: b"):
+        with pytest.raises(UsageError, match=f"{TOKEN} has a character") as raised:
+            headers_of({TOKEN: token})
+        assert "hush" not in str(raised.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is root")
+def test_root_sends_no_file_that_is_not_meant_for_it(tmp_path: Path) -> None:
+    """The variable may be another user's, and the file as good as /etc/shadow."""
+    (tmp_path / "gputop").mkdir()
+    hers = tmp_path / "gputop" / "hers"
+    for path in (tmp_path / "secrets", hers):
+        path.write_text("root: hush\n")
+        path.chmod(0o600)
+    os.chown(hers, 4242, 4242)
+    (tmp_path / "gputop" / "link").symlink_to(hers)
+    for name in (f"{tmp_path}/secrets", f"{hers}", f"{tmp_path}/gputop/link", "secrets"):
+        with pytest.raises(UsageError, match="root sends only what is in a folder named gputop"):
+            headers_of({HEADERS: name})

@@ -317,6 +317,13 @@ def test_processes_are_told_apart() -> None:
     assert values["gputop_process_sm_utilization_ratio"][of(first)] == 0.5
 
 
+def test_no_secret_of_a_command_line_is_published() -> None:
+    command = "/usr/bin/python3 -m serve --api-key hush --port 80"
+    values = samples(frame([gpu()], [process(7, command=command)]), processes=True)
+    (labels,) = values["gputop_process_info"]
+    assert dict(labels)["command"] == "serve --api-key *** --port 80"
+
+
 # As dcgm-exporter
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.model.machine.detail import env_variables, kind_of
-from gputop.model.machine.secrets import is_secret, masked
+from gputop.model.machine.secrets import is_secret, masked, masked_words
 
 _NAMES = """
 DB_PASS SSHPASS LDAP_PW PASS LOGIN RAY_REDIS_PASS VLLM_PW MYSQL_PWD PGPASSWORD DBPWD ROOTPW
@@ -267,3 +267,21 @@ def test_no_value_takes_long(piece: str) -> None:
 )  # fmt: skip
 def test_command_lines_without_secrets(command: str, shown: str | None) -> None:
     assert masked(command) == (shown or command)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--password", "hush hush"], ["--password=hush hush"], ["--api-key", "-hush hush"],
+     ["sh", "-c", "redis-cli -a 'hush hush'"], ["sh", "-c", "wandb login hush"],
+     ["curl", "-u", "me:hush hush"], ["curl", "-H", "Authorization: Bearer hush hush"],
+     ["redis-cli", "-a", "hush hush"], ["mysql", "-phush hush"], ["DB_PASS=hush hush"],
+     ["wandb", "login", "hush hush"], ["psql", "host=db password='hush hush'"],
+     ["--note", "pw: hush hush"], ["env", "LDAP_PW=hush\nhush", "x"]],
+)  # fmt: skip
+def test_a_secret_with_blanks_is_masked_as_a_whole(arguments: list[str]) -> None:
+    assert "hush" not in " ".join(masked_words(arguments))
+
+
+def test_arguments_with_blanks_stay_readable() -> None:
+    arguments = ["python", "train.py", "--name", "my first run", "--data", "/srv/my data/a b"]
+    assert masked_words(arguments) == arguments

@@ -9,7 +9,7 @@ import gputop
 from gputop.sources.ssh.carry import _gputop
 
 PACKAGE = Path(gputop.__file__).parent.parent
-STARTS_IT = {"gputop.__main__", "gputop.cli", "gputop.output"}
+STARTS_IT = {"gputop.__main__", "gputop.cli", "gputop.output", "gputop.variables"}
 
 
 def path_of(module: str) -> Path | None:

@@ -7,7 +7,6 @@ import os
 import random
 from collections.abc import Sequence
 
-import pytest
 from textual import events
 
 from gputop.model.machine.frame import Process
@@ -19,6 +18,7 @@ from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import Arrived
 from tests.builders import matching
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
+from tests.conftest import rest_long
 
 Identity = tuple[int, float | None]
 
@@ -261,7 +261,7 @@ async def clear(world: World) -> None:
     screen.source.requests.clear()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@rest_long("seed", *range(3))
 async def test_exactly_those_that_were_meant(seed: int) -> None:
     async with shown(frame_of(*GPUS), size=(80, 40)) as screen:
         world = World(screen, random.Random(seed))

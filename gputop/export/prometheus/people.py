@@ -7,6 +7,7 @@ most memory have their own, and the others share one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from math import fsum
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ from gputop.export.prometheus.family import Families
 from gputop.export.prometheus.gpus import is_read, labels_of
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.secrets import masked
 from gputop.model.machine.text import short_command
 from gputop.model.metrics.metric import Metric
 from gputop.model.metrics.process import COLUMNS, ProcessRow
@@ -22,6 +24,8 @@ MOST_TOLD_APART = 20
 """Users of a GPU, and jobs on it, that have series of their own."""
 MOST_PROCESSES = 200
 """Processes of a machine that have series of their own."""
+_LONGEST = 1024
+"""Characters of a command line that are looked at; a label has 128."""
 OTHERS, UNKNOWN = "(others)", "(unknown)"
 """These cannot be names of users, which may not have parentheses."""
 
@@ -115,11 +119,17 @@ def add_processes(out: Families, frame: Frame) -> None:
     out.add("gputop_processes_left_out", "Processes beyond those that are told apart", left_out)
 
 
+@lru_cache(maxsize=4 * MOST_PROCESSES)
+def _published(command: str) -> str:
+    """Return a command line for a label: short, and without what may be a secret."""
+    return short_command(masked(command))
+
+
 def _add_process(out: Families, gpu: Gpu, process: Process) -> None:
     instance = {"gi": process.gpu_instance, "ci": process.compute_instance}
     labels = {**labels_of(gpu), "pid": process.pid, **instance}
     job = {f"job_{name}": text for name, text in job_of(process) if name != "user"}
-    command = process.command and short_command(process.command)
+    command = process.command and _published(process.command[:_LONGEST])
     out.add(
         "gputop_process_info", "What a process on a GPU is (always 1)", 1,
         **labels, **job, user=process.user, type=process.type, command=command,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import binascii
 import itertools
 import re
+from collections.abc import Iterable
 
 _LOOKED_AT = 2048
 """Characters of a value that are searched; fewer are ever shown."""
@@ -154,14 +155,21 @@ _LOGIN = frozenset({"wandb", "huggingface-cli", "hf", "gh", "comet"})
 
 
 def masked(command: str) -> str:
-    """Return a command line with possible secrets masked: `--api-key ***`, `DB_PASS=***`."""
+    """Return a command line with possible secrets masked: `--api-key ***`, `DB_PASS=***`.
+
+    It cannot be known where an argument with blanks ends: if there are arguments, see below."""
+    return " ".join(masked_words(command.split(" ")))
+
+
+def masked_words(arguments: Iterable[str]) -> list[str]:
+    """Return arguments with possible secrets masked; one with blanks is masked as a whole."""
     words, before, program = [], "", ""
-    for word in command.split(" "):
+    for word in arguments:
         option = _OPTION.fullmatch(word)
         name = word.rpartition("/")[2]
         if name in _ASKING or name in _LOGIN:
             program, shown = name, word
-        elif not word.startswith("-") and _takes_secret(before, word, program):
+        elif (" " in word or not word.startswith("-")) and _takes_secret(before, word, program):
             shown = MASK
         elif program in _ASKING and (short := _SHORT.fullmatch(word)) and short[2]:
             shown = f"{short[1]}{MASK}"
@@ -169,11 +177,13 @@ def masked(command: str) -> str:
             shown = f"{option[1]}{option[2]}={MASK}"
         elif not word.startswith("-") and looks_secret(word, "PATH"):
             shown = word if _SCHEME.match(word) else MASK
+        elif " " in word and masked(word) != word:  # a command line in an argument, as for `sh -c`
+            shown = MASK
         else:
             shown = word
         words.append(shown)
         before = word
-    return " ".join(words)
+    return words
 
 
 def _takes_secret(option: str, value: str, program: str) -> bool:

@@ -9,6 +9,7 @@ import http.client
 import json
 import math
 import os
+import re
 import time
 import urllib.error
 import urllib.parse
@@ -18,7 +19,9 @@ from typing import Any, NamedTuple
 
 from gputop.errors import SourceError, UsageError
 from gputop.files import reason_of
+from gputop.headers import bearer, header_of
 from gputop.model.machine.text import printable
+from gputop.trust import is_elevated, why_not
 
 TOKEN = "GPUTOP_PROMETHEUS_TOKEN"
 """The variable with a bearer token."""
@@ -52,15 +55,14 @@ class PrometheusClient:
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         """UsageError if `url` is not the URL of a server."""
-        parts = _parts_of(url)
-        if parts is None:
-            shown = printable(url, 100)
-            raise UsageError(f"--prometheus {shown!r} is no URL, as http://prometheus:9090")
-        if parts.username or parts.password:
+        if "@" in url:
             raise UsageError(
                 "a password in the URL is seen by every user of this machine: give headers in a "
                 f"file that {HEADERS} names, or a token in {TOKEN}"
             )
+        if _parts_of(url) is None:
+            shown = printable(re.split("[?#]", url)[0], 100)  # a query may hold a token
+            raise UsageError(f"--prometheus {shown!r} is no URL, as http://prometheus:9090")
         self.url = url.rstrip("/")
         self._headers = dict(headers)
         self._opener = urllib.request.build_opener(NoRedirect())
@@ -143,23 +145,33 @@ def headers_of(environ: Mapping[str, str]) -> dict[str, str]:
     if path := environ.get(HEADERS, ""):
         headers.update(_headers_in(path))
     if token := environ.get(TOKEN, ""):
-        headers["Authorization"] = f"Bearer {token}"
-    for name, value in headers.items():
-        if not name or not (name + value).isprintable() or not (name + value).isascii():
-            raise UsageError(f"{HEADERS}: {printable(name, 40)!r} is no header")
+        headers["Authorization"] = bearer(token, TOKEN)
     return headers
 
 
 def _headers_in(path: str) -> dict[str, str]:
+    """Read the file. For root, the variable may be another user's, and must not have any file of
+    root's sent: only one in a folder of gputop's own."""
     try:
+        if is_elevated() and (path.split("/")[-2:-1] != ["gputop"] or why_not(path)):
+            raise UsageError(
+                f"{HEADERS}: root sends only what is in a folder named gputop that nobody else can "
+                f"change, as /etc/gputop/headers, and not {printable(path, 100)}"
+            )
         with open(path, encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise UsageError(f"{HEADERS}: others can read {path}: chmod 600 {path}")
             lines = file.read(_MOST_HEADERS).splitlines()
     except (OSError, ValueError) as error:
         raise UsageError(f"{HEADERS}: {path} cannot be read: {reason_of(error)}") from None
-    pairs = (line.partition(":") for line in lines if line.strip())
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    headers: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        header = header_of(line)
+        if header is not None:
+            headers.update([header])
+        elif line.strip():
+            raise UsageError(f"{HEADERS}: line {number} of {path} is no header, as Name: value")
+    return headers
 
 
 def _encoded(words: Mapping[str, object]) -> str:
@@ -231,4 +243,6 @@ def _reason(error: Exception) -> str:
     reason = getattr(error, "reason", error)
     if isinstance(reason, TimeoutError):
         return f"no answer in {TIMEOUT + _WAY:g} s"
+    if isinstance(reason, ValueError):  # it repeats what is wrong, maybe a header
+        return type(reason).__name__
     return reason_of(reason) if isinstance(reason, OSError) else str(reason)
