@@ -18,7 +18,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Target
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
-from gputop.protocol.messages import Ping, Reply, Signal, Stack
+from gputop.protocol.messages import Detail, Ping, Probe, Reply, Signal, Stack
 from tests.agent.driving import gone, until
 from tests.browsers import TIMEOUT, children, chromium, command, serve, view_of, viewers
 from tests.conftest import MachineFactory
@@ -71,7 +71,9 @@ def refused(viewer: int, pid: int) -> None:
         asked = [
             Signal(id="a", targets=(target,), number=9, grace=1.0),
             Stack(pid=pid, start_time=0.0, id="b"),
+            Probe(value=None, order=None, id="p"),
             Ping(id="c"),
+            *(Detail(pid=pid, start_time=0.0, id=f"detail {number}") for number in range(20)),
         ]
         connection.sendall(b"nonsense\n" + b"".join(encode(each) + b"\n" for each in asked))
         assembler, replies, frames = Assembler(), dict[str, Reply](), 0
@@ -80,7 +82,10 @@ def refused(viewer: int, pid: int) -> None:
             frames += isinstance(message, Frame)
             if isinstance(message, Reply):
                 replies[message.request] = message
-    assert [replies[id_].invalid for id_ in "abc"] == [True, True, False]
+    assert [replies[id_].invalid for id_ in "abpc"] == [True, True, True, False]
+    errors = [reply.error for name, reply in replies.items() if name.startswith("detail")]
+    assert "too many questions wait: ask again" in errors
+    assert None in errors
     assert replies["a"].error is not None
 
 

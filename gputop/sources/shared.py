@@ -1,8 +1,8 @@
 """Shares one source with many readers: it is read once, and each follows it over a socket.
 
 `gputop serve` holds the source, and every viewer is a reader. A reader cannot change anything: it
-gets details without hidden values, probes, contexts, and whether processes have ended. No other
-request passes, whatever it is.
+gets details without hidden values, contexts, and whether processes have ended. No other request
+passes, whatever it is: a probe starts a program, and may wake a GPU.
 
 No socket has a name. A viewer inherits one end of a door, a pair of sockets, and passes through it
 an end of each connection that it makes.
@@ -34,7 +34,6 @@ from gputop.protocol.messages import (
     Liveness,
     Ping,
     Preview,
-    Probe,
     Reply,
     Request,
 )
@@ -52,6 +51,9 @@ _MOST_NEWS = 64
 _DOOR = socket.SOCK_SEQPACKET
 """A door passes messages: the number of a source, and with it the end of a connection."""
 _REFUSED = "not in a browser, which only looks"
+_TOO_MANY = "too many questions wait: ask again"
+_MOST_OPEN = 8
+"""Requests of one reader that may wait for their replies: others are to be answered as well."""
 
 
 class SharedConnection(AgentConnection):
@@ -172,6 +174,9 @@ class Broadcast:
             return  # the processes on the GPUs are not known yet
         if isinstance(message, GputopError):
             message = self._broken(message)
+            with self.lock:
+                for follower in self.followers.values():
+                    follower.open.clear()  # nobody replies to them any more
         with self.lock:
             if isinstance(message, Reply):
                 number, _, request = message.request.partition("/")
@@ -190,6 +195,8 @@ class _Follower:
         self.connection, self._broadcast = connection, broadcast
         self._news: Queue[Reply | None] = Queue(_MOST_NEWS)
         """Replies; None if there is a new frame, or the reader has left."""
+        self.open: set[str] = set()
+        """Ids of the requests that wait for a reply of the source."""
         self._has_left = False
         self._number = str(next(broadcast.numbers))
 
@@ -203,6 +210,7 @@ class _Follower:
         with self.connection:
             with contextlib.suppress(OSError):
                 self._handle()
+            with contextlib.suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)
             with self._broadcast.lock:
                 del self._broadcast.followers[self._number]
@@ -212,6 +220,8 @@ class _Follower:
 
     def tell(self, reply: Reply | None) -> None:
         """Have a reply sent; None: the newest frame."""
+        if reply is not None:
+            self.open.discard(reply.request)
         with contextlib.suppress(Full):
             self._news.put_nowait(reply)
 
@@ -225,7 +235,11 @@ class _Follower:
     def _take(self, request: Request) -> None:
         if isinstance(request, Detail):
             request = replace(request, hidden=False)
-        if isinstance(request, Detail | Probe | Context | Liveness):
+        if isinstance(request, Detail | Context | Liveness):
+            if len(self.open | {request.id}) > _MOST_OPEN:
+                self.tell(Reply(request=request.id, error=_TOO_MANY))
+                return
+            self.open.add(request.id)
             self._broadcast.source.request(replace(request, id=f"{self._number}/{request.id}"))
         elif isinstance(request, Ping):
             self.tell(Reply(request=request.id))
@@ -254,5 +268,5 @@ def _hello(host: str) -> Hello:
         protocol=SPOKEN.newest,
         version=__version__,
         host=host,
-        capabilities=("detail", "probe", "context"),
+        capabilities=("detail", "context"),
     )
