@@ -189,6 +189,7 @@ async def test_windows_and_messages_of_any_size_and_kind(here: Machine, tmp_path
             assert memory(viewer) < WINDOW_KB
             for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
                 assert resource.prlimit(viewer, limit) == (0, 0)
+            assert 0 < resource.prlimit(viewer, resource.RLIMIT_DATA)[1] < 1 << 30
         for message in NONSENSE:
             async with view_of(address) as view:
                 await view.socket.send_str(message)

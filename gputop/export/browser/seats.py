@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import sys
-from asyncio import Event
+from asyncio import Event, Transport
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
 
 from gputop.errors import GputopError
 
@@ -66,9 +66,13 @@ class Seats:
         await seat.left.wait()
 
 
-def client_of(transport: Any) -> str:
-    """Return who is at the other end: a user of this machine, by the kernel, or an address."""
-    host, port = transport.get_extra_info("peername")[:2]
+def client_of(transport: Transport | None) -> str:
+    """Return who is at the other end: a user of this machine, by the kernel, or an address.
+    ConnectionError if nobody is any more."""
+    peer = transport and transport.get_extra_info("peername")
+    if not peer:
+        raise ConnectionResetError
+    host, port = peer[:2]
     address = ipaddress.ip_address(host.partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address
     if not address.is_loopback:
@@ -80,5 +84,6 @@ def client_of(transport: Any) -> str:
 
 def _uid_of(local: str, table: str) -> str | None:
     """Return the owner of a socket by its local address, as proc_net_tcp writes it."""
-    with open(f"/proc/net/{table}", encoding="ascii") as lines:
+    with suppress(OSError), open(f"/proc/net/{table}", encoding="ascii") as lines:
         return next((words[7] for words in map(str.split, lines) if words[1] == local), None)
+    return None

@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import textual_serve
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from gputop.errors import GputopError
@@ -27,6 +28,7 @@ from gputop.export.browser.viewer import (
     PagePing,
     Viewer,
     ViewerCommand,
+    ViewerError,
     Window,
     page_message,
 )
@@ -68,7 +70,7 @@ class BrowserServer:
         self._command, self._door = command, door
         self._is_secret, self._prefix = bool(token), f"/{token}/" if token else "/"
         self._seats = Seats(viewers)
-        statics = files("textual_serve").joinpath("static")
+        statics = files(textual_serve).joinpath("static")
         self._files = {f"static/{name}": Path(str(statics.joinpath(name))) for name in _STATIC}
         self._files[""] = Path(__file__).parent / "app_index.html"
         self._host = ""
@@ -110,7 +112,7 @@ class BrowserServer:
         """Answer a request; report an error of ours in one line."""
         try:
             response = await self._response(request)
-        except (OSError, web.HTTPException):
+        except (ConnectionError, web.HTTPException):
             raise
         except Exception as error:  # noqa: BLE001 - it is reported
             complain(printable(f"internal error: {type(error).__name__}: {error}", 300))
@@ -154,6 +156,9 @@ class BrowserServer:
                 await _pass_on(connection, viewer, lost)
         except NoSeatError as error:
             return _refusal(503, str(error))
+        except ViewerError as error:
+            complain(str(error))
+            await connection.close(code=WSCloseCode.INTERNAL_ERROR)
         return connection
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from gputop.errors import GputopError
 from gputop.model.machine.text import printable
 from gputop.output import complain
 
@@ -83,6 +84,10 @@ PageMessage = Keys | Resize | PagePing | Focus | Blur
 _decoder = msgspec.json.Decoder(PageMessage)
 
 
+class ViewerError(GputopError):
+    """A viewer that cannot be started."""
+
+
 def page_message(text: str) -> PageMessage:
     """Return what a page says. ValueError if no page of ours says that."""
     try:
@@ -100,12 +105,15 @@ class Viewer:
     """Whether its output has ended."""
 
     async def start(self, command: ViewerCommand, door: socket.socket, window: Window) -> None:
-        """Start the process, which inherits the door. OSError."""
+        """Start the process, which inherits the door. ViewerError."""
         with door:
-            self._process = await asyncio.create_subprocess_exec(
-                *command(door.fileno(), window),
-                stdin=PIPE, stdout=PIPE, stderr=PIPE, pass_fds=[door.fileno()],
-            )  # fmt: skip
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    *command(door.fileno(), window),
+                    stdin=PIPE, stdout=PIPE, stderr=PIPE, pass_fds=[door.fileno()],
+                )  # fmt: skip
+            except OSError as error:
+                raise ViewerError(f"a viewer cannot be started: {error.strerror}") from None
 
     async def drawn(self) -> AsyncIterator[bytes]:
         """Yield what it draws, until it ends."""
