@@ -262,3 +262,23 @@ async def test_one_user_does_not_take_all_views(here: Machine) -> None:
             session.get(f"{address}ws", headers=upgrade()) as more,
         ):
             assert more.status == 503
+
+
+async def test_a_viewer_without_memory_ends_alone(here: Machine) -> None:
+    server, address = serve(here)
+    async with view_of(address) as other:
+        await other.wait_for("pretrain.py")
+        [first] = viewers(server)
+        async with view_of(address) as view:
+            await view.wait_for("pretrain.py")
+            [greedy] = {*viewers(server)} - {first}
+            resource.prlimit(greedy, resource.RLIMIT_DATA, (1, 1))
+            await view.type("m\x1b[200~" + "x" * 16_000 + "\x1b[201~?")
+            assert await view.close_code() == 1000
+        await other.type("?")
+        await other.wait_for("below them every word of the screen")
+    server.send_signal(signal.SIGTERM)
+    assert server.stderr is not None
+    errors = server.stderr.read()
+    assert "a viewer ended with status 1: " in errors
+    assert errors.count("\n") == 2
