@@ -165,4 +165,4 @@ def test_the_demo_is_not_recorded_among_real_machines(tmp_path: Path) -> None:
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "gputop: --demo is an invented machine: say where, as demo/\n"
-    assert not list(tmp_path.rglob("*"))
+    assert not list(tmp_path.rglob("*.gputop"))
