@@ -71,16 +71,16 @@ def _agent(words: list[str]) -> int:
 
 
 def _viewer(words: list[str]) -> int:
-    """Show a browser what `gputop serve` holds: `[OPTION ...] -- FOLDER [HOST ...]`."""
+    """Show a browser what `gputop serve` holds: `[OPTION ...] -- DOOR COLUMNS LINES [HOST ...]`."""
     from gputop.parser import make_parser
     from gputop.settings import session_of
 
     options = make_parser(()).parse_args(words[: words.index("--")])
-    folder, *options.hosts = words[words.index("--") + 1 :]
+    door, columns, lines, *options.hosts = words[words.index("--") + 1 :]
     session = session_of(options)
     from gputop.tui.start import view
 
-    return view(folder, options.hosts, session)
+    return view(int(door), (int(columns), int(lines)), options.hosts, session)
 
 
 def _parse(words: list[str]) -> Namespace:

@@ -142,8 +142,8 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         help="start with the processes of one user; 'me' for your own"
         " (u shows the others)")  # fmt: skip
     add("--readonly", action="store_true", default=None,
-        help="signal no process"
-        " (GPUTOP_READONLY=1 does the same, for gputop kill too)")  # fmt: skip
+        help="signal no process, not with gputop kill either"
+        " (GPUTOP_READONLY=1 does the same)")  # fmt: skip
     add("--print-last", action="store_true", default=None,
         help="print the last snapshot as text on exit")  # fmt: skip
     add("--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),

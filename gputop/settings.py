@@ -146,6 +146,20 @@ class UnsafeSettingsError(UsageError):
     """A settings file that is not safe to read, so gputop does not use it."""
 
 
+_LOOKS = (
+    "interval", "unfocused", "theme", "user", "notify", "panes", "processes", "thresholds", "keys",
+    "me",
+)  # fmt: skip
+"""The settings that do nothing outside of the screen."""
+
+
+def without_actions(session: Session) -> Session:
+    """Return the settings for a screen that others look at: it signals, runs and saves nothing. A
+    setting that is not known to be harmless has its default."""
+    looks = {name: getattr(session, name) for name in _LOOKS}
+    return Session(**looks, glyphs="unicode", readonly=True, keep=False)
+
+
 def settings_path(environ: Mapping[str, str]) -> Path:
     """Return the path of the settings file, which need not exist."""
     return Path(xdg_folder("XDG_CONFIG_HOME", "~/.config", environ), "gputop", "config.toml")

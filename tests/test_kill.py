@@ -82,6 +82,17 @@ def test_errors_are_one_line(words: str, status: int, error: str, here: Machine)
     assert len(here.pids) == 3
 
 
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_read_only_it_signals_nothing(how: str, here: Machine) -> None:
+    if how == "variable":
+        here.env["GPUTOP_READONLY"] = "1"
+    words = ["--readonly"] if how == "option" else []
+    done = here.run([*KILL[:-1], *words, "kill", "--yes", str(here.pids["train"])])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("gputop: --readonly is given, or GPUTOP_READONLY is set, or")
+    assert not gone(here.pids["train"])
+
+
 def test_the_demo_has_no_processes(here: Machine) -> None:
     done = here.run([sys.executable, "-m", "gputop", "--demo", "kill", "train", "--yes"])
     assert (done.returncode, done.stdout) == (2, "")

@@ -4,88 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
+import ctypes
 import os
-import re
 import signal
 import socket
-import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
-import pyte
 import pytest
 
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Target
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
-from gputop.protocol.messages import Ping, Reply, Signal, Stack
-from gputop.sources.shared import short_path
+from gputop.protocol.messages import Detail, Ping, Probe, Reply, Signal, Stack
 from tests.agent.driving import gone, until
-from tests.conftest import MachineFactory, needed
+from tests.browsers import TIMEOUT, children, chromium, command, serve, view_of, viewers
+from tests.conftest import MachineFactory
 from tests.driver import Machine
-from tests.terminal import _UNKNOWN
 
 pytestmark = pytest.mark.system
-
-SERVE = [sys.executable, "-m", "gputop", "serve", "--listen", "127.0.0.1:0"]
-TIMEOUT = 30.0
-
-
-def serve(here: Machine, *more: str) -> tuple[subprocess.Popen[str], str]:
-    """A server, and the address that it prints."""
-    server = here.popen([*SERVE, *more], stderr=subprocess.PIPE)
-    assert server.stdout is not None
-    return server, server.stdout.readline().strip()
-
-
-def folders(server: subprocess.Popen[str]) -> list[Path]:
-    """Where its sockets are, as a viewer's command line has it."""
-    viewers = [pid for pid in children(server.pid) if b"viewer" in command(pid)]
-    return [Path(os.fsdecode(command(pid)[-1])) for pid in viewers]
-
-
-def command(pid: int) -> list[bytes]:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-
-
-def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
-
-
-class View:
-    """What one browser is sent, on a terminal."""
-
-    def __init__(self, socket: Any) -> None:
-        self._socket = socket
-        self._screen = pyte.Screen(160, 40)
-        self._stream = pyte.ByteStream(self._screen)
-
-    async def wait_for(self, text: str) -> str:
-        """What is shown, once this is in it."""
-        while text not in (shown := "\n".join(self._screen.display)):
-            message = await self._socket.receive(TIMEOUT)
-            assert message.type == aiohttp.WSMsgType.BINARY, shown
-            self._stream.feed(_UNKNOWN.sub(b"", message.data))
-        return shown
-
-    async def type(self, keys: str) -> None:
-        await self._socket.send_json(["stdin", keys])
-
-
-@asynccontextmanager
-async def view_of(address: str) -> AsyncIterator[View]:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.ws_connect(f"{address}ws?width=160&height=40") as socket,
-    ):
-        yield View(socket)
 
 
 @pytest.fixture
@@ -93,9 +32,7 @@ def here(machine: MachineFactory) -> Machine:
     return machine("h200x8")
 
 
-async def test_a_viewer_looks_and_touches_nothing(here: Machine, tmp_path: Path) -> None:
-    here.env["XDG_RUNTIME_DIR"] = str(tmp_path / ("x" * 100))  # longer than a socket's name may be
-    Path(here.env["XDG_RUNTIME_DIR"]).mkdir(mode=0o700)
+async def test_a_viewer_looks_and_touches_nothing(here: Machine) -> None:
     server, address = serve(here, "--viewers", "2")
     async with view_of(address) as first, view_of(address) as second:
         shown = await first.wait_for("pretrain.py")
@@ -109,27 +46,34 @@ async def test_a_viewer_looks_and_touches_nothing(here: Machine, tmp_path: Path)
         await first.type("\r?")
         await first.wait_for("below them every word of the screen")
         assert all(Path(f"/proc/{pid}").exists() for pid in here.pids.values())
-        [folder, _] = folders(server)
-        refused(folder / "0", here.pids["train"])
+        refused(viewers(server)[0], here.pids["train"])
         assert all(Path(f"/proc/{pid}").exists() for pid in here.pids.values())
     processes = children(server.pid)
     server.send_signal(signal.SIGTERM)
     assert server.wait(TIMEOUT) == 0
     until(lambda: all(map(gone, processes)))
-    assert not folder.exists()
 
 
-def refused(path: Path, pid: int) -> None:
+def door_of(viewer: int) -> socket.socket:
+    """The door of a viewer that somebody has taken over: pidfd_getfd(2) is system call 438."""
+    number = int(command(viewer)[-3])
+    descriptor = ctypes.CDLL(None).syscall(438, os.pidfd_open(viewer), number, 0)
+    return socket.socket(fileno=descriptor)
+
+
+def refused(viewer: int, pid: int) -> None:
     """A viewer that asks for more than it should is told so, and served on."""
-    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
-        with short_path(str(path)) as short:
-            connection.connect(short)
+    connection, theirs = socket.socketpair()
+    with door_of(viewer) as door, connection, connection.makefile("rb") as lines:
+        socket.send_fds(door, [b"0"], [theirs.fileno()])
         connection.settimeout(TIMEOUT)
         target = Target(pid=pid, start_time=None)
         asked = [
             Signal(id="a", targets=(target,), number=9, grace=1.0),
             Stack(pid=pid, start_time=0.0, id="b"),
+            Probe(value=None, order=None, id="p"),
             Ping(id="c"),
+            *(Detail(pid=pid, start_time=0.0, id=f"detail {number}") for number in range(20)),
         ]
         connection.sendall(b"nonsense\n" + b"".join(encode(each) + b"\n" for each in asked))
         assembler, replies, frames = Assembler(), dict[str, Reply](), 0
@@ -138,7 +82,10 @@ def refused(path: Path, pid: int) -> None:
             frames += isinstance(message, Frame)
             if isinstance(message, Reply):
                 replies[message.request] = message
-    assert [replies[id_].invalid for id_ in "abc"] == [True, True, False]
+    assert [replies[id_].invalid for id_ in "abpc"] == [True, True, True, False]
+    errors = [reply.error for name, reply in replies.items() if name.startswith("detail")]
+    assert "too many questions wait: ask again" in errors
+    assert None in errors
     assert replies["a"].error is not None
 
 
@@ -186,60 +133,6 @@ def test_bad_input(here: Machine) -> None:
         assert done.stderr.startswith(f"gputop: {message}")
         assert done.stderr.count("\n") == 1
     taken.close()
-
-
-class Chromium:
-    """A page in a real browser, by its DevTools protocol."""
-
-    def __init__(self, socket: Any) -> None:
-        self._socket, self._number = socket, 0
-        self._screen = pyte.Screen(300, 100)
-        self._stream = pyte.ByteStream(self._screen)
-
-    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        self._number += 1
-        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
-        while (message := await self._next()).get("id") != self._number:
-            pass
-        result: dict[str, Any] = message["result"]
-        return result
-
-    async def wait_for(self, text: str) -> None:
-        """Until the page was sent this."""
-        while text not in "\n".join(self._screen.display):
-            await self._next()
-
-    async def _next(self) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads((await self._socket.receive(TIMEOUT)).data)
-        if message.get("method") == "Network.webSocketFrameReceived":
-            frame = message["params"]["response"]
-            if frame["opcode"] == 2:
-                data = base64.b64decode(frame["payloadData"])
-                self._stream.feed(_UNKNOWN.sub(b"", data))
-        return message
-
-
-@asynccontextmanager
-async def chromium(folder: Path) -> AsyncIterator[Chromium]:
-    program = needed("chromium", "chromium")
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    browser = subprocess.Popen(
-        [program, *options, "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:"],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert browser.stderr is not None
-        said = next(line for line in browser.stderr if "DevTools listening on" in line)
-        port = re.findall(r":(\d+)/", said)[0]
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json") as answer:
-                [page] = [tab for tab in await answer.json() if tab["type"] == "page"]
-            url = page["webSocketDebuggerUrl"]
-            async with session.ws_connect(url, max_msg_size=1 << 26) as socket:
-                yield Chromium(socket)
-    finally:
-        browser.terminate()
-        browser.wait()
 
 
 @pytest.mark.timeout(120)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -178,6 +179,7 @@ def _publish(folder: str, exposition: Exposition) -> None:
 
 def _serve(options: argparse.Namespace, exposition: Exposition) -> int:
     from gputop.export.http import WebPage, WebServer
+    from gputop.export.origin import is_own_name
 
     where = options.listen or _LISTEN
     tls = tls_context(options.tls_cert, options.tls_key, options.tls_client_ca)
@@ -196,7 +198,10 @@ def _serve(options: argparse.Namespace, exposition: Exposition) -> int:
             target=follow, args=(source, frames_of, exposition.put), daemon=True
         )
         reader.start()
-        server = WebServer(pages, wanted)
+        # A web page of somebody else, whose name leads here, is not to get past the loopback.
+        is_open = where.is_loopback and wanted is None and options.tls_client_ca is None
+        own = partial(is_own_name, listen=where.host) if is_open else None
+        server = WebServer(pages, wanted, own)
         try:
             asyncio.run(server.serve(where.host, where.port, tls, begin))
         except OSError as error:

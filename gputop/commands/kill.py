@@ -137,9 +137,9 @@ def _check(options: argparse.Namespace) -> None:
     """Check what can be checked without an agent. UsageError, GputopError."""
     if options.demo:
         raise UsageError("the demo has no processes; without --demo this machine's are meant")
-    if read_believed(os.environ).readonly:
-        path = settings_path(os.environ)
-        raise GputopError(f"GPUTOP_READONLY is set, or readonly in {path}: nothing is signalled")
+    if options.readonly or read_believed(os.environ).readonly:
+        where = f"GPUTOP_READONLY is set, or readonly in {settings_path(os.environ)}"
+        raise GputopError(f"--readonly is given, or {where}: nothing is signalled")
     asks = not (options.yes or options.dry_run)
     if asks and not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         raise UsageError("not a terminal, so nobody can be asked: give --yes, or --dry-run")

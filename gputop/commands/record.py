@@ -13,7 +13,7 @@ from typing import NoReturn
 from gputop.commands.following import follow_hosts
 from gputop.commands.hosts import add_hosts, complain_of, of_host
 from gputop.commands.quantities import duration, size
-from gputop.errors import DriverError, GputopError
+from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL
@@ -82,10 +82,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--unit", action="store_true",
         help="record nothing; print a unit for systemd --user that does so")  # fmt: skip
     add("--demo", action="store_true", default=argparse.SUPPRESS,
-        help="record the invented machine")  # fmt: skip
+        help="record the invented machine, where FILE|FOLDER says")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.demo and options.path is None:
+        raise UsageError("--demo is an invented machine: say where, as demo/")
     path = options.path or os.path.join(default_folder(), "")
     if options.unit:
         write(_unit(path, options))

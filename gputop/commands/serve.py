@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
-import shlex
-import shutil
 import sys
-import tempfile
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gputop.commands.hosts import add_hosts
 from gputop.commands.listening import Address, address
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
+from gputop.settings import session_of
+from gputop.sources.opening import open_source
+from gputop.sources.shared import Broadcast, share
+
+if TYPE_CHECKING:
+    from gputop.export.browser.viewer import Window
 
 _MAIN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
 DESCRIPTION = "Show the screen in browsers, read-only."
@@ -27,7 +31,7 @@ examples:
   gputop serve -H @lab                  all hosts of a group on one page
 
 Whoever has the address sees what gputop shows to you: processes, users, command lines. Nothing can
-be signalled or saved from a browser.
+be signalled, run or saved from a browser.
 
 exit status: 0 ended by Ctrl-C or SIGTERM, 1 other errors, 2 usage
 """
@@ -53,41 +57,30 @@ def run(options: argparse.Namespace) -> int:
     if options.viewers < 1:
         raise UsageError(f"--viewers {options.viewers} is not a number of browsers")
     token = "" if options.no_token else secrets.token_urlsafe(24)
+    host, port = options.listen
     with ExitStack() as stack:
-        folder = tempfile.mkdtemp(prefix="gputop-serve-", dir=_runtime_folder())
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        _hold_sources(options, folder, stack)
-        command = f"exec {shlex.join(_viewer(options, folder))}"
-        host, port = options.listen
-        server = BrowserServer(command, host, port, token, options.viewers)
-        server.run(partial(_say_where, options.listen, bool(token)))
+        door = partial(share, _hold_sources(options, stack))
+        server = BrowserServer(partial(_viewer, options), door, token, options.viewers)
+        server.run(host, port, partial(_say_where, options.listen, bool(token)))
     return 0
 
 
-def _runtime_folder() -> str | None:
-    """Return the user's own folder, deleted at logout; None: the system's temporary folder."""
-    folder = os.environ.get("XDG_RUNTIME_DIR", "")
-    return folder if os.path.isabs(folder) and os.access(folder, os.W_OK) else None
-
-
-def _hold_sources(options: argparse.Namespace, folder: str, stack: ExitStack) -> None:
-    """Start the sources, each with its own socket in the folder."""
-    from gputop.settings import session_of
-    from gputop.sources.opening import open_source
-    from gputop.sources.shared import Broadcast
-
+def _hold_sources(options: argparse.Namespace, stack: ExitStack) -> list[Broadcast]:
+    """Start the sources."""
     interval = session_of(options).interval
-    for number, host in enumerate(options.hosts or (None,)):
-        source = open_source(host, interval, waits=True, demo=options.demo)
-        broadcast = Broadcast(source, os.path.join(folder, str(number)))
+    broadcasts = []
+    for host in options.hosts or (None,):
+        broadcast = Broadcast(open_source(host, interval, waits=True, demo=options.demo))
         stack.callback(broadcast.close)
         broadcast.start()
+        broadcasts.append(broadcast)
+    return broadcasts
 
 
-def _viewer(options: argparse.Namespace, folder: str) -> list[str]:
+def _viewer(options: argparse.Namespace, door: int, window: Window) -> list[str]:
     theme = ("--theme", options.theme) if options.theme else ()
     hosts = [host.asked for host in options.hosts]
-    return [sys.executable, _MAIN, "viewer", *theme, "--", folder, *hosts]
+    return [sys.executable, _MAIN, "viewer", *theme, "--", str(door), *map(str, window), *hosts]
 
 
 def _say_where(listen: Address, secret: bool, path: str, port: int) -> None:

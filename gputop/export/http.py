@@ -49,9 +49,15 @@ class WebPage(NamedTuple):
 class WebServer:
     """Serves pages by their paths to clients that send the right `Authorization`."""
 
-    def __init__(self, pages: Mapping[str, WebPage], authorization: str | None = None) -> None:
-        """`authorization`: the value of that header; None if clients need none."""
-        self._pages, self._authorization = pages, authorization
+    def __init__(
+        self,
+        pages: Mapping[str, WebPage],
+        authorization: str | None = None,
+        is_own: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`authorization`: the value of that header; None if clients need none. `is_own` refuses
+        the name in `Host` by which a web page of somebody else asks; None lets all names pass."""
+        self._pages, self._authorization, self._is_own = pages, authorization, is_own
         self._tls: ssl.SSLContext | None = None
         self._answering: dict[asyncio.Task[None], None] = {}
         """The connections being answered, oldest first, from the moment they are accepted."""
@@ -130,11 +136,14 @@ class WebServer:
     def _answer_to(self, request: bytes) -> tuple[bytes, bytes]:
         line, *rest = request.decode("latin-1").split("\r\n")
         method, _, target = line.rpartition(" ")[0].partition(" ")
-        headers = {name.strip().lower(): value.strip()
-                   for name, _, value in (text.partition(":") for text in rest)}  # fmt: skip
+        fields = [(name.strip().lower(), value.strip())
+                  for name, _, value in (text.partition(":") for text in rest)]  # fmt: skip
+        headers, hosts = dict(fields), [value for name, value in fields if name == "host"]
         page = self._pages.get(target.partition("?")[0])
-        if not line.rpartition(" ")[2].startswith("HTTP/1."):
+        if not line.rpartition(" ")[2].startswith("HTTP/1.") or len(hosts) > 1:
             return _response(400)
+        if self._is_own is not None and not all(map(self._is_own, hosts)):
+            return _response(421)
         given, wanted = headers.get("authorization", ""), self._authorization
         if wanted is not None and not hmac.compare_digest(given.encode(), wanted.encode()):
             return _response(401, 'WWW-Authenticate: Basic realm="gputop", charset="UTF-8"')

@@ -1,18 +1,20 @@
 """Shares one source with many readers: it is read once, and each follows it over a socket.
 
 `gputop serve` holds the source, and every viewer is a reader. A reader cannot change anything: it
-gets details without hidden values, probes and contexts. No other request passes, whatever it is.
+gets details without hidden values, contexts, and whether processes have ended. No other request
+passes, whatever it is: a probe starts a program, and may wake a GPU.
+
+No socket has a name. A viewer inherits one end of a door, a pair of sockets, and passes through it
+an end of each connection that it makes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from queue import Full, Queue
@@ -29,9 +31,9 @@ from gputop.protocol.messages import (
     Context,
     Detail,
     Hello,
+    Liveness,
     Ping,
     Preview,
-    Probe,
     Reply,
     Request,
 )
@@ -46,37 +48,31 @@ _MAX_REQUEST = 1 << 16
 """Bytes of a request's line: a value to map may be long."""
 _MOST_NEWS = 64
 """Messages that may wait for one reader."""
-_LOOKS_UP = 3600.0
-"""Seconds between two checks for `shutdown`, which nothing waits for."""
+_DOOR = socket.SOCK_SEQPACKET
+"""A door passes messages: the number of a source, and with it the end of a connection."""
 _REFUSED = "not in a browser, which only looks"
-
-
-@contextlib.contextmanager
-def short_path(path: str) -> Iterator[str]:
-    """Yield a short name of a path for a socket, which takes 107 bytes (unix(7)): TMPDIR may be
-    longer. OSError."""
-    folder, name = os.path.split(path)
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{name}"
-    finally:
-        os.close(descriptor)
+_TOO_MANY = "too many questions wait: ask again"
+_MOST_OPEN = 8
+"""Requests of one reader that may wait for their replies: others are to be answered as well."""
 
 
 class SharedConnection(AgentConnection):
     """A socket to a source that another process holds."""
 
-    def __init__(self, path: str, asked: str | None, ended: Callable[[], None]) -> None:
+    def __init__(
+        self, door: socket.socket, number: int, asked: str | None, ended: Callable[[], None]
+    ) -> None:
         """SourceError if no process holds it."""
         super().__init__(asked)
         self._ended, self._is_over = ended, False
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket, theirs = socket.socketpair()
         try:
-            with short_path(path) as short:
-                self._socket.connect(short)
+            socket.send_fds(door, [b"%d" % number], [theirs.fileno()])
         except OSError as error:
             self._socket.close()
             raise SourceError(f"gputop serve cannot be reached: {error.strerror}") from None
+        finally:
+            theirs.close()
         self._lines = AgentOutput(self._socket.fileno())
 
     def messages(self) -> Iterator[Frame | Reply]:
@@ -106,29 +102,41 @@ class SharedConnection(AgentConnection):
 class SharedSource(AgentSource[SharedConnection]):
     """A source that another process reads, followed over its socket."""
 
-    def __init__(self, path: str, asked: str | None, ended: Callable[[], None]) -> None:
-        """`path`: of the socket; `asked`: the name that its holder was given with -H; `ended` is
-        called when the holder has ended. SourceError if there is none."""
-        self._path, self._asked, self._ended = path, asked, ended
+    def __init__(
+        self, door: socket.socket, number: int, asked: str | None, ended: Callable[[], None]
+    ) -> None:
+        """`door`: inherited from the holder; `number`: of the source there; `asked`: the name that
+        the holder was given with -H; `ended` is called when the holder has ended. SourceError if
+        there is none."""
+        self._door, self._number, self._asked, self._ended = door, number, asked, ended
         super().__init__(asked or "localhost", INTERVAL)
 
     def _connect(self) -> SharedConnection:
-        return SharedConnection(self._path, self._asked, self._ended)
+        return SharedConnection(self._door, self._number, self._asked, self._ended)
 
     def remember(self, wanted: bool) -> None:
         """Remember nothing: there may be many browsers, each with a process here."""
 
 
-class Broadcast(socketserver.ThreadingUnixStreamServer):
+def share(broadcasts: Sequence[Broadcast]) -> socket.socket:
+    """Return the end of a new door that a viewer is to inherit; close it here then. OSError."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, _DOOR)
+    threading.Thread(target=_attend, args=(ours, broadcasts), daemon=True).start()
+    return theirs
+
+
+def _attend(door: socket.socket, broadcasts: Sequence[Broadcast]) -> None:
+    """Take the connections that come through a door, until the viewer has ended."""
+    with door, contextlib.suppress(OSError, ValueError, IndexError):
+        while (message := socket.recv_fds(door, 16, 1))[0]:
+            for descriptor in message[1]:
+                broadcasts[int(message[0])].follow(socket.socket(fileno=descriptor))
+
+
+class Broadcast:
     """Holds a source, and passes its messages on to all readers that connect."""
 
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, source: Source, path: str) -> None:
-        """`path`: of the socket, in a folder that no other user may enter. OSError."""
-        with short_path(path) as short:
-            super().__init__(short, _Follower)
+    def __init__(self, source: Source) -> None:
         self.source = source
         self.lock = threading.Lock()
         self.numbers = count()
@@ -137,15 +145,17 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
         self.last: Frame | None = None
 
     def start(self) -> None:
-        """Read the source and take readers, in threads of their own."""
+        """Read the source in a thread of its own."""
         read = partial(follow, self.source, lambda source: source.frames(), self._pass_on)
-        for work in (read, partial(self.serve_forever, _LOOKS_UP)):
-            threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=read, daemon=True).start()
+
+    def follow(self, connection: socket.socket) -> None:
+        """Serve a reader in a thread of its own."""
+        threading.Thread(target=_Follower(connection, self).run, daemon=True).start()
 
     def close(self) -> None:
         """Close the source, and disconnect the readers."""
         self.source.close()
-        self.server_close()
         with self.lock:
             for follower in self.followers.values():
                 with contextlib.suppress(OSError):
@@ -164,6 +174,9 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
             return  # the processes on the GPUs are not known yet
         if isinstance(message, GputopError):
             message = self._broken(message)
+            with self.lock:
+                for follower in self.followers.values():
+                    follower.open.clear()  # nobody replies to them any more
         with self.lock:
             if isinstance(message, Reply):
                 number, _, request = message.request.partition("/")
@@ -175,46 +188,59 @@ class Broadcast(socketserver.ThreadingUnixStreamServer):
                 follower.tell(None)
 
 
-class _Follower(socketserver.StreamRequestHandler):
+class _Follower:
     """A connected reader. A slow one gets fewer frames, and delays no other."""
 
-    server: Broadcast
-
-    def setup(self) -> None:
-        super().setup()
+    def __init__(self, connection: socket.socket, broadcast: Broadcast) -> None:
+        self.connection, self._broadcast = connection, broadcast
         self._news: Queue[Reply | None] = Queue(_MOST_NEWS)
         """Replies; None if there is a new frame, or the reader has left."""
+        self.open: set[str] = set()
+        """Ids of the requests that wait for a reply of the source."""
         self._has_left = False
-        self._number = str(next(self.server.numbers))
-        with self.server.lock:
-            self.server.followers[self._number] = self
-        self.tell(None)
-        threading.Thread(target=self._write, daemon=True).start()
+        self._number = str(next(broadcast.numbers))
 
-    def finish(self) -> None:
-        with self.server.lock:
-            del self.server.followers[self._number]
-        self._has_left = True
+    def run(self) -> None:
+        """Send frames and handle requests until the reader leaves."""
+        with self._broadcast.lock:
+            self._broadcast.followers[self._number] = self
         self.tell(None)
-        super().finish()
+        writer = threading.Thread(target=self._write, daemon=True)
+        writer.start()
+        with self.connection:
+            with contextlib.suppress(OSError):
+                self._handle()
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+            with self._broadcast.lock:
+                del self._broadcast.followers[self._number]
+            self._has_left = True
+            self.tell(None)
+            writer.join()  # closed before, its descriptor could be that of another reader
 
     def tell(self, reply: Reply | None) -> None:
         """Have a reply sent; None: the newest frame."""
+        if reply is not None:
+            self.open.discard(reply.request)
         with contextlib.suppress(Full):
             self._news.put_nowait(reply)
 
-    def handle(self) -> None:
+    def _handle(self) -> None:
         """Handle the reader's requests until it leaves."""
-        with contextlib.suppress(OSError):
-            while (line := self.rfile.readline(_MAX_REQUEST)).endswith(b"\n"):
+        with self.connection.makefile("rb") as lines:
+            while (line := lines.readline(_MAX_REQUEST)).endswith(b"\n"):
                 if (request := decode_request(line)) is not None:
                     self._take(request)
 
     def _take(self, request: Request) -> None:
         if isinstance(request, Detail):
             request = replace(request, hidden=False)
-        if isinstance(request, Detail | Probe | Context):
-            self.server.source.request(replace(request, id=f"{self._number}/{request.id}"))
+        if isinstance(request, Detail | Context | Liveness):
+            if len(self.open | {request.id}) > _MOST_OPEN:
+                self.tell(Reply(request=request.id, error=_TOO_MANY))
+                return
+            self.open.add(request.id)
+            self._broadcast.source.request(replace(request, id=f"{self._number}/{request.id}"))
         elif isinstance(request, Ping):
             self.tell(Reply(request=request.id))
         elif isinstance(request, AnsweredRequest):
@@ -223,12 +249,12 @@ class _Follower(socketserver.StreamRequestHandler):
     def _write(self) -> None:
         """Send frames and replies until the reader leaves."""
         lines, splitter, sent = count(), Splitter(), None
-        parts: Iterable[AgentMessage] = (_hello(self.server.source.host),)
+        parts: Iterable[AgentMessage] = (_hello(self._broadcast.source.host),)
         with contextlib.suppress(OSError):
             while not self._has_left:
                 for part in parts:
                     self.connection.sendall(encode_line(next(lines), part))
-                news, parts = self._news.get() or self.server.last, ()
+                news, parts = self._news.get() or self._broadcast.last, ()
                 if isinstance(news, Reply):
                     parts = (news,)
                 elif news is not None and news is not sent:
@@ -242,5 +268,5 @@ def _hello(host: str) -> Hello:
         protocol=SPOKEN.newest,
         version=__version__,
         host=host,
-        capabilities=("detail", "probe", "context"),
+        capabilities=("detail", "context"),
     )

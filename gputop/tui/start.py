@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from socket import socket
 
-from msgspec.structs import replace
 from textual.driver import Driver
 
 from gputop.model.machine.frame import Frame
-from gputop.settings import Session
+from gputop.settings import Session, without_actions
 from gputop.sources.feed import Feed
 from gputop.tui import glyphs
 from gputop.tui.app import GputopApp
@@ -22,6 +22,8 @@ from gputop.tui.terminal import capabilities
 _BROWSER = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 _NOT_OURS = ("NO_COLOR", "STY", "TMUX", "TEXTUAL_DRIVER")
 """Variables that describe the terminal of `gputop serve`, and are wrong for a browser."""
+_ROOM, _ROOM_FOR_HOST = 512 << 20, 16 << 20
+"""Bytes that a viewer may have as data, and more for each host: its thread's stack and history."""
 
 
 def run(
@@ -52,27 +54,42 @@ def run(
     return status, app.last_frame
 
 
-def view(folder: str, hosts: Sequence[str], session: Session) -> int:
-    """Show one browser the sources that `gputop serve` shares in a folder, by sockets named 0, 1,
-    and so on. `hosts` are the names given with -H. Raise SourceError if a socket is not served.
+def view(door: int, size: tuple[int, int], hosts: Sequence[str], session: Session) -> int:
+    """Show one browser the sources that `gputop serve` shares through a door, a descriptor that
+    this process inherited. `size`: columns and lines; `hosts`: the names given with -H. Raise
+    SourceError if nothing is behind the door.
 
-    A browser only watches: it sends no signals and saves no choices. `gputop serve`, which holds
-    the sources, refuses such requests too.
+    A browser only watches: it sends no signals, runs no programs and saves no choices. `gputop
+    serve`, which holds the sources, refuses such requests too.
     """
-    from textual.drivers.web_driver import WebDriver  # a terminal needs none of it
-
+    _confine(len(hosts))
     from gputop.sources.shared import SharedSource
+    from gputop.tui.terminal.browser import BrowserDriver
 
-    os.environ.update(_BROWSER)
+    columns, lines = map(str, size)
+    os.environ.update(_BROWSER, COLUMNS=columns, ROWS=lines)
     for name in _NOT_OURS:
         os.environ.pop(name, None)
+    shared = socket(fileno=door)
+    shared.set_inheritable(False)
     sources = [
-        SharedSource(os.path.join(folder, str(number)), host, _end)
-        for number, host in enumerate(hosts or (None,))
+        SharedSource(shared, number, host, _end) for number, host in enumerate(hosts or (None,))
     ]
-    only_looks = replace(session, readonly=True, path=None, glyphs="unicode", mouse=True)
-    status, _ = run([Feed(source) for source in sources], only_looks, lambda: None, WebDriver)
+    feeds = [Feed(source) for source in sources]
+    status, _ = run(feeds, without_actions(session), lambda: None, BrowserDriver)
     return status
+
+
+def _confine(hosts: int) -> None:
+    """Keep this process from writing files, and from taking memory without end, by the kernel."""
+    import resource  # a terminal needs none of it
+
+    room = _ROOM + hosts * _ROOM_FOR_HOST
+    wanted = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0, resource.RLIMIT_DATA: room}
+    for limit, value in wanted.items():
+        _, most = resource.getrlimit(limit)
+        value = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(limit, (value, value))
 
 
 def _end() -> None:

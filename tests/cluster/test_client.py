@@ -14,6 +14,7 @@ import pytest
 from gputop.errors import SourceError, UsageError
 from gputop.sources.prometheus import client as client_module
 from gputop.sources.prometheus.client import HEADERS, TOKEN, PrometheusClient, headers_of
+from tests.conftest import needs_root
 
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
 
@@ -211,7 +212,7 @@ def test_headers_of_the_environment(tmp_path: Path) -> None:
         assert "hush" not in str(raised.value)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="is root")
+@needs_root
 def test_root_sends_no_file_that_is_not_meant_for_it(tmp_path: Path) -> None:
     """The variable may be another user's, and the file as good as /etc/shadow."""
     (tmp_path / "gputop").mkdir()

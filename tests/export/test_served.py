@@ -27,7 +27,7 @@ from tests.export.driving import GPUTOP, Exporter
 from tests.patience import Deadline
 
 MIB_IN_KB = 1024
-ASK = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def answer_to(exporter: Exporter, request: bytes) -> bytes:
@@ -106,6 +106,9 @@ def what_is_no_scrape_is_refused(exporter: Exporter) -> None:
         (b"\x16\x03\x01\x02\x00\xff\xfe\r\n\r\n", b"400"),
         (b"GET /metrics\r\n\r\n", b"400"),
         (b"\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nHost: evil.test:19400\r\n\r\n", b"421"),  # DNS rebinding
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.test\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nHost: [::1]:19400\r\n\r\n", b"200"),
     ):
         assert answer_to(exporter, request).startswith(b"HTTP/1.1 " + status), request
     assert answer_to(exporter, b"HEAD /metrics HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\n")

@@ -156,3 +156,13 @@ def test_a_unit_for_systemd(tmp_path: Path) -> None:
 )
 def test_words_of_a_unit(word: str, text: str) -> None:
     assert quoted(word) == text
+
+
+@pytest.mark.system
+def test_the_demo_is_not_recorded_among_real_machines(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gputop", "--demo", "record"]
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "gputop: --demo is an invented machine: say where, as demo/\n"
+    assert not list(tmp_path.rglob("*.gputop"))

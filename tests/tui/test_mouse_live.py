@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needed
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import GPUTOP, HELP, restored, running, switched
@@ -199,12 +198,12 @@ def click(inside: Tmux, asked_by_tmux: bool) -> None:
 # --- xterm -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_shift_selects_in_xterm(machine: MachineFactory, tmp_path: Path) -> None:
     """A drag with Shift is xterm's: it selects, and gputop sees nothing of it. Without Shift it is
     gputop's, and selects no text."""
-    programs = ("Xvfb", "xterm", "xdotool", "xclip")
-    if missing := " ".join(name for name in programs if not shutil.which(name)):
-        pytest.skip(f"this test needs {missing}: apt-get install -y xvfb xterm xdotool xclip")
+    for program in ("Xvfb", "xterm", "xdotool", "xclip"):
+        needed(program, "xvfb xterm xdotool xclip")
     with x_server() as display:
         env = {**os.environ, **machine("h200x8").env, "DISPLAY": display, "LANG": "C.UTF-8"}
         log = tmp_path / "screen"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from gputop.protocol.messages import Signal
 from gputop.tui.dialogs.signal import SignalScreen
 from tests.agent.driving import python_on_gpu
 from tests.builders_tui import Screenful, frame_of, process_of, shown
-from tests.conftest import MachineFactory, rest_long
+from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import SIZES, gone, running
@@ -25,7 +24,6 @@ from tests.tui.test_signal import answer
 from tests.tui.test_signal_live import alive, confirm, sent, type_fast
 
 GIB = 2**30
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 
 
 @pytest.fixture
@@ -227,7 +225,7 @@ def nobodys(here: Machine) -> Iterator[int]:
 
 
 @pytest.mark.system
-@ROOT
+@needs_root
 def test_the_word_is_not_typed_blindly(here: Machine, nobodys: int, log: Path) -> None:
     with running(here) as terminal:
         select(terminal, nobodys)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import python_on_gpu, start_as
-from tests.conftest import MachineFactory, rest_long
+from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import SIZES, agents, gone, running
@@ -208,7 +208,7 @@ def test_with_what_it_started(here: Machine) -> None:
         assert gone(child)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@needs_root
 def test_somebody_elses_process_wants_the_word(here: Machine, log: Path) -> None:
     code = "import os, time; os.setuid(65534); print(flush=True); time.sleep(999)"
     with python_on_gpu(here, code) as (program, _), running(here) as terminal:
@@ -292,7 +292,7 @@ def test_readonly(argument: str, variable: str | None, here: Machine, log: Path)
     assert sent(log) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to choose the numbers of processes")
+@needs_root
 def test_a_gpu_that_hangs_and_a_number_that_is_used_again(here: Machine, log: Path) -> None:
     """The row says what the GPU said, and nothing of the process that has its number now."""
     pid = here.spawn("train", ["python", "train.py"], used=GIB)

@@ -83,7 +83,7 @@ class TerminalApp(App[ReturnType]):
 
     def _fatal_error(self) -> None:
         """Report an uncaught exception in one line; Textual would print pages."""
-        self.crash = report(self._exception or RuntimeError("unknown"))
+        self.crash = report(self._exception or RuntimeError("unknown"), keeps=not self.is_web)
         self.panic()
 
 
@@ -108,12 +108,14 @@ def run(app: TerminalApp[Any], mouse: bool = False, driver: type[Driver] | None 
     return app.return_code or 0
 
 
-def report(error: BaseException) -> str:
-    """Write a traceback to a file and return a line that says where it is.
+def report(error: BaseException, keeps: bool = True) -> str:
+    """Write a traceback to a file if that is to be kept, and return a line that says where it is.
 
     The traceback has no variables, since they hold other people's command lines.
     """
     summary = f"internal error ({type(error).__name__}: {printable(str(error), 200)})"
+    if not keeps:
+        return summary
     try:
         # Under sudo -E, TMPDIR may be another user's folder, which is no place for root to write.
         folder = "/tmp" if os.geteuid() == 0 else None
