@@ -214,6 +214,31 @@ def test_what_is_no_web_hook(text: str) -> None:
         webhook_of(text)
 
 
+@pytest.mark.parametrize("token", ["s3cret\r", "s3cret\n", "s3crét"])
+def test_a_token_that_no_header_takes_is_not_shown(
+    token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one from a file with the line ends of Windows."""
+    monkeypatch.setenv("GPUTOP_WEBHOOK_TOKEN", token)
+    with pytest.raises(UsageError, match="GPUTOP_WEBHOOK_TOKEN has a character") as told:
+        webhook_of("https://a/b")
+    assert "s3cr" not in str(told.value)
+
+
+@pytest.mark.parametrize("url", ["https://bob:s3cret@a/b", "https://s3cret@a", "http://a:s3cret/"])
+def test_a_login_in_a_web_hook_is_not_shown(url: str) -> None:
+    with pytest.raises(UsageError) as told:
+        webhook_of(url)
+    assert "s3cret" not in str(told.value)
+
+
+def test_what_cannot_be_sent_is_not_shown() -> None:
+    for url, name in (("http://a/s3cret\x7f", "X"), ("http://a/", "s3cret: a")):
+        with pytest.raises(GputopError, match="a URL or a header that cannot be sent") as told:
+            notify_webhook("a", url, {name: "b"})
+        assert "s3cret" not in str(told.value)
+
+
 def test_headers_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "hook").write_text("https://a/b\nX-Team\n")
     with pytest.raises(UsageError, match="no header"):
