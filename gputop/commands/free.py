@@ -20,7 +20,9 @@ from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration
 from gputop.output import complain, write
-from gputop.sources.many import ask_hosts
+from gputop.sources.agent_process import ANSWER
+from gputop.sources.ask import TIMEOUT
+from gputop.sources.many import whole_answers
 from gputop.sources.ssh.client import CONFIG
 from gputop.sources.ssh.names import HostName
 
@@ -138,9 +140,9 @@ def _first_that_fits(
 ) -> tuple[HostName | None, Picked]:
     """Return the first host in the order of -H that has enough GPUs; if none has, the first one
     that gets enough. GputopError if none does in time."""
-    begun = time.monotonic()
+    begun, more = time.monotonic(), TIMEOUT + options.window
     refused: dict[HostName | None, Picked] = {}
-    for host, picked in answers_of(options.hosts, partial(_picked, options, request, 0)):
+    for host, picked in answers_of(options.hosts, partial(_picked, options, request, 0), more):
         if picked.pick.gpus:
             return host, picked
         refused[host] = picked
@@ -150,7 +152,8 @@ def _first_that_fits(
     hopeful = [host for host, picked in refused.items() if picked.pick.possible]
     if left > 0 and hopeful:
         complain(f"waiting for {request.count} on any of {len(hopeful)} hosts")
-        for host, answer in ask_hosts(hopeful, partial(_picked, options, request, left)):
+        watch = partial(_picked, options, request, left)
+        for host, answer in whole_answers(hopeful, watch, ANSWER + more + left):
             if isinstance(answer, GputopError):
                 complain_of(host, answer)
             elif answer.pick.gpus:
