@@ -8,14 +8,17 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from gputop.errors import SourceError, UsageError
+from gputop.model.machine.frame import Frame
 from gputop.sources.prometheus import client as client_module
 from gputop.sources.prometheus.client import HEADERS, TOKEN, PrometheusClient, headers_of
 from gputop.sources.prometheus.exporters import GPUTOP
+from gputop.sources.prometheus.host import PrometheusSource
 from gputop.sources.prometheus.queries import ClusterQueries
 
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
@@ -167,6 +170,18 @@ def test_answers_of_a_refresh_have_a_bound_together(server: AnsweringServer) -> 
     assert len(queries.ask({"one": "up"})["one"]) == 1200
     with pytest.raises(SourceError, match="its answers have more than 262144 labels"):
         queries.ask({"one": "up", "two": "up"})
+
+
+def test_a_past_has_as_many_frames_as_were_asked_for(server: AnsweringServer) -> None:
+    """Each of them is work for each GPU, however many a server knows."""
+    points = ",".join(f'[{1000 + n},"1"]' for n in range(5000))
+    series = f'{{"metric":{{"uuid":"GPU-0","gpu":"0"}},"values":[{points}]}}'
+    server.body = [EMPTY.replace(b"[]", f"[{series}]".encode())]
+    queries = ClusterQueries(PrometheusClient(server.url, {}), GPUTOP)
+    source = PrometheusSource(queries, "node1")
+    frames = [message for message in islice(source.frames(), 61) if isinstance(message, Frame)]
+    assert [frame.time for frame in frames] == [*range(5940, 6000), 5999]
+    assert len(queries.past(0, 600, 60)) == 11
 
 
 class Dripping(socketserver.StreamRequestHandler):

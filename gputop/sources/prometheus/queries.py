@@ -99,7 +99,7 @@ class ClusterQueries:
                         by_time[at][share] = value
         return [
             (at, (values["0.1"], values["0.5"], values["0.9"]))
-            for at, values in sorted(by_time.items())
+            for at, values in sorted(by_time.items())[-1 - int((end - start) / step) :]
             if len(values) == len(_QUANTILES)
         ]
 
