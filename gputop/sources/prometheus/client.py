@@ -104,7 +104,7 @@ class PrometheusClient:
 
     def _get(self, path: str, data: bytes | None = None) -> Any:
         """Return the data of an answer; if there is `data` to send, that goes by POST."""
-        request = _Request(f"{self.url}/api/v1/{path}", data, self._headers)
+        request = _HttpRequest(f"{self.url}/api/v1/{path}", data, self._headers)
         try:
             return self._data(_fetch(self._opener, request))
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -187,7 +187,7 @@ def _point(pair: Any) -> tuple[float, float]:
     return float(at), float(value)
 
 
-class _Request(urllib.request.Request):
+class _HttpRequest(urllib.request.Request):
     """A request, and the sockets that its answers come from."""
 
     def __init__(self, url: str, data: bytes | None, headers: Mapping[str, str]) -> None:
@@ -201,7 +201,7 @@ class _Request(urllib.request.Request):
 
 
 class _Handler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
-    """Gives each `_Request` the sockets of its connections."""
+    """Gives each `_HttpRequest` the sockets of its connections."""
 
     def do_open(self, http_class: Any, req: Any, **words: Any) -> http.client.HTTPResponse:
         def connect(*args: Any, **more: Any) -> http.client.HTTPConnection:
@@ -212,7 +212,7 @@ class _Handler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
         return super().do_open(connect, req, **words)
 
 
-def _fetch(opener: urllib.request.OpenerDirector, request: _Request) -> bytes:
+def _fetch(opener: urllib.request.OpenerDirector, request: _HttpRequest) -> bytes:
     """Return the body of the answer, cut soon after _MOST_BYTES. OSError, HTTPException.
 
     TimeoutError if it is not whole in time: a socket's own timeout begins anew with each byte.
@@ -226,7 +226,7 @@ def _fetch(opener: urllib.request.OpenerDirector, request: _Request) -> bytes:
         raise
 
 
-def _body_of(opener: urllib.request.OpenerDirector, request: _Request) -> bytes:
+def _body_of(opener: urllib.request.OpenerDirector, request: _HttpRequest) -> bytes:
     body = bytearray()
     try:
         with opener.open(request, timeout=TIMEOUT + _WAY) as answer:
