@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.cli import main
 from gputop.errors import SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.sources.prometheus import client as client_module
@@ -244,6 +245,17 @@ def test_one_that_says_nothing(server: AnsweringServer, monkeypatch: pytest.Monk
     server.pause = 5.0
     with pytest.raises(SourceError, match=r"no answer in 0\.4 s"):
         PrometheusClient(server.url, {}).query("up")
+
+
+def test_all_queries_of_a_command_have_one_deadline(
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A dozen of them, each just in time, took two minutes."""
+    monkeypatch.setattr("gputop.commands.free._CLUSTER_TIMEOUT", 0.3)
+    server.pause = 5.0
+    assert main(["free", "--prometheus", server.url]) == 4
+    words = f"gputop: {server.url}: no whole answer has come within 0.3 s\n"
+    assert capfd.readouterr() == ("", words)
 
 
 def test_nobody_is_there(server: AnsweringServer) -> None:
