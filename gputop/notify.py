@@ -157,9 +157,15 @@ def webhook_of(text: str) -> tuple[str, dict[str, str]]:
     url = lines[0].strip()
     try:
         parts = urlsplit(url)
-        is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname and parts.port != 0)
+        has_login = parts.username is not None
     except ValueError:
-        is_web = False
+        is_web = has_login = False
+    if has_login:
+        raise UsageError(
+            "the web hook has a login in its URL, which is not sent: give it as a header,"
+            " Authorization: Basic ..., in the file of --webhook @FILE"
+        )
     if not (is_web and url.isascii() and url.isprintable() and " " not in url):
         raise UsageError("the web hook is not a URL that begins with https:// or http://")
     return url, headers
@@ -183,19 +189,15 @@ def notify_webhook(message: str, url: str, headers: Mapping[str, str]) -> None:
         within(_WHOLE_TIMEOUT, lambda: _post(url, data, headers))
     except (OSError, ValueError) as error:
         code, reason = getattr(error, "code", None), getattr(error, "reason", None)
-        said = printable(str(reason or _said_by(error)), 200)
-        words = said if code is None else f"HTTP {code}"
+        words = f"HTTP {code}" if code is not None else printable(str(reason or error), 200)
+        if isinstance(error, ValueError):  # its text quotes the header or the URL
+            words = "it has a URL or a header that cannot be sent"
         raise GputopError(f"the web hook at {host} has not taken the message: {words}") from None
-
-
-def _said_by(error: Exception) -> str:
-    """Return what an error says of the network; others repeat the header or URL that is wrong."""
-    return str(error) if isinstance(error, OSError) else type(error).__name__
 
 
 def _post(url: str, data: bytes, headers: Mapping[str, str]) -> None:
     """Post the data. OSError, which urllib's errors are; ValueError."""
-    from http.client import HTTPException
+    from http.client import HTTPException, InvalidURL
     from urllib import request
 
     from gputop.sources.prometheus.client import NoRedirect
@@ -204,5 +206,7 @@ def _post(url: str, data: bytes, headers: Mapping[str, str]) -> None:
         opener = request.build_opener(NoRedirect)
         wanted = request.Request(url, data, dict(headers), method="POST")
         opener.open(wanted, timeout=_WEBHOOK_TIMEOUT).close()
+    except InvalidURL as error:
+        raise ValueError(str(error)) from None
     except HTTPException as error:
         raise OSError(type(error).__name__) from None

@@ -100,6 +100,8 @@ def test_what_ssh_gets() -> None:
         ("n[1-2", "is not .user@.host"),
         ("n[a-b]", "is not .user@.host"),
         ("n[0-999999999]", "more than 1000 hosts"),
+        ("n" + "[1]" * 400, "is too long for the name of a host"),
+        ("n" * 20_000, "is too long for the name of a host"),
         ("n[1-40]m[1-40]", "more than 1000 hosts"),
         ("@lib", "no group @lib in .groups. of the settings; there is @lab, .*, @slurm"),
         ("@loop", "group @loop of the settings is part of itself"),
@@ -109,6 +111,12 @@ def test_what_names_no_host(word: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as raised:
         parsed(word)
     assert str(raised.value).isprintable()
+
+
+def test_a_list_of_commas_is_read_once() -> None:
+    """It took the square of its length: minutes for these."""
+    with pytest.raises(UsageError, match="more than 1000 hosts"):
+        parsed("a," * 500_000)
 
 
 def test_there_may_be_no_slurm_job_and_no_standard_input() -> None:

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         text = _json(shown) if options.doctor_json else _text(shown)
         return text, int(_problems(shown) > 0)
 
-    return print_answers(options.hosts, ask, options.doctor_json)
+    return print_answers(options.hosts, ask, options.doctor_json, more=_CHECKS_TIMEOUT)
 
 
 class _Examined(NamedTuple):

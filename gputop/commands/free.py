@@ -13,22 +13,28 @@ from typing import TYPE_CHECKING
 from gputop.commands.hosts import add_hosts, answers_of, complain_of, named, of_host
 from gputop.commands.picking import add_pick_options, pick_request, plain_value
 from gputop.commands.watching import Picked, Watch, not_enough, tally
-from gputop.errors import GputopError, UsageError
+from gputop.deadline import within
+from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
 from gputop.model.cuda.pick import Form, GpuPick, PickedValue, PickRequest, value_for
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import duration
+from gputop.model.machine.text import duration, printable
 from gputop.output import complain, write
-from gputop.sources.many import ask_hosts
+from gputop.sources.agent_process import ANSWER
+from gputop.sources.ask import TIMEOUT
+from gputop.sources.many import whole_answers
 from gputop.sources.ssh.client import CONFIG
 from gputop.sources.ssh.names import HostName
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.free import FreeHost
+    from gputop.sources.prometheus.queries import ClusterQueries
 
 _WATCHED = ("wait", "min_free", "max_util", "exclude", "shared")
 """Options that require watching GPUs, which a Prometheus server does not do."""
+_CLUSTER_TIMEOUT = 60.0
+"""Seconds for all queries of a Prometheus server."""
 DESCRIPTION = "Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them."
 EPILOG = """\
 examples:
@@ -138,9 +144,9 @@ def _first_that_fits(
 ) -> tuple[HostName | None, Picked]:
     """Return the first host in the order of -H that has enough GPUs; if none has, the first one
     that gets enough. GputopError if none does in time."""
-    begun = time.monotonic()
+    begun, more = time.monotonic(), TIMEOUT + options.window
     refused: dict[HostName | None, Picked] = {}
-    for host, picked in answers_of(options.hosts, partial(_picked, options, request, 0)):
+    for host, picked in answers_of(options.hosts, partial(_picked, options, request, 0), more):
         if picked.pick.gpus:
             return host, picked
         refused[host] = picked
@@ -150,7 +156,8 @@ def _first_that_fits(
     hopeful = [host for host, picked in refused.items() if picked.pick.possible]
     if left > 0 and hopeful:
         complain(f"waiting for {request.count} on any of {len(hopeful)} hosts")
-        for host, answer in ask_hosts(hopeful, partial(_picked, options, request, left)):
+        watch = partial(_picked, options, request, left)
+        for host, answer in whole_answers(hopeful, watch, ANSWER + more + left):
             if isinstance(answer, GputopError):
                 complain_of(host, answer)
             elif answer.pick.gpus:
@@ -215,8 +222,17 @@ def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
     from gputop.sources.prometheus.free import find_free
     from gputop.sources.prometheus.queries import find_exporter
 
-    queries = find_exporter(PrometheusClient(url, headers_of(os.environ)))
-    pick = find_free(queries, options.model or "", options.count)
+    client = PrometheusClient(url, headers_of(os.environ))
+
+    def find() -> tuple[ClusterQueries, FreeHost]:
+        queries = find_exporter(client)
+        return queries, find_free(queries, options.model or "", options.count)
+
+    try:
+        queries, pick = within(_CLUSTER_TIMEOUT, find)
+    except TimeoutError:
+        words = f"no whole answer has come within {_CLUSTER_TIMEOUT:g} s"
+        raise SourceError(f"{printable(client.url, 100)}: {words}") from None
     age = "" if pick.age is None else f", {duration(pick.age)} old"
     guess = "" if queries.exporter.free else "; who is on a GPU it does not tell"
     complain(f"{pick.host.asked}: by {queries.exporter.name}{age}{guess}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gputop.errors import GputopError, LoginError, UsageError
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
+from gputop.sources.agent_process import ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -76,19 +77,23 @@ def _groups() -> dict[str, tuple[str, ...]]:
 
 
 def answers_of(
-    hosts: Sequence[HostName], ask: Callable[[HostName | None], T]
+    hosts: Sequence[HostName],
+    ask: Callable[[HostName | None], T],
+    more: float = 0.0,
+    late: str = "",
 ) -> Iterator[tuple[HostName | None, T]]:
     """Ask all hosts at the same time, and yield their answers in the order of `hosts`.
 
-    The error of a host is written to standard error, and the host is left out. Without hosts this
-    machine is asked, and GputopErrors are raised.
+    The error of a host is written to standard error, and the host is left out. A host has ANSWER
+    and `more` seconds for its whole answer; `late` ends the error of one that takes longer. Without
+    hosts this machine is asked, and GputopErrors are raised.
     """
     if not hosts:
         yield None, ask(None)
         return
-    from gputop.sources.many import ask_hosts, in_order
+    from gputop.sources.many import in_order, whole_answers
 
-    for host, answer in in_order(hosts, ask_hosts(hosts, ask)):
+    for host, answer in in_order(hosts, whole_answers(hosts, ask, ANSWER + more, late)):
         if isinstance(answer, GputopError):
             complain_of(host, answer)
         else:
@@ -96,12 +101,16 @@ def answers_of(
 
 
 def print_answers(
-    hosts: Sequence[HostName], ask: Callable[[HostName | None], tuple[str, int]], as_json: bool
+    hosts: Sequence[HostName],
+    ask: Callable[[HostName | None], tuple[str, int]],
+    as_json: bool,
+    more: float = 0.0,
 ) -> int:
     """Print the text or JSON of each host, and return the highest exit status. `ask` returns the
-    text and the status of a host; the status of a host that fails is 1."""
+    text and the status of a host; the status of a host that fails is 1. `more` as in
+    `answers_of`."""
     statuses: list[int] = []
-    for host, (text, status) in answers_of(hosts, ask):
+    for host, (text, status) in answers_of(hosts, ask, more):
         if as_json:
             write(named(text, host), "utf-8")
         else:

@@ -168,7 +168,7 @@ def _plans(
             return None
         return _Plan(source, frame, _planned(source, frame, targets, options))
 
-    answers = dict(answers_of(options.hosts, prepare))
+    answers = dict(answers_of(options.hosts, prepare, more=2 * TIMEOUT))
     plans = {host: plan for host, plan in answers.items() if plan is not None}
     if not plans:
         raise nobody[0] if nobody else GputopError("nothing was sent")
@@ -201,21 +201,23 @@ def _signalled(plans: _Plans, forced: Set[Caution], options: argparse.Namespace)
     """Send the signal on all hosts at once and return the verdicts. Ctrl-C ends the wait for them,
     and hosts that do not answer are named; both are reported on standard error."""
     name = signal_name(options.signal)
+    words = f". {name} may have been sent: gputop --once shows who is there"
+    timeout = options.grace + _AFTER_GRACE
 
     def send(host: HostName | None) -> tuple[Verdict, ...]:
         source, frame, plan = plans[host]
         targets = tuple(Target(v.pid, v.start_time, v.caution in forced) for v in plan)
         order = Signal("", targets, options.signal, options.grace, False, frame.host.boot_id)
         try:
-            return ask(source, order, options.grace + _AFTER_GRACE).verdicts
+            return ask(source, order, timeout).verdicts
         except (DriverError, SourceError) as error:
             if host is None and isinstance(error, SourceError):
                 raise
-            words = f"{name} may have been sent: gputop --once shows who is there"
-            raise type(error)(f"{error}. {words}") from None
+            raise type(error)(f"{error}{words}") from None
 
     try:
-        return dict(answers_of([host for host in plans if host is not None], send))
+        hosts = [host for host in plans if host is not None]
+        return dict(answers_of(hosts, send, timeout, words))
     except KeyboardInterrupt:
         complain(f"{name} was sent; gputop does not wait for what comes of it")
         raise

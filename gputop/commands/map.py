@@ -117,7 +117,8 @@ def run(options: argparse.Namespace) -> int:
             frame = readable_frame(source, answers if options.pid is None else _is_whole)
             return _answer(options, layers, log, frame_inventory(frame), source, frame)
 
-    return print_answers(options.hosts, ask_host, options.map_json)
+    more = TIMEOUT + 2 * _PROBE_TIMEOUT * options.verify
+    return print_answers(options.hosts, ask_host, options.map_json, more)
 
 
 def _check(options: argparse.Namespace) -> None:

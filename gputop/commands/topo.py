@@ -8,7 +8,7 @@ from contextlib import closing
 from gputop.commands.hosts import add_hosts, print_answers
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
-from gputop.sources.ask import readable_frame
+from gputop.sources.ask import TIMEOUT, readable_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import REFUSED, is_poor
 from gputop.sources.ssh.names import HostName
@@ -49,4 +49,4 @@ def run(options: argparse.Namespace) -> int:
             text = f"{topology_json(frame)}\n" if options.topo_json else topology_text(frame)
             return text, 0
 
-    return print_answers(options.hosts, ask, options.topo_json)
+    return print_answers(options.hosts, ask, options.topo_json, more=TIMEOUT)

@@ -6,6 +6,7 @@ messages, texts and numbers are made harmless, and what is kept is bounded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from itertools import repeat
@@ -37,10 +38,14 @@ from gputop.protocol.versions import SPOKEN, Versions
 MAX_GPUS = 1024
 MAX_PROCESSES = 1 << 16
 """Rows of a machine: a bound on what an agent makes a reader keep."""
-MAX_INVENTORY = 64 << 20
-"""Bytes of JSON of either: room for thousands of processes with the longest of texts."""
+MAX_INVENTORY = 128 << 20
+"""Approximate bytes of memory of either: room for thousands of processes with the longest of
+texts."""
 MAX_PARTS = 1 << 18
-"""Lists and objects in a line: they take 20 times the memory of their brackets."""
+"""Lists, objects and texts in a line: short ones take 20 times the memory of their bytes."""
+_PART = 48
+"""Bytes of memory of a part, beyond its own bytes."""
+_TEXT = re.compile(rb'"(?:[^"\\]+|\\.)*"')
 
 R = TypeVar("R", Gpu, Process)
 
@@ -53,7 +58,7 @@ class _Rows(Generic[R]):
         self.facts: dict[int, R] = {}
         self._most = most
         self._sizes: dict[int, int] = {}
-        """Approximate bytes of JSON, including those of some rows that are gone."""
+        """Approximate bytes of memory, including those of some rows that are gone."""
 
     def learn(self, rows: Mapping[int, R], size: int) -> None:
         """Keep rows that took `size` bytes, in place of those with the same ids."""
@@ -69,6 +74,8 @@ class _Rows(Generic[R]):
 
     def present(self, ids: Sequence[int]) -> Sequence[R]:
         """Return the rows with these ids, in their order, and forget the others."""
+        if ids == list(self.facts):  # twins share what stays
+            return tuple(self.facts.values())
         try:
             present = {id_: self.facts[id_] for id_ in ids}
         except (KeyError, TypeError):
@@ -99,7 +106,7 @@ class Assembler:
         """Return what a line completes: a Frame, a Reply, or nothing yet."""
         if not line.endswith(b"\n"):
             _fail("ended in the middle of a line")
-        number, message = _decode(line)
+        number, message, parts = _decode(line)
         if number != self._number:
             _fail(f"sent line {number} in place of line {self._number}")
         self._number += 1
@@ -110,7 +117,7 @@ class Assembler:
         if isinstance(message, Hello):
             self._greet(message)
             return None
-        frame = self._handle(message, len(line))
+        frame = self._handle(message, len(line) + _PART * parts)
         if self.recent is not None:
             self.recent.add(line, frame, self)
         return frame
@@ -123,6 +130,11 @@ class Assembler:
         self._processes.learn(message.processes, size)
         return None
 
+    @property
+    def rows(self) -> int:
+        """How many GPUs and processes it knows."""
+        return len(self._gpus.facts) + len(self._processes.facts)
+
     def twin(self) -> Assembler:
         """Return an independent copy with the same knowledge. It keeps no lines."""
         twin = copy(self)
@@ -132,9 +144,9 @@ class Assembler:
 
     def read_again(self, line: bytes) -> Frame | None:
         """Return the Frame of the last line or a later one; others may be left out."""
-        _, message = _decode(line)
+        _, message, parts = _decode(line)
         assert isinstance(message, InventoryUpdate | Sample)
-        return self._handle(message, len(line))
+        return self._handle(message, len(line) + _PART * parts)
 
     def skip(self) -> None:
         """Skip a line with a Sample: the next one has all numbers again."""
@@ -178,6 +190,8 @@ class Assembler:
         if not isinstance(ids, list):
             _fail("sent numbers of GPUs without their ids")
         gpus = self._gpus.present(ids)
+        # What is not declared is dropped before it takes a value for each row.
+        columns = {name: columns[name] for name in _declared(gpus) if name in columns}
         rows = zip(*(_values(column, len(ids)) for column in columns.values()), strict=True)
         numbers = rows if columns else repeat((), len(ids))
         return tuple(
@@ -191,8 +205,9 @@ class Assembler:
         return tuple(map(_process, processes, zip(*numbers, strict=True)))
 
 
-def _decode(line: bytes) -> tuple[int, AgentMessage]:
-    if line.count(b"{") + line.count(b"[") > MAX_PARTS:
+def _decode(line: bytes) -> tuple[int, AgentMessage, int]:
+    """Return the number, the message and the parts of a line."""
+    if (parts := _parts(line)) > MAX_PARTS:
         _fail(f"sent a line of more than {MAX_PARTS} parts")
     number, message = decode_line(line)
     try:
@@ -201,7 +216,16 @@ def _decode(line: bytes) -> tuple[int, AgentMessage]:
             _check(message)
     except (ValueError, RecursionError) as error:
         _fail(f"sent what cannot be shown: {reason(error)}")
-    return number, message
+    return number, message, parts
+
+
+def _parts(line: bytes) -> int:
+    """Return about how many lists, objects and texts a line has. Only if there seem to be too many,
+    texts are left out before brackets are counted: users write brackets into their commands."""
+    parts = sum(map(line.count, (b"{", b"[", b'":', b'","')))
+    if parts > MAX_PARTS:
+        parts = sum(map(_TEXT.sub(b'"', line).count, (b"{", b"[", b'"')))
+    return parts
 
 
 def _check(inventory: InventoryUpdate) -> None:
@@ -223,6 +247,14 @@ def _process(facts: Process, numbers: tuple[Any, ...]) -> Process:
     )  # fmt: skip
 
 
+def _declared(gpus: Sequence[Gpu]) -> set[str]:
+    """Return the names of all columns that these GPUs can have."""
+    present = [(name, getattr(gpu, name)) for gpu in gpus for name in GPU_SECTIONS]
+    sections = {name: section for name, section in present if section is not None}
+    fields = [f"{name}.{f}" for name in sections for f in sections[name].__struct_fields__]
+    return {*GPU_NUMBERS, *fields}
+
+
 def _values(column: Any, count: int) -> Sequence[Any]:
     """Return a value for each row."""
     if not isinstance(column, list):
@@ -238,9 +270,9 @@ def _gpu(facts: Gpu, numbers: Iterator[tuple[str, Any]]) -> Gpu:
     sections: dict[str, dict[str, Any]] = {name: {} for name in GPU_SECTIONS}
     for name, value in numbers:
         section, _, field = name.partition(".")
-        if field and section in sections:
+        if field:
             sections[section][field] = value
-        elif name in GPU_NUMBERS:
+        else:
             values[name] = value
     there = [name for name in GPU_SECTIONS if getattr(facts, name) is not None]
     try:

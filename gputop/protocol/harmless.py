@@ -28,8 +28,9 @@ _VERBATIM: dict[type, tuple[str, ...]] = {
     Environ: ("variables",),
     Probed: ("value", "order"),
 }
-"""Fields in which every character counts, as in CUDA_VISIBLE_DEVICES: they are made printable where
-they are drawn."""
+"""Fields in which every character of a value counts, as in CUDA_VISIBLE_DEVICES: they are made
+printable where they are drawn. Names of variables are not among them."""
+_MAX_NAME = 64
 
 _CPUS = re.compile(r"[0-9][0-9,:-]*", re.ASCII)
 _NUMBERS = {int, float, bool, NoneType}
@@ -88,6 +89,9 @@ def _of_bounded_length(value: Any) -> Any:
     texts = (*value.keys(), *value.values()) if isinstance(value, dict) else (value,)
     if sum(map(len, texts)) > 2 * MAX_TEXT:
         raise ValueError(f"a text of more than {2 * MAX_TEXT} characters")
+    if isinstance(value, dict):
+        clean = {printable(name, _MAX_NAME): text for name, text in value.items()}
+        return value if clean.keys() == value.keys() else clean
     return value
 
 

@@ -16,17 +16,27 @@ from gputop.protocol.messages import Preview
 
 SECONDS = 900.0
 MOST_BYTES = 16 << 20
-"""Compressed bytes: with a thousand processes, less than a quarter of an hour."""
+"""Approximate bytes of memory: with a thousand processes, less than a quarter of an hour."""
 _FRAMES = 32
 """Frames in a batch. A batch is read as a whole, so a step back costs this many frames."""
-_BATCH_BYTES = 1 << 20
-"""Bytes of lines in a batch, for the same reason."""
+_BATCH_BYTES, _BATCH_ROWS = 1 << 20, 1 << 16
+"""Bytes of lines in a batch, and rows of its frames, for the same reason."""
+_MOST_UNPACKED = 8 << 20
+"""Bytes of lines in a batch, with those that make no frame. A batch with more is of no use."""
+_LINE, _FACT, _ROW, _GPU = 100, 500, 80, 32
+"""Approximate bytes of a line beyond its own, of an object of facts, which readers keep, and of a
+row that a reader knows; and how many rows a GPU counts for."""
 _LEVEL = 1
 """zlib's level. The next levels take twice the time, for four fifths of the size."""
 
 
 class LineReader(Protocol):
     """Reads lines, as the Assembler does."""
+
+    @property
+    def rows(self) -> int:
+        """How many GPUs and processes it knows."""
+        ...
 
     def twin(self) -> LineReader:
         """Return an independent copy with the same knowledge."""
@@ -47,22 +57,34 @@ class _Batch:
         """The lines, compressed."""
         self.unpacked = 0
         """Bytes of the lines, uncompressed."""
-
-    @property
-    def size(self) -> int:
-        """Compressed bytes."""
-        return sum(map(len, self.parts))
+        self.rows = 0
+        """Rows of the frames."""
+        self.size = _ROW * reader.rows
+        """Approximate bytes that it takes, with the facts that later readers keep of its lines."""
 
     @property
     def is_full(self) -> bool:
-        return len(self.times) >= _FRAMES or self.unpacked >= _BATCH_BYTES
+        return (
+            len(self.times) >= _FRAMES or self.unpacked >= _BATCH_BYTES or self.rows >= _BATCH_ROWS
+        )
+
+    def add(self, line: bytes, part: bytes, frame: Frame | None) -> None:
+        """Add a line, compressed to `part`, and the frame that it makes."""
+        self.parts.append(part)
+        self.unpacked += len(line)
+        self.size += len(part) + _LINE
+        if frame is None:
+            self.size += len(line) + _FACT * line.count(b"{")
+        elif not isinstance(frame, Preview):
+            self.times.append(frame.time)
+            self.rows += len(frame.processes) + _GPU * len(frame.gpus)
 
 
 class RecentFrames:
     """Frames of one agent by time. One thread adds, any may read."""
 
     def __init__(self, seconds: float = SECONDS, most: int = MOST_BYTES) -> None:
-        """`most`: compressed bytes. Somewhat more than both limits may be kept."""
+        """`most`: bytes. Somewhat more than both limits may be kept."""
         self._seconds, self._most = seconds, most
         self._lock = threading.Lock()
         self._batches: list[_Batch] = []
@@ -81,15 +103,14 @@ class RecentFrames:
                 if time is None:
                     return
                 self._begin(time, reader.twin())
-            batch = self._batches[-1]
-            batch.parts.append(self._packer.compress(line) + self._packer.flush(zlib.Z_SYNC_FLUSH))
-            batch.unpacked += len(line)
-            if time is not None:
-                batch.times.append(time)
+            part = self._packer.compress(line) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+            self._batches[-1].add(line, part, frame)
+            if self._batches[-1].unpacked > _MOST_UNPACKED:
+                self._batches.clear()  # lines without end that make no frame: begin anew
 
     @property
     def size(self) -> int:
-        """Bytes that the compressed lines take."""
+        """Approximate bytes that are taken."""
         return sum(batch.size for batch in self._batches)
 
     @property

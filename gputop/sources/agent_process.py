@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SILENCE = 10.0
 """Seconds that a command waits for an agent, beyond its interval."""
+ANSWER = 30.0
+"""Seconds for a whole answer of another machine, from connecting to its last byte."""
 INTERVAL = 1.0
 """The interval, in seconds, of an agent that is started before the settings are read."""
 _HERE = os.path.dirname(os.path.abspath(__file__))

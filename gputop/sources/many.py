@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.text import printable
+from gputop.sources.ssh.crowd import WAVE
 from gputop.sources.ssh.names import HostName
 
 T = TypeVar("T")
@@ -39,6 +40,20 @@ def ask_hosts(
         except Empty:
             return
         yield answer
+
+
+def whole_answers(
+    hosts: Sequence[H], ask: Callable[[H], T], seconds: float, late: str = ""
+) -> Iterator[tuple[H, T | GputopError]]:
+    """Yield as `ask_hosts` does. A host has `seconds` for all of its answer, beyond the wait for
+    its turn to connect. Then its answer is an error that ends with `late`, whatever has come: it
+    never costs the others theirs."""
+    missing = dict.fromkeys(hosts)
+    for host, answer in ask_hosts(hosts, ask, seconds + WAVE.longest(len(hosts))):
+        del missing[host]
+        yield host, answer
+    for host in missing:
+        yield host, SourceError(f"no whole answer has come within {seconds:g} s{late}")
 
 
 def _answer(host: H, ask: Callable[[H], T]) -> T | GputopError:

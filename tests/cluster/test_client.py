@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import socketserver
 import threading
+import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from gputop.cli import main
 from gputop.errors import SourceError, UsageError
+from gputop.model.machine.frame import Frame
 from gputop.sources.prometheus import client as client_module
 from gputop.sources.prometheus.client import HEADERS, TOKEN, PrometheusClient, headers_of
+from gputop.sources.prometheus.exporters import GPUTOP
+from gputop.sources.prometheus.host import PrometheusSource
+from gputop.sources.prometheus.queries import ClusterQueries
 from tests.conftest import needs_root
 
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
@@ -140,21 +148,116 @@ def test_names_that_are_none(server: AnsweringServer) -> None:
 
 
 def test_an_answer_that_is_too_big(server: AnsweringServer) -> None:
-    server.body = iter(lambda: b" " * (1 << 20), b"")
-    with pytest.raises(SourceError, match="more than 32 MiB"):
-        PrometheusClient(server.url, {}).query("up")
+    """Of bytes, and of what takes a hundred times as much: 31 MiB took 3 GB."""
+    client = PrometheusClient(server.url, {})
+    empty = b"[],{}," * (1 << 20)
+    for body, words in (
+        (iter(lambda: b" " * (1 << 20), b""), "more than 8 MiB"),
+        ([EMPTY.replace(b"[]", b"[%s[]]" % empty)], "more than 262144 values"),
+    ):
+        server.body = body
+        tracemalloc.start()
+        with pytest.raises(SourceError, match=words):
+            client.query("up")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 32 << 20
 
 
-@pytest.mark.parametrize("pause", [0.05, 5.0])
-def test_one_that_dawdles(
-    server: AnsweringServer, pause: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A byte now and then, which would begin the socket's own timeout anew, or none."""
+def test_answers_of_a_refresh_have_a_bound_together(server: AnsweringServer) -> None:
+    """Each of them may be as many series as there are GPUs."""
+    labels = b",".join(b'"l%d":"x"' % n for n in range(200))
+    series = b",".join([b'{"metric":{%s},"value":[1,"1"]}' % labels] * 1200)
+    server.body = [EMPTY.replace(b"[]", b"[%s]" % series)]
+    queries = ClusterQueries(PrometheusClient(server.url, {}), GPUTOP)
+    assert len(queries.ask({"one": "up"})["one"]) == 1200
+    with pytest.raises(SourceError, match="its answers have more than 262144 labels"):
+        queries.ask({"one": "up", "two": "up"})
+
+
+def test_a_past_has_as_many_frames_as_were_asked_for(server: AnsweringServer) -> None:
+    """Each of them is work for each GPU, however many a server knows."""
+    points = ",".join(f'[{1000 + n},"1"]' for n in range(5000))
+    series = f'{{"metric":{{"uuid":"GPU-0","gpu":"0"}},"values":[{points}]}}'
+    server.body = [EMPTY.replace(b"[]", f"[{series}]".encode())]
+    queries = ClusterQueries(PrometheusClient(server.url, {}), GPUTOP)
+    source = PrometheusSource(queries, "node1")
+    frames = [message for message in islice(source.frames(), 61) if isinstance(message, Frame)]
+    assert [frame.time for frame in frames] == [*range(5940, 6000), 5999]
+    assert len(queries.past(0, 600, 60)) == 11
+
+
+class Dripping(socketserver.StreamRequestHandler):
+    """Sends its server's `begin`, and then a byte now and then, for ever."""
+
+    def handle(self) -> None:
+        assert isinstance(self.server, DrippingServer)
+        self.rfile.readline()
+        with suppress(OSError):
+            self.wfile.write(self.server.begin)
+            while not self.server.over.wait(0.02):
+                self.wfile.write(self.server.drop)
+        self.server.left.release()
+
+
+class DrippingServer(socketserver.ThreadingTCPServer):
+    """A server that never gives a whole answer."""
+
+    daemon_threads = True
+
+    def __init__(self, begin: bytes, drop: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), Dripping)
+        self.begin, self.drop = begin, drop
+        self.over, self.left = threading.Event(), threading.Semaphore(0)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+@pytest.mark.parametrize(
+    ("begin", "drop"),
+    [
+        ("", "H"),
+        ("HTTP/1.1 200 O", "K"),
+        ("HTTP/1.1 200 OK\r\nX: ", "x"),
+        ("HTTP/1.1 200 OK\r\n", "X: y\r\n"),
+        ("HTTP/1.1 200 OK\r\n\r\n", " "),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", " "),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "0"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "X: y\r\n"),
+        ("HTTP/1.1 500 No\r\n\r\n", " "),
+        ("HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+)
+def test_one_that_drips(begin: str, drop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it does: the socket's own timeout begins anew with each byte. And it is hung up on:
+    a thread that reads on would be one more at each refresh."""
     monkeypatch.setattr(client_module, "TIMEOUT", 0.3)
     monkeypatch.setattr(client_module, "_WAY", 0.1)
-    server.pause, server.body = pause, iter(lambda: b" ", b"")
+    with DrippingServer(begin.encode(), drop.encode()) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        with pytest.raises(SourceError, match=r"no answer in 0\.4 s"):
+            PrometheusClient(server.url, {}).query("up")
+        assert server.left.acquire(timeout=20)
+        server.shutdown()
+
+
+def test_one_that_says_nothing(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "TIMEOUT", 0.3)
+    monkeypatch.setattr(client_module, "_WAY", 0.1)
+    server.pause = 5.0
     with pytest.raises(SourceError, match=r"no answer in 0\.4 s"):
         PrometheusClient(server.url, {}).query("up")
+
+
+def test_all_queries_of_a_command_have_one_deadline(
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A dozen of them, each just in time, took two minutes."""
+    monkeypatch.setattr("gputop.commands.free._CLUSTER_TIMEOUT", 0.3)
+    server.pause = 5.0
+    assert main(["free", "--prometheus", server.url]) == 4
+    words = f"gputop: {server.url}: no whole answer has come within 0.3 s\n"
+    assert capfd.readouterr() == ("", words)
 
 
 def test_nobody_is_there(server: AnsweringServer) -> None:

@@ -150,16 +150,25 @@ def test_sums_of_what_is_not_known_are_not_0() -> None:
         assert (fleet.totals.free, fleet.totals.users) == (free, users), states
 
 
-def test_two_names_of_one_machine_count_once() -> None:
+def test_a_host_that_claims_to_be_another_one() -> None:
+    """It may be one with two names, or lie: its GPUs count once, and as free for nobody; it hides
+    no process. A container has the boot id, and its own GPU."""
     fleet = Fleet(IDLE_AFTER)
     same, container = of_host("a", frame()), frame([gpu(4)])
     inside = replace(container, host=Host(name="c", boot_id="boot of a"))
     fleet.take([same, same._replace(host="a.lab"), HostState("container", inside, UP)])
     first, second, third = fleet.rows
-    assert (second.twin, second.remark) == ("a", "the same machine as a")
-    assert (first.twin, third.twin) == (None, None)  # a container has the boot id, and its own GPU
-    assert (fleet.totals.gpus, fleet.totals.free) == (2, 2)
-    assert free_gpus(fleet.rows) == [("a", "0"), ("container", "4")]
+    assert (first.remark, second.remark) == ("a.lab claims to be it", "claims to be a")
+    assert (first.level, second.level, third.twin) == ("notice", "notice", None)
+    assert (fleet.totals.gpus, fleet.totals.free) == (2, 1)
+    assert free_gpus(fleet.rows) == [("container", "4")]
+    busy, other = process(7, user="bob"), process(8, user="eve")
+    true = of_host("a", frame([gpu(0)], [busy]))
+    for lie in (frame([gpu(0)], [other]), frame([gpu(0)], [busy, other])):
+        fleet.take([of_host("a", lie)._replace(host="liar"), true])
+        assert {row.row.process.user for row in fleet.processes} == {"bob", "eve"}
+        assert len(fleet.processes) == fleet.totals.users == 2
+        assert (fleet.totals.gpus, free_gpus(fleet.rows)) == (1, [])
 
 
 def test_a_frame_is_looked_through_once() -> None:

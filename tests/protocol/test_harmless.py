@@ -149,6 +149,11 @@ def test_texts_are_cleaned_wherever_they_are() -> None:
 def test_what_means_what_it_says_stays_so_and_has_a_bound() -> None:
     for verbatim in (Environ({"CUDA_VISIBLE_DEVICES": HOSTILE}), Probed(value=HOSTILE)):
         assert harmless(verbatim) is verbatim
+    misspelt = Environ({"CUDA_VISIBLE_\u202eDEVICE": HOSTILE, "X" * 4000: "1"})
+    assert harmless(misspelt).variables == {
+        "CUDA_VISIBLE_\ufffdDEVICE": HOSTILE,
+        "X" * 63 + "…": "1",
+    }
     endless = Reply(request="p1", probed=(Probed(value="0," * 9999),))
     assert "a text of more than 8192 characters" in error_of(lines_of([HELLO, endless]))
 
@@ -192,7 +197,7 @@ def test_facts_have_a_bound_whatever_they_are_of() -> None:
     assembler.read(encode_line(0, HELLO))
     long = b'[%d,{"kind":"inventory","gpus":{"%d":{"index":0' + b" " * (15 << 20) + b"}}}]\n"
     lines = (long % (number, max(9, number)) for number in count(1))
-    with pytest.raises(SourceError, match="more than 64 MiB of GPUs or processes"):
+    with pytest.raises(SourceError, match="more than 128 MiB of GPUs or processes"):
         all(assembler.read(line) is None for line in lines)
     assert assembler._number == 9 + MAX_INVENTORY // (15 << 20) + 1
 

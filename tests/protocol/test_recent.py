@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+import tracemalloc
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from gputop.model.machine.frame import Frame
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import Gpu
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode_line
-from gputop.protocol.messages import AgentMessage
+from gputop.protocol.messages import AgentMessage, InventoryUpdate, ProcessNumbers, Sample
 from gputop.protocol.recent import RecentFrames
 from gputop.protocol.split import Splitter
 from tests.protocol.streams import EARLY, FRAME, HELLO, IDLER, REPLIES, TRAIN
@@ -87,6 +90,48 @@ def test_time_and_bytes_have_a_bound() -> None:
     recent = remembered(minute(), RecentFrames(most=1000))
     assert recent.size < 4000
     assert recent.times[-1] == BEGIN + 99
+
+
+def grown(recent: RecentFrames, messages: Iterable[AgentMessage]) -> int:
+    """The bytes of memory that messages of a host leave behind, at their peak."""
+    assembler = Assembler()
+    assembler.recent = recent
+    for number, message in enumerate([HELLO, *Splitter().split(FRAME)]):
+        assembler.read(encode_line(number, message))
+    lines = [encode_line(number + 1, message) for number, message in enumerate(messages, number)]
+    tracemalloc.start()
+    for line in lines:
+        assembler.read(line)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_facts_without_frames_do_not_grow() -> None:
+    """And a step back does not unpack them all: an open screen grew by 2.6 MB/s."""
+    texts = [random.Random(n).randbytes(2000).hex() for n in range(25)]
+    rows = dict(enumerate(replace(TRAIN, command=text) for text in texts))
+    recent = RecentFrames()
+    assert grown(recent, [InventoryUpdate(processes=rows)] * 400) < 12 << 20
+    assert sum(batch.unpacked for batch in recent._batches) < 9 << 20
+
+
+def test_facts_that_change_without_end_do_not_grow() -> None:
+    """They are few bytes, compressed, but each reader of a batch keeps its own."""
+    rows = {n: Process(pid=n) for n in range(1, 1001)}
+    sample = Sample(time=FRAME.time + 1, processes=ProcessNumbers(id=list(rows)))
+    recent = RecentFrames(most=1 << 20)
+    messages: list[AgentMessage] = [InventoryUpdate(processes=rows), *[sample] * 32] * 20
+    assert grown(recent, messages) < 7 << 20
+    assert recent.at(sample.time) is not None
+
+
+def test_a_step_back_costs_few_rows() -> None:
+    gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}") for n in range(1024))
+    frames = [replace(FRAME, time=BEGIN + n, gpus=gpus, processes=()) for n in range(9)]
+    recent = remembered(frames)
+    assert list(recent.frames(0, 1e12)) == frames
+    assert max(len(batch.times) for batch in recent._batches) <= 2
 
 
 def test_a_clock_that_was_put_back_begins_anew() -> None:

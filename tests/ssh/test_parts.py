@@ -12,8 +12,10 @@ import pytest
 from gputop.errors import LoginError, SourceError
 from gputop.protocol.versions import SPOKEN, Versions
 from gputop.sources.follow import backoff
+from gputop.sources.many import in_order, whole_answers
 from gputop.sources.ssh.connection import AgentOptions, choice
 from gputop.sources.ssh.crowd import Wave
+from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.process import Allowance, failure
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
 from gputop.sources.ssh.ways import ways_check
@@ -158,6 +160,27 @@ def test_eight_at_once() -> None:
     for thread in threads:
         thread.join(60)
     assert most == 8
+
+
+def test_a_host_has_a_deadline_for_its_whole_answer() -> None:
+    """The others' answers are there, in their order, whatever one does in the meantime."""
+    hosts = [HostName(name, name, None) for name in ("evil", "good", "down", "well")]
+    over = threading.Event()
+
+    def ask(host: HostName) -> str:
+        if host.asked == "down":
+            raise SourceError("no route")
+        if host.asked == "evil":
+            over.wait(60)
+        return host.asked
+
+    answers = dict(in_order(hosts, whole_answers(hosts, ask, 1.0, ". It may have been sent")))
+    over.set()
+    assert list(answers) == hosts
+    assert [str(answers[host]) for host in hosts] == [
+        "no whole answer has come within 1 s. It may have been sent", "good", "no route", "well",
+    ]  # fmt: skip
+    assert isinstance(answers[hosts[0]], SourceError)
 
 
 def test_those_that_are_down_delay_nobody() -> None:

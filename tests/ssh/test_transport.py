@@ -133,6 +133,17 @@ def test_a_master_connection_is_used_and_none_is_made(
         master.terminate()
 
 
+def test_a_login_forwards_nothing(sshd: Sshd) -> None:
+    """Whatever the configuration says: it is the stream of the screen, not a shell."""
+    more = "ForwardAgent yes\nForwardX11 yes\nLocalForward 7777 a:1\nRemoteForward 7778 a:1\n"
+    host = sshd.host("forwards", more=f"{more}DynamicForward 7779\nTunnel yes")
+    program, *words = login_command(host)
+    told = subprocess.run([program, "-G", *words], check=True, capture_output=True, text=True)
+    options = dict(line.split(" ", 1) for line in told.stdout.splitlines())
+    assert {options[name] for name in ("forwardagent", "forwardx11", "tunnel")} <= {"no", "false"}
+    assert options["clearallforwardings"] == "yes"
+
+
 def test_somebody_has_to_log_in(sshd: Sshd, kept: MachineFactory) -> None:
     key = sshd.folder / "key"
     locked = sshd.folder / "locked"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import socket
@@ -10,21 +12,26 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
+from gputop.cli import main
 from gputop.errors import SourceError
+from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.signals import Target
 from gputop.protocol.messages import Signal
+from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.ask import ask
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.names import HostName
 from tests.agent.driving import until
-from tests.protocol.streams import lines_of, stream
-from tests.ssh.reading import client_of, first_frame, in_thread, source, why_not
+from tests.protocol.streams import FRAME, HELLO, lines_of, stream
+from tests.ssh.reading import client_of, ending, first_frame, in_thread, source, why_not
 from tests.sshd import Sshd, sshd
 
 pytestmark = pytest.mark.system
@@ -46,6 +53,17 @@ number, sample = json.loads(line)
 while True:
     number += 1
     print(json.dumps([number, sample]))
+"""
+_DRIPS = """\
+import sys, time
+lines = open(sys.argv[1]).readlines() if sys.argv[1:] else []
+print(end="".join(lines))
+number = len(lines)
+while True:
+    drip = '[%d,{"kind":"reply","request":"x"}]' % number if lines else "welcome"
+    print(drip, flush=True)
+    number += 1
+    time.sleep(0.1)
 """
 _ZEROS = "head -c %d /dev/zero"
 
@@ -97,11 +115,56 @@ def test_one_that_says_nothing(sshd: Sshd) -> None:
     assert words == [login, agent, agent]
 
 
-def silence(host: HostName) -> str:
-    connection = Connection(host, AgentOptions(1.0, True), 5.0)
+def silence(host: HostName, whole: float = math.inf) -> str:
+    connection = Connection(host, AgentOptions(1.0, True), 5.0, whole)
     with pytest.raises(SourceError) as error:
         list(connection.messages())
     return str(error.value)
+
+
+@pytest.mark.timeout(60)
+def test_lines_without_end_are_no_answer(sshd: Sshd, tmp_path: Path) -> None:
+    """Before there is an agent, before its first frame, and after it: no line comes late."""
+    (tmp_path / "drips.py").write_text(_DRIPS)
+    (tmp_path / "lines").write_bytes(b"".join(lines_of(stream())))
+    (tmp_path / "hello").write_bytes(lines_of(stream())[0])
+    program = f"exec {sys.executable} {tmp_path}/drips.py"
+    greets = sshd.host("greets", script=program)
+    drips = sshd.host("drips", script=f"{_TELLS}{program} {tmp_path}/hello")
+    stops = sshd.host("stops-later", script=f"{_TELLS}{program} {tmp_path}/lines")
+    with ThreadPoolExecutor() as pool:
+        words = list(pool.map(partial(silence, whole=4.0), (greets, drips, stops)))
+    assert words == ["no whole answer has come in time, only parts of one: try again"] * 3
+
+
+@pytest.mark.timeout(60)
+def test_a_host_that_drips_costs_the_others_nothing(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It sends a line every tenth of a second, and never a frame."""
+    monkeypatch.setattr("gputop.sources.ssh.source.ANSWER", 6.0)
+    (tmp_path / "drips.py").write_text(_DRIPS)
+    (tmp_path / "hello").write_bytes(lines_of(stream())[0])
+    (tmp_path / "lines").write_bytes(b"".join(lines_of(stream())))
+    script = f"{_TELLS}exec {sys.executable} {tmp_path}/drips.py {tmp_path}/hello"
+    evil = sshd.host("evil", script=script)
+    good = sshd.host("good", script=f"{_TELLS}cat {tmp_path}/lines; exec sleep 100")
+    assert main(["--json", "-H", f"{evil.asked},{good.asked}"]) == 1
+    output, errors = capfd.readouterr()
+    assert json.loads(output)["host"]["asked"] == good.asked
+    assert errors.startswith("gputop: evil: no whole answer has come in time")
+
+
+def test_rows_have_a_bound(sshd: Sshd, tmp_path: Path) -> None:
+    """A line of 4 KB is work for 1,024 GPUs."""
+    gpus = tuple(Gpu(index=n) for n in range(1024))
+    wide = replace(FRAME, gpus=gpus, processes=())
+    (tmp_path / "lines").write_bytes(b"".join(lines_of([HELLO, *Splitter().split(wide)])))
+    (tmp_path / "endless.py").write_text(_ENDLESS)
+    program = f"exec {sys.executable} {tmp_path}/endless.py {tmp_path}/lines"
+    with source(sshd.host("wide", script=_TELLS + program)) as opened:
+        error = ending(opened, frames=40)
+    assert str(error) == "the host sends more than an agent has to say: it is left alone"
 
 
 @pytest.mark.timeout(40)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from gputop.model.fleet.host_row import HostRow, HostState, host_row
 from gputop.model.fleet.host_summary import HostSummary, summary_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import ranges
+from gputop.model.processes import process_rows
 from gputop.model.processes.views import ViewRow
 
 
@@ -38,43 +40,51 @@ class Fleet:
 
     def take(self, states: Sequence[HostState]) -> None:
         """Make the rows anew from the states of all hosts."""
-        first: dict[Hashable, str] = {}
-        rows = []
-        for state in states:
-            summary = self._summary_of(state)
-            machine = None if summary is None else _machine(summary.frame)
-            twin = None if machine is None else first.setdefault(machine, state.host)
-            rows.append(host_row(state, summary, None if twin == state.host else twin))
-        self.rows = rows
+        summaries = [self._summary_of(state) for state in states]
+        machines = [None if s is None else _machine(s.frame) for s in summaries]
+        hosts: defaultdict[Hashable, list[str]] = defaultdict(list)
+        for state, machine in zip(states, machines, strict=True):
+            hosts[machine].append(state.host)
+        self.rows = [
+            host_row(state, summary, () if machine is None else hosts[machine])
+            for state, summary, machine in zip(states, summaries, machines, strict=True)
+        ]
 
     @property
     def processes(self) -> list[ViewRow]:
         """The processes of all hosts in their order; those of a machine appear once."""
-        return [row for summary in self._counted for row in summary.processes]
+        processes: dict[Hashable, ViewRow] = {}
+        for row in self.rows:
+            if row.summary is None:
+                continue
+            keys: Sequence[Hashable] = [process.key for process in row.summary.processes]
+            if row.twin is not None:  # one that only claims to be another hides no process of it
+                shown = [process.row for process in row.summary.processes]
+                keys = process_rows.row_keys(row.summary.frame, shown)
+            for key, process in zip(keys, row.summary.processes, strict=True):
+                processes.setdefault(key, process)
+        return list(processes.values())
 
     @property
     def totals(self) -> FleetTotals:
-        """The sums over all hosts; a machine counts once."""
-        counted = list(self._counted)
+        """The sums over all hosts. The GPUs of a machine count once; if two hosts claim to be it,
+        they do not count as free."""
+        summaries = [row.summary for row in self.rows if row.summary is not None]
         free = sum(len(row.free_indices) for row in self.rows)
-        users = len({user for summary in counted for user in summary.users})
+        users = len({user for summary in summaries for user in summary.users})
         return FleetTotals(
             hosts=len(self.rows),
             seen=sum(row.summary is not None for row in self.rows),
             alarms=sum(row.level == "alarm" for row in self.rows),
-            gpus=sum(len(summary.lamps) for summary in counted),
+            gpus=sum(len(row.summary.lamps) for row in self.rows if row.summary and row.is_first),
             free=free if free or self._is_free_known else None,
-            users=users if users or _are_users_known(counted) else None,
+            users=users if users or _are_users_known(summaries) else None,
         )
 
     @property
     def _is_free_known(self) -> bool:
         rows = [row for row in self.rows if row.summary is not None and row.twin is None]
         return bool(rows) and all(row.free is not None for row in rows)
-
-    @property
-    def _counted(self) -> Iterator[HostSummary]:
-        return (row.summary for row in self.rows if row.summary is not None and row.twin is None)
 
     def _summary_of(self, state: HostState) -> HostSummary | None:
         frame = state.frame

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from gputop.model.fleet.host_summary import HostSummary
@@ -50,7 +51,10 @@ class HostRow(NamedTuple):
     late: bool = False
     """It is connected, but its frame is old: whether a GPU is free now is not known."""
     twin: str | None = None
-    """The host of an earlier row for the same machine: its GPUs and users count there alone."""
+    """Another host that claims to be the same machine. At most one of them is right, or both are
+    names of it: their GPUs do not count as free."""
+    is_first: bool = True
+    """Whether no earlier row is for the same machine: its GPUs count only there."""
 
     @property
     def free_indices(self) -> tuple[int, ...]:
@@ -65,20 +69,26 @@ class HostRow(NamedTuple):
         return None if self.summary is None or self.late else self.summary.free
 
 
-def host_row(state: HostState, summary: HostSummary | None, twin: str | None = None) -> HostRow:
-    """Return the row of a host; `summary` is that of its frame, None without a usable one."""
+def host_row(
+    state: HostState, summary: HostSummary | None, claimants: Sequence[str] = ()
+) -> HostRow:
+    """Return the row of a host; `summary` is that of its frame, None without a usable one;
+    `claimants` are the hosts that claim to be its machine, with itself."""
     if summary is None or summary.frame.problem is not None:
         return HostRow(state.host, state.link, None, *_absence(state, summary))
+    twin = next((host for host in claimants if host != state.host), None)
+    is_first = not claimants or claimants[0] == state.host
     age, interval = state.link.age, summary.frame.interval or 1.0
     late = age is not None and age >= max(_LATE, _LATE * interval)
     level, remark = summary.level, summary.remark or state.link.words
     if late:
         level, remark = "alarm", f"no answer for {duration(age)}"
     elif level != "alarm" and twin is not None:
-        level, remark = "notice", f"the same machine as {twin}"
+        level = "notice"
+        remark = f"{twin} claims to be it" if is_first else f"claims to be {twin}"
     elif level != "alarm" and state.rebooted is not None:
         level, remark = "notice", f"rebooted {duration(state.rebooted)} ago"
-    return HostRow(state.host, state.link, summary, level, remark, late, twin)
+    return HostRow(state.host, state.link, summary, level, remark, late, twin, is_first)
 
 
 def _absence(state: HostState, summary: HostSummary | None) -> tuple[FindingLevel | None, str]:

@@ -10,13 +10,17 @@ import json
 import math
 import os
 import re
+import socket
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
+from gputop.deadline import within
 from gputop.errors import SourceError, UsageError
 from gputop.files import reason_of
 from gputop.headers import bearer, header_of
@@ -30,7 +34,9 @@ HEADERS = "GPUTOP_PROMETHEUS_HEADERS"
 TIMEOUT = 10.0
 """Seconds for the server to answer a query; the network gets a little more."""
 _WAY = 2.0
-_MOST_BYTES = 32 << 20
+_MOST_BYTES, _MOST_PARTS = 8 << 20, 1 << 18
+"""Bytes of an answer, and its lists, objects and values: they take up to a hundred times as much
+memory. 20,000 series of four labels have fewer."""
 _PIECE = 1 << 16
 _MOST_HEADERS = 1 << 16
 _MOST_SERIES = 20_000
@@ -55,17 +61,17 @@ class PrometheusClient:
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         """UsageError if `url` is not the URL of a server."""
-        if "@" in url:
+        if "@" in url:  # before anything of it is shown
             raise UsageError(
                 "a password in the URL is seen by every user of this machine: give headers in a "
                 f"file that {HEADERS} names, or a token in {TOKEN}"
             )
-        if _parts_of(url) is None:
+        if not _is_server(url):
             shown = printable(re.split("[?#]", url)[0], 100)  # a query may hold a token
             raise UsageError(f"--prometheus {shown!r} is no URL, as http://prometheus:9090")
         self.url = url.rstrip("/")
         self._headers = dict(headers)
-        self._opener = urllib.request.build_opener(NoRedirect())
+        self._opener = urllib.request.build_opener(NoRedirect, _Handler)
 
     def query(self, expression: str) -> list[Series]:
         """Return the series of an instant query, for now. SourceError."""
@@ -101,18 +107,17 @@ class PrometheusClient:
 
     def _get(self, path: str, data: bytes | None = None) -> Any:
         """Return the data of an answer; if there is `data` to send, that goes by POST."""
-        request = urllib.request.Request(f"{self.url}/api/v1/{path}", data, self._headers)
+        request = _HttpRequest(f"{self.url}/api/v1/{path}", data, self._headers)
         try:
-            with self._opener.open(request, timeout=TIMEOUT + _WAY) as answer:
-                return self._data(_body_of(answer))
-        except urllib.error.HTTPError as error:
-            raise self._failed(_told_by(error)) from None
+            return self._data(_fetch(self._opener, request))
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._failed(_reason(error)) from None
 
     def _data(self, body: bytes) -> Any:
         if len(body) > _MOST_BYTES:
             raise self._failed(f"its answer has more than {_MOST_BYTES >> 20} MiB")
+        if sum(map(body.count, (b"{", b"[", b","))) > _MOST_PARTS:
+            raise self._failed(f"its answer has more than {_MOST_PARTS} values")
         try:
             answer = json.loads(body)
             if answer["status"] == "success":
@@ -195,27 +200,65 @@ def _point(pair: Any) -> tuple[float, float]:
     return float(at), float(value)
 
 
-def _body_of(answer: http.client.HTTPResponse) -> bytes:
-    """Return the body, cut soon after _MOST_BYTES. TimeoutError for a server that sends it in
-    drops: the socket's own timeout begins anew with each."""
-    end, pieces, length = time.monotonic() + TIMEOUT + _WAY, list[bytes](), 0
-    while length <= _MOST_BYTES and (piece := answer.read1(_PIECE)):
-        pieces.append(piece)
-        length += len(piece)
-        if time.monotonic() > end:
-            raise TimeoutError
-    return b"".join(pieces)
+class _HttpRequest(urllib.request.Request):
+    """A request, and the sockets that its answers come from."""
+
+    def __init__(self, url: str, data: bytes | None, headers: Mapping[str, str]) -> None:
+        super().__init__(url, data, dict(headers))
+        self.sockets: list[socket.socket] = []
+
+    def response(self, sock: socket.socket, **words: Any) -> http.client.HTTPResponse:
+        """Return the response that is read from a socket."""
+        self.sockets.append(sock)
+        return http.client.HTTPResponse(sock, **words)
 
 
-def _parts_of(url: str) -> urllib.parse.SplitResult | None:
-    """Return the parts of a server's URL; None for any other text."""
+class _Handler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    """Gives each `_HttpRequest` the sockets of its connections."""
+
+    def do_open(self, http_class: Any, req: Any, **words: Any) -> http.client.HTTPResponse:
+        def connect(*args: Any, **more: Any) -> http.client.HTTPConnection:
+            connection: http.client.HTTPConnection = http_class(*args, **more)
+            connection.response_class = req.response
+            return connection
+
+        return super().do_open(connect, req, **words)
+
+
+def _fetch(opener: urllib.request.OpenerDirector, request: _HttpRequest) -> bytes:
+    """Return the body of the answer, cut soon after _MOST_BYTES. OSError, HTTPException.
+
+    TimeoutError if it is not whole in time: a socket's own timeout begins anew with each byte.
+    """
+    try:
+        return within(TIMEOUT + _WAY, partial(_body_of, opener, request))
+    except TimeoutError:
+        for sock in request.sockets:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        raise
+
+
+def _body_of(opener: urllib.request.OpenerDirector, request: _HttpRequest) -> bytes:
+    body = bytearray()
+    try:
+        with opener.open(request, timeout=TIMEOUT + _WAY) as answer:
+            while len(body) <= _MOST_BYTES and (piece := answer.read1(_PIECE)):
+                body += piece
+    except urllib.error.HTTPError as error:
+        raise OSError(_told_by(error)) from None
+    return bytes(body)
+
+
+def _is_server(url: str) -> bool:
+    """Return whether a text is the URL of a server."""
     try:
         parts = urllib.parse.urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        return None
+        return False
     is_plain = url.isprintable() and url.split() == [url] and not (parts.query or parts.fragment)
-    return parts if is_whole and is_plain else None
+    return bool(is_whole and is_plain)
 
 
 def _told_by(error: urllib.error.HTTPError) -> str:

@@ -29,6 +29,8 @@ from gputop.sources.ssh.source import SshSource
 _INTERVAL = 10.0
 _PAST, _STEP = 900.0, 15.0
 """Seconds of the past that are read at first, and between two frames of them."""
+_STEPS = int(_PAST / _STEP)
+"""The most frames of them, however many the server knows."""
 _REFUSED = "only Prometheus is asked about this host, and it answers no questions"
 _LONGEST = 120
 """Characters of ssh's error that are shown."""
@@ -102,7 +104,7 @@ class PrometheusSource(AgentlessSource):
                 for at, value in series.points:
                     number = number_of([Series({}, ((at, value),))])
                     by_time[at].setdefault(uuid, {})[name] = _rounded(name, number)
-        for at in sorted(by_time):
+        for at in sorted(by_time)[-_STEPS:]:
             values, unknown = by_time[at], dict.fromkeys(self._values())
             gpus = tuple(
                 replace(gpu, **{**unknown, **values.get(gpu.uuid or "", {})}) for gpu in now.gpus

@@ -27,6 +27,8 @@ _AT_ONCE = 4
 _TIMEOUT = 30.0
 """Seconds for all queries of a refresh."""
 _MOST_HANGING = 16
+_MOST_LABELS = 1 << 18
+"""Labels and series in all answers of a refresh: what they take is kept at the same time."""
 LONGEST = 64
 """Characters of a name that is shown."""
 _MOST_DOWN = 50
@@ -97,7 +99,7 @@ class ClusterQueries:
                         by_time[at][share] = value
         return [
             (at, (values["0.1"], values["0.5"], values["0.9"]))
-            for at, values in sorted(by_time.items())
+            for at, values in sorted(by_time.items())[-1 - int((end - start) / step) :]
             if len(values) == len(_QUANTILES)
         ]
 
@@ -106,7 +108,8 @@ class ClusterQueries:
         self._hanging = [call for call in self._hanging if call.is_running]
         if len(self._hanging) >= _MOST_HANGING:
             raise self._no_answer(f"{len(self._hanging)} queries were not answered yet")
-        calls = {name: Call(partial(self._query, text)) for name, text in wanted.items()}
+        sizes = list[int]()
+        calls = {name: Call(partial(self._query, text, sizes)) for name, text in wanted.items()}
         self._hanging += calls.values()
         end = time.monotonic() + _TIMEOUT
         for call in calls.values():
@@ -114,9 +117,14 @@ class ClusterQueries:
                 raise self._no_answer(f"no answer in {_TIMEOUT:g} s")
         return {name: call.result() for name, call in calls.items()}
 
-    def _query(self, expression: str) -> list[Series]:
+    def _query(self, expression: str, sizes: list[int]) -> list[Series]:
+        """Return an answer, and add its size to those of the others."""
         with self._turns:
-            return self.client.query(expression)
+            answer = self.client.query(expression)
+        sizes.append(sum(1 + len(series.labels) for series in answer))
+        if sum(sizes) > _MOST_LABELS:
+            raise self._no_answer(f"its answers have more than {_MOST_LABELS} labels")
+        return answer
 
     def _no_answer(self, why: str) -> SourceError:
         return SourceError(f"{printable(self.client.url, 100)}: {why}")

@@ -19,16 +19,21 @@ CONFIG = "GPUTOP_SSH_CONFIG"
 """A variable that names a configuration for ssh to read instead of ~/.ssh/config."""
 CONNECT_TIMEOUT = 10
 """Seconds for the connection and its first handshake."""
+ALWAYS = {
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "ClearAllForwardings": "yes",
+    "Tunnel": "no",
+    "RemoteCommand": "none",
+}
+"""Options of every call, whatever the configuration says: a machine gets nothing of this one."""
 _OPTIONS = {
+    **ALWAYS,
     "BatchMode": "yes",
     "LogLevel": "ERROR",  # whatever the configuration says: errors are shown, banners are not
     "ConnectTimeout": str(CONNECT_TIMEOUT),
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
-    "ForwardAgent": "no",
-    "ForwardX11": "no",
-    "ClearAllForwardings": "yes",
-    "RemoteCommand": "none",
     "ControlMaster": "no",  # an existing one is used
 }
 _AGENT = "SSH_AUTH_SOCK"

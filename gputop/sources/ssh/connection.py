@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -21,10 +22,18 @@ from gputop.sources.ssh.client import ssh_environment, stream_command
 from gputop.sources.ssh.crowd import HEART, LEASE, WAVE
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
-from gputop.sources.ssh.process import SshProcess
+from gputop.sources.ssh.process import Allowance, SshProcess
 from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.start import Remote, read_remote, remote_command
 
+_CONNECT = 60.0
+"""Seconds from the first byte to ssh until an agent is started: the agent may be carried there over
+a slow network."""
+_ROWS = (1 << 19, 50_000)
+"""Rows of frames at once, and a second: ten frames a second of 8 GPUs with 4,000 processes. They
+take work here, however few bytes they are."""
+_GPU = 32
+"""How many rows a GPU counts for."""
 _MOST_QUEUED = 1000
 _PING = "ping "
 
@@ -50,12 +59,18 @@ class AgentOptions(NamedTuple):
 class Connection(AgentConnection):
     """An ssh, and the agent at its other end."""
 
-    def __init__(self, host: HostName, options: AgentOptions, timeout: float) -> None:
-        """`timeout`: seconds to connect, and for each line; SourceError after them."""
+    def __init__(
+        self, host: HostName, options: AgentOptions, timeout: float, whole: float = math.inf
+    ) -> None:
+        """`timeout`: seconds without a line; `whole`: seconds from connecting to the first frame,
+        and from there to each next one, whatever else comes. SourceError after them."""
         super().__init__(host.asked)
-        self._host, self._options, self._timeout = host, options, timeout
+        self._host, self._options, self._timeout, self._whole = host, options, timeout, whole
+        self._due = math.inf
+        """When the next frame must be there, in monotonic seconds."""
         self._link = Link()
         self._heard: float | None = None
+        self._rows = Allowance(*_ROWS)
         self._lock = threading.Lock()
         self._process: SshProcess | None = None
         self.remote: Remote | None = None
@@ -79,14 +94,20 @@ class Connection(AgentConnection):
         if self._link.state in ("login", "ended"):
             return
         try:
-            process = self._process or self._start()
-            while (line := process.line(self._timeout)).endswith(b"\n"):
+            if (process := self._process) is None:
+                process = self._start()
+            else:
+                self._begin(self._whole)
+            while (line := process.line(self._left())).endswith(b"\n"):
                 is_first, self._heard = self._heard is None, time.monotonic()
                 if is_first and self._options.interval is not None:
                     self.ping()
                 message = self._reader.read(line)
                 if message is not None and not self._is_pong(message):
                     yield message
+                    if isinstance(message, Frame):
+                        self._rows.take(len(message.processes) + _GPU * len(message.gpus))
+                        self._begin(self._whole)
             raise process.failure()
         except TimeoutError:
             raise self._ended(self._silence()) from None
@@ -122,19 +143,30 @@ class Connection(AgentConnection):
         if process is not None:
             process.stop()
 
+    def _begin(self, seconds: float) -> None:
+        """Begin to wait for a frame, or for a connection: a reader may have paused meanwhile."""
+        self._due = time.monotonic() + seconds
+
+    def _left(self) -> float:
+        """Return the seconds for the next line."""
+        return min(self._timeout, self._due - time.monotonic())
+
     def _start(self) -> SshProcess:
         """Connect, find out what the machine has, and start the best of it."""
         with WAVE.place(lambda: self._is_over):
             self._link = Link("connecting")
+            self._begin(min(_CONNECT, self._whole))
             process = self._spawn()
-            remote = read_remote(lambda most: process.line(self._timeout, most))
+            remote = read_remote(lambda most: process.line(self._left(), most))
         if remote is None:
             raise process.failure()
         self.remote = remote
         how, why, start = choice(remote, self._options)
         if how == "poor":
             self._reader = SmiReader(self._options.interval, self._host.asked)
-        process.send(start, self._timeout)
+        process.send(start, self._left())
+        if self._whole > _CONNECT:
+            self._begin(self._whole)
         self._link = Link("connected", how, why)
         with self._lock:
             for data in self._queued or ():
@@ -175,6 +207,8 @@ class Connection(AgentConnection):
             words = "the login there hangs, or the network is down"
         else:
             words = "the agent is stopped, or the network is down"
+        if time.monotonic() >= self._due:
+            return SourceError("no whole answer has come in time, only parts of one: try again")
         return SourceError(f"nothing has come for {self._timeout:g} s: {words}")
 
     def _ended(self, error: SourceError) -> SourceError:

@@ -41,6 +41,10 @@ class Wave:
                 self._begun.remove(begun)
                 self._changed.notify_all()
 
+    def longest(self, count: int) -> float:
+        """Return the most seconds that the last of `count` connections waits for its place."""
+        return count / self._at_once * self._most
+
     def wake(self) -> None:
         """Have waiting connections check whether they are over."""
         with self._changed:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gputop.errors import SourceError
 from gputop.sources.child import PipedProcess
-from gputop.sources.ssh.client import ssh_environment, ssh_words
+from gputop.sources.ssh.client import ALWAYS, ssh_environment, ssh_words
 from gputop.sources.ssh.names import HostName
 
 _PERSISTS = "60"
@@ -29,7 +29,7 @@ def login_command(host: HostName) -> list[str]:
     logged in. SourceError."""
     socket = _socket(host)
     socket.unlink(missing_ok=True)  # a dead master's socket would keep the next from working
-    options = {"ControlMaster": "yes", "ControlPersist": _PERSISTS, "RemoteCommand": "none"}
+    options = {**ALWAYS, "ControlMaster": "yes", "ControlPersist": _PERSISTS}
     return [*ssh_words(host, {**options, "ControlPath": str(socket)}, "-T"), "true"]
 
 

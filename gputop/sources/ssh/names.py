@@ -26,8 +26,10 @@ JOB = "SLURM_JOB_NODELIST"
 MOST_HOSTS = 1000
 _MOST_CHARACTERS = 1 << 20
 """Characters that are read from standard input."""
-_COMMA = re.compile(r",(?![^\[]*\])")
-"""A comma between names, not within brackets."""
+_COMMA = re.compile(r"\[[^\[\]]*\]|,")
+"""A comma between names; or brackets, within which a comma separates no names."""
+_LONGEST, _MOST_RANGES = 1 << 14, 8
+"""Characters and brackets of a name, with its ranges."""
 _RANGES = re.compile(r"\[([0-9][0-9,/-]*)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?:/([1-9][0-9]{0,8}))?)?")
 _NAME = re.compile(
@@ -120,7 +122,7 @@ class _Reader:
     def texts(self, word: str, above: tuple[str, ...] = ()) -> Iterator[str]:
         """Yield the names that a word stands for, unchecked; `above` are the groups that it is
         in."""
-        for text in _COMMA.split(word):
+        for text in _split(word):
             if text == "-" and not above:
                 yield from self._each(self._standard_input(), ("-",))
             elif text.startswith("@"):
@@ -153,8 +155,20 @@ class _Reader:
         return words_in(text)
 
 
+def _split(word: str) -> Iterator[str]:
+    """Yield the names of a word."""
+    begin = 0
+    for match in _COMMA.finditer(word):
+        if match[0] == ",":
+            yield word[begin : match.start()]
+            begin = match.end()
+    yield word[begin:]
+
+
 def _expanded(text: str) -> Iterator[str]:
-    """Yield a text for each number in its ranges."""
+    """Yield a text for each number in its ranges. UsageError."""
+    if len(text) > _LONGEST or text.count("[") > _MOST_RANGES:
+        _refuse(text, "is too long for the name of a host")
     match = _RANGES.search(text)
     if match is None:
         yield text
@@ -169,7 +183,7 @@ def _numbers(ranges: str, text: str) -> Iterator[str]:
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            _refuse(text, f"has no range in [{ranges}]: write it as [01-04,7]")
+            _refuse(text, f"has no range in [{printable(ranges, 80)}]: write it as [01-04,7]")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             _refuse(text, f"has a range that goes down, {part}")

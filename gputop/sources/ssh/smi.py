@@ -19,8 +19,8 @@ Names of fields: `nvidia-smi --help-query-gpu`, `--help-query-compute-apps`.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -258,15 +258,16 @@ class SmiReader:
         rows = [dict(zip(names, row, strict=False)) for row in self._rows]
         now = counters_of(self._facts.get("uptime", ""), self._facts.get("cpu", ""), self._stats)
         processes = [process for app in self._apps if (process := self._process(app, now))]
+        held: defaultdict[str | None, list[int | None]] = defaultdict(list)
+        for process in processes:
+            held[process.gpu_uuid].append(process.gpu_memory)
         frame = Frame(
             host=self._host(now),
             time=self._time(number(self._facts.get("uptime", "").partition(" ")[0]) or 0.0),
             interval=self._interval,
             driver_version=rows[0].get("driver_version"),
             cuda_version=self._facts.get("cuda"),
-            gpus=tuple(
-                self._gpu(row, processes) for row in rows if whole(row.get("index")) is not None
-            ),
+            gpus=tuple(self._gpu(row, held) for row in rows if whole(row.get("index")) is not None),
             processes=tuple(processes),
         )
         self._before = now
@@ -299,15 +300,15 @@ class SmiReader:
             nested=self._nested,
         )
 
-    def _gpu(self, row: dict[str, str], processes: Sequence[Process]) -> Gpu:
-        """Return a GPU. In a container its processes are not all known: only our own are seen."""
+    def _gpu(self, row: dict[str, str], held: Mapping[str | None, Sequence[int | None]]) -> Gpu:
+        """Return a GPU; `held` is what its processes hold, by its UUID. In a container they are not
+        all known: only our own are seen."""
         gpu, are_listed = gpu_of(row), not self._nested
-        held = (process.gpu_memory for process in processes if process.gpu_uuid == gpu.uuid)
         return replace(
             gpu,
             processes_known=are_listed,
             own_namespace_only=not are_listed,
-            memory_unaccounted=unaccounted(gpu.memory_used, held, are_listed),
+            memory_unaccounted=unaccounted(gpu.memory_used, held.get(gpu.uuid, ()), are_listed),
         )
 
     def _process(self, app: Sequence[str], now: Counters | None) -> Process | None:

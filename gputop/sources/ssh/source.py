@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from gputop.model.fleet.link import Link
 from gputop.model.machine.check import Check
-from gputop.sources.agent_process import SILENCE
+from gputop.sources.agent_process import ANSWER, SILENCE
 from gputop.sources.agent_source import AgentSource
 from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection
@@ -32,6 +34,7 @@ class SshSource(AgentSource[Connection]):
         allow_many_files()
         self.name, self._driver = host, driver
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
+        self._whole = math.inf if waits else ANSWER + (interval or 0.0)
         super().__init__(host.asked, interval)
 
     @property
@@ -45,4 +48,5 @@ class SshSource(AgentSource[Connection]):
         return None if how is None or remote is None else ways_check(how, remote)
 
     def _connect(self) -> Connection:
-        return Connection(self.name, AgentOptions(self._interval, self._driver), self._timeout)
+        options = AgentOptions(self._interval, self._driver)
+        return Connection(self.name, options, self._timeout, self._whole)
