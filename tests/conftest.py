@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+import hypothesis
 import pytest
 
 from gputop.agent.process.namespaces import NUMBERING, in_first_namespace
@@ -73,6 +74,8 @@ def pytest_configure() -> None:
 
     And have tmux and xterm start a shell that there is: that of a user like nobody is nologin.
     """
+    hypothesis.settings.register_profile("suite", deadline=None)  # a busy machine is no fault
+    hypothesis.settings.load_profile("suite")
     os.environ["SHELL"] = "/bin/sh"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if NESTED:

@@ -37,7 +37,7 @@ def test_what_waits_for_a_core_has_more_time() -> None:
     with starved(4) as children:
         deadline = Deadline(0.2)
         time.sleep(0.2)
-        left, look = deadline.left(), time.monotonic()
+        look, left = time.monotonic(), deadline.left()
         assert left > 0.1  # they waited for 0.6 s together, more or less
         for child in children:
             child.kill()

@@ -117,7 +117,8 @@ def test_a_slow_call_takes_its_time(tmp_path: Path) -> None:
             say([took(h) for h in gpus()])
             """,
         )
-    assert seconds[0] < 0.2 <= seconds[1] < 10
+    assert seconds[1] >= 0.2
+    assert seconds[0] < seconds[1]
 
 
 # The log, the command, the scenarios

@@ -13,6 +13,10 @@ from typing import NamedTuple
 
 from gputop.errors import GputopError
 
+_TRIES = 5
+_TIME_WAIT = "06"
+"""The state (linux/include/net/tcp_states.h) of a socket that has ended: its owner is unknown."""
+
 
 class NoSeatError(GputopError):
     """All seats are taken."""
@@ -83,7 +87,11 @@ def client_of(transport: Transport | None) -> str:
 
 
 def _uid_of(local: str, table: str) -> str | None:
-    """Return the owner of a socket by its local address, as proc_net_tcp writes it."""
-    with suppress(OSError), open(f"/proc/net/{table}", encoding="ascii") as lines:
-        return next((words[7] for words in map(str.split, lines) if words[1] == local), None)
+    """Return the owner of a socket by its local address, as proc_net_tcp writes it. The table
+    changes while it is read, and a row may be missed: then it is read again."""
+    for _ in range(_TRIES):
+        with suppress(OSError), open(f"/proc/net/{table}", encoding="ascii") as lines:
+            for words in map(str.split, lines):
+                if words[1] == local and words[3] != _TIME_WAIT:
+                    return words[7]
     return None

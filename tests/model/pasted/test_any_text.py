@@ -97,7 +97,7 @@ def test_pieces_by_chance() -> None:
         assert pasted is None or pasted.unknown is None or pasted.value is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text())
 def test_text_of_any_kind(text: str) -> None:
     for whole in (text, f"{NAME}={text} python t.py", f"import os\nos.environ['{NAME}'] = {text}"):

@@ -60,7 +60,7 @@ def test_many_texts_by_chance() -> None:
     assert came["right"] >= TEXTS // 5
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_texts_that_hypothesis_makes_smaller(chance: Random) -> None:
     check(Grammar(chance).text())
