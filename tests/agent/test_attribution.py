@@ -93,8 +93,7 @@ def test_directory_and_variables(here: Machine, start: Start, tmp_path: Path) ->
     assert told["venv"] == "/srv/en\ufffdv"
     assert told["ssh_from"] == "192.0.2.7"
     assert told["session"] == "tmux default:$4"
-    assert told["slurm_job"] == "4711"
-    assert "slurm_step" not in told  # that number stands for the batch script
+    assert not {"slurm_job", "slurm_step"} & told.keys()  # no control group agrees
     if os.getpid() == 1:  # the first process of a container is not told of
         assert "ancestors" not in told
     else:

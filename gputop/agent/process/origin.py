@@ -44,8 +44,6 @@ def read_origin(
         ancestors=tuple(_ancestors(pid, stat_of)),
         session=_text(_session(variables)),
         ssh_from=_text(variables.get("SSH_CONNECTION", "").partition(" ")[0]),
-        slurm_job=origin.slurm_job or _number(variables.get("SLURM_JOB_ID")),
-        slurm_step=origin.slurm_step or _number(variables.get("SLURM_STEP_ID")),
     )
 
 
