@@ -49,9 +49,7 @@ GROUPINGS: dict[str, Grouping] = {
         ("host", "gpu", "name", "uuid"),
         lambda host, gpu, _: (host, str(gpu.index), short_name(gpu.name), gpu.uuid),
     ),
-    "job": Grouping(
-        ("job", "user"), lambda _host, _gpu, process: (_job(process), process.user)
-    ),
+    "job": Grouping(("job", "user"), lambda _host, _gpu, process: (_job(process), process.user)),
     "command": Grouping(
         ("command",),
         lambda _host, _gpu, process: (process.command and _script(process.command),),
