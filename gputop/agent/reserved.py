@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from gputop.agent.process.stat import read_stat
 from gputop.agent.process.users import UserNames
 from gputop.agent.worker import Worker
 from gputop.model.machine.gpu import Reservation
@@ -15,6 +16,11 @@ _TIMEOUT = 0.05
 _SHARE = 50
 """The wait between two readings is at least this many times the CPU time of the last one: two
 percent of a core, whatever users put into the folder."""
+
+
+def _start_of(pid: int) -> int | None:
+    stat = read_stat(pid)
+    return None if stat is None else stat.start_ticks
 
 
 class ReservationReader:
@@ -40,7 +46,7 @@ class ReservationReader:
 
     def _read(self) -> list[LockFile]:
         begun = time.thread_time()
-        locks = read_locks()
+        locks = read_locks(_start_of)
         self._due = time.monotonic() + _SHARE * (time.thread_time() - begun)
         return locks
 

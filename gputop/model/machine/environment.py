@@ -24,7 +24,15 @@ ORDER = "CUDA_DEVICE_ORDER"
 CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 
 State = Literal[
-    "value", "empty", "unset", "overwritten", "empty_block", "unreadable", "gone", "too_long"
+    "value",
+    "empty",
+    "unset",
+    "overwritten",
+    "empty_block",
+    "unreadable",
+    "gone",
+    "too_long",
+    "no_answer",
 ]
 """What is known of a variable.
 
