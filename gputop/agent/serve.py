@@ -151,6 +151,7 @@ def serve_once(reader: Versions = SPOKEN) -> None:
     outlet.send(_hello(reader))
     READER.start()
     outlet.send_frame(with_idle_times(Collector().collect(None, _ONCE_TIMEOUT, settle=True)))
+    READER.stop()
     os._exit(0)
 
 
@@ -254,6 +255,7 @@ def _end() -> NoReturn:
     for finish in _endings:
         finish()
     remove_record()
+    READER.stop()
     os._exit(0)
 
 

@@ -8,8 +8,10 @@ beginning of a new title.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -182,26 +184,24 @@ class ProcessCache:
                  (self._tick + pid) // turns)}  # fmt: skip
         commands = READER.ask_all(command_line, lines)
         for pid, stat in stats.items():
-            command = commands.get(pid)
-            cached = _updated(pid, before.get(pid), stat, pid in lines, command)
+            cached = _updated(pid, before.get(pid), stat, pid in lines, commands.get(pid))
             self._cached[pid] = cached
             if (self._tick + pid) // turns % io_turns == 0 and not cached.io.is_unknown:
                 io.append(pid)
         self._keep_silent(set(due) - stats.keys(), before)
         counters = READER.ask_all(read_io, io)
         for pid in io:
-            self._cached[pid].io.update(counters.get(pid))
+            with suppress(MemoryError):  # one process must not cost the others their rows
+                self._cached[pid].io.update(counters.get(pid))
         return set(stats)
 
     def _keep_silent(self, pids: set[int], before: dict[int, _CachedFacts]) -> None:
         """Keep what is known of processes that exist and do not answer."""
         self.silent = {}
         for pid in pids:
-            if not READER.is_silent(pid, basic=True):
-                continue
-            if pid in before:
+            if pid in before and os.path.exists(f"/proc/{pid}"):
                 self._cached[pid] = before[pid]
-            elif in_first_namespace():
+            elif READER.is_silent(pid, basic=True) and in_first_namespace():
                 uid = real_uid(pid)
                 self._users.prepare([uid])
                 name = read_short(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")

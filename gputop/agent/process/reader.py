@@ -56,6 +56,8 @@ _NEW = 64
 """New processes that are read at once: those that come before a silent one are read again."""
 _LEAST, _MOST = 2.0, 3600.0
 """Seconds for which a process is silent, the first time and at most."""
+_END_TIMEOUT = 0.25
+"""Seconds to wait for the end of the keeper."""
 _REMEMBERED = 1 << 16
 _BASIC = frozenset({"read_stat", "stat_of"})
 """Functions that read only `stat`, which is still read of a process that answers nothing else."""
@@ -92,9 +94,10 @@ class ProcessReader:
 
     def __init__(self) -> None:
         self._control: socket.socket | None = None
+        self._keeper: int | None = None
         self._marks = memoryview(b"")
         self._changed = threading.Condition()
-        self._idle: list[_Worker] = []
+        self._idle: list[_ReaderChild] = []
         self._free = list(range(_MOST_WORKERS))
         """Numbers of workers that are not running."""
         self._silent: dict[tuple[int, bool], _Silence] = {}
@@ -116,7 +119,18 @@ class ProcessReader:
             _keep(keepers, marks)
         keepers.close()
         control.settimeout(_STARVED)
-        self._control, self._marks = control, marks
+        self._control, self._marks, self._keeper = control, marks, child
+
+    def stop(self) -> None:
+        """End the keeper and the workers, before the agent ends: a process 1 may not reap them."""
+        if self._control is None or self._keeper is None:
+            return
+        self._control.close()
+        end = time.monotonic() + _END_TIMEOUT
+        with suppress(ChildProcessError):
+            while os.waitpid(self._keeper, os.WNOHANG)[0] == 0 and time.monotonic() < end:
+                time.sleep(0.001)
+        self._keeper = None
 
     def is_silent(self, pid: int, basic: bool = False) -> bool:
         """Return whether a process has not answered lately; `basic`: not even of its `stat`."""
@@ -213,7 +227,7 @@ class ProcessReader:
 
     # Workers
 
-    def _take(self) -> _Worker | None:
+    def _take(self) -> _ReaderChild | None:
         """Return an idle worker or a new one; None if there is none for a while."""
         with self._changed:
             self._changed.wait_for(lambda: self._idle or self._free, _STARVED)
@@ -222,17 +236,17 @@ class ProcessReader:
             if not self._free or self._control is None:
                 return None
             number = self._free.pop()
-            worker = _new_worker(self._control, number, self._marks)
+            worker = _new_child(self._control, number, self._marks)
             if worker is None:
                 self._free.append(number)
             return worker
 
-    def _give(self, worker: _Worker) -> None:
+    def _give(self, worker: _ReaderChild) -> None:
         with self._changed:
             self._idle.append(worker)
             self._changed.notify()
 
-    def _end(self, worker: _Worker) -> None:
+    def _end(self, worker: _ReaderChild) -> None:
         """Drop a worker; the keeper kills it when another gets its number."""
         worker.socket.close()
         with self._changed:
@@ -266,7 +280,7 @@ def killable(
     return decorate
 
 
-class _Worker(NamedTuple):
+class _ReaderChild(NamedTuple):
     number: int
     pid: int
     socket: socket.socket
@@ -311,7 +325,7 @@ class _Worker(NamedTuple):
                 raise OSError("it makes no progress")
 
 
-def _new_worker(control: socket.socket, number: int, marks: memoryview) -> _Worker | None:
+def _new_child(control: socket.socket, number: int, marks: memoryview) -> _ReaderChild | None:
     """Have the keeper make a worker in the place of the last one of this number."""
     try:
         control.send(bytes([number]))
@@ -322,7 +336,7 @@ def _new_worker(control: socket.socket, number: int, marks: memoryview) -> _Work
         return None
     end = socket.socket(fileno=descriptors[0])
     end.settimeout(_STARVED)
-    return _Worker(number, int(message), end, marks)
+    return _ReaderChild(number, int(message), end, marks)
 
 
 def _packed(value: object) -> bytes:
@@ -374,6 +388,8 @@ def _keep(control: socket.socket, marks: memoryview) -> NoReturn:
             ours.close()
         for pid in workers.values():
             os.kill(pid, signal.SIGKILL)
+        for pid in (*workers.values(), *dying):
+            os.waitpid(pid, 0)
     os._exit(0)
 
 
