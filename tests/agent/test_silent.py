@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from gputop.reservations.folder import LockFolder
+from gputop.reservations.hold import Hold
+from gputop.reservations.locks import read_locks
 from tests.agent.driving import Agent, Json, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine, build
@@ -153,3 +156,22 @@ def test_a_crowd_of_them_delays_nobody_for_long(
         assert commands == ["[blocked] does not answer"] * len(crowd)
         threads = len(list(Path(f"/proc/{agent.process.pid}/task").iterdir()))
         assert threads < 30  # none is lost
+
+
+def test_reservations_are_read_whatever_process_they_name(
+    here: Machine, block: Block, tmp_path: Path
+) -> None:
+    """By commands, and by the agent."""
+    bad = block("executes")
+    with LockFolder() as folder:
+        theirs, ours = Hold(folder, "GPU-9", "x"), Hold(folder, "GPU-0", "train.py")
+        os.fchown(theirs.descriptor, MALLORY, MALLORY)
+        os.pwrite(theirs.descriptor, f"{theirs.name} {bad} 1 0\nxxxxxxxxxxxxxxxx".encode(), 0)
+        locks = {lock.uuid: (lock.uid, lock.pid) for lock in read_locks()}
+        assert locks == {"GPU-9": (MALLORY, None), "GPU-0": (0, os.getpid())}
+        with Agent(here) as agent:
+            agent.line()
+            until(lambda: agent.refresh()["gpus"][0]["reservation"], within=20)
+            assert agent.refresh()["gpus"][0]["reservation"]["pid"] == os.getpid()
+        ours.release()
+        theirs.release()

@@ -13,7 +13,7 @@ or because of what another user can do to them (psutil 7.2):
     fact                         psutil  by hand  why
     PIDs                              2           psutil.pids()
     boot time                        27           psutil.boot_time(), once
-    bytes read and written           25       11  io_counters() of a Process that is kept (36)
+    bytes read and written           25       11  io_counters() waits for ever if the process wants
     start, state, parent, CPU       205       14  at every tick, of each; create_time() moves when
       time, threads, memory                       the clock is set, a start in ticks does not
     ancestors                     1,570        0  one walk has everybody; name() reads a command
