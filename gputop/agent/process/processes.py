@@ -1,9 +1,9 @@
 """Facts of the processes on GPUs, kept from tick to tick.
 
-/proc/PID/stat is read every tick, in a child process (reader.py); if there are very many processes, they take turns, and their I/O
-is read less often. The owner and the command line are read at first sight, when the process renames
-itself, and now and then: it may execute another program of the same name, and the name is only the
-beginning of a new title.
+/proc/PID/stat is read every tick, in a child process (reader.py); if there are very many processes,
+they take turns, and their I/O is read less often. The owner and the command line are read at first
+sight, when the process renames itself, and now and then: it may execute another program of the same
+name, and the name is only the beginning of a new title.
 """
 
 from __future__ import annotations
