@@ -1,7 +1,8 @@
 """File systems that fail: a FUSE one by hand, which answers and then does not, and a small one.
 
 It speaks as much of the kernel's protocol (fuse(4), include/uapi/linux/fuse.h) as an empty folder
-needs. To mount it takes root.
+needs, or one with a file, `page`, whose first reading fails, and no later one is ever answered. To
+mount it takes root.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _DETACH = 2
 _HEADER = struct.Struct("<IIQQIIII")
 _INIT, _GETATTR, _LOOKUP, _ACCESS, _FORGET = 26, 3, 1, 34, 2
 _OPENDIR, _READDIR = 27, 28
-_FOLDER = 0o40755
+_OPEN, _READ, _INTERRUPT = 14, 15, 36
+_FOLDER, _FILE = 0o40755, 0o100444
+_ROOT = 1
 
 
 @contextmanager
@@ -42,8 +45,8 @@ class Fuse:
     """Mounted while the context lasts. Without `serve` nothing is ever answered, not even the
     first request; after `stop` nothing any more."""
 
-    def __init__(self, folder: Path, user: int = 0) -> None:
-        self.folder, self._user = folder, user
+    def __init__(self, folder: Path, user: int = 0, has_page: bool = False) -> None:
+        self.folder, self._user, self._has_page = folder, user, has_page
         self.requests: list[int] = []
         """Opcodes that came, answered or not."""
         self._stopped = threading.Event()
@@ -99,26 +102,40 @@ class Fuse:
                 request = os.read(self._device, 1 << 18)
             except OSError:
                 return
-            _, opcode, unique, *_ = _HEADER.unpack_from(request)
+            _, opcode, unique, node, *_ = _HEADER.unpack_from(request)
             self.requests.append(opcode)
             if self._stopped.is_set():
                 self._asked.set()
                 continue
-            if opcode == _FORGET:
-                continue
-            status, body = self._answer(opcode)
-            os.write(self._device, struct.pack("<IiQ", 16 + len(body), status, unique) + body)
+            if opcode == _READ and self.requests.count(_READ) > 1:
+                self._asked.set()
+            elif opcode not in (_FORGET, _INTERRUPT):
+                self._reply(opcode, unique, node)
 
-    def _answer(self, opcode: int) -> tuple[int, bytes]:
+    def _reply(self, opcode: int, unique: int, node: int) -> None:
+        status, body = self._answer(opcode, node)
+        os.write(self._device, struct.pack("<IiQ", 16 + len(body), status, unique) + body)
+
+    def _answer(self, opcode: int, node: int) -> tuple[int, bytes]:
         if opcode == _INIT:
             return 0, struct.pack("<IIIIHHIIHHI28x", 7, 31, 0, 0, 12, 10, 1 << 17, 1, 32, 0, 0)
         if opcode == _GETATTR:
-            times = struct.pack("<QQQIII", 0, 0, 0, 0, 0, 0)
-            return 0, struct.pack("<QII", 0, 0, 0) + struct.pack("<QQQ", 1, 0, 0) + times + (
-                struct.pack("<IIIIIII", _FOLDER, 2, 0, 0, 0, 4096, 0)
-            )
+            return 0, struct.pack("<QII", 0, 0, 0) + _attributes(node)
+        if opcode == _LOOKUP and self._has_page:
+            return 0, struct.pack("<QQQQII", 2, 0, 1, 1, 0, 0) + _attributes(2)
+        if opcode == _OPEN:
+            return 0, bytes(16)
+        if opcode == _READ:
+            return -errno.EIO, b""
         if opcode in (_ACCESS, _OPENDIR):
             return 0, bytes(16) if opcode == _OPENDIR else b""
         if opcode == _READDIR:
             return 0, b""
         return -(errno.ENOENT if opcode == _LOOKUP else errno.ENOSYS), b""
+
+
+def _attributes(node: int) -> bytes:
+    mode, size = (_FOLDER, 0) if node == _ROOT else (_FILE, 4096)
+    return struct.pack("<QQQQQQIII", node, size, 8, 0, 0, 0, 0, 0, 0) + struct.pack(
+        "<IIIIIII", mode, 2, 0, 0, 0, 4096, 0
+    )

@@ -19,7 +19,8 @@ import pytest
 from gputop import trust
 from gputop.reservations.folder import LockFolder, ReservationError
 from gputop.reservations.hold import Hold, tidy
-from gputop.reservations.locks import MOST_ENTRIES, LockFile, read_locks
+from gputop.reservations.locks import MOST_OF_A_USER, LockFile, entries, read_locks
+from tests.agent.driving import start_as
 from tests.conftest import in_child, needs_root
 from tests.tui.live import gone
 
@@ -274,24 +275,52 @@ def test_a_reader_is_in_nobodys_way(locks: Path) -> None:
         hold.release()
 
 
-@pytest.mark.system
-def test_who_keeps_the_folder_locked_is_named(locks: Path) -> None:
-    script = (
-        "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX);"
-        " print(flush=True); sys.stdin.read()"
-    )
-    with LockFolder() as folder, subprocess.Popen(
-        [sys.executable, "-c", script, folder.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+KEEPER = """
+import fcntl, os, sys
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
+child = os.fork() if sys.argv[2:] else 0
+if child:
+    print(os.getpid(), flush=True)
+    os._exit(0)
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+"""Locks a folder; with a second word a child keeps it locked, and the taker ends."""
+
+
+@contextmanager
+def keeping(path: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", KEEPER, path, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as keeper:  # fmt: skip
         assert keeper.stdout is not None
-        keeper.stdout.readline()
-        words = rf"^PID {keeper.pid} has kept {locks} locked"
-        with pytest.raises(ReservationError, match=words), folder.exclusive(timeout=0.1):
-            pass
-        keeper.kill()
-        keeper.wait()
-        with folder.exclusive(timeout=5):
-            pass
+        for _ in ("taker", *words):
+            keeper.stdout.readline()
+        yield keeper
+        assert keeper.stdin is not None
+        keeper.stdin.close()
+
+
+@pytest.mark.system
+def test_who_keeps_the_folder_locked_is_named(locks: Path) -> None:
+    with LockFolder() as folder, keeping(folder.path) as keeper:
+        with folder.exclusive(timeout=0.1) as held:
+            assert (held, folder.kept_by) == (False, f"PID {keeper.pid}")
+        with folder.exclusive() as held:  # it is not waited for again
+            assert not held
+    with LockFolder() as folder, folder.exclusive(timeout=5) as held:
+        assert held
+
+
+@needs_root
+@pytest.mark.system
+def test_an_innocent_process_with_the_takers_pid_is_not_named(locks: Path) -> None:
+    with LockFolder() as folder, keeping(folder.path, "child") as taker:
+        taker.wait()
+        with start_as(taker.pid, ["sleep", "60"]) as innocent:
+            with folder.exclusive(timeout=0.1) as held:
+                assert (held, folder.kept_by) == (False, "somebody")
+            innocent.kill()
 
 
 @needs_root
@@ -313,14 +342,30 @@ def test_a_full_file_system(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_with_too_much_in_it(locks: Path) -> None:
+@needs_root
+@pytest.mark.system
+def test_files_of_another_user_hide_nothing(locks: Path) -> None:
+    """5,000 empty ones, and 1,000 that are filled; nobody has to remove them."""
+
+    def fill() -> None:
+        for n in range(5000):
+            os.mknod(locks / f"{GPU}.{n:016x}")
+        for n in range(5000, 6000):
+            name = f"{GPU}.{n:016x}"
+            (locks / name).write_text(f"{name} 1 1 0\nx")
+
     with LockFolder() as folder:
-        for n in range(MOST_ENTRIES):
-            os.mknod(locks / f"{n}")
+        before = [Hold(folder, f"GPU-{n}", "x") for n in range(8)]
+        assert in_child(fill, NOBODY) == ""
+        after = [Hold(folder, f"GPU-{n}", "x") for n in range(8, 16)]
+        assert {lock.uuid for lock in read_locks()} == {f"GPU-{n}" for n in range(16)}
+        theirs = [entry for entry in entries(folder.descriptor) if entry.about.st_uid == NOBODY]
+        assert len(theirs) == MOST_OF_A_USER
+        os.close(before[0].descriptor)
         tidy(folder)
-        os.mknod(locks / "one more")
-        with pytest.raises(ReservationError, match="more than 4096 files: ask root"):
-            tidy(folder)
+        assert not (locks / before[0].name).exists()
+        for hold in (*before[1:], *after):
+            hold.release()
 
 
 # `gputop reserve` keeps one

@@ -231,6 +231,37 @@ def test_the_driver_is_looked_at_again(h200x8: Machine) -> None:
 
 @pytest.mark.system
 @needs_everybody
+def test_a_folder_that_another_user_keeps_locked(h200x8: Machine, tmp_path: Path) -> None:
+    """Programs start, each on a GPU of its own: of two who take the same, one gives it back."""
+    for above in (tmp_path, *tmp_path.parents[:3]):
+        if os.geteuid() == 0 and above != Path("/tmp"):
+            above.chmod(0o755)
+    with LockFolder():
+        pass
+    keeps = ["flock", str(tmp_path / "locks"), "sh", "-c", "echo; exec sleep 1000"]
+    user = 4711 if os.geteuid() == 0 else None
+    with subprocess.Popen(
+        keeps, stdout=subprocess.PIPE, user=user, start_new_session=True
+    ) as keeper:  # fmt: skip
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline()
+        jobs = [
+            start(h200x8, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; cat") for _ in range(3)
+        ]
+        assert all(job.stderr for job in jobs)
+        said = sorted(line(job).splitlines()[-1] for job in jobs)
+        os.killpg(keeper.pid, signal.SIGKILL)
+    assert said[:2] == [h200x8.gpu(2)["uuid"], h200x8.gpu(6)["uuid"]]
+    assert said[2] == "gputop: not enough GPUs: 0 free, 1 requested"
+    errors = [job.communicate()[1] for job in jobs]
+    kept = (
+        f"gputop: PID {keeper.pid} keeps {tmp_path}/locks locked: gputop goes on without its lock"
+    )
+    assert sum(kept in error for error in errors) >= 2
+
+
+@pytest.mark.system
+@needs_everybody
 def test_a_folder_that_is_wrong(h200x8: Machine, tmp_path: Path) -> None:
     (tmp_path / "locks").symlink_to("/etc")
     done = h200x8.run([*RUN, "--", "echo", "started"])

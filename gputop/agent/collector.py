@@ -179,7 +179,9 @@ class Collector:
             self._enricher.settle(_NAMES_TIMEOUT)
             enrichment = self._enrich(readings, facts, timeout)
         idle, reserved = None if settle else self._idle, self._reservations.read()
-        cycle = FrameBuilder(facts, enrichment, idle, self._host.nested, reserved)
+        cycle = FrameBuilder(
+            facts, self._processes.silent, enrichment, idle, self._host.nested, reserved
+        )
         gpus = tuple(map(cycle.gpu, readings))
         processes = tuple(process for reading in readings for process in cycle.processes(reading))
         self._idle.end_cycle()

@@ -11,7 +11,7 @@ from gputop.agent.gpu.lists import GpuProcess
 from gputop.agent.gpu.reader import GpuSample
 from gputop.agent.idle import IdleTimes
 from gputop.agent.process.enrichment import Enrichment
-from gputop.agent.process.processes import ProcessFacts
+from gputop.agent.process.processes import ProcessFacts, SilentFacts
 from gputop.agent.process.stat import latest_start
 from gputop.model.health.unaccounted import is_notable, unaccounted
 from gputop.model.machine.frame import Process
@@ -36,6 +36,8 @@ class FrameBuilder(msgspec.Struct, frozen=True):
     """Builds the GPUs and processes of one cycle."""
 
     facts: dict[int, ProcessFacts]
+    silent: dict[int, SilentFacts]
+    """Processes that have never answered, by PID."""
     enrichment: Enrichment
     idle: IdleTimes | None
     """None for a single frame, which has no history."""
@@ -94,8 +96,12 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             decoder_utilization=sample.decoder if sample else None,
             idle_for=idle_for,
             elsewhere=elsewhere,
-            **(self._facts_of(run, fact) if fact else {}),
+            **(self._facts_of(run, fact) if fact else self._silent_facts(run)),
         )
+
+    def _silent_facts(self, run: GpuProcess) -> dict[str, Any]:
+        silent = self.silent.get(run.pid)
+        return {} if silent is None else silent._asdict()
 
     def _facts_of(self, run: GpuProcess, fact: ProcessFacts) -> dict[str, Any]:
         key = (run.pid, fact.start_time)

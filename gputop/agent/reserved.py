@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from gputop.agent.process.stat import read_stat
 from gputop.agent.process.users import UserNames
 from gputop.agent.worker import Worker
 from gputop.model.machine.gpu import Reservation
@@ -12,6 +13,14 @@ from gputop.reservations.locks import QUEUE, LockFile, read_locks
 
 _TIMEOUT = 0.05
 """Seconds that a tick waits for the reservations."""
+_SHARE = 50
+"""The wait between two readings is at least this many times the CPU time of the last one: two
+percent of a core, whatever users put into the folder."""
+
+
+def _start_of(pid: int) -> int | None:
+    stat = read_stat(pid)
+    return None if stat is None else stat.start_ticks
 
 
 class ReservationReader:
@@ -21,17 +30,25 @@ class ReservationReader:
     def __init__(self) -> None:
         self._worker: Worker[list[LockFile]] | None = None
         self._users = UserNames()
+        self._due = 0.0
 
     def read(self) -> dict[str, Reservation]:
         """Return the oldest reservation of each GPU, by UUID."""
         if not any(map(is_there, folder_paths())):
             return {}
-        self._worker = self._worker or Worker("reservations", read_locks)
-        self._worker.ask()
+        self._worker = self._worker or Worker("reservations", self._read)
+        if time.monotonic() >= self._due:
+            self._worker.ask()
         self._worker.wait(time.monotonic() + _TIMEOUT)
         locks = [lock for lock in self._worker.latest or () if lock.uuid != QUEUE]
         self._users.prepare(lock.uid for lock in locks)
         return {lock.uuid: self._reservation(lock) for lock in reversed(locks)}
+
+    def _read(self) -> list[LockFile]:
+        begun = time.thread_time()
+        locks = read_locks(_start_of)
+        self._due = time.monotonic() + _SHARE * (time.thread_time() - begun)
+        return locks
 
     def _reservation(self, lock: LockFile) -> Reservation:
         return Reservation(

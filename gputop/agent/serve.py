@@ -25,6 +25,7 @@ from gputop.agent.errors import end_on_errors
 from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.host import read_file
 from gputop.agent.idle import IdleRecord, remove_record, with_idle_times
+from gputop.agent.process.reader import READER
 from gputop.deadline import within
 from gputop.errors import UsageError
 from gputop.model.machine.frame import Frame
@@ -113,6 +114,7 @@ def serve(
     end_on_errors()
     outlet = Outlet()
     outlet.send(_hello(reader))
+    READER.start()
     collector = Collector(preview, driver)
     schedule = _Schedule(interval)
     inlet = _Inlet(schedule.requests, outlet)
@@ -147,7 +149,9 @@ def serve_once(reader: Versions = SPOKEN) -> None:
     end_on_errors()
     outlet = Outlet()
     outlet.send(_hello(reader))
+    READER.start()
     outlet.send_frame(with_idle_times(Collector().collect(None, _ONCE_TIMEOUT, settle=True)))
+    READER.stop()
     os._exit(0)
 
 
@@ -251,6 +255,7 @@ def _end() -> NoReturn:
     for finish in _endings:
         finish()
     remove_record()
+    READER.stop()
     os._exit(0)
 
 

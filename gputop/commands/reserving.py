@@ -69,8 +69,9 @@ class ReservingWatch(Watch):
         self._locks = read_locks()
         pick = self._choose()
         if self._wants(pick):
-            with self._folder.exclusive():
-                tidy(self._folder)
+            with self._exclusive() as held:
+                if held:
+                    tidy(self._folder)
                 self._locks = read_locks()
                 pick = self._choose()
                 self._keep(self._wants(pick))
@@ -123,13 +124,27 @@ class ReservingWatch(Watch):
         return [gpu for gpu in pick.hoped or () if gpu.index not in pick.reasons]
 
     def _is_still_good(self) -> bool:
-        """Return whether the GPUs that are held are still free of other users."""
-        self._locks = read_locks()
+        """Return whether the GPUs that are held are still free of other users. Of two who took the
+        same, which takes a folder that stays locked, the later one gives it back."""
+        locks, names = read_locks(), {hold.name for hold in self.holds.values()}
+        own = {lock.uuid: lock for lock in locks if lock.name in names}
+        if len(own) < len(names):  # removed meanwhile
+            return False
+        self._locks = [lock for lock in locks if not _is_later(lock, own.get(lock.uuid))]
         pick = choose([self._seen(frame) for frame in self._frames], self._request)
         gpus = {gpu.uuid: gpu.index for gpu in self._frames[-1].gpus}
         return all(gpus.get(uuid) not in (None, *pick.reasons) for uuid in self.holds)
 
     # Taking it
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[bool]:
+        before = self._folder.kept_by
+        with self._folder.exclusive() as held:
+            if self._folder.kept_by != before:
+                complain(f"{self._folder.kept_by} keeps {self._folder.path} locked: gputop goes on"
+                         " without its lock")  # fmt: skip
+            yield held
 
     def _keep(self, gpus: Sequence[Gpu]) -> None:
         wanted = [gpu.uuid for gpu in gpus if gpu.uuid]
@@ -155,7 +170,7 @@ class ReservingWatch(Watch):
         return queue.index(own) if own in queue else len(queue)
 
     def _begin_to_wait(self) -> None:
-        with self._folder.exclusive():
+        with self._exclusive():
             self._place = Hold(self._folder, QUEUE, self._command)
         self._locks = read_locks()
         ahead = f", {self._ahead} ahead" if self._ahead else ""
@@ -216,6 +231,11 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _is_later(lock: LockFile, own: LockFile | None) -> bool:
+    """Return whether a reservation was made after ours of the same GPU, if there is one."""
+    return own is not None and (lock.since, lock.name) > (own.since, own.name)
 
 
 def _is_ours(lock: LockFile) -> bool:

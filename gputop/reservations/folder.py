@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 
 from gputop.deadline import within
 from gputop.errors import GputopError
@@ -22,8 +24,11 @@ _OPEN_TO_ALL = stat.S_ISVTX | stat.S_IWOTH
 _FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TIMEOUT = 5.0
 """Seconds that a file system has to answer."""
-_LOCK_TIMEOUT = 20.0
+_LOCK_TIMEOUT = 10.0
 """Seconds to wait for others who choose at the same time: each takes some milliseconds."""
+_HOLDER_TIMEOUT = 0.5
+_MOST_DESCRIPTORS = 4096
+"""Descriptors of a process that are searched for the lock."""
 
 
 class ReservationError(GputopError):
@@ -74,6 +79,9 @@ class LockFolder:
         except TimeoutError:
             raise ReservationError(f"{' or '.join(folder_paths())} does not answer") from None
 
+        self.kept_by: str | None = None
+        """Who has kept its lock for so long that it is not waited for any more, in words."""
+
     def __enter__(self) -> LockFolder:
         return self
 
@@ -81,33 +89,43 @@ class LockFolder:
         os.close(self.descriptor)
 
     @contextmanager
-    def exclusive(self, timeout: float = _LOCK_TIMEOUT) -> Iterator[None]:
-        """Hold its lock, so no one else chooses GPUs. ReservationError after `timeout` seconds.
+    def exclusive(self, timeout: float = _LOCK_TIMEOUT) -> Iterator[bool]:
+        """Hold its lock, so no one else chooses GPUs; yield whether it is held.
 
-        Waiting processes retry at random, short intervals: there is no order among them.
+        Every user can keep it locked, which must not keep the others from starting programs: after
+        `timeout` seconds it is not waited for any more, and of two who take the same GPU the later
+        one gives it back. Waiting processes retry at random, short intervals: there is no order
+        among them. ReservationError if the folder cannot be locked at all.
         """
+        held = self.kept_by is None and self._lock(timeout)
+        try:
+            yield held
+        finally:
+            if held:
+                fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+    def _lock(self, timeout: float) -> bool:
         end = time.monotonic() + timeout
         while True:
             try:
                 fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                return True
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise ReservationError(self._busy(timeout)) from None
+                    self.kept_by = self._who()
+                    return False
             except OSError as error:
                 raise ReservationError(f"{self.path} cannot be locked: {error.strerror}") from None
             time.sleep(random.uniform(0.002, 0.03))
-        try:
-            yield
-        finally:
-            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
-    def _busy(self, seconds: float) -> str:
+    def _who(self) -> str:
         about = os.fstat(self.descriptor)
-        pid = _lock_holder(f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}",
-                           about.st_ino)  # fmt: skip
-        who = f"PID {pid}" if pid else "somebody"
-        return f"{who} has kept {self.path} locked for {seconds:.0f} s: end it, or ask its user"
+        file = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+        try:
+            pid = within(_HOLDER_TIMEOUT, lambda: _lock_holder(file))
+        except (OSError, TimeoutError):
+            pid = None
+        return f"PID {pid}" if pid else "somebody"
 
 
 def _open() -> tuple[str, int]:
@@ -159,11 +177,22 @@ def _checked(path: str) -> int:
     return descriptor
 
 
-def _lock_holder(device: str, inode: int) -> int | None:
-    """Return the PID that took a flock, from /proc/locks; None if it is not listed."""
+def _lock_holder(file: str) -> int | None:
+    """Return the PID of a process that holds a flock on a file, `MAJOR:MINOR:INODE` as in
+    /proc/locks. That names who took the lock, who may have ended, and whose PID may be another's by
+    now: only a process that is seen to have the lock open counts. OSError."""
     with open("/proc/locks", encoding="ascii", errors="replace") as lines:
-        for line in lines:
-            words = line.split()
-            if words[1:2] == ["FLOCK"] and words[5] == f"{device}:{inode}":
-                return int(words[4])
-    return None
+        takers = {int(words[4]) for line in lines
+                  if (words := line.split())[1:2] == ["FLOCK"] and words[5] == file}  # fmt: skip
+    return next((pid for pid in takers if _has_lock(pid, file)), None)
+
+
+def _has_lock(pid: int, file: str) -> bool:
+    """Return whether a descriptor of a process has a flock on a file; False if its descriptors may
+    not be seen."""
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fdinfo") as descriptors:
+        for entry in islice(descriptors, _MOST_DESCRIPTORS):
+            with open(entry.path, "rb") as about:
+                if re.search(rb"^lock:.* FLOCK .* %b " % file.encode(), about.read(4096), re.M):
+                    return True
+    return False

@@ -5,14 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
-from itertools import islice
 
 from gputop.errors import GputopError
 from gputop.files import reason_of
 from gputop.reservations.folder import LockFolder, ReservationError
 from gputop.reservations.locks import (
     MOST_BYTES,
-    MOST_ENTRIES,
     LockFile,
     entries,
     lock_for_writing,
@@ -32,7 +30,7 @@ class Hold:
     ) -> None:
         """Take it. `uuid`: the GPU's, or QUEUE; `until`: its end, in seconds since the epoch.
 
-        Call it while the folder's lock is held. ReservationError if the file cannot be made.
+        Call it within `exclusive`. ReservationError if the file cannot be made.
         """
         self.uuid, self.name = uuid, f"{uuid}.{os.urandom(8).hex()}"
         self._folder = folder
@@ -86,16 +84,9 @@ def remove(lock: LockFile) -> None:
 
 
 def tidy(folder: LockFolder) -> None:
-    """Remove the files of this user's ended reservations. Call it while the folder's lock is held.
-
-    ReservationError if the folder has more than MOST_ENTRIES files.
-    """
-    with os.scandir(folder.descriptor) as files:
-        if sum(1 for _ in islice(files, MOST_ENTRIES + 1)) > MOST_ENTRIES:
-            raise ReservationError(
-                f"{folder.path} has more than {MOST_ENTRIES} files: ask root to remove the folder"
-            )
-    for entry in entries(folder.descriptor):
-        if entry.about.st_uid == os.geteuid() and not entry.is_locked:
+    """Remove the files of this user's ended reservations. Call it while the folder's lock is held:
+    a file that is just made is not locked yet."""
+    for entry in entries(folder.descriptor, os.geteuid()):
+        if not entry.is_locked:
             with suppress(OSError):
                 os.unlink(entry.name, dir_fd=folder.descriptor)

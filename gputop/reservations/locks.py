@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from gputop.deadline import within
 from gputop.model.machine.text import printable
 from gputop.reservations.folder import folder_paths, open_to_read
 from gputop.trust import open_regular
@@ -17,8 +19,11 @@ QUEUE = "queue"
 """Stands in the place of a UUID for a place in the queue."""
 MOST_BYTES = 2048
 """Bytes of a file that are written and read at most."""
-MOST_ENTRIES = 4096
-"""Entries of a folder that are read: more than any machine has GPUs and users, and soon read."""
+MOST_OF_A_USER = 512
+"""Files of one user that count, the oldest: more than GPUs and places in the queue that one has."""
+_START_TIMEOUT = 0.25
+"""Seconds for the start of a process. /proc/PID/stat can block for as long as a process wants (on
+Linux 6.18 while it executes a program, in which the memory of another may hold it up)."""
 _NAME = re.compile(r"([\w-]{1,100})\.[0-9a-f]{16}", re.ASCII)
 _LONGEST = 400
 """Characters of a command that are shown."""
@@ -54,31 +59,52 @@ class LockEntry(NamedTuple):
     data: bytes
 
 
-def read_locks() -> list[LockFile]:
+def read_locks(start_of: Callable[[int], int | None] | None = None) -> list[LockFile]:
     """Return the reservations and the places in the queue, the oldest first. Folders that cannot be
-    read are skipped."""
+    read are skipped. `start_of` returns the start of a process in clock ticks, or None; it must not
+    block."""
     locks: list[LockFile] = []
+    start_of = start_of or _StartReader().start_of
     for path in folder_paths():
         try:
             descriptor = open_to_read(path)
         except OSError:
             continue
         try:
-            meanings = (_meaning(entry, path) for entry in entries(descriptor) if entry.is_locked)
-            locks += filter(None, meanings)
+            locked = (entry for entry in entries(descriptor) if entry.is_locked)
+            locks += filter(None, (_meaning(entry, path, start_of) for entry in locked))
         finally:
             os.close(descriptor)
     return sorted(locks, key=lambda lock: (lock.since, lock.name))
 
 
-def entries(folder: int) -> Iterator[LockEntry]:
-    """Yield the regular files of a folder that are named as reservations."""
+def entries(folder: int, uid: int | None = None) -> Iterator[LockEntry]:
+    """Yield the regular files of a folder that are named and filled as reservations, of each user
+    MOST_OF_A_USER; with `uid` all that are named so, of that user."""
+    of_users: dict[int, list[tuple[float, str, str]]] = {}
     with os.scandir(folder) as files:
-        for _, listed in zip(range(MOST_ENTRIES), files, strict=False):
+        for listed in files:
             match = _NAME.fullmatch(listed.name)
-            entry = None if match is None else _entry(folder, listed.name, match[1])
-            if entry is not None:
+            about = None if match is None else _about(listed)
+            if match is None or about is None or not stat.S_ISREG(about.st_mode):
+                continue
+            if 0 < about.st_size <= MOST_BYTES if uid is None else about.st_uid == uid:
+                of_user = of_users.setdefault(about.st_uid, [])
+                of_user.append((about.st_ctime, listed.name, match[1]))
+                if len(of_user) > 2 * MOST_OF_A_USER:
+                    of_user.sort()
+                    del of_user[MOST_OF_A_USER:]
+    for of_user in of_users.values():
+        for _, name, uuid in sorted(of_user)[:MOST_OF_A_USER]:
+            if (entry := _entry(folder, name, uuid)) is not None:
                 yield entry
+
+
+def _about(listed: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return listed.stat(follow_symlinks=False)
+    except OSError:  # removed meanwhile
+        return None
 
 
 def lock_for_writing(descriptor: int) -> None:
@@ -107,7 +133,9 @@ def _entry(folder: int, name: str, uuid: str) -> LockEntry | None:
         os.close(descriptor)
 
 
-def _meaning(entry: LockEntry, folder: str) -> LockFile | None:
+def _meaning(
+    entry: LockEntry, folder: str, start_of: Callable[[int], int | None]
+) -> LockFile | None:
     """Return the content of a file as far as it is plausible; None unless it begins with the file's
     name: otherwise it may be a hard link, made by others, to another file."""
     uid, since = entry.about.st_uid, entry.about.st_ctime
@@ -119,12 +147,16 @@ def _meaning(entry: LockEntry, folder: str) -> LockFile | None:
     try:
         pid, start, until = rest.split()
         ends = float(until)
-        process = int(pid) if _is_process(int(pid), int(start), uid) else None
+        process = int(pid)
+        is_theirs = _owner(process) == uid and start_of(process) == int(start)
     except (ValueError, OverflowError):
         return plain
     command = printable(command.rstrip("\n"), _LONGEST)
-    return plain._replace(pid=process, until=ends if 0 < ends < 1e11 else None,
-                          command=command or None)  # fmt: skip
+    return plain._replace(
+        pid=process if is_theirs else None,
+        until=ends if 0 < ends < 1e11 else None,
+        command=command or None,
+    )
 
 
 def start_of(pid: int | str) -> int | None:
@@ -136,9 +168,26 @@ def start_of(pid: int | str) -> int | None:
         return None
 
 
-def _is_process(pid: int, start: int, uid: int) -> bool:
-    """Return whether a PID still is the process with that start, and belongs to that user."""
+def _owner(pid: int) -> int | None:
+    """Return the user of a process; None if it does not exist. This never blocks."""
     try:
-        return os.stat(f"/proc/{pid}").st_uid == uid and start_of(pid) == start
+        return os.stat(f"/proc/{pid}").st_uid
     except OSError:
-        return False
+        return None
+
+
+class _StartReader:
+    """Reads when processes have started; once one does not answer, no more of its user's."""
+
+    def __init__(self) -> None:
+        self._silent: set[int | None] = set()
+
+    def start_of(self, pid: int) -> int | None:
+        user = _owner(pid)
+        if user in self._silent:
+            return None
+        try:
+            return within(_START_TIMEOUT, lambda: start_of(pid))
+        except TimeoutError:
+            self._silent.add(user)
+            return None

@@ -319,7 +319,7 @@ def test_very_many_are_looked_at_in_turn(machine: MachineFactory) -> None:
 
 
 def test_no_memory_at_first_sight_costs_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: IoRates) -> None:
+    def fail(_: IoRates, counters: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(IoRates, "update", fail)

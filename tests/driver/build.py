@@ -68,6 +68,11 @@ def swollen(directory: Path | None = None) -> Path:
     return _built(directory, "swollen", ("swollen.c",), ("-pthread",), ())
 
 
+def blocked(directory: Path | None = None) -> Path:
+    """Path of the program that nobody can read, built if need be."""
+    return _built(directory, "blocked", ("blocked.c",), ("-pthread",), ())
+
+
 def shared(source: Path, target: Path) -> None:
     """Compile a library of one file. With the options of the driver: for others a compiler that
     was just installed builds its own libraries, which takes a minute."""
@@ -83,6 +88,7 @@ def prepare() -> None:
         with _locked("prepare"):
             child()
             swollen()
+            blocked()
             for era in ERAS:
                 library(era=era)
 

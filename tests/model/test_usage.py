@@ -185,7 +185,20 @@ def test_jobs() -> None:
     frames = (frame(gpus, here, time=time) for time in (0.0, 10.0))
     count, _ = usage("job", frames)
     assert {key: each.held for key, each in count.rows.items()} == {
-        ("slurm 17",): 20, ("pod p",): 10, ("container c",): 10, (NO_JOB,): 10, (None,): 10,
+        ("slurm 17", "alice"): 20, ("pod p", "alice"): 10, ("container c", "alice"): 10,
+        (NO_JOB, "alice"): 10, (None, "alice"): 10,
+    }  # fmt: skip
+
+
+def test_a_job_counts_with_its_user() -> None:
+    """Whoever makes a control group of his own named as another user's job has a row of his own."""
+    origin = Origin(slurm_job="4711")
+    here = [process(1, 0, origin=origin), process(2, 1, origin=origin, user="mallory")]
+    gpus = [gpu(index, processes_known=True) for index in range(2)]
+    frames = (frame(gpus, here, time=time) for time in (0.0, 10.0))
+    count, _ = usage("job", frames)
+    assert {key: each.held for key, each in count.rows.items()} == {
+        ("slurm 4711", "alice"): 10, ("slurm 4711", "mallory"): 10,
     }  # fmt: skip
 
 

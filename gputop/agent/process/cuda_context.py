@@ -15,8 +15,9 @@ import msgspec
 from gputop.agent.process.environment import descendant_env, read_environ
 from gputop.agent.process.mounts import read_mounts
 from gputop.agent.process.namespaces import in_first_namespace
-from gputop.agent.process.paths import MountCache, Sight
+from gputop.agent.process.paths import MountCache, Sight, view_of
 from gputop.agent.process.procfs import MAPS, read_bounded, read_cgroup
+from gputop.agent.process.reader import killable
 from gputop.agent.process.stat import every_process
 from gputop.agent.stall import CallGuard, StalledError
 from gputop.model.machine.environment import CudaContext, Environ, Standpoint, job_gpus, job_of
@@ -78,6 +79,7 @@ def read_whole_context(pid: int) -> CudaContext:
     )
 
 
+@killable(())
 def loaded_frameworks(pid: int) -> tuple[str, ...]:
     """Return ids of the frameworks that a process has mapped; none if that cannot be read."""
     try:
@@ -117,8 +119,11 @@ def in_container(sight: Sight) -> bool:
 
     Mounts are compared: the root itself may be on a file system that does not answer.
     """
-    if os.stat(f"/proc/{sight.pid}/ns/mnt").st_ino == os.stat("/proc/self/ns/mnt").st_ino:
-        return os.readlink(f"/proc/{sight.pid}/root") != os.readlink("/proc/self/root")
+    view, own = view_of(sight.pid), view_of(os.getpid())
+    if view is None or own is None:
+        raise OSError("its root cannot be read")
+    if view[0] == own[0]:
+        return view != own
     theirs, ours = sight.mounts.root, read_mounts(os.getpid()).root
     if theirs is None or ours is None:
         return theirs is not ours

@@ -151,6 +151,6 @@ def reason(pid: int, table: Mapping[int, ProcStat]) -> HolderReason:
     given = stat.parent <= 1 or (parent is not None and parent.name.startswith(_REAPERS))
     if stat.group != pid and (leader is None or (given and stat.group != stat.parent)):
         return "orphan"
-    if read_link(f"/proc/{pid}/ns/pid") not in (None, read_link("/proc/self/ns/pid")):
+    if read_link(pid, "ns/pid") not in (None, read_link(os.getpid(), "ns/pid")):
         return "other_namespace"
     return "open"

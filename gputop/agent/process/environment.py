@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from gputop.agent.process.paths import alike
 from gputop.agent.process.procfs import ENVIRON, read_bounded
+from gputop.agent.process.reader import READER, NoAnswerError
 from gputop.agent.process.stat import ProcStat, read_stat
 from gputop.model.machine.environment import (
     NAME,
@@ -37,16 +38,23 @@ def read_whole_environ(pid: int) -> Environ:
     Only root can read another user's (PTRACE_MODE_READ, proc_pid_environ(5)).
     """
     try:
-        block, whole = read_bounded(f"/proc/{pid}/environ", ENVIRON)
+        block, whole = READER.ask(read_block, pid)
         if not block and _has_ended(pid):
             return Environ({}, "gone")
         return parse_environ(block) if whole else Environ({}, "too_long")
+    except NoAnswerError:
+        return Environ({}, "no_answer")
     except PermissionError:
         return Environ({}, "gone" if _has_ended(pid) else "unreadable")
     except OSError:  # gone before it was opened, or while it was read
         return Environ({}, "gone")
     except MemoryError:
         return Environ({}, "too_long")
+
+
+def read_block(pid: int) -> tuple[bytes, bool]:
+    """Return the environment and whether it is all of it; OSError."""
+    return read_bounded(f"/proc/{pid}/environ", ENVIRON)
 
 
 def descendant_env(

@@ -13,7 +13,7 @@ import time
 from enum import Enum
 
 from gputop.agent.process.procfs import MAPS, open_files, read_bounded
-from gputop.agent.process.stat import read_stat
+from gputop.agent.process.reader import killable
 
 SECONDS = 0.03
 """Seconds for the descriptors of a process, and again for its mappings: it may have very many."""
@@ -34,11 +34,12 @@ class Holding(Enum):
     UNSEEN = "not all of it could be seen"
 
 
+@killable(Holding.UNSEEN)
 def look_for_gpu(pid: int, seconds: float = SECONDS) -> Holding:
     """Return whether a process has a GPU open, by a descriptor or a mapping.
 
     UNSEEN for another user's process, for a zombie, which has nothing open any more, for a process
-    that waits in the kernel, and for one with more than can be read in `seconds`.
+    that does not answer, and for one with more than can be read in `seconds`.
 
     nvidiactl and nvidia-uvm do not count: a process that only queries the driver has them open too.
     """
@@ -85,11 +86,7 @@ def has_nodes() -> bool:
 
 
 def _maps_gpu(pid: int, seconds: float, wanted: re.Pattern[bytes]) -> bool | None:
-    """Return whether a mapping matches; None if there are no mappings or not all could be read:
-    those of a process that waits in the kernel (state D) can take for ever to read."""
-    stat = read_stat(pid)
-    if stat is not None and stat.state == "D":
-        return None
+    """Return whether a mapping matches; None if there are no mappings or not all could be read."""
     try:
         maps, whole = read_bounded(f"/proc/{pid}/maps", MAPS, time.monotonic() + seconds)
     except PermissionError:

@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from gputop.agent.process.paths import MountCache, Sight
-from gputop.agent.process.procfs import read_cgroup, read_link, read_short
+from gputop.agent.process.procfs import read_cgroup, read_file, read_link
 from gputop.agent.process.stat import ProcStat
 from gputop.model.machine.origin import Ancestor, Origin
 from gputop.model.machine.text import printable
@@ -36,7 +36,7 @@ def read_origin(
     """Read the origin of a process; the container's name is not in /proc. `variables`: all that it
     was started with. `stat_of`: `read_stat`, or a cache of it."""
     origin = read_cgroup(pid) or Origin()
-    cwd = read_link(f"/proc/{pid}/cwd")
+    cwd = read_link(pid, "cwd")
     return msgspec.structs.replace(
         origin,
         cwd=_text(cwd),
@@ -44,8 +44,6 @@ def read_origin(
         ancestors=tuple(_ancestors(pid, stat_of)),
         session=_text(_session(variables)),
         ssh_from=_text(variables.get("SSH_CONNECTION", "").partition(" ")[0]),
-        slurm_job=origin.slurm_job or _number(variables.get("SLURM_JOB_ID")),
-        slurm_step=origin.slurm_step or _number(variables.get("SLURM_STEP_ID")),
     )
 
 
@@ -66,12 +64,12 @@ def _environment(
 ) -> str | None:
     """Return the environment of the interpreter, otherwise the one that was active. The first
     argument comes before /proc/PID/exe, which leads out of a venv: its interpreter is a link."""
-    program = os.fsdecode(read_short(f"/proc/{pid}/cmdline").partition(b"\0")[0])
+    program = os.fsdecode(read_file(pid, "cmdline").partition(b"\0")[0])
     if program and "/" not in program:
         file = mounts.ask(_which, pid, program, variables.get("PATH", "")[:_SEARCHED])
         program = file or ""
     called = os.path.join(cwd, program) if cwd and program else None
-    for path in (called, read_link(f"/proc/{pid}/exe")):
+    for path in (called, read_link(pid, "exe")):
         prefix = os.path.dirname(os.path.dirname(os.path.normpath(path))) if path else None
         if prefix and mounts.ask(_is_environment, pid, prefix):
             return prefix

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from gputop.agent.process.mounts import Mount, Mounts, read_mounts
+from gputop.agent.process.reader import killable
 from gputop.agent.stall import CallGuard, Step
 
 T = TypeVar("T")
@@ -116,6 +117,7 @@ class MountCache:
             self.step.go_on(before)
 
 
+@killable(None)
 def view_of(pid: int) -> _MountRoot | None:
     """Return the mount namespace and root of a process; None for another user's, or if it has
     ended. The root itself is not touched: its file system may not answer."""

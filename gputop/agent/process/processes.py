@@ -1,28 +1,31 @@
 """Facts of the processes on GPUs, kept from tick to tick.
 
-/proc/PID/stat is read every tick; if there are very many processes, they take turns, and their I/O
-is read less often. The owner and the command line are read at first sight, when the process renames
-itself, and now and then: it may execute another program of the same name, and the name is only the
-beginning of a new title.
+/proc/PID/stat is read every tick, in a child process (reader.py); if there are very many processes,
+they take turns, and their I/O is read less often. The owner and the command line are read at first
+sight, when the process renames itself, and now and then: it may execute another program of the same
+name, and the name is only the beginning of a new title.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
-import psutil
 
 from gputop.agent.process.namespaces import NUMBERING, in_first_namespace, shown_process
+from gputop.agent.process.procfs import read_short
+from gputop.agent.process.reader import READER
 from gputop.agent.process.stat import (
     LONGEST_COMMAND,
     TICKS_PER_SECOND,
     ProcStat,
-    bracketed,
     command_line,
-    read_stat,
+    name_of,
+    read_stats,
     started,
 )
 from gputop.agent.process.users import UserNames, real_uid
@@ -58,25 +61,20 @@ class ProcessFacts(msgspec.Struct, frozen=True):
 class IoRates:
     """Bytes a second that a process reads from and writes to storage."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self) -> None:
         self.read: float | None = None
         self.write: float | None = None
-        self._pid = pid
-        self._process: psutil.Process | None = None
+        self.is_unknown = False
+        """Whether it could not be read once: it is another user's, or has ended."""
         self._last: tuple[float, int, int] | None = None
         """Monotonic time, bytes read, bytes written."""
-        self._unknown = False
 
-    def update(self) -> None:
-        """Read the counters; never again after an error (another user's process, or it ended)."""
-        if self._unknown:
+    def update(self, counters: tuple[int, int] | None) -> None:
+        """Take the counters; None if they could not be read."""
+        if counters is None:
+            self.read, self.write, self.is_unknown = None, None, True
             return
-        try:
-            self._process = self._process or psutil.Process(self._pid)
-            _, _, read, written, *_ = self._process.io_counters()
-        except (psutil.Error, OSError, RuntimeError, ValueError):
-            self.read, self.write, self._unknown = None, None, True
-            return
+        read, written = counters
         before, self._last = self._last, (time.monotonic(), read, written)
         if before is not None:
             seconds = self._last[0] - before[0]
@@ -84,9 +82,26 @@ class IoRates:
             self.write = round(max(0, written - before[2]) / seconds, 1)
 
 
+def read_io(pid: int) -> tuple[int, int]:
+    """Return the bytes that a process has read from and written to storage, proc_pid_io(5);
+    OSError, ValueError."""
+    fields = dict(line.split(b": ") for line in read_short(f"/proc/{pid}/io").splitlines())
+    if not fields:
+        raise OSError("its counters cannot be read")
+    return int(fields[b"read_bytes"]), int(fields[b"write_bytes"])
+
+
+class SilentFacts(NamedTuple):
+    """What is known of a process that has never answered."""
+
+    user: str | None
+    command: str
+
+
 class _CachedFacts(msgspec.Struct):
     """What is kept of a process between ticks; times are monotonic."""
 
+    pid: int
     stat: ProcStat
     uid: int | None
     command: str | None
@@ -101,8 +116,7 @@ class _CachedFacts(msgspec.Struct):
 class ProcessCache:
     """Reads the processes of this machine by pid, and keeps their facts.
 
-    A thread reads them: reading the command line of a process that waits in the kernel can
-    take as long as that wait.
+    A thread reads them, since one that does not answer takes a moment (reader.py).
     """
 
     def __init__(self) -> None:
@@ -115,6 +129,8 @@ class ProcessCache:
         self.missing: frozenset[int] = frozenset()
         """Pids of the last read that are not, and were not, processes on a GPU here: a driver may
         go on listing a process that has ended, because of a child."""
+        self.silent: dict[int, SilentFacts] = {}
+        """Processes of the last read that exist here and have never answered."""
         self._ended: set[int] = set()
         self._tick = 0
         self._worker = Worker("processes", self._read)
@@ -143,7 +159,9 @@ class ProcessCache:
         longest = _COMMANDS // (len(self._pids) or 1)
         longest = max(_SHORTEST_COMMAND, min(LONGEST_COMMAND, longest))
         self._facts = {
-            pid: self._facts_of(cached, longest) if pid in read else self._facts[pid]
+            pid: self._facts_of(cached, longest)
+            if pid in read or pid not in self._facts
+            else self._facts[pid]
             for pid, cached in self._cached.items()
             if cached.local
         }
@@ -157,26 +175,41 @@ class ProcessCache:
         turns = 1 if self._every else 1 + len(self._pids) // _STAT_READS
         io_turns = 1 + len(self._pids) // (_IO_READS * turns)
         before, self._cached = self._cached, {}
-        read = set()
-        for pid in self._pids:
-            cached, turn = before.get(pid), self._tick + pid
-            if cached is not None and turn % turns:
-                self._cached[pid] = cached
-                continue
-            stat = read_stat(pid)
-            if stat is None:
-                continue
-            if cached is not None:
-                self._cached[pid] = cached
+        due = [pid for pid in self._pids if pid not in before or not (self._tick + pid) % turns]
+        stats = read_stats(due)
+        for pid in self._pids - set(due):
+            self._cached[pid] = before[pid]
+        io: list[int] = []
+        lines = {pid for pid, stat in stats.items() if _is_due(before.get(pid), stat,
+                 (self._tick + pid) // turns)}  # fmt: skip
+        commands = READER.ask_all(command_line, lines)
+        for pid, stat in stats.items():
+            cached = _updated(pid, before.get(pid), stat, pid in lines, commands.get(pid))
+            self._cached[pid] = cached
+            if (self._tick + pid) // turns % io_turns == 0 and not cached.io.is_unknown:
+                io.append(pid)
+        self._keep_silent(set(due) - stats.keys(), before)
+        counters = READER.ask_all(read_io, io)
+        for pid in io:
             with suppress(MemoryError):  # one process must not cost the others their rows
-                self._cached[pid] = cached = _updated(pid, cached, stat, turn // turns)
-                read.add(pid)
-                if turn // turns % io_turns == 0:
-                    cached.io.update()
-        return read
+                self._cached[pid].io.update(counters.get(pid))
+        return set(stats)
+
+    def _keep_silent(self, pids: set[int], before: dict[int, _CachedFacts]) -> None:
+        """Keep what is known of processes that exist and do not answer."""
+        self.silent = {}
+        for pid in pids:
+            if pid in before and os.path.exists(f"/proc/{pid}"):
+                self._cached[pid] = before[pid]
+            elif READER.is_silent(pid, basic=True) and in_first_namespace():
+                uid = real_uid(pid)
+                self._users.prepare([uid])
+                name = read_short(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")
+                self.silent[pid] = SilentFacts(self._users.name(uid), name_of(pid, name))
 
     def _facts_of(self, cached: _CachedFacts, longest: int) -> ProcessFacts:
-        stat, command = cached.stat, cached.command or bracketed(cached.stat.name)
+        stat = cached.stat
+        command = cached.command or name_of(cached.pid, stat.name)
         return ProcessFacts(
             start_time=started(stat.start_ticks),
             user=self._users.name(cached.uid),
@@ -191,18 +224,28 @@ class ProcessCache:
         )
 
 
-def _updated(pid: int, cached: _CachedFacts | None, stat: ProcStat, turn: int) -> _CachedFacts:
+def _is_due(cached: _CachedFacts | None, stat: ProcStat, turn: int) -> bool:
+    """Return whether to read its owner and command line."""
+    return (
+        cached is None
+        or cached.stat.start_ticks != stat.start_ticks
+        or cached.stat.name != stat.name
+        or cached.command is None  # it was just starting
+        or turn % _COMMAND_TURNS == 0
+    )
+
+
+def _updated(
+    pid: int, cached: _CachedFacts | None, stat: ProcStat, due: bool, command: str | None
+) -> _CachedFacts:
     now = time.monotonic()
     if cached is None or cached.stat.start_ticks != stat.start_ticks:
         local = in_first_namespace() or shown_process(pid)
-        return _CachedFacts(
-            stat, real_uid(pid), command_line(pid), local, stat.cpu_ticks, now, IoRates(pid)
-        )
-    renamed = cached.stat.name != stat.name
-    executing = cached.command is None  # it was just starting
-    if renamed or executing or turn % _COMMAND_TURNS == 0:
+        uid = real_uid(pid)
+        return _CachedFacts(pid, stat, uid, command, local, stat.cpu_ticks, now, IoRates())
+    if due:
         cached.uid = real_uid(pid)
-        cached.command = command_line(pid) or cached.command  # a zombie keeps what it was
+        cached.command = command or cached.command  # a zombie keeps what it was
         if cached.local is None:
             cached.local = shown_process(pid)
     cached.stat = stat

@@ -3,16 +3,17 @@
 prctl(PR_SET_MM_MAP) needs no privilege and makes a command line or an environment of gigabytes; a
 process may have a million descriptors and 65,530 mappings. Everything that another user's process
 can fill is read here, with a limit in bytes or entries, and in time if the kernel may take long.
-Callers learn when something was cut: it never looks complete.
+Callers learn when something was cut: it never looks complete. What a process can block is read by
+functions that are declared `killable` (reader.py).
 
-psutil lists processes and reads their I/O, the boot time and the load of the machine. Its other
+psutil lists processes and reads the boot time and the load of the machine. Its other
 facts are read by hand, because of their cost (microseconds of CPU time, for one of 1,000 processes)
 or because of what another user can do to them (psutil 7.2):
 
     fact                         psutil  by hand  why
     PIDs                              2           psutil.pids()
     boot time                        27           psutil.boot_time(), once
-    bytes read and written           25       11  io_counters() of a Process that is kept (36)
+    bytes read and written           25       11  io_counters() waits for ever if the process wants
     start, state, parent, CPU       205       14  at every tick, of each; create_time() moves when
       time, threads, memory                       the clock is set, a start in ticks does not
     ancestors                     1,570        0  one walk has everybody; name() reads a command
@@ -34,6 +35,7 @@ import os
 import time
 from typing import NamedTuple
 
+from gputop.agent.process.reader import READER, killable
 from gputop.model.machine.cgroup import parse_cgroup
 from gputop.model.machine.origin import Origin
 
@@ -98,17 +100,29 @@ def read_short(path: str) -> bytes:
         os.close(descriptor)
 
 
-def read_link(path: str) -> str | None:
-    """Return the target of a link without touching it; None if the link cannot be read."""
+@killable(b"")
+def read_file(pid: int, name: str) -> bytes:
+    """Read the first 4 KiB of a file in /proc/PID; empty if it cannot be read."""
+    return read_short(f"/proc/{pid}/{name}")
+
+
+@killable(None)
+def read_link(pid: int, name: str) -> str | None:
+    """Return the target of a link in /proc/PID without touching it; None if it cannot be read."""
     try:
-        return os.readlink(path)
+        return os.readlink(f"/proc/{pid}/{name}")
     except OSError:
         return None
 
 
 def open_files(pid: int, deadline: float, first: int = 0) -> OpenFiles:
     """List the files behind descriptors from `first` on until `deadline` (monotonic); OSError if
-    they may not be read."""
+    they may not be read, or if it does not answer."""
+    return READER.ask(list_files, pid, deadline, first)
+
+
+def list_files(pid: int, deadline: float, first: int = 0) -> OpenFiles:
+    """List them here."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     directory = os.open(f"/proc/{pid}/fd", flags)
     names: set[str] = set()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 import psutil
 
 from gputop.agent.process.procfs import COMMAND, read_bounded, read_short
+from gputop.agent.process.reader import READER, killable
 from gputop.model.machine.text import printable
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -54,15 +56,22 @@ def parse_stat(text: bytes) -> ProcStat:
     )
 
 
+@killable(None)
 def read_stat(pid: int) -> ProcStat | None:
-    """Read one process; None if it does not exist."""
+    """Read one process; None if it does not exist, or does not answer."""
     text = read_short(f"/proc/{pid}/stat")
     return parse_stat(text) if text else None
 
 
 def every_process() -> dict[int, ProcStat]:
     """Read all processes, by pid."""
-    return {pid: stat for pid in psutil.pids() if (stat := read_stat(pid)) is not None}
+    return read_stats(psutil.pids())
+
+
+def read_stats(pids: Iterable[int]) -> dict[int, ProcStat]:
+    """Read several processes, by pid, without those that do not exist or do not answer."""
+    stats = READER.ask_all(read_stat, pids)
+    return {pid: stat for pid, stat in stats.items() if stat is not None}
 
 
 def started(ticks: int) -> float:
@@ -89,11 +98,10 @@ def _boot_time() -> float:
     return psutil.boot_time()
 
 
+@killable(None)
 def command_line(pid: int) -> str | None:
-    """Read the command line, its arguments joined by spaces; None for a zombie or a kernel thread.
-
-    While a process waits in the kernel, reading its command line may wait with it.
-    """
+    """Read the command line, its arguments joined by spaces; None for a zombie or a kernel thread,
+    or if it does not answer."""
     try:
         data, whole = read_bounded(f"/proc/{pid}/cmdline", COMMAND)
     except (OSError, MemoryError):
@@ -112,4 +120,9 @@ def bracketed(name: str) -> str:
 
 def command_of(pid: int, stat: ProcStat) -> str:
     """Read the command line; without one, return the name in brackets."""
-    return command_line(pid) or bracketed(stat.name)
+    return command_line(pid) or name_of(pid, stat.name)
+
+
+def name_of(pid: int, name: str) -> str:
+    """Return the text shown for a process whose command line is not known."""
+    return bracketed(name) + (" does not answer" if READER.is_silent(pid) else "")

@@ -56,10 +56,10 @@ def _ancestors() -> Iterator[int]:
 def _of_others(pid: int) -> Caution | None:
     """Return why a process counts as another user's whatever its uid; None if nothing says so."""
     for kind in ("pid", "user"):
-        namespace = read_link(f"/proc/{pid}/ns/{kind}")
+        namespace = read_link(pid, f"ns/{kind}")
         if namespace is None:
             return "unreadable"
-        if namespace != read_link(f"/proc/self/ns/{kind}"):
+        if namespace != read_link(os.getpid(), f"ns/{kind}"):
             return "container"
     # A container may share our namespaces (docker run --pid=host).
     theirs, ours = read_cgroup(pid), read_cgroup("self")

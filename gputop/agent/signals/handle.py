@@ -14,12 +14,12 @@ import time
 from collections.abc import Set
 
 from gputop.agent.process.namespaces import in_first_namespace, local_process, why_not_local
-from gputop.agent.process.procfs import read_bounded, read_short
+from gputop.agent.process.procfs import read_bounded, read_file
+from gputop.agent.process.reader import READER
 from gputop.agent.process.stat import (
     TICKS_PER_SECOND,
     ProcStat,
-    bracketed,
-    command_line,
+    command_of,
     parse_stat,
     read_stat,
     started,
@@ -176,7 +176,7 @@ class ProcessHandle:
         """Return its /proc/PID/stat if it is the intended process. It is held already, so if it
         runs but is not in /proc, it is hidden (hidepid)."""
         try:
-            stat = parse_stat(read_bounded(f"/proc/{self.pid}/stat", 4096)[0])
+            stat = READER.ask(stat_of, self.pid)
         except (FileNotFoundError, ProcessLookupError):
             gone = NotSentError("gone", _GONE) if self.ended else _unseen("/proc does not show it")
             raise gone from None
@@ -194,12 +194,14 @@ class ProcessHandle:
         return stat if stat is not None and stat.start_ticks == self.ticks else None
 
     def _command(self) -> str | None:
-        """Return the command line; not read in state D, since that could take for ever."""
+        """Return the command line, or the name of a process that does not tell it."""
         stat = self._stat()
-        if stat is None:
-            return None
-        line = None if stat.state == "D" else command_line(self.pid)
-        return line or bracketed(stat.name)
+        return None if stat is None else command_of(self.pid, stat)
+
+
+def stat_of(pid: int) -> ProcStat:
+    """Read /proc/PID/stat; OSError, ValueError."""
+    return parse_stat(read_bounded(f"/proc/{pid}/stat", 4096)[0])
 
 
 def target_of(pid: int) -> Target | None:
@@ -266,7 +268,7 @@ def _status(pid: int, field: str) -> int:
 
 def _kernel_function(pid: int) -> str:
     """Return `, in nvidia_ioctl`, if /proc/PID/wchan names the function."""
-    name = printable(read_short(f"/proc/{pid}/wchan")[:64].decode("ascii", "replace").strip())
+    name = printable(read_file(pid, "wchan")[:64].decode("ascii", "replace").strip())
     return f", in {name}" if name not in ("", "0") else ""
 
 

@@ -44,10 +44,11 @@ _WHY_UNKNOWN = {
     "unreadable": "only root and its owner may read the variables of this process",
     "gone": "there is no such process here any more",
     "too_long": "its variables are too long to be taken over",
+    "no_answer": "the process does not answer: it keeps its memory or its execution locked",
 }
 _IN_A_WORD = {"overwritten": "env-lost", "unreadable": "private"}
 _STATES = {"overwritten": "overwritten", "unreadable": "private", "gone": "gone",
-           "too_long": "too long"}  # fmt: skip
+           "too_long": "too long", "no_answer": "does not answer"}  # fmt: skip
 _NOTHING: tuple[EntryReason, ...] = ("empty_value", "negative", "not_a_number", "empty_entry")
 """Reasons for which a list ends at its first entry, whatever the GPUs are."""
 

@@ -24,7 +24,15 @@ ORDER = "CUDA_DEVICE_ORDER"
 CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 
 State = Literal[
-    "value", "empty", "unset", "overwritten", "empty_block", "unreadable", "gone", "too_long"
+    "value",
+    "empty",
+    "unset",
+    "overwritten",
+    "empty_block",
+    "unreadable",
+    "gone",
+    "too_long",
+    "no_answer",
 ]
 """What is known of a variable.
 
@@ -33,6 +41,7 @@ overwritten           the process wrote over its environment
 empty_block           there are no bytes: started without any variable, or a kernel thread
 unreadable, gone      no permission, no such process: set by the code that reads the file
 too_long              more variables, or longer ones, than any real program has
+no_answer             the process blocks whoever reads it
 """
 
 _VARIABLE = re.compile(rb"[A-Za-z_][^= ]*=")

@@ -58,7 +58,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     pod: str | None = None
     """Uid of the Kubernetes pod."""
     slurm_job: str | None = None
-    """Number of the Slurm job."""
+    """Number of the Slurm job, from its control group: variables may name anybody's."""
     slurm_step: str | None = None
     """A number, `batch`, `interactive` or `extern`."""
     unit: str | None = None

@@ -31,7 +31,8 @@ def _script(command: str) -> str:
 
 
 def _job(process: Process) -> str | None:
-    """Return the Slurm job, the pod or the container, whichever is there first."""
+    """Return the Slurm job, the pod or the container, whichever is there first. It counts with its
+    user: with a cgroup delegated to him, a user can name a group as another user's job."""
     origin = process.origin
     if origin is None:
         return None
@@ -48,7 +49,7 @@ GROUPINGS: dict[str, Grouping] = {
         ("host", "gpu", "name", "uuid"),
         lambda host, gpu, _: (host, str(gpu.index), short_name(gpu.name), gpu.uuid),
     ),
-    "job": Grouping(("job",), lambda _host, _gpu, process: (_job(process),)),
+    "job": Grouping(("job", "user"), lambda _host, _gpu, process: (_job(process), process.user)),
     "command": Grouping(
         ("command",),
         lambda _host, _gpu, process: (process.command and _script(process.command),),

@@ -53,6 +53,7 @@ _NO_VARIABLES: dict[State, str] = {
     "empty_block": "it has none",
     "gone": "it has ended",
     "too_long": "unknown: they are longer than gputop reads",
+    "no_answer": "unknown: the process does not answer",
 }
 _NOT_KEPT: dict[Moment, str] = {
     "past": "not kept for the past: Esc twice returns to now",

@@ -1,0 +1,431 @@
+"""Reads processes from a child process, which is killed when one of them does not answer.
+
+Any user can make a process whose files in /proc block whoever reads them, for as long as he wants:
+
+    what he does                             what blocks (Linux 6.18, tried)
+    holds the lock of its memory: a page of  cmdline, environ, smaps, pagemap, mem; before
+    his FUSE file never comes, and another   Linux 6.17 maps too
+    thread maps memory
+    executes a program in a process that     these, and maps, stat, io, wchan, stack, the links
+    shares such a memory                     exe, cwd, root, fd/*, ns/*
+    nothing blocks                           status, comm, cgroup, mountinfo, the list of fd
+
+The reader waits in state D, and only SIGKILL ends that. A thread cannot be killed, so a thread that
+reads it is lost. A function declared `killable` therefore runs in a worker, a child process; a
+worker that makes no progress is killed and replaced, and the process is *silent*: it is not read
+again for a while, which doubles each time. The others are read on, those that have answered first.
+
+The workers are children of a keeper, which is forked before the agent has threads; it makes them,
+kills them and reaps them. All end with the agent.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import mmap
+import os
+import pickle
+import random
+import select
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_MOST_WORKERS = 8
+_MOST_DYING = 16
+"""Workers that were killed and that the kernel still holds; then there are no new ones."""
+_STALL = 0.15
+"""Seconds without progress after which a worker that waits in the kernel is killed."""
+_STARVED = 3.0
+"""Seconds without progress for one that has work to do: it may wait for a core."""
+_SAMPLES = 0.01
+"""Seconds between two readings of its state."""
+_STALLS = 0.3
+"""Seconds of a call for new processes that do not answer; the others have their turn next time."""
+_NEW = 64
+"""New processes that are read at once: those that come before a silent one are read again."""
+_LEAST, _MOST = 2.0, 3600.0
+"""Seconds for which a process is silent, the first time and at most."""
+_END_TIMEOUT = 0.25
+"""Seconds to wait for the end of the keeper."""
+_REMEMBERED = 1 << 16
+_BASIC = frozenset({"read_stat", "stat_of"})
+"""Functions that read only `stat`, which is still read of a process that answers nothing else."""
+_LENGTH = struct.Struct("<q")
+
+
+class NoAnswerError(OSError):
+    """A process does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ETIMEDOUT, "it does not answer")
+
+
+class _StuckError(Exception):
+    """A worker makes no progress at a process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+
+class _Silence(NamedTuple):
+    """When a process is read again, and what /proc/PID was: a PID is reused, an inode is not."""
+
+    inode: int
+    until: float
+    seconds: float
+
+
+class ProcessReader:
+    """Calls functions about processes, each with its PID first; for any thread.
+
+    Before `start` it calls them in place.
+    """
+
+    def __init__(self) -> None:
+        self._control: socket.socket | None = None
+        self._keeper: int | None = None
+        self._marks = memoryview(b"")
+        self._changed = threading.Condition()
+        self._idle: list[_ReaderChild] = []
+        self._free = list(range(_MOST_WORKERS))
+        """Numbers of workers that are not running."""
+        self._silent: dict[tuple[int, bool], _Silence] = {}
+        """By PID, and whether even `stat` is not answered."""
+        self._answered: set[int] = set()
+
+    def start(self) -> None:
+        """Fork the keeper, while there is one thread. Without room for it nothing is guarded."""
+        control, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        marks = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
+        try:
+            child = os.fork()
+        except OSError:
+            control.close()
+            keepers.close()
+            return
+        if child == 0:
+            control.close()
+            _keep(keepers, marks)
+        keepers.close()
+        control.settimeout(_STARVED)
+        self._control, self._marks, self._keeper = control, marks, child
+
+    def stop(self) -> None:
+        """End the keeper and the workers, before the agent ends: a process 1 may not reap them."""
+        if self._control is None or self._keeper is None:
+            return
+        self._control.close()
+        end = time.monotonic() + _END_TIMEOUT
+        with suppress(ChildProcessError):
+            while os.waitpid(self._keeper, os.WNOHANG)[0] == 0 and time.monotonic() < end:
+                time.sleep(0.001)
+        self._keeper = None
+
+    def is_silent(self, pid: int, basic: bool = False) -> bool:
+        """Return whether a process has not answered lately; `basic`: not even of its `stat`."""
+        return self._bars(pid, True) or (not basic and self._bars(pid, False))
+
+    def ask(self, function: Callable[Concatenate[int, P], T], pid: int, *args: Any) -> T:
+        """Return what a function returns for a process, or raise what it raises; NoAnswerError."""
+        if self._control is None:
+            return function(pid, *args)  # type: ignore[call-arg]
+        good, answer = self._ask(function, [pid], args).get(pid, (False, NoAnswerError()))
+        if not good:
+            raise answer
+        kept: T = answer
+        return kept
+
+    def ask_all(
+        self, function: Callable[Concatenate[int, P], T], pids: Iterable[int], *args: Any
+    ) -> dict[int, T]:
+        """Return what a function returns for each process, without those that do not answer or for
+        which it raises an error."""
+        if self._control is None:
+            return {pid: function(pid, *args) for pid in pids}  # type: ignore[call-arg]
+        answers = self._ask(function, list(pids), args)
+        return {pid: answer for pid, (good, answer) in answers.items() if good}
+
+    def _ask(
+        self, function: Callable[..., object], pids: list[int], args: tuple[object, ...]
+    ) -> dict[int, tuple[bool, Any]]:
+        basic = function.__name__ in _BASIC
+        if self._silent:
+            pids = [pid for pid in pids if not self.is_silent(pid, basic)]
+        answers: dict[int, tuple[bool, Any]] = {}
+        old = [pid for pid in pids if pid in self._answered]
+        new = [pid for pid in pids if pid not in self._answered]
+        while old:
+            old = self._batch(function, old, args, basic, answers)
+        random.shuffle(new)
+        end = time.monotonic() + _STALLS
+        while new and time.monotonic() < end:
+            new = self._batch(function, new[:_NEW], args, basic, answers) + new[_NEW:]
+        return answers
+
+    def _batch(
+        self, function: Callable[..., object], pids: list[int], args: tuple[object, ...],
+        basic: bool, answers: dict[int, tuple[bool, Any]],
+    ) -> list[int]:  # fmt: skip
+        """Add the answers of processes; return those to ask again, without one that was stuck."""
+        worker = self._take()
+        if worker is None:
+            return []
+        stuck = None
+        try:
+            answers.update(worker.ask(function, pids, args))
+        except _StuckError as error:
+            stuck = error.pid
+        except BaseException:
+            self._end(worker)
+            raise
+        if stuck is None:
+            self._give(worker)
+            self._note(pids, basic)
+            return []
+        self._end(worker)
+        self._silence(stuck, basic)
+        return [pid for pid in pids if pid != stuck] if stuck in pids else []
+
+    # Who is silent
+
+    def _bars(self, pid: int, basic: bool) -> bool:
+        silence = self._silent.get((pid, basic))
+        return (
+            silence is not None
+            and time.monotonic() < silence.until
+            and _inode(pid) == silence.inode
+        )
+
+    def _silence(self, pid: int, basic: bool) -> None:
+        before, inode = self._silent.get((pid, basic)), _inode(pid)
+        again = before is not None and before.inode == inode
+        seconds = min(_MOST, 2 * before.seconds) if before is not None and again else _LEAST
+        if len(self._silent) >= _REMEMBERED:
+            self._silent.clear()
+        self._silent[pid, basic] = _Silence(inode, time.monotonic() + seconds, seconds)
+        self._answered.discard(pid)
+
+    def _note(self, pids: list[int], basic: bool) -> None:
+        """Note that processes have answered."""
+        if self._silent:
+            for pid in pids:
+                self._silent.pop((pid, basic), None)
+        if len(self._answered) >= _REMEMBERED:
+            self._answered.clear()
+        self._answered.update(pids)
+
+    # Workers
+
+    def _take(self) -> _ReaderChild | None:
+        """Return an idle worker or a new one; None if there is none for a while."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle or self._free, _STARVED)
+            if self._idle:
+                return self._idle.pop()
+            if not self._free or self._control is None:
+                return None
+            number = self._free.pop()
+            worker = _new_child(self._control, number, self._marks)
+            if worker is None:
+                self._free.append(number)
+            return worker
+
+    def _give(self, worker: _ReaderChild) -> None:
+        with self._changed:
+            self._idle.append(worker)
+            self._changed.notify()
+
+    def _end(self, worker: _ReaderChild) -> None:
+        """Drop a worker; the keeper kills it when another gets its number."""
+        worker.socket.close()
+        with self._changed:
+            self._free.append(worker.number)
+            self._changed.notify()
+
+
+READER = ProcessReader()
+"""The reader of this program."""
+
+
+def killable(
+    silent: Any,
+) -> Callable[[Callable[Concatenate[int, P], T]], Callable[Concatenate[int, P], T]]:
+    """Decorate a function of a module, about a process, so that READER calls it: it returns
+    `silent` for a process that does not answer."""
+
+    def decorate(function: Callable[Concatenate[int, P], T]) -> Callable[Concatenate[int, P], T]:
+        @wraps(function)
+        def ask(pid: int, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            if READER._control is None:
+                return function(pid, *args, **kwargs)
+            assert not kwargs
+            answer: T = silent
+            with suppress(NoAnswerError):
+                answer = READER.ask(ask, pid, *args)
+            return answer
+
+        return ask
+
+    return decorate
+
+
+class _ReaderChild(NamedTuple):
+    number: int
+    pid: int
+    socket: socket.socket
+    marks: memoryview
+    """The process that each worker is at, by its number: shared with it."""
+
+    def ask(
+        self, function: Callable[..., object], pids: list[int], args: tuple[object, ...]
+    ) -> dict[int, tuple[bool, Any]]:
+        """Return the answers. _StuckError if the worker makes no progress, or has ended."""
+        self.marks[self.number] = pids[0]
+        try:
+            self.socket.sendall(_packed((function, pids, args)))
+            (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+            answers: list[tuple[bool, Any]] = pickle.loads(self._read(length))
+        except OSError:
+            raise _StuckError(self.marks[self.number]) from None
+        return dict(zip(pids, answers, strict=True))
+
+    def _read(self, length: int) -> bytearray:
+        data = bytearray(length)
+        left = memoryview(data)
+        while left:
+            self._wait()
+            count = self.socket.recv_into(left)
+            if not count:
+                raise OSError("it has ended")
+            left = left[count:]
+        return data
+
+    def _wait(self) -> None:
+        """Wait for more of the answer; OSError if the worker makes no progress."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        begun, mark, waits = time.monotonic(), -1, 0
+        while not poll.poll(1000 * (_SAMPLES if waits else _STALL)):
+            now, at = time.monotonic(), self.marks[self.number]
+            if at != mark:
+                begun, mark, waits = now, at, 0
+            waits = waits + 1 if _state(self.pid) == "D" else 0
+            if waits >= 3 or now >= begun + _STARVED:
+                raise OSError("it makes no progress")
+
+
+def _new_child(control: socket.socket, number: int, marks: memoryview) -> _ReaderChild | None:
+    """Have the keeper make a worker in the place of the last one of this number."""
+    try:
+        control.send(bytes([number]))
+        message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+    except OSError:
+        return None
+    if not descriptors:
+        return None
+    end = socket.socket(fileno=descriptors[0])
+    end.settimeout(_STARVED)
+    return _ReaderChild(number, int(message), end, marks)
+
+
+def _packed(value: object) -> bytes:
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return _LENGTH.pack(len(data)) + data
+
+
+def _inode(pid: int) -> int:
+    """Return what tells a process from a later one with its PID; it never blocks."""
+    try:
+        return os.stat(f"/proc/{pid}").st_ino
+    except OSError:
+        return 0
+
+
+def _state(pid: int) -> str:
+    """Return the state of a worker; `X` if it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return file.read(512).rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return "X"
+
+
+# In the keeper
+
+
+def _keep(control: socket.socket, marks: memoryview) -> NoReturn:
+    """Make a worker for each message, which is its number; end with the agent."""
+    with suppress(BaseException):
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):  # else the agent's reader waits for us when it ends
+            os.dup2(null, stream)
+        gc.freeze()
+        workers: dict[int, int] = {}
+        dying: set[int] = set()
+        while message := control.recv(1):
+            if (before := workers.pop(message[0], None)) is not None:
+                os.kill(before, signal.SIGKILL)  # it is not reaped yet
+                dying.add(before)
+            dying = {pid for pid in dying if os.waitpid(pid, os.WNOHANG)[0] == 0}
+            if len(dying) >= _MOST_DYING:
+                control.send(b"0")
+                continue
+            ours, workers[message[0]] = _fork(control, marks, message[0])
+            socket.send_fds(control, [str(workers[message[0]]).encode()], [ours.fileno()])
+            ours.close()
+        for pid in workers.values():
+            os.kill(pid, signal.SIGKILL)
+        for pid in (*workers.values(), *dying):
+            os.waitpid(pid, 0)
+    os._exit(0)
+
+
+def _fork(control: socket.socket, marks: memoryview, number: int) -> tuple[socket.socket, int]:
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        with suppress(BaseException):
+            control.close()
+            ours.close()
+            _work(theirs, marks, number)
+        os._exit(0)
+    theirs.close()
+    return ours, pid
+
+
+# In a worker
+
+
+def _work(end: socket.socket, marks: memoryview, number: int) -> None:
+    """Answer calls until the agent has gone."""
+    gc.enable()
+    with end.makefile("rb") as stream:
+        while header := stream.read(_LENGTH.size):
+            function, pids, args = pickle.loads(stream.read(*_LENGTH.unpack(header)))
+            answers = []
+            for pid in pids:
+                marks[number] = pid
+                answers.append(_answer(function, pid, args))
+            end.sendall(_packed(answers))
+
+
+def _answer(
+    function: Callable[..., object], pid: int, args: tuple[object, ...]
+) -> tuple[bool, object]:
+    try:
+        return True, function(pid, *args)
+    except (OSError, ValueError, MemoryError) as error:
+        return False, error
