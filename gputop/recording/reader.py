@@ -32,6 +32,8 @@ _LONGEST = 500
 _MOST_READERS = 4
 _MOST_KEPT = MAX_CHUNK.size
 """Bytes, unpacked, of the chunks whose readers are kept: the last one is kept however large."""
+_MOST_DAMAGE = 1000
+"""Chunks of which it is told what cannot be read."""
 _MOST_FILES = 10_000
 _MOST_SAMPLES = 1 << 23
 """Of all files together: a year of three machines, a sample every ten seconds."""
@@ -61,6 +63,7 @@ class Recording:
         self.path = path
         self._readers: OrderedDict[_ChunkKey, ChunkReader] = OrderedDict()
         self._damage: dict[_ChunkKey, _Damage] = {}
+        self._is_more_damaged = False
         self._files: list[DataFile] = []
         self._unreadable: list[str] = []
         """Why files and hosts are left out, in words."""
@@ -99,6 +102,7 @@ class Recording:
             self._unreadable,
             (loss for file in self._files for loss in file.losses),
             (damage.words for damage in self._damage.values()),
+            ["further samples cannot be read"] if self._is_more_damaged else [],
         )
         return tuple(printable(loss, _LONGEST) for loss in losses)  # others name the files
 
@@ -150,7 +154,10 @@ class Recording:
             frame = _read(reader, track.file, chunk)
         except (SourceError, OSError) as error:
             del self._readers[key]
-            self._damage[key] = _damage(host, track, chunk, reader.count, error)
+            if len(self._damage) < _MOST_DAMAGE:
+                self._damage[key] = _damage(host, track, chunk, reader.count, error)
+            else:
+                self._is_more_damaged = True
             return None
         alone = len(self.hosts) == 1 and frame.host.name == host
         return frame if alone else replace(frame, host=replace(frame.host, asked=host))

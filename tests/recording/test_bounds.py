@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 from msgspec.structs import replace
 
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.sections import Power
+from gputop.model.usage.count import UsageCount
+from gputop.model.usage.grouping import GROUPINGS
 from gputop.protocol.codec import encode_line
 from gputop.protocol.messages import AgentMessage, Hello
 from gputop.protocol.split import Splitter
@@ -20,7 +24,7 @@ from gputop.recording.datafile import MAX_HOSTS
 from gputop.recording.entries import MAGIC, SIZE, IndexEntry, stream_of
 from gputop.recording.reader import Recording
 from tests.limits import MIB, trouble_within
-from tests.protocol.streams import FRAME, HELLO, TRAIN, lines_of
+from tests.protocol.streams import FRAME, GPU, HELLO, TRAIN, lines_of
 from tests.recording.made import EVERY, HOST, START, frames_from, index_of, read, write
 
 pytestmark = pytest.mark.system
@@ -38,7 +42,7 @@ def chunk(messages: Iterable[AgentMessage]) -> bytes:
     return packer.compress(b"".join(lines_of(messages))) + packer.flush(zlib.Z_SYNC_FLUSH)
 
 
-@pytest.mark.parametrize(("count", "chunks"), [(16_000, 3), (1_500, 6)])
+@pytest.mark.parametrize(("count", "chunks"), [(16_000, 3), (1_500, 3)])
 def test_what_is_small_and_unpacks_to_much(count: int, chunks: int, tmp_path: Path) -> None:
     """Wide letters: four bytes in memory for one in the file. The second is no larger than any."""
     path, command = tmp_path / "bomb", "x" * 4000 + "\U0001f600"
@@ -125,3 +129,36 @@ def test_a_name_that_is_not_its_streams_is_not_believed(tmp_path: Path) -> None:
     assert recording.hosts == (HOST,)
     assert len(recording.times(HOST)) == 3
     assert recording.losses == ("1 samples of lies are of no known host",)
+
+
+def test_what_is_said_of_damage_has_a_bound(tmp_path: Path) -> None:
+    path = tmp_path / "damaged"
+    whole = chunk([replace(HELLO, host=HOST), *Splitter().split(FRAME)])
+    data = record(whole, 0)
+    path.write_bytes(data + b"".join(record(b"?", len(data) + n * (SIZE + 1)) for n in range(3000)))
+    recording = Recording(path)
+    assert len(list(recording.frames(HOST))) == 1
+    assert len(recording.losses) == 1001
+    assert recording.losses[-1] == "further samples cannot be read"
+
+
+def test_names_that_change_with_every_frame_are_not_added_up_for_ever() -> None:
+    """GPUs that come and go, as a recording may have them: a thousand in each frame."""
+
+    def frames() -> Iterator[tuple[Frame, float]]:
+        for number in range(400):
+            gpus = [
+                replace(GPU, uuid=f"{number}-{n}" + "x" * 4000, power_more=Power(energy=1.0))
+                for n in range(100)
+            ]
+            yield replace(FRAME, gpus=tuple(gpus), processes=()), EVERY
+
+    count = UsageCount(GROUPINGS["user"])
+    assert trouble_within(lambda: count.add(HOST, frames()), 64 * MIB) == ""
+
+
+def test_a_row_has_a_short_name() -> None:
+    rows = (replace(TRAIN, user="u" * 4000), replace(TRAIN, pid=2, user="u" * 3000))
+    count = UsageCount(GROUPINGS["user"])
+    count.add(HOST, [(replace(FRAME, processes=rows), EVERY)])
+    assert list(count.rows) == [("u" * 256,)]
