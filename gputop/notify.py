@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ MESSAGE = "GPUTOP_MESSAGE"
 """The variable that gives the message to a command, as its last argument does."""
 _TITLE = "gputop"
 _LONGEST = 400
+_CALLS = re.compile(r"<(?=\S)|(?<!\w)@(?=\w)|\](?=\()")
+"""Where a chat's markup begins: Slack's <...>, the @name of others, Markdown's [text](link)."""
 _COMMAND_TIMEOUT = 30.0
 _WEBHOOK_TIMEOUT = 10.0
 _WHOLE_TIMEOUT = 30.0
@@ -40,8 +43,9 @@ terminals would print a sequence that they do not know."""
 
 
 def cleaned(message: str) -> str:
-    """Return a message as one harmless line that begins with `gputop:`."""
-    return printable(f"{_TITLE}: {message}", _LONGEST)
+    """Return a message as one harmless line that begins with `gputop:`, in which chats find nobody
+    to call (`<!channel>`, `@here`) and no link with a text of its own."""
+    return _CALLS.sub(r"\g<0> ", printable(f"{_TITLE}: {message}", _LONGEST))
 
 
 # The terminal

@@ -24,6 +24,7 @@ from msgspec import Meta
 from gputop.deadline import within
 from gputop.errors import UsageError
 from gputop.files import Folder, UnsafeFileError, open_parent, reason_of, xdg_folder
+from gputop.model.machine.text import printable
 from gputop.output import complain
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 
@@ -36,6 +37,8 @@ _Positive = Annotated[float, Meta(gt=0)]
 _Interval = Annotated[float, Meta(ge=MIN_INTERVAL, le=MAX_INTERVAL)]
 Pane = Literal["gpus", "processes", "history", "mapping"]
 _MOST_BYTES = 1 << 20
+_MOST_DOTS = 200
+"""Dots of a line: tomllib takes the square of a name's parts, in time and in memory."""
 _TIMEOUT = 2.0
 """Seconds in which a file must be read, on any file system."""
 _SHORT_TIMEOUT = 0.5
@@ -191,10 +194,12 @@ def from_file(path: Path) -> Settings:
     else:
         import tomli as tomllib
 
+    if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+        raise UsageError(f"{path} cannot be read: a line has more than {_MOST_DOTS} dots")
     try:
         table = tomllib.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {printable(str(error), 200)}") from None
     try:
         settings = msgspec.convert(table, Settings)
     except msgspec.ValidationError as error:
@@ -325,7 +330,7 @@ def _keep(path: Path, chosen: Mapping[str, Any]) -> None:
 def _wrong(path: Path, text: str, names: list[str], what: str) -> UsageError:
     line = _line_of(text, names)
     where = f"{path}, line {line}" if line else str(path)
-    return UsageError(f"{where}: {'.'.join(names)}: {what}")
+    return UsageError(f"{where}: {printable('.'.join(names), 100)}: {printable(what, 200)}")
 
 
 def _line_of(text: str, names: list[str]) -> int | None:

@@ -22,6 +22,7 @@ from gputop.model.doctor.check import frame_checks
 from gputop.sources.ssh.names import HostName, parse_hosts
 from tests.builders import frame
 from tests.conftest import MachineFactory, needs_everybody
+from tests.limits import trouble_within
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
 
@@ -100,9 +101,9 @@ def test_what_ssh_gets() -> None:
         ("n[1-2", "is not .user@.host"),
         ("n[a-b]", "is not .user@.host"),
         ("n[0-999999999]", "more than 1000 hosts"),
-        ("n" + "[1]" * 400, "is too long for the name of a host"),
-        ("n" * 20_000, "is too long for the name of a host"),
         ("n[1-40]m[1-40]", "more than 1000 hosts"),
+        ("n" + "[1]" * 2000, "has more than 10 ranges"),
+        ("n" * 400, "has more than 320 characters"),
         ("@lib", "no group @lib in .groups. of the settings; there is @lab, .*, @slurm"),
         ("@loop", "group @loop of the settings is part of itself"),
     ],
@@ -113,10 +114,20 @@ def test_what_names_no_host(word: str, words: str) -> None:
     assert str(raised.value).isprintable()
 
 
-def test_a_list_of_commas_is_read_once() -> None:
-    """It took the square of its length: minutes for these."""
-    with pytest.raises(UsageError, match="more than 1000 hosts"):
-        parsed("a," * 500_000)
+def test_what_a_list_of_hosts_may_cost() -> None:
+    """Half a million commas, groups that name others eight times, and groups in groups."""
+    wide = {f"g{n}": [f"@g{n + 1}"] * 8 for n in range(9)} | {"g9": []}
+    deep = {f"g{n}": [f"@g{n + 1}"] for n in range(3000)}
+    for words, groups, error in (
+        ("a," * (1 << 19), {}, "more than 1000 hosts"),
+        ("@g0", wide, "takes more than 10000 words"),
+        ("@g0", deep, "is nested too deeply"),
+    ):
+
+        def parse(words: str = words, groups: dict[str, list[str]] = groups) -> None:
+            parse_hosts([words], groups, {}, None)
+
+        assert error in trouble_within(parse)
 
 
 def test_there_may_be_no_slurm_job_and_no_standard_input() -> None:

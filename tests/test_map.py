@@ -12,11 +12,13 @@ import pytest
 from gputop.commands.hosts import hosts_of
 from gputop.commands.map import run
 from gputop.errors import GputopError
+from gputop.model.cuda.inventory import read_inventory
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.parser import make_parser
 from gputop.protocol.codec import encode
 from tests.conftest import MachineFactory
+from tests.limits import trouble_within
 from tests.model.test_visibility_vectors import Vector, named, vectors
 
 KEYS = [
@@ -459,3 +461,16 @@ def test_the_driver_makes_integers_exact(
 def test_it_starts_without_textual() -> None:
     program = "import sys, gputop.commands.map; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.system
+def test_an_inventory_of_too_many_parts(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    path.write_text('{"gpus":[' + '{"index":1},' * 3_000_000 + '{"index":1}]}')
+
+    def read() -> None:
+        read_inventory(path.read_bytes(), str(path))
+
+    assert "it has more than 262144 lists and objects" in trouble_within(read)
+    path.write_text('{"gpus":[' + "[]," * 300_000 + '[]]}\n{"gpus":[{"index":3}]}\n')
+    assert read_inventory(path.read_bytes(), str(path)).devices[0].index == 3

@@ -188,6 +188,23 @@ def test_a_web_hook_gets_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (headers["Authorization"], headers["X-Team"]) == ("Bearer s3cret", "lab")
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("<!channel> now", "< !channel> now"),
+        ("<!here|x><@U1>", "< !here|x>< @ U1>"),
+        ("@all @here", "@ all @ here"),
+        ("[login](https://evil)", "[login] (https://evil)"),
+        ("bob@node3 <- 2 < 3", "bob@node3 < - 2 < 3"),
+    ],
+)
+def test_the_name_of_a_process_calls_nobody_in_a_chat(name: str, words: str) -> None:
+    with hook() as server:
+        notify_webhook(f"{name} has ended", server.url, {})
+    [(_, _, body)] = server.told
+    assert json.loads(body) == {"text": f"gputop: {words} has ended"}
+
+
 @pytest.mark.parametrize(("status", "reason"), [(500, "HTTP 500"), (302, "HTTP 302")])
 def test_a_web_hook_that_refuses(status: int, reason: str) -> None:
     """A redirection is not followed, and the URL, which may be a secret, is not told."""

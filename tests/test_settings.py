@@ -74,6 +74,9 @@ def test_what_it_sets(tmp_path: Path) -> None:
         ("[keys]\n'main.filter' = 3\n", "keys"),
         ("processes.sort = 'no'\n", "line 1.*no column 'no'"),
         ("\ud800", "cannot be read"),
+        ("x = " + "[" * 5000, "cannot be read: "),
+        ("a." * 40_000 + "b = 1", "cannot be read: a line has more than 200 dots"),
+        (f"theme = '{'a' * 5000}'", "line 1: theme: Invalid enum value 'a.{,200}$"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:

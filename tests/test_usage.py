@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import signal
 import sys
 import time
@@ -177,6 +178,23 @@ def test_what_is_damaged_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[st
         file.truncate(path.stat().st_size - 5)
     status, out, _ = usage(capfd, path)
     assert (status, "1 sample is cut off a.gputop" in out) == (0, True)
+
+
+def test_names_of_files_are_made_harmless(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As a note of usage, of its CSV, and of replay."""
+    record(tmp_path / "a.gputop", [at(0, "alice"), at(1, "alice")])
+    evil = tmp_path / "\x1b]0;owned\x07\u202e.gputop"
+    evil.write_bytes((tmp_path / "a.gputop").read_bytes()[:-5])
+    os.mkfifo(tmp_path / "\x1b[2Jpipe\udcff.gputop")
+    for form in ([], ["--csv"], ["--json"]):
+        _, out, err = usage(capfd, tmp_path, *form)
+        assert "cannot be read: no regular file" in out + err
+        assert all(line.isprintable() for line in (out + err).splitlines())
+    losses = Recording(tmp_path).losses
+    assert len(losses) == 2
+    assert all(loss.isprintable() for loss in losses)
 
 
 @pytest.mark.system

@@ -17,9 +17,9 @@ from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL
-from gputop.recording.contents import recorded
+from gputop.recording.contents import Commands, recorded
 from gputop.recording.days import default_folder
-from gputop.recording.writer import Limits, RecordingWriter
+from gputop.recording.writer import HostFolders, Limits, RecordingWriter
 from gputop.settings import user_named
 from gputop.sources.ssh.names import HostName
 
@@ -96,11 +96,24 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(options.keep, options.max_size)
     try:
-        with closing(RecordingWriter(path, options.every, limits, complain)) as writer:
+        with closing(_writer(path, options, limits)) as writer:
             write(f"recording {_whom(options)} every {options.every:g} s to {writer.path}\n")
             _record(writer, options)
     except KeyboardInterrupt:
         return 0
+
+
+def _writer(
+    path: str, options: argparse.Namespace, limits: Limits
+) -> RecordingWriter | HostFolders:
+    """Return a writer in which no host takes what is another's. GputopError."""
+    hosts = [host.asked for host in options.hosts]
+    if hosts and (path.endswith("/") or os.path.isdir(path)):
+        from gputop.sources.ssh.client import allow_many_files
+
+        allow_many_files()  # each folder has two
+        return HostFolders(path, hosts, options.every, limits, complain)
+    return RecordingWriter(path, options.every, limits, complain, hosts=max(1, len(hosts)))
 
 
 def _whom(options: argparse.Namespace) -> str:
@@ -110,15 +123,21 @@ def _whom(options: argparse.Namespace) -> str:
     return hosts[0].asked if len(hosts) == 1 else f"{len(hosts)} hosts"
 
 
-def _record(writer: RecordingWriter, options: argparse.Namespace) -> NoReturn:
+def _record(writer: RecordingWriter | HostFolders, options: argparse.Namespace) -> NoReturn:
     """Record until no host is left that can be recorded, which is a GputopError."""
     me = user_named("me")
     problems: dict[HostName | None, str] = {}
+    swollen: set[HostName | None] = set()
     for host, news in follow_hosts(options.hosts or (None,), options.every, options.demo):
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.asked
             user = (host and host.target.rpartition("@")[0]) or me
-            writer.append(name, recorded(news, options.commands, user))
+            is_swollen = writer.is_swollen(name)
+            if is_swollen and host not in swollen:
+                complain(of_host(host, "this day is large: others' commands are left out of it"))
+            (swollen.add if is_swollen else swollen.discard)(host)
+            commands: Commands = "none" if is_swollen else options.commands
+            writer.append(name, recorded(news, commands, user))
         problem = _problem_of(news)
         before, problems[host] = problems.get(host, ""), _DIGITS.sub("", str(problem or ""))
         if problem is not None and problems[host] != before:

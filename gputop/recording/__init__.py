@@ -1,6 +1,8 @@
 """Recordings: the messages of a machine on disk.
 
-A recording is one data file, or a folder of them, one a day (of UTC). A data file is a sequence of
+A recording is one data file, or a folder of them, one a day (of UTC); of several hosts, a folder
+with such a folder for each. What a reader keeps and does, and so what a recorder writes, has bounds
+in bytes, items and work: whoever made a recording may be hostile. A data file is a sequence of
 records, appended and never changed: each an IndexEntry of fixed size, then a payload. The file
 `NAME.index` repeats the IndexEntries one after the other, so that readers need not search for them;
 those that it lacks, because it is cut, damaged or missing, are found in the data file. An
@@ -12,7 +14,7 @@ IndexEntry is valid if its own checksum fits, a payload if the one in its IndexE
     reader.py    Recording: what there is of each host, and the frame of an instant
     output.py    one data file with its index, as it is written
     days.py      the files of a folder, and which of them are deleted
-    writer.py    RecordingWriter: appends frames
+    writer.py    RecordingWriter: appends frames; HostFolders: each host to a folder of its own
     contents.py  what is recorded of a frame, and how precisely
 
 A payload is a part of a zlib stream, flushed so that it can be read at once; unpacked it is lines

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gputop import __version__
 from gputop.errors import SourceError
@@ -15,15 +17,39 @@ from gputop.protocol.messages import AgentMessage, Hello
 from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN
 
-MAX_UNPACKED = 160 << 20
-"""Bytes of a chunk, unpacked: a larger one is a decompression bomb."""
-_FULL = 64 << 20
-"""Bytes of a chunk, unpacked, after which no more is added: a frame that comes with its whole
-inventory still has room."""
+
+class Extent(NamedTuple):
+    """How much a payload or a chunk is, unpacked: what it takes in memory depends on both."""
+
+    size: int = 0
+    """Bytes."""
+    parts: int = 0
+    """Lists and objects: each takes up to a hundred times the memory of its brackets."""
+    values: int = 0
+    """Commas."""
+
+    @classmethod
+    def of(cls, data: bytes) -> Extent:
+        """Return the extent of lines."""
+        return cls(len(data), data.count(b"{") + data.count(b"["), data.count(b","))
+
+    def plus(self, other: Extent) -> Extent:
+        return Extent(*map(operator.add, self, other))
+
+    def exceeds(self, most: Extent) -> bool:
+        """Whether any of it is more."""
+        return any(map(operator.gt, self, most))
+
+
+MAX_FRAME = Extent(8 << 20, 1 << 17, 1 << 20)
+"""The most of a frame: several thousand processes. A larger one is not written, or is a
+decompression bomb."""
+MAX_CHUNK = MAX_FRAME.plus(MAX_FRAME)._replace(values=60 << 20)
+"""The most of a chunk: no frame is added to one that has half of it, so that any still has room."""
+_HALF = MAX_FRAME._replace(values=MAX_CHUNK.values)
 _MOST_FRAMES = 60
 """Frames in a chunk: few enough to reach the last at once, and to lose little if one is damaged;
 enough that their inventory costs little."""
-_MAX_LINE = 16 << 20
 _MAX_LINES = 4096
 """Lines of a payload."""
 _MAX_HOST = 255
@@ -40,7 +66,7 @@ class ChunkWriter:
         self._host = printable(host, _MAX_HOST)
         self._packer = zlib.compressobj(_LEVEL)
         self._splitter = Splitter()
-        self._lines = self._size = 0
+        self._lines, self._extent = 0, Extent()
         self.count = 0
         """Payloads so far."""
         self.time = 0.0
@@ -49,14 +75,17 @@ class ChunkWriter:
     @property
     def is_full(self) -> bool:
         """Whether the next frame belongs in a new chunk."""
-        return self.count >= _MOST_FRAMES or self._size >= _FULL
+        return self.count >= _MOST_FRAMES or self._extent.exceeds(_HALF)
 
-    def add(self, frame: Frame) -> bytes:
-        """Return the payload of another frame."""
+    def add(self, frame: Frame) -> bytes | None:
+        """Return the payload of another frame; None if that is too large, which ends the chunk."""
         lines = b"".join(map(self._line, self._messages(frame)))
         self.count += 1
         self.time = frame.time
-        self._size += len(lines)
+        extent = Extent.of(lines)
+        self._extent = self._extent.plus(extent)
+        if extent.exceeds(MAX_FRAME):
+            return None
         return self._packer.compress(lines) + self._packer.flush(zlib.Z_SYNC_FLUSH)
 
     def _messages(self, frame: Frame) -> Iterator[AgentMessage]:
@@ -82,7 +111,8 @@ class ChunkReader:
     def __init__(self) -> None:
         self._unpacker = zlib.decompressobj()
         self._assembler = Assembler()
-        self._left = MAX_UNPACKED
+        self.extent = Extent()
+        """What was read so far."""
         self.count = 0
         """Payloads so far."""
         self.frame: Frame | None = None
@@ -107,16 +137,17 @@ class ChunkReader:
 
     def _lines(self, payload: bytes) -> list[bytes]:
         try:
-            data = self._unpacker.decompress(payload, self._left)
+            data = self._unpacker.decompress(payload, MAX_FRAME.size)
         except zlib.error:
             raise SourceError("a sample cannot be unpacked") from None
-        self._left = max(1, self._left - len(data))
-        if self._unpacker.unconsumed_tail or data.count(b"\n") > _MAX_LINES:
+        extent = Extent.of(data)
+        self.extent = self.extent.plus(extent)
+        is_large = extent.exceeds(MAX_FRAME) or self.extent.exceeds(MAX_CHUNK)
+        if is_large or self._unpacker.unconsumed_tail or data.count(b"\n") > _MAX_LINES:
             raise SourceError("a sample is larger than any")
-        lines = data.splitlines(keepends=True)
-        if not lines or max(map(len, lines)) > _MAX_LINE:
-            raise SourceError("a line of a sample is longer than any")
-        return lines
+        if not data:
+            raise SourceError("a sample is empty")
+        return data.splitlines(keepends=True)
 
 
 def host_of(payload: bytes) -> str | None:

@@ -22,7 +22,7 @@ from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import DeviceHolder, Gpu, Reservation
 from gputop.model.machine.origin import Origin
 from gputop.model.machine.secrets import masked
-from gputop.model.machine.text import MIB, short_command
+from gputop.model.machine.text import MIB, printable, short_command
 
 Commands = Literal["none", "script", "all"]
 """What is recorded of other users' commands: nothing, the name of the program or script, or the
@@ -30,6 +30,8 @@ whole command line."""
 
 T = TypeVar("T", DeviceHolder, Reservation, Process)
 
+_LONGEST: dict[Commands, int] = {"none": 0, "script": 128, "all": 1024}
+"""Characters of a command: users choose them, and new ones are written again and again."""
 _NOT_TOLD = Environ({}, "unreadable")
 _DIGITS = 3
 """Digits of rates, as `model.machine.text` writes them."""
@@ -92,7 +94,8 @@ def _of(owned: T, commands: Commands, user: str | None) -> T:
 def _command(command: str | None, commands: Commands) -> str | None:
     if not command or commands == "none":
         return None
-    return masked(command if commands == "all" else short_command(command).split(" ")[0])
+    text = masked(command if commands == "all" else short_command(command).split(" ")[0])
+    return text and printable(text, _LONGEST[commands])
 
 
 def _job_of(origin: Origin) -> Origin:

@@ -7,22 +7,34 @@ import os
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from io import FileIO
-from itertools import count, takewhile
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from gputop.errors import SourceError
 from gputop.recording.chunks import host_of
-from gputop.recording.entries import MAGIC, Entries, IndexEntry, find_entries
+from gputop.recording.entries import (
+    MAGIC,
+    MAX_ENTRIES,
+    SIZE,
+    Entries,
+    IndexEntry,
+    find_entries,
+    stream_of,
+)
 from gputop.trust import open_regular
 
 INDEX = ".index"
 """What the name of an index adds to that of its data file."""
-_MAX_INDEX = 1 << 28
-"""Bytes: five million samples; those beyond are found in the data."""
+_MAX_INDEX = MAX_ENTRIES * SIZE
+MAX_HOSTS = 1000
+"""Hosts of a recording, as many as -H takes; others are left out."""
+_MAX_NAMES = 100
+"""Chunks that are read to find the name of a host."""
+_HEAD = 8192
+"""Bytes of a payload that are read for that."""
 
 
 class Chunk(NamedTuple):
@@ -49,6 +61,11 @@ class Track:
             self._order = sorted(self._order, key=times.__getitem__)
         self.times = array("d", in_order)
         """The times of all samples, sorted."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its records and of their part of the index."""
+        return sum(self._entries.lengths[row] + 2 * SIZE for row in self._rows)
 
     def chunk(self, number: int) -> Chunk:
         """Return what must be read for a sample."""
@@ -103,34 +120,36 @@ class DataFile:
         return data
 
     def _find_tracks(self, descriptor: int, entries: Entries) -> dict[str, Track]:
-        rows: dict[int, Sequence[int]] = {}
-        streams = entries.streams.tolist()
-        if len(set(streams)) == 1:
-            rows[streams[0]] = range(len(streams))
-        else:
-            lists: dict[int, list[int]] = {stream: [] for stream in streams}
-            for row, stream in enumerate(streams):
-                lists[stream].append(row)
-            rows.update(lists)
         tracks: dict[str, Track] = {}
-        for chosen in rows.values():
-            host = self._name(descriptor, (entries[row] for row in chosen))
-            if host is None or host in tracks:
-                self.losses.append(
-                    f"{len(chosen)} samples of {self.path.name} are of no known host"
-                )
-            else:
-                tracks[host] = Track(self, chosen, entries)
+        unknown = len(entries)
+        for stream, rows in _rows_by_stream(entries).items():
+            host = self._name(descriptor, stream, (entries[row] for row in rows))
+            if host is not None:
+                tracks[host] = Track(self, rows, entries)
+                unknown -= len(rows)
+        if unknown:
+            self.losses.append(f"{unknown} samples of {self.path.name} are of no known host")
         return tracks
 
-    def _name(self, descriptor: int, entries: Iterator[IndexEntry]) -> str | None:
-        """Return the host of Entries, from the first chunk that names it; None if none does."""
-        for entry in entries:
-            if entry.position == 0:
-                with suppress(SourceError):
-                    if (host := host_of(self.payload(descriptor, entry))) is not None:
-                        return host
+    def _name(self, descriptor: int, stream: int, entries: Iterator[IndexEntry]) -> str | None:
+        """Return the host of a stream, from the first chunk that names it; None if none does."""
+        for entry in islice((entry for entry in entries if entry.position == 0), _MAX_NAMES):
+            host = host_of(os.pread(descriptor, min(entry.length, _HEAD), entry.offset))
+            if host is not None and stream_of(host) == stream:
+                return host
         return None
+
+
+def _rows_by_stream(entries: Entries) -> dict[int, Sequence[int]]:
+    """Return which Entries are of which host, for as many hosts as a recording has."""
+    streams = entries.streams.tolist()
+    if len(set(streams)) == 1:
+        return {streams[0]: range(len(streams))}
+    rows: dict[int, list[int]] = {}
+    for row, stream in enumerate(streams):
+        if stream in rows or len(rows) < MAX_HOSTS:
+            rows.setdefault(stream, []).append(row)
+    return dict(rows)
 
 
 def _read_index(path: Path) -> bytes:

@@ -40,7 +40,8 @@ def delete_days(folder: Folder, current: str, before: float, most: float) -> int
         if _end_of(name) < before or total > most:
             for part in (name, name + INDEX):
                 with suppress(OSError):
-                    folder.remove(part)
+                    if _has_magic(folder, part):
+                        folder.remove(part)
             total -= sizes[name]
     return total
 
@@ -52,12 +53,15 @@ def _end_of(name: str) -> float:
 def _is_ours(folder: Folder, name: str) -> bool:
     """Whether a file is a day that gputop wrote."""
     try:
-        if not _DAY.fullmatch(name) or _end_of(name) <= 0:
-            return False
-        with open(folder.open_file(name, os.O_RDONLY), "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+        is_day = _DAY.fullmatch(name) is not None and _end_of(name) > 0
+        return is_day and _has_magic(folder, name)
     except (OSError, ValueError):
         return False
+
+
+def _has_magic(folder: Folder, name: str) -> bool:
+    with open(folder.open_file(name, os.O_RDONLY), "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def _size(folder: Folder, name: str) -> int:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from array import array
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from operator import attrgetter
+from itertools import accumulate, islice
+from operator import eq
 from typing import NamedTuple
 
 MAGIC = b"gpR1"
-_MAX_PAYLOAD = 32 << 20
+MAX_PAYLOAD = 8 << 20
 """Bytes: no frame takes as many."""
+MAX_ENTRIES = 1 << 21
+"""Entries of a data file: 2 GiB of samples of a KiB. Those beyond are not found."""
 MAX_TIME = 1 << 35
 """Seconds since the epoch: every date before it has four digits in its year."""
 
@@ -25,6 +29,9 @@ _BYTES = struct.Struct(f"{SIZE}s")
 _RESIDUE = 0x2144DF1C
 """The CRC-32 of everything that ends with its own CRC-32."""
 _WINDOW = 1 << 18
+_MOST_LOST = 64 << 20
+"""Bytes of a data file that may be searched or checksummed in vain: what follows is not read. A
+disk that fails and a recorder that is killed damage less."""
 
 
 class IndexEntry(NamedTuple):
@@ -64,7 +71,7 @@ def unpack(data: bytes) -> IndexEntry | None:
     magic, *fields = _FIELDS.unpack(body)
     entry = IndexEntry(*fields)
     sound = zlib.crc32(body) == check and _is_sound(magic, entry.interval)
-    return entry if sound and 0 <= entry.time < MAX_TIME and entry.length <= _MAX_PAYLOAD else None
+    return entry if sound and 0 <= entry.time < MAX_TIME and entry.length <= MAX_PAYLOAD else None
 
 
 class Entries:
@@ -78,6 +85,7 @@ class Entries:
         numbers = memoryview(data).cast("Q")
         self.heads, self.streams = numbers[0::6], numbers[1::6]
         self.times = memoryview(data).cast("d")[2::6]
+        self.offsets = numbers[3::6]
         self.lengths = memoryview(data).cast("I")[8::12]
 
     def __len__(self) -> int:
@@ -85,6 +93,10 @@ class Entries:
 
     def __getitem__(self, number: int) -> IndexEntry:
         return IndexEntry(*_FIELDS.unpack_from(self._data, number * SIZE)[1:])
+
+    def end(self, number: int) -> int:
+        """Return where the payload of an entry ends in the data file."""
+        return self.offsets[number] + self.lengths[number]
 
 
 class Found(NamedTuple):
@@ -104,45 +116,64 @@ def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> 
     if _is_whole_index(index, size):
         return Found(Entries(index), 0, 0)
     unpacked = (unpack(data) for (data,) in _BYTES.iter_unpack(index))
-    listed = {entry.offset: entry for entry in unpacked if entry is not None}
-    there = [entry for entry in listed.values() if entry.offset + entry.length <= size]
-    entries, at = list[IndexEntry](), 0
-    for entry in sorted(there, key=attrgetter("offset")):
+    listed = array("I", (row for row, entry in enumerate(unpacked) if entry is not None))
+    by_place = Entries(index)
+    there = [row for row in listed if by_place.end(row) <= size]
+    search, packed, at = _Search(read), bytearray(), 0
+    for row in sorted(there, key=by_place.offsets.__getitem__):
+        entry = by_place[row]
         if entry.offset - SIZE >= at:  # otherwise it is a duplicate, or false
-            entries += [*scan(read, at, entry.offset - SIZE), entry]
+            packed += search.records(at, entry.offset - SIZE) + entry.pack()
             at = entry.offset + entry.length
-    entries += scan(read, at, size)
-    damaged = size - sum(SIZE + entry.length for entry in entries)
-    data = b"".join(entry.pack() for entry in entries)
-    return Found(Entries(data), damaged, len(listed) - len(there))
+    packed += search.records(at, size)
+    entries = Entries(bytes(packed[: MAX_ENTRIES * SIZE]))
+    damaged = size - len(entries) * SIZE - sum(entries.lengths)
+    return Found(entries, damaged, len(listed) - len(there))
 
 
-def scan(read: Callable[[int, int], bytes], start: int, end: int) -> Iterator[IndexEntry]:
-    """Yield the Entries of the records that are complete in the data from `start` to `end`."""
-    window, begin = b"", start
-    at = start
-    while at + SIZE <= end:
-        if not begin <= at <= begin + len(window) - SIZE:
-            begin, window = at, read(min(_WINDOW, end - at), at)
-            if len(window) < SIZE:
-                return
-        offset = window.find(MAGIC, at - begin)
-        if offset != at - begin:
-            at = begin + (offset if offset >= 0 else len(window) - len(MAGIC) + 1)
-            continue
-        entry = unpack(window[offset : offset + SIZE])
-        if entry is None or entry.offset != at + SIZE or not _is_whole(entry, end, read):
-            at += 1
-        else:
-            yield entry
-            at = entry.offset + entry.length
+class _Search:
+    """A search for records in a data file itself."""
 
+    def __init__(self, read: Callable[[int, int], bytes]) -> None:
+        self._read = read
+        self._left, self._room = _MOST_LOST, MAX_ENTRIES
 
-def _is_whole(entry: IndexEntry, end: int, read: Callable[[int, int], bytes]) -> bool:
-    """Whether its payload is complete: a recorder that was killed leaves the beginning of one."""
-    if entry.offset + entry.length > end:
-        return False
-    return zlib.crc32(read(entry.length, entry.offset)) == entry.crc
+    def records(self, start: int, end: int) -> bytes:
+        """Return the packed Entries of the records that are complete in the data from `start` to
+        `end`; fewer once too much was searched in vain."""
+        return b"".join(entry.pack() for entry in islice(self._scan(start, end), self._room))
+
+    def _scan(self, start: int, end: int) -> Iterator[IndexEntry]:
+        window, begin = b"", start
+        at = start
+        while at + SIZE <= end and self._left > 0:
+            if not begin <= at <= begin + len(window) - SIZE:
+                begin, window = at, self._read(min(_WINDOW, end - at), at)
+                if len(window) < SIZE:
+                    return
+            offset = window.find(MAGIC, at - begin)
+            if offset != at - begin:
+                following = begin + (offset if offset >= 0 else len(window) - len(MAGIC) + 1)
+                self._left -= following - at
+                at = following
+                continue
+            entry = unpack(window[offset : offset + SIZE])
+            if entry is None or entry.offset != at + SIZE or not self._is_whole(entry, end):
+                at += 1
+                self._left -= SIZE
+            else:
+                self._room -= 1
+                yield entry
+                at = entry.offset + entry.length
+
+    def _is_whole(self, entry: IndexEntry, end: int) -> bool:
+        """Whether its payload is complete: a recorder that was killed leaves the beginning of
+        one."""
+        if entry.offset + entry.length > end:
+            return False
+        is_whole = zlib.crc32(self._read(entry.length, entry.offset)) == entry.crc
+        self._left -= 0 if is_whole else entry.length
+        return is_whole
 
 
 def _is_whole_index(index: bytes, size: int) -> bool:
@@ -154,12 +185,17 @@ def _is_whole_index(index: bytes, size: int) -> bool:
     return (
         {zlib.crc32(entry) for (entry,) in _BYTES.iter_unpack(index)} <= {_RESIDUE}
         and all(_is_sound(*_HEAD.unpack(head.to_bytes(8, "little"))) for head in heads)
-        and max(lengths, default=0) <= _MAX_PAYLOAD
+        and max(lengths, default=0) <= MAX_PAYLOAD
         and math.isfinite(sum(times))  # a sum with a NaN is a NaN
         and min(times, default=0) >= 0
         and max(times, default=0) < MAX_TIME
         and sum(lengths) + len(index) == size
+        and all(map(eq, entries.offsets, accumulate(lengths, _next_offset, initial=SIZE)))
     )
+
+
+def _next_offset(offset: int, length: int) -> int:
+    return offset + length + SIZE
 
 
 def _is_sound(magic: bytes, interval: float) -> bool:

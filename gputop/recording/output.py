@@ -29,12 +29,13 @@ class DataOutput:
         """Open it, or make it. GputopError if another recorder writes there, UnsafeFileError if it
         is no recording."""
         self.path = f"{folder.path.rstrip('/')}/{name}"
-        self._data = folder.open_file(name, _APPEND)
+        for part in (name, name + INDEX):
+            if folder.find(part) is not None:
+                os.close(_open_ours(folder, part, os.O_RDONLY))
+        self._data = _open_ours(folder, name, _APPEND)
         try:
             _lock(self._data, self.path)
-            if not MAGIC.startswith(os.pread(self._data, len(MAGIC), 0)):
-                raise UnsafeFileError(self.path, "is no recording: give another name")
-            self._index = folder.open_file(name + INDEX, _APPEND)
+            self._index = _open_ours(folder, name + INDEX, _APPEND)
             whole = os.fstat(self._index).st_size // SIZE * SIZE if self.size else 0
             os.ftruncate(self._index, whole)  # a killed recorder may leave part of an entry
         except BaseException:
@@ -69,6 +70,23 @@ class DataOutput:
         """Close both files."""
         os.close(self._index)
         os.close(self._data)
+
+
+def _open_ours(folder: Folder, name: str, flags: int) -> int:
+    """Open a part of a recording of ours, or make it. UnsafeFileError if it is anything else."""
+    descriptor = folder.open_file(name, flags)
+    about, path = os.fstat(descriptor), f"{folder.path.rstrip('/')}/{name}"
+    try:
+        if about.st_uid != os.geteuid():
+            raise UnsafeFileError(path, "belongs to somebody else: give another name")
+        if about.st_nlink > 1:
+            raise UnsafeFileError(path, "has a second name (a hard link): give another name")
+        if not MAGIC.startswith(os.pread(descriptor, len(MAGIC), 0)):
+            raise UnsafeFileError(path, "is no recording: give another name")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _lock(descriptor: int, path: str) -> None:

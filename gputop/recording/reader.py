@@ -9,6 +9,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from heapq import nlargest
+from itertools import chain, islice
 from math import inf
 from operator import itemgetter
 from pathlib import Path
@@ -19,11 +22,21 @@ from msgspec.structs import replace
 from gputop.errors import GputopError, SourceError
 from gputop.files import reason_of
 from gputop.model.machine.frame import Frame
-from gputop.recording.chunks import ChunkReader
-from gputop.recording.datafile import Chunk, DataFile, Track
+from gputop.model.machine.text import printable
+from gputop.recording.chunks import MAX_CHUNK, ChunkReader
+from gputop.recording.datafile import MAX_HOSTS, Chunk, DataFile, Track
 from gputop.recording.days import SUFFIX
 
-_LEAST_READERS = 4
+_LONGEST = 500
+"""Characters of what is said of a loss."""
+_MOST_READERS = 4
+_MOST_KEPT = MAX_CHUNK.size
+"""Bytes, unpacked, of the chunks whose readers are kept: the last one is kept however large."""
+_MOST_DAMAGE = 1000
+"""Chunks of which it is told what cannot be read."""
+_MOST_FILES = 10_000
+_MOST_SAMPLES = 1 << 23
+"""Of all files together: a year of three machines, a sample every ten seconds."""
 
 
 class _Damage(NamedTuple):
@@ -50,32 +63,48 @@ class Recording:
         self.path = path
         self._readers: OrderedDict[_ChunkKey, ChunkReader] = OrderedDict()
         self._damage: dict[_ChunkKey, _Damage] = {}
+        self._is_more_damaged = False
         self._files: list[DataFile] = []
         self._unreadable: list[str] = []
-        """Why files are left out, in words."""
-        for path in _data_files(self.path):
+        """Why files and hosts are left out, in words."""
+        self._open_files(_data_files(self.path))
+        if not self._files:
+            what = "has no recordings" if self.path.is_dir() else "is no recording"
+            nothing = f"{self.path} {what}: gputop record makes one"
+            raise GputopError((*self.losses, nothing)[0])
+        hosts = dict.fromkeys(host for file in self._files for host in file.tracks)
+        self.hosts = tuple(islice(hosts, MAX_HOSTS))
+        """The machines that it has samples of."""
+        if len(hosts) > MAX_HOSTS:
+            self._unreadable.append(f"hosts beyond {MAX_HOSTS} are left out")
+
+    def _open_files(self, paths: list[Path]) -> None:
+        """Open data files, the newest first, until there are too many."""
+        left, complaint = _MOST_SAMPLES, f"{self.path} has too much to be read at once"
+        for number, path in enumerate(reversed(paths)):
+            if left < 0 or number >= _MOST_FILES:
+                self._unreadable.append(f"{complaint}: {len(paths) - number} files are left out")
+                break
             try:
                 file = DataFile(path)
             except OSError as error:
                 self._unreadable.append(f"{path} cannot be read: {reason_of(error)}")
-            else:
-                self._files += [file] if file.is_recording else []
-        if not self._files:
-            what = "has no recordings" if self.path.is_dir() else "is no recording"
-            nothing = f"{self.path} {what}: gputop record makes one"
-            raise GputopError((*self._unreadable, nothing)[0])
-        self.hosts = tuple(dict.fromkeys(host for file in self._files for host in file.tracks))
-        """The machines that it has samples of."""
+                continue
+            if file.is_recording:
+                self._files.insert(0, file)
+            left -= sum(len(track.times) for track in file.tracks.values())
 
     @property
     def losses(self) -> tuple[str, ...]:
         """What is cut or damaged, in words, as far as it is known: damage within samples is noticed
         when they are read."""
-        return (
-            *self._unreadable,
-            *(loss for file in self._files for loss in file.losses),
-            *(damage.words for damage in self._damage.values()),
+        losses = chain(
+            self._unreadable,
+            (loss for file in self._files for loss in file.losses),
+            (damage.words for damage in self._damage.values()),
+            ["further samples cannot be read"] if self._is_more_damaged else [],
         )
+        return tuple(printable(loss, _LONGEST) for loss in losses)  # others name the files
 
     def span(self, host: str) -> tuple[float, float]:
         """Return the times of the first and the last sample of a host, seconds since the epoch."""
@@ -125,21 +154,27 @@ class Recording:
             frame = _read(reader, track.file, chunk)
         except (SourceError, OSError) as error:
             del self._readers[key]
-            self._damage[key] = _damage(host, track, chunk, reader.count, error)
+            if len(self._damage) < _MOST_DAMAGE:
+                self._damage[key] = _damage(host, track, chunk, reader.count, error)
+            else:
+                self._is_more_damaged = True
             return None
         alone = len(self.hosts) == 1 and frame.host.name == host
         return frame if alone else replace(frame, host=replace(frame.host, asked=host))
 
     def _reader(self, key: _ChunkKey, position: int) -> ChunkReader:
-        """Return the kept reader of a chunk, or a new one if it is beyond the position. Two per
-        host are kept, and at least four."""
+        """Return the kept reader of a chunk, or a new one if it is beyond the position."""
         reader = self._readers.pop(key, None)
         if reader is None or reader.count > position + 1:
             reader = ChunkReader()
         self._readers[key] = reader
-        if len(self._readers) > max(_LEAST_READERS, 2 * len(self.hosts)):
+        while len(self._readers) > 1 and self._keeps_too_much():
             self._readers.popitem(last=False)
         return reader
+
+    def _keeps_too_much(self) -> bool:
+        kept = sum(reader.extent.size for reader in self._readers.values())
+        return len(self._readers) > _MOST_READERS or kept > _MOST_KEPT
 
 
 def _read(reader: ChunkReader, file: DataFile, chunk: Chunk) -> Frame:
@@ -168,13 +203,25 @@ def _damage(host: str, track: Track, chunk: Chunk, position: int, error: Excepti
 
 
 def _data_files(path: Path) -> list[Path]:
-    """Return the data files of a recording. GputopError."""
+    """Return the data files of a recording in the order of their days: those in a folder, and in
+    its folders of hosts. GputopError."""
     try:
         if not path.is_dir():
             return [path]
-        return [path / name for name in sorted(os.listdir(path)) if name.endswith(SUFFIX)]
+        days = nlargest(_MOST_FILES + 1, _days_in(path), key=lambda day: day.name)
+        return days[::-1]
     except OSError as error:
         raise GputopError(f"{path} cannot be read: {reason_of(error)}") from None
+
+
+def _days_in(folder: Path, is_host: bool = False) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(SUFFIX):
+                yield folder / entry.name
+            elif not is_host and entry.is_dir(follow_symlinks=False):
+                with suppress(OSError):
+                    yield from _days_in(folder / entry.name, is_host=True)
 
 
 def _samples(track: Track, numbers: range) -> Iterator[tuple[float, Track, int]]:

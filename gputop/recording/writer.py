@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,16 +15,19 @@ from gputop.files import open_folder, open_parent, reason_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration, size
 from gputop.recording.chunks import ChunkWriter
+from gputop.recording.datafile import DataFile
 from gputop.recording.days import day_file, delete_days
-from gputop.recording.entries import MAX_TIME, stream_of
+from gputop.recording.entries import MAX_TIME, SIZE, stream_of
 from gputop.recording.output import DataOutput
 
+_SWOLLEN = 1 / 8
+"""Of the room for all days, the part of a day that is large for one."""
 _SET_BACK = 1.0
 """Seconds that a clock may be set back without a message."""
 
 
 class Limits(NamedTuple):
-    """How much of a recording is kept."""
+    """How much of a recording is kept: of a host, if each has a folder."""
 
     keep: float = float("inf")
     """Seconds for which a day is kept after its end; a recording in one file has no days."""
@@ -49,9 +53,11 @@ class RecordingWriter:
         limits: Limits = NO_LIMITS,
         say: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
+        hosts: int = 1,
     ) -> None:
         """Make what is missing, except the folder of a file. `every`: seconds between two frames. A
-        path that is a folder or ends with / is taken as a folder. GputopError."""
+        path that is a folder or ends with / is taken as a folder. `hosts`: how many share the file,
+        of which each gets a part of its own. GputopError."""
         self._every, self._limits, self._say, self._clock = every, limits, say, clock
         self._is_folder = path.endswith("/") or os.path.isdir(path)
         self.path = os.path.abspath(path)
@@ -61,7 +67,11 @@ class RecordingWriter:
         self._name = ""
         self._room = float("inf")
         """Most bytes of the file being written, with its index."""
-        self._trouble: str | None = None
+        self._hosts = hosts
+        self._written: dict[str, int] = {}
+        """Bytes of each host in the file being written; only new ones if nobody shares it."""
+        self._trouble: dict[str, str] = {}
+        """What was said and still holds, by host; "" for all of them."""
         try:
             self._open()
         except OSError as error:
@@ -70,13 +80,23 @@ class RecordingWriter:
     def append(self, host: str, frame: Frame) -> None:
         """Append a frame of a host. GputopError if no later one can be appended, either."""
         try:
-            trouble = self._append(host, frame)
+            whose, trouble = self._append(host, frame)
         except OSError as error:
             self._chunks.clear()  # later payloads cannot build on a lost one
+            whose = ""
             trouble = f"cannot write to {self.path}: {reason_of(error)}; still trying"
-        if trouble != self._trouble:
-            self._say(trouble or f"writing to {self.path} again")
-        self._trouble = trouble
+        if trouble is None:
+            if self._trouble.pop("", None) or self._trouble.pop(host, None):
+                self._say(f"writing to {self.path} again")
+        elif trouble != self._trouble.get(whose):
+            self._say(trouble)
+            self._trouble[whose] = trouble
+
+    def is_swollen(self, _host: str) -> bool:
+        """Whether the file being written has so large a part of the room for all days that only
+        what matters most should be added."""
+        is_large = self._output is not None and self._output.taken > self._limits.size * _SWOLLEN
+        return self._is_folder and is_large
 
     def close(self) -> None:
         """Close the files."""
@@ -84,18 +104,26 @@ class RecordingWriter:
             self._output.close()
             self._output = None
 
-    def _append(self, host: str, frame: Frame) -> str | None:
-        """Return why nothing was written, or None. OSError, GputopError."""
+    def _append(self, host: str, frame: Frame) -> tuple[str, str | None]:
+        """Return why nothing was written, or None, and of which host; "" for all. OSError,
+        GputopError."""
         output = self._current_output()
         if output.taken >= self._room and output.taken >= self._make_room(output):
-            return f"{self.path} {self._is_full}; nothing is recorded until tomorrow"
+            return "", f"{self.path} {self._is_full}; nothing is recorded until tomorrow"
+        written = self._written.get(host, 0)
+        if self._hosts > 1 and written >= self._limits.size / self._hosts:
+            return host, f"{host} has its part of --max-size: nothing more of it is recorded"
         if not 0 <= frame.time < MAX_TIME:  # no running machine's clock is there
             frame = replace(frame, time=self._clock())
         chunk = self._chunk(host, frame.time)
         position = chunk.count
         payload = chunk.add(replace(frame, interval=self._every))
+        if payload is None:
+            del self._chunks[host]
+            return host, f"{host} reports more than is recorded at once: it is left out"
         output.add(self._every, stream_of(host), frame.time, payload, position)
-        return None
+        self._written[host] = written + len(payload) + 2 * SIZE
+        return host, None
 
     def _current_output(self) -> DataOutput:
         is_due = self._is_folder and day_file(self._clock()) != self._name
@@ -115,6 +143,9 @@ class RecordingWriter:
             if self._is_folder:
                 folder.check_ours()
             self._output = DataOutput(folder, self._name)
+        if self._hosts > 1:
+            tracks = DataFile(Path(self._output.path)).tracks
+            self._written = {host: track.size for host, track in tracks.items()}
         self._make_room(self._output)
 
     def _make_room(self, output: DataOutput) -> float:
@@ -144,3 +175,47 @@ class RecordingWriter:
         if chunk is None or chunk.is_full or back > 0:  # chunks are read forward in time
             chunk = self._chunks[host] = ChunkWriter(host)
         return chunk
+
+
+class HostFolders:
+    """Appends frames of several hosts to a folder, in which each has a folder of its own with its
+    part of the limits: a host that reports much costs the others none of their days."""
+
+    def __init__(
+        self,
+        path: str,
+        hosts: Sequence[str],
+        every: float,
+        limits: Limits = NO_LIMITS,
+        say: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """See RecordingWriter. GputopError."""
+        self.path = os.path.abspath(path)
+        part = limits._replace(size=limits.size / len(hosts))
+        self._writers: dict[str, RecordingWriter] = {}
+        try:
+            for host in hosts:
+                folder = f"{self.path}/{_folder_of(host)}/"
+                self._writers[host] = RecordingWriter(folder, every, part, say, clock)
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, host: str, frame: Frame) -> None:
+        """Append a frame of a host. GputopError."""
+        self._writers[host].append(host, frame)
+
+    def is_swollen(self, host: str) -> bool:
+        """See RecordingWriter."""
+        return self._writers[host].is_swollen(host)
+
+    def close(self) -> None:
+        """Close the files."""
+        for writer in self._writers.values():
+            writer.close()
+
+
+def _folder_of(host: str) -> str:
+    """Return the name of a host's folder, which is not hidden and stays in the folder above."""
+    return f"{'_' * host.startswith('.')}{host.replace('/', '_')}"

@@ -42,8 +42,9 @@ def here(machine: MachineFactory) -> Machine:
 def block(tmp_path: Path) -> Iterator[Block]:
     """Start a process of another user that blocks whoever reads it; its pid. With `executes` even
     its stat."""
-    for above in (tmp_path, *tmp_path.parents[:2]):
-        above.chmod(0o755)
+    for above in (tmp_path, *tmp_path.parents[:3]):
+        if "pytest" in str(above):
+            above.chmod(0o755)
     with ExitStack() as stack:
 
         def start(*words: str) -> int:

@@ -202,3 +202,10 @@ def test_any_text_has_an_answer(pieces: list[str]) -> None:
 )
 def test_a_long_log_is_read_in_linear_time(piece: str) -> None:
     read_tf_log(piece * 50_000)
+
+
+def test_numbers_that_python_refuses_and_lines_without_an_end() -> None:
+    """A million words of which the rest of the line is searched for another take hours."""
+    digits = "9" * 5000
+    assert not read_tf_log(f"/device:GPU:0 -> device: {digits}, name: x, pci bus id: 1").devices
+    assert read_tf_log("CUDA device ordinal 1 " * 1_000_000).full == ()

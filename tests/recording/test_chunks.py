@@ -11,10 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from gputop.errors import SourceError
+from gputop.model.machine.text import printable
 from gputop.protocol.codec import encode_line
 from gputop.protocol.messages import Hello, Reply
 from gputop.protocol.split import Splitter
-from gputop.recording.chunks import MAX_UNPACKED, ChunkReader, ChunkWriter, host_of
+from gputop.recording.chunks import MAX_FRAME, ChunkReader, ChunkWriter, host_of
 from gputop.recording.entries import MAGIC, SIZE, IndexEntry, stream_of
 from gputop.recording.reader import Recording
 from tests.protocol.streams import FRAME, HELLO, TRAIN, lines_of
@@ -24,7 +25,7 @@ from tests.recording.made import EVERY, HOST, START, frames_from, index_of, read
 def test_a_chunk_begins_with_all_and_goes_on_with_little() -> None:
     chunk, reader = ChunkWriter(HOST), ChunkReader()
     frames = frames_from(START, 60)
-    payloads = [chunk.add(frame) for frame in frames]
+    payloads = [chunk.add(frame) or b"" for frame in frames]
     assert chunk.is_full
     assert sum(map(len, payloads[1:])) / 59 < len(payloads[0]) / 5
     for payload in payloads[:40]:
@@ -39,10 +40,12 @@ def packed(*lines: bytes) -> bytes:
 
 
 HELLO_LINE = encode_line(0, HELLO)
+REPLY = Reply(request="x")
+NUMBERLESS = b'[1,{"kind":"sample","time":1e999}]\n'
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
-    "nothing": (lambda: b"", "cannot be|longer"),
+    "nothing": (lambda: b"", "is empty"),
     "no zlib": (lambda: b"no zlib", "cannot be unpacked"),
-    "no lines": (lambda: packed(), "longer than any"),
+    "no lines": (lambda: packed(), "is empty"),
     "many lines": (lambda: packed(b"\n" * 100_000), "larger than any"),
     "no sample": (lambda: packed(HELLO_LINE), "without its numbers"),
     "a reply": (
@@ -58,8 +61,10 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         "no message",
     ),
     "nested": (lambda: packed(HELLO_LINE, b"[" * 100_000, b"\n"), "no message"),
-    "a bomb": (lambda: packed(bytes(MAX_UNPACKED + 1)), "larger than any"),
-    "a long line": (lambda: packed(bytes(MAX_UNPACKED - 1)), "longer than any"),
+    "a bomb": (lambda: packed(bytes(MAX_FRAME.size + 1)), "larger than any"),
+    "many parts": (lambda: packed(b"[" * (MAX_FRAME.parts + 1)), "larger than any"),
+    "many values": (lambda: packed(b"," * (MAX_FRAME.values + 1)), "larger than any"),
+    "no end": (lambda: packed(bytes(MAX_FRAME.size - 1)), "in the middle of a line"),
 }
 
 
@@ -96,7 +101,7 @@ def put(path: Path, payload: bytes, **fields: float) -> None:
 )  # fmt: skip
 def test_an_index_that_lies(fields: dict[str, float], tmp_path: Path) -> None:
     path = tmp_path / "lies"
-    put(path, ChunkWriter(HOST).add(FRAME), **fields)
+    put(path, ChunkWriter(HOST).add(FRAME) or b"", **fields)
     recording = Recording(path)
     for host in recording.hosts:
         assert list(recording.frames(host)) == []
@@ -107,7 +112,8 @@ def test_texts_of_a_recording_are_made_harmless(tmp_path: Path) -> None:
     path = tmp_path / "evil"
     hello = replace(HELLO, host="node\x1b]0;owned\x07\u202e" * 100)
     evil = replace(FRAME, processes=(replace(TRAIN, command="rm\x1b[2J\n" * 2000),))
-    put(path, packed(*lines_of([hello, *Splitter().split(evil)])))
+    lines = lines_of([hello, *Splitter().split(evil)])
+    put(path, packed(*lines), stream=stream_of(printable(hello.host, 255)))
     recording = Recording(path)
     [host] = recording.hosts
     [frame] = recording.frames(host)

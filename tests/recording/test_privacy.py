@@ -76,6 +76,13 @@ def test_the_name_of_a_script(command: str, shown: str | None) -> None:
     assert only("bob", "script", command).command == shown
 
 
+def test_commands_are_cut() -> None:
+    """What a user calls a script is written again at each start."""
+    command = "python " + "train_me-" * 400
+    assert len(only("bob", "script", command).command or "") == 128
+    assert len(only("bob", "all", command).command or "") == 1024
+
+
 def test_who_holds_a_gpu() -> None:
     holders = tuple(
         DeviceHolder(pid=1, start_time=1.0, user=user, command=COMMAND, reason="open")

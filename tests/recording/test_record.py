@@ -96,12 +96,13 @@ def test_hosts_and_ctrl_c(sshd: Sshd, machine: MachineFactory, tmp_path: Path) -
     sshd.host("w1", here.env)
     sshd.host("w2", here.env)
     sshd.host("refused", key="no_such_key")
-    with recorder(path, "-H", "w1,w2,refused", "--commands=none") as program:
+    with recorder(f"{path}/", "-H", "w1,w2,refused", "--commands=none") as program:
         assert line(program) == f"recording 3 hosts every 1 s to {path}\n"
         assert complaint(program).startswith("gputop: refused: login wanted: ")
         until(lambda: has_samples(path, 2) and len(Recording(path).hosts) == 2, within=20)
         program.send_signal(signal.SIGINT)
         assert program.wait(60) == 0
+    assert {folder.name for folder in path.iterdir()} == {"w1", "w2", "refused"}
     recording = Recording(path)
     assert sorted(recording.hosts) == ["w1", "w2"]
     for host in recording.hosts:

@@ -16,10 +16,12 @@ import pytest
 from msgspec.structs import replace
 
 from gputop.errors import GputopError
+from gputop.model.machine.frame import Frame
 from gputop.recording.days import day_file
 from gputop.recording.reader import Recording
-from gputop.recording.writer import Limits, RecordingWriter
+from gputop.recording.writer import HostFolders, Limits, RecordingWriter
 from tests.conftest import in_child, needs_root
+from tests.protocol.streams import FRAME, TRAIN
 from tests.recording.made import (
     EVERY,
     HOST,
@@ -277,9 +279,118 @@ def test_where_it_does_not_write(wrong: str, tmp_path: Path) -> None:
     assert not index_of(path).exists()
 
 
+@pytest.mark.parametrize("wrong", ["text", "a second name", "of another", "a FIFO"])
+def test_what_it_does_not_take_for_its_index(wrong: str, tmp_path: Path) -> None:
+    """Whatever is called NAME.index is emptied with a new recording, so it must be one of ours."""
+    path, secret = tmp_path / "x", tmp_path / "secret"
+    index, data = index_of(path), b"gpR1 of somebody" if "name" in wrong else b"text of somebody"
+    secret.write_bytes(data)
+    if wrong == "a second name":
+        os.link(secret, index)
+    elif wrong == "a FIFO":
+        os.mkfifo(index)
+    else:
+        index.write_bytes(b"gpR1" if wrong == "of another" else data)
+    if wrong == "of another":
+        if os.getuid() != 0:
+            pytest.skip("only root can give a file to others")
+        os.chown(index, 1, 1)
+    with pytest.raises(GputopError, match=f"cannot record to {path}: .*x.index ") as error:
+        RecordingWriter(str(path), EVERY)
+    assert "\n" not in str(error.value)
+    assert not path.exists()
+    assert index.is_fifo() or index.read_bytes() in (data, b"gpR1")
+    assert secret.read_bytes() == data
+
+
+def test_a_data_file_with_a_second_name_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path / "x", frames_from(START, 1))
+    os.link(tmp_path / "x", tmp_path / "y")
+    before = (tmp_path / "x").read_bytes()
+    with pytest.raises(GputopError, match="has a second name"):
+        RecordingWriter(str(tmp_path / "y"), EVERY)
+    assert (tmp_path / "x").read_bytes() == before
+    assert not index_of(tmp_path / "y").exists()
+
+
+def test_an_index_without_data_is_ours(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write(path, frames_from(START, 5))
+    path.unlink()
+    write(path, frames_from(START, 2))
+    assert read(path) == (frames_from(START, 2), ())
+
+
 def test_a_recording_is_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "again"
     frames = frames_from(START, 20)
     write(path, frames[:10])
     write(path, frames[10:])
     assert read(path) == (frames, ())
+
+
+def flood(when: float) -> Frame:
+    """A frame of which nothing is like the one before."""
+    rows = [
+        replace(TRAIN, pid=number, command=os.urandom(500).hex(), start_time=when)
+        for number in range(1, 40)
+    ]
+    return replace(frame_at(when), processes=tuple(rows))
+
+
+def test_a_host_that_floods_costs_the_others_no_day(folder: Path) -> None:
+    clock, said = Clock(), list[str]()
+    hosts = ("good", "evil", "../x")
+    writer = HostFolders(str(folder), hosts, EVERY, Limits(size=3 << 18), said.append, clock)
+    for day in range(5):
+        for frame in frames_from(START + DAY * day, 10):
+            clock.now = frame.time
+            writer.append("good", frame)
+            writer.append("evil", flood(frame.time))
+    writer.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["_.._x", "evil", "good"]
+    assert sum(path.stat().st_size for path in (folder / "evil").iterdir()) < 1 << 18
+    recording = Recording(folder)
+    assert len(recording.times("good")) == 50
+    assert 0 < len(recording.times("evil")) < 50
+    assert recording.at("good", 1e10) == replace(
+        frame_at(START + DAY * 4 + EVERY * 9), host=replace(FRAME.host, asked="good")
+    )
+
+
+def test_a_host_that_floods_costs_the_others_no_room_in_one_file(tmp_path: Path) -> None:
+    path, said, times = str(tmp_path / "one"), list[str](), frames_from(START, 30)
+    for part in (times[:15], times[15:]):  # a recorder that begins anew knows what was taken
+        writer = RecordingWriter(path, EVERY, Limits(size=1 << 19), said.append, hosts=2)
+        for frame in part:
+            writer.append("evil", flood(frame.time))
+            writer.append("good", frame)
+        writer.close()
+    assert said == ["evil has its part of --max-size: nothing more of it is recorded"] * 2
+    recording = Recording(Path(path))
+    assert len(recording.times("good")) == 30
+    assert 0 < len(recording.times("evil")) < 15
+
+
+def test_a_frame_larger_than_any_is_left_out(tmp_path: Path) -> None:
+    path, said = tmp_path / "large", list[str]()
+    many = tuple(replace(TRAIN, pid=number) for number in range(1, 40_000))
+    writer = RecordingWriter(str(path), EVERY, say=said.append)
+    before, after = frames_from(START, 2)
+    for frame in (before, replace(frame_at(START + 5), processes=many), after):
+        writer.append(HOST, frame)
+    writer.close()
+    assert said == [
+        f"{HOST} reports more than is recorded at once: it is left out",
+        f"writing to {path} again",
+    ]
+    assert read(path) == ([before, after], ())
+
+
+def test_a_day_that_is_large_for_one_is_noticed(folder: Path) -> None:
+    writer = RecordingWriter(f"{folder}/", EVERY, Limits(size=1 << 19), clock=Clock())
+    writer.append(HOST, frame_at(START))
+    assert not writer.is_swollen(HOST)
+    for frame in frames_from(START + EVERY, 4):
+        writer.append(HOST, flood(frame.time))
+    assert writer.is_swollen(HOST)

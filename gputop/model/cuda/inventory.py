@@ -8,7 +8,6 @@ A file is the output of `gputop --json`, or an object with `gpus` (`index`, `nam
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import msgspec
@@ -18,6 +17,9 @@ from gputop.model.cuda.enumeration import CudaDevice, MigInstance
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.summary import free_memory, users
+
+_MOST_PARTS = 1 << 18
+"""Lists and objects of a file: they take 20 times the memory of their brackets."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -130,9 +132,17 @@ def read_inventory(text: str | bytes, path: str) -> Inventory:
 
 def _decode(text: str | bytes) -> Any:
     """Decode a file; if it has several frames (`gputop --json --watch`), the last."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        with contextlib.suppress(msgspec.DecodeError):
-            return msgspec.json.decode(text.splitlines()[-1] if text else text)
-        raise error
+    data = text.encode() if isinstance(text, str) else text
+    errors = []
+    for part in (data, data.rstrip().rpartition(b"\n")[2]):
+        try:
+            return _decode_bounded(part)
+        except msgspec.DecodeError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _decode_bounded(data: bytes) -> Any:
+    if data.count(b"{") + data.count(b"[") > _MOST_PARTS:
+        raise msgspec.DecodeError(f"it has more than {_MOST_PARTS} lists and objects")
+    return msgspec.json.decode(data)

@@ -21,30 +21,34 @@ from gputop.model.cuda.advice import Advice
 from gputop.model.cuda.enumeration import CudaDevice, normalize_bus_id
 from gputop.model.machine.text import printable
 
-_NAME = r"((?:/job:[\w-]+/replica:\d+/task:\d+)?)/(?:device:)?(GPU|XLA_GPU|CPU|XLA_CPU):(\d+)"
+_NAME = (
+    r"((?:/job:[\w-]+/replica:\d{1,9}/task:\d{1,9})?)"
+    r"/(?:device:)?(GPU|XLA_GPU|CPU|XLA_CPU):(\d{1,9})"
+)
 _FLAGS = re.ASCII | re.IGNORECASE
 # Spaces may be line ends: editors and chats wrap these long lines.
 _DEVICE = re.compile(
-    _NAME + r"(?:\s+with\s+(\d+)\s+MB\s+memory)?[:)]*\s*->\s*(?:physical GPU )?\(?"
-    r"device:\s*(\d+),\s*name:\s*([^,]{1,80}),\s*pci\s+bus\s+id:\s*([0-9a-f:.]+)",
+    _NAME + r"(?:\s+with\s+(\d{1,9})\s+MB\s+memory)?[:)]*\s*->\s*(?:physical GPU )?\(?"
+    r"device:\s*(\d{1,9}),\s*name:\s*([^,]{1,80}),\s*pci\s+bus\s+id:\s*([0-9a-f:.]+)",
     _FLAGS,
 )
 _XLA = re.compile(_NAME + r"\s*->\s*device:\s*XLA_GPU", _FLAGS)
 _FOUND = re.compile(
-    r"Found device (\d+) with properties:.{0,400}?pciBusID:?\s*([0-9a-f:.]+)", _FLAGS | re.DOTALL
+    r"Found device (\d{1,9}) with properties:.{0,400}?pciBusID:?\s*([0-9a-f:.]+)",
+    _FLAGS | re.DOTALL,
 )
 _GRAPH = re.compile(
     r"^(?:.*\] )?([\w./>^-]+): *(?:\([\w.]+\):? *)?" + _NAME + r"\s*$", _FLAGS | re.M
 )
 _EAGER = re.compile(r"Executing op (\S+) in device " + _NAME, _FLAGS)
 _LIBRARY = re.compile(r"Could not (?:dlopen|load dynamic) library '([^']{1,80})'", re.ASCII)
-_FAILED = re.compile(r"CUDA device ordinal (\d+).*CUDA_ERROR_OUT_OF_MEMORY", re.ASCII)
+_FAILED = re.compile(r"CUDA device ordinal (\d{1,9}).{0,400}CUDA_ERROR_OUT_OF_MEMORY", re.ASCII)
 _REFUSED = re.compile(
     r"Cannot assign a device (?:to node|for operation) '?([\w./-]{1,80})'?:"
     r".{0,80}?specification '([^']{1,80})' because ([^.;\n]{1,80})",
     re.ASCII | re.DOTALL,
 )
-_LISTED = re.compile(r"name='/physical_device:(GPU|XLA_GPU):\d+'", re.ASCII)
+_LISTED = re.compile(r"name='/physical_device:(GPU|XLA_GPU):\d{1,9}'", re.ASCII)
 _LOCAL = "/job:localhost/replica:0/task:0"
 
 

@@ -36,6 +36,9 @@ from gputop.model.usage.grouping import OTHERS, Grouping, UsageKey
 MAX_ROWS = 20_000
 """Further rows are added up in one: others choose the names, and may choose any number."""
 
+_LONGEST = 256
+"""Characters of a cell of a row."""
+
 UnknownReason = Literal["silent", "unlisted", "instance"]
 """
 silent    the GPU did not answer, or was asleep and not asked
@@ -122,8 +125,9 @@ class UsageCount:
         """Add the frames of a host, each with the seconds that it stands for."""
         for frame, seconds in spans:
             memory: dict[UsageKey, int] = {}
+            before, self._counters = self._counters, {}
             for gpu in frame.gpus:
-                joules = self._joules(gpu, seconds)
+                joules = self._joules(gpu, seconds, before.get(gpu.key))
                 if seconds:
                     self._add_gpu(host, frame, gpu, seconds, joules, memory)
             for key, size in memory.items():
@@ -131,12 +135,12 @@ class UsageCount:
             if memory:
                 self.total.add_memory(sum(memory.values()))
 
-    def _joules(self, gpu: Gpu, seconds: float) -> float | None:
+    def _joules(self, gpu: Gpu, seconds: float, before: float | None) -> float | None:
         """Return the joules that a GPU used in the last `seconds`; None if that is not known.
 
-        From its energy counter, or if that is missing or has restarted, from its power now.
+        From its energy counter, `before` of which was in the frame before, or if that is missing or
+        has restarted, from its power now.
         """
-        before = self._counters.pop(gpu.key, None)
         counter = gpu.power_more.energy if gpu.power_more else None
         if counter is not None and gpu.stale_for is None:
             self._counters[gpu.key] = counter
@@ -173,7 +177,7 @@ class UsageCount:
         """Return the processes on a part of a GPU by their rows."""
         members: dict[UsageKey, _Member] = {}
         for process in processes:
-            key = self._key(host, gpu, process)
+            key = tuple(cell and cell[:_LONGEST] for cell in self._key(host, gpu, process))
             if key not in members:
                 if len(self.rows) >= MAX_ROWS and key not in self.rows:
                     key = self._others

@@ -24,12 +24,15 @@ SLURM = "slurm"
 JOB = "SLURM_JOB_NODELIST"
 """The variable with the hosts of this Slurm job."""
 MOST_HOSTS = 1000
-_MOST_CHARACTERS = 1 << 20
-"""Characters that are read from standard input."""
-_COMMA = re.compile(r"\[[^\[\]]*\]|,")
-"""A comma between names; or brackets, within which a comma separates no names."""
-_LONGEST, _MOST_RANGES = 1 << 14, 8
-"""Characters and brackets of a name, with its ranges."""
+MOST_CHARACTERS = 1 << 20
+"""Characters of a list of hosts."""
+_MOST_WORDS = 10_000
+_MOST_RANGES = 10
+"""Ranges of a name, and groups within groups."""
+_LONGEST = 320
+"""Characters of a name, once its ranges are numbers: 255 are a host's, the others user and port."""
+_WORD = re.compile(r"((?:\[[^\[\]]*\]|[^,])*),")
+"""A text up to the next comma that is not within brackets."""
 _RANGES = re.compile(r"\[([0-9][0-9,/-]*)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?:/([1-9][0-9]{0,8}))?)?")
 _NAME = re.compile(
@@ -82,7 +85,7 @@ def words_in(text: str) -> list[str]:
 
 def _host_name(text: str) -> HostName:
     """Return the host of a name. UsageError."""
-    match = _NAME.fullmatch(text)
+    match = _NAME.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         _refuse(text, _reason(text))
     user, port = match["user"], match["port"] or match["its_port"]
@@ -118,16 +121,22 @@ class _Reader:
         stdin: TextIO | None,
     ) -> None:
         self._groups, self._environ, self._stdin = groups, environ, stdin
+        self._left = _MOST_WORDS
 
     def texts(self, word: str, above: tuple[str, ...] = ()) -> Iterator[str]:
         """Yield the names that a word stands for, unchecked; `above` are the groups that it is
         in."""
-        for text in _split(word):
+        self._left -= 1
+        if self._left < 0 or len(word) > MOST_CHARACTERS:
+            raise UsageError(f"-H takes more than {_MOST_WORDS} words, or too long ones: give less")
+        for text in _WORD.findall(f"{word},"):
             if text == "-" and not above:
                 yield from self._each(self._standard_input(), ("-",))
             elif text.startswith("@"):
                 yield from self._group(text[1:], above)
             else:
+                if len(_RANGES.findall(text)) > _MOST_RANGES:
+                    _refuse(text, f"has more than {_MOST_RANGES} ranges")
                 yield from _expanded(text)
 
     def _each(self, words: Iterable[str], above: tuple[str, ...]) -> Iterator[str]:
@@ -137,6 +146,8 @@ class _Reader:
         shown = printable(name, 60)
         if name in above:
             raise UsageError(f"group @{shown} of the settings is part of itself")
+        if len(above) >= _MOST_RANGES:
+            raise UsageError(f"group @{shown} of the settings is nested too deeply")
         nodes = self._environ.get(JOB, "")
         if name == SLURM and not nodes:
             raise UsageError(f"@slurm: this is no Slurm job ({JOB} is not set)")
@@ -149,26 +160,14 @@ class _Reader:
     def _standard_input(self) -> list[str]:
         if self._stdin is None:
             raise UsageError("-H -: standard input is closed")
-        text = self._stdin.read(_MOST_CHARACTERS + 1)
-        if len(text) > _MOST_CHARACTERS:
+        text = self._stdin.read(MOST_CHARACTERS + 1)
+        if len(text) > MOST_CHARACTERS:
             raise UsageError("-H -: standard input is too long for a list of hosts")
         return words_in(text)
 
 
-def _split(word: str) -> Iterator[str]:
-    """Yield the names of a word."""
-    begin = 0
-    for match in _COMMA.finditer(word):
-        if match[0] == ",":
-            yield word[begin : match.start()]
-            begin = match.end()
-    yield word[begin:]
-
-
 def _expanded(text: str) -> Iterator[str]:
-    """Yield a text for each number in its ranges. UsageError."""
-    if len(text) > _LONGEST or text.count("[") > _MOST_RANGES:
-        _refuse(text, "is too long for the name of a host")
+    """Yield a text for each number in its ranges."""
     match = _RANGES.search(text)
     if match is None:
         yield text
@@ -183,7 +182,7 @@ def _numbers(ranges: str, text: str) -> Iterator[str]:
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            _refuse(text, f"has no range in [{printable(ranges, 80)}]: write it as [01-04,7]")
+            _refuse(text, f"has no range in [{ranges}]: write it as [01-04,7]")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             _refuse(text, f"has a range that goes down, {part}")
@@ -196,6 +195,8 @@ def _reason(text: str) -> str:
         return "is empty"
     if text.startswith("-") or "@-" in text:
         return "begins with a dash: ssh would take it for an option"
+    if len(text) > _LONGEST:
+        return f"has more than {_LONGEST} characters"
     if any(letter.isspace() or not letter.isprintable() for letter in text):
         return "has blanks, or characters that cannot be seen"
     return "is not [user@]host[:port]"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gputop.model.cuda.pasted.reading import read_pasted
 from gputop.model.machine.environment import NAME
+from tests.limits import trouble_within
 
 PIECES = [
     *(
@@ -195,3 +196,43 @@ def test_the_grammar_is_loaded_for_lines_only() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+def doubled(count: int, last: str) -> str:
+    return "A0=0123456789;" + "".join(f"A{n + 1}=$A{n}$A{n};" for n in range(count)) + last
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    "text",
+    [
+        doubled(40, f"{NAME}=$A40 python t.py"),
+        doubled(17, "for i in 1 2 3 4; do " + f"{NAME}=0 python $A17;" * 400 + "done"),
+        f"A=0123456789;{'A+=$A$A;' * 60}{NAME}=$A python t.py",
+        f"f() {{ A=$1$1; f $A; }}; f 0123456789; {NAME}=$A python t.py",
+        "import os\na = '0,1'\n" + "a = a + a\n" * 60 + f"os.environ['{NAME}'] = a",
+        "import os\na = '0,1'\n" + "a = f'{a}{a}'\n" * 60 + f"os.environ['{NAME}'] = a",
+        "import os\na = '0,1'\n" + "a = ','.join([a, a])\n" * 60 + f"os.environ['{NAME}'] = a",
+        "import os\na = [0]\n" + "a = [a, a]\n" * 60
+        + f"os.environ['{NAME}'] = ','.join(map(str, a))",
+        f"import os\nos.environ['{NAME}'] = str(0x{'f' * 9000})",
+        f"{NAME} = {'9' * 5000}\n\n[section]\na = 1\n",
+        f"services:\n  a:\n    environment:\n      {NAME}: '0'\n    count: {'9' * 5000}\n",
+    ],
+    ids=["doubled", "arguments", "added", "function", "python +", "python f", "python join",
+         "python lists", "python digits", "TOML digits", "Compose digits"],
+)  # fmt: skip
+def test_what_grows_is_not_expanded(text: str) -> None:
+    def read() -> None:
+        pasted = read_pasted(text)
+        assert pasted is not None
+        assert pasted.unknown is not None
+
+    assert trouble_within(read) == ""
+
+
+@pytest.mark.system
+def test_lists_of_lists_are_not_compared() -> None:
+    text = "import os\na = [0]\n" + "a = [a, a]\n" * 40
+    text += f"if x:\n  b = 1\nos.environ['{NAME}'] = '0'"
+    assert trouble_within(lambda: read_pasted(text)) == ""

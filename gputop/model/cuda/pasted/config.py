@@ -64,7 +64,7 @@ def _document(text: str) -> ConfigVariables | None:
 
 
 def _json(text: str) -> Any:
-    plain = re.sub(r",(\s*[}\]])", r"\1", re.sub(r"(?m)^\s*//.*$", "", text)).strip().rstrip(",")
+    plain = re.sub(r",(\s*[}\]])", r"\1", re.sub(r"(?m)^[ \t]*//.*$", "", text)).strip().rstrip(",")
     if plain[:1] not in '{["':
         return None
     try:
@@ -207,8 +207,8 @@ def _yaml_scalar(text: str) -> str:
 
 def _compose_gpus(text: str) -> ConfigVariables:
     ids = re.findall(r"device_ids:\s*(.*)", text)
-    counts = re.findall(r"(?m)^\s*(?:-\s+)?count:\s*(\S+)\s*$", text)
-    if len(ids) + len(counts) > 1 or len(re.findall(r"(?m)^\s*environment:", text)) > 1:
+    counts = re.findall(r"(?m)^[ \t]*(?:-[ \t]+)?count:[ \t]*(\S+)[ \t]*$", text)
+    if len(ids) + len(counts) > 1 or len(re.findall(r"(?m)^[ \t]*environment:", text)) > 1:
         raise UndecidedError("it has several services, or several lists of GPUs")
     if ids:
         match = re.fullmatch(r"\[\s*((?:[\"'][\w-]+[\"']\s*,?\s*)+)\]\s*(?:#.*)?", ids[0])

@@ -11,7 +11,13 @@ from gputop.model.machine.environment import CONTAINER, NAME, ORDER
 
 CONCERNED = (NAME, ORDER, CONTAINER)
 """The variables that are followed."""
-_MOST_STEPS = 20_000
+_MOST_WORK = 1 << 20
+"""What the steps through one text may cost: a character that an expansion makes is 1."""
+_STEP = 50
+_MOST_PARSING = 1_000
+"""Calls of tree-sitter's progress callback: 160 for 16 kB of loops, 700 for a pipeline of 4,000
+parts. A text that is not a shell's at all can take minutes."""
+_MOST_ADVICE = 50
 
 
 def mentions(text: str) -> bool:
@@ -88,15 +94,25 @@ class Trace:
         self.typed = False
         """Whether a text that starts nothing was typed into another window."""
         self.depth = 0
-        self._steps = 0
+        self._work = self._parsing = 0
 
-    def step(self) -> None:
-        """Count a step; UnclearError after too many, so that no hostile text takes for ever."""
-        self._steps += 1
-        if self._steps > _MOST_STEPS:
+    def step(self, copied: int = 0) -> None:
+        """Count a step, which copies so many variables."""
+        self.spend(_STEP + copied)
+
+    def spend(self, work: int) -> None:
+        """Count work before it is done, such as the characters that an expansion makes. This is
+        where hostile texts end: UnclearError if it is too much for one text."""
+        self._work += work
+        if self._work > _MOST_WORK:
             raise UnclearError("it takes too many steps to follow")
+
+    def parses_too_long(self, *_: object) -> bool:
+        """Count a call of tree-sitter's progress callback, in all texts inside this one."""
+        self._parsing += 1
+        return self._parsing > _MOST_PARSING
 
     def say(self, advice: Advice) -> None:
         """Add advice, unless it is there already."""
-        if advice not in self.advice:
+        if advice not in self.advice and len(self.advice) < _MOST_ADVICE:
             self.advice.append(advice)

@@ -41,11 +41,13 @@ _COPIES = ("dict", "copy", "copy.copy", "copy.deepcopy", "deepcopy")
 _METHODS = ("update", "setdefault", "pop", "copy", "clear", "__setitem__")
 _READERS = re.compile(r"(?:.*\.)?environ\.get|(?:os\.)?getenv|print")
 _MARK = re.compile(
-    r"\benviron\b|os\.putenv|monkeypatch|subprocess|os\.system|^\s*(?:import|from)\s", re.MULTILINE
+    r"\benviron\b|os\.putenv|monkeypatch|subprocess|os\.system|^[ \t]*(?:import|from)\s",
+    re.MULTILINE,
 )
 _DEVICES = re.compile(r"[\"'](?:cuda|/?(?:device:)?gpu):[0-9]+[\"']|set_device\([0-9]+\)", re.I)
 _ANY = Unknown("it is not followed")
 _CALCULATED = Unknown("it is calculated")
+_NESTED = Unknown("it is a list of lists")
 _ADDED = Unknown("variables are added that the text does not tell")
 _SEVERAL = Unknown("it is set twice: which holds depends on when CUDA is used first")
 
@@ -123,7 +125,7 @@ class _Program:
 
     def _body(self, body: Sequence[ast.stmt]) -> None:
         for node in body:
-            self._trace.step()
+            self._trace.step(len(self._names))
             self._statement(node)
 
     def _statement(self, node: ast.stmt) -> None:
@@ -265,6 +267,7 @@ class _Program:
         if isinstance(node, ast.List | ast.Tuple):
             values = [self._evaluated(element) for element in node.elts]
             self._lose(*values)
+            values = [_NESTED if isinstance(value, list) else value for value in values]
             return next((value for value in values if isinstance(value, Unknown)), values)
         if isinstance(node, ast.Dict):
             return self._dictionary(node)
@@ -284,17 +287,23 @@ class _Program:
         if isinstance(node, ast.JoinedStr):
             parts = [self._evaluated(part) for part in node.values]
             texts = all(isinstance(part, str | int) for part in parts)
-            return "".join(map(str, parts)) if texts else Unknown("it is formatted")
+            return self._join("", map(str, parts)) if texts else Unknown("it is formatted")
         if isinstance(node, ast.UnaryOp):
             value = self._evaluated(node.operand)
             return -value if isinstance(node.op, ast.USub) and isinstance(value, int) else (
                 _CALCULATED)  # fmt: skip
         left, right = self._evaluated(node.left), self._evaluated(node.right)
         if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
-            return left + right
+            return self._join("", (left, right))
         if isinstance(node.op, ast.BitOr) and isinstance(left, dict) and isinstance(right, dict):
             return {**left, **right}
         return _CALCULATED
+
+    def _join(self, separator: str, parts: Iterable[str]) -> str:
+        """Join texts after their characters are counted."""
+        parts = list(parts)
+        self._trace.spend(sum(len(part) + len(separator) for part in parts))
+        return separator.join(parts)
 
     def _dictionary(self, node: ast.Dict) -> object:
         """Read {**os.environ, "NAME": "1"}; nothing in another dictionary is accounted for."""
@@ -384,7 +393,7 @@ class _Program:
     def _runs(self, command: list[ast.expr], inner: Variables) -> None:
         value = self._evaluated(command[0]) if command else None
         if isinstance(value, list) and all(isinstance(word, str) for word in value):
-            value = shlex.join(value)
+            value = self._join(" ", map(shlex.quote, value))
         if isinstance(value, str):
             self._account(command[:1])
             self._follow_shell(value, inner, self._trace)
@@ -405,7 +414,7 @@ class _Program:
         if name == "str" and isinstance(value, str | int):
             return str(value)
         if name == "','.join" and isinstance(value, list):
-            return ",".join(value) if all(isinstance(part, str) for part in value) else None
+            return self._join(",", value) if all(isinstance(part, str) for part in value) else None
         return value if isinstance(value, Unknown) else None
 
     def _text(self, value: object, source: ast.expr) -> PastedValue:

@@ -29,6 +29,8 @@ from gputop.model.machine.environment import CONTAINER, NAME, ORDER, Environ, is
 
 LONGEST = 16384
 """The most characters of a text that is read."""
+_LONG_NUMBER = re.compile(r"\b[0-9]\w{1000}")
+"""What has more digits than Python makes a number of, or a text of a number."""
 _WORDS = re.compile(r"(?<![\w${-])[A-Za-z_][A-Za-z0-9_-]*")
 _ASSIGNS = re.compile(r"(?:export\s+)?[A-Za-z_]\w*=\S*\s+\S", re.ASCII)
 _PYTHON = re.compile(r"\s*(?:os\.environ|environ)\b|\s*(?:import|from)\s+\w+\s*(?:$|\n|import)")
@@ -102,6 +104,8 @@ def _read(text: str, inherited: Mapping[str, str], trace: Trace) -> list[Started
     """Return the programs that a text starts: at least one."""
     if len(text) > LONGEST:
         raise UnclearError(f"it is longer than {LONGEST} characters")
+    if _LONG_NUMBER.search(text):
+        raise UnclearError("it has a number of more than 1,000 digits")
     plain, language = cleaning.unfenced(cleaning.lines_of(text))
     plain, prompted = cleaning.without_prompts(plain)
     cleaning.check_characters(plain)
@@ -109,7 +113,7 @@ def _read(text: str, inherited: Mapping[str, str], trace: Trace) -> list[Started
     if re.search(NAME + r"=[\"']?\$[0-9]", plain):
         trace.say(mistake("shell-dollar"))
     if language in _LANGUAGES or prompted == "python" or looks_like_python(plain):
-        if re.search(r"(?m)^\s*[%!]", plain):
+        if re.search(r"(?m)^[ \t]*[%!]", plain):
             raise UnclearError("IPython's commands and Python stand in one text")
         follow_python(plain, variables, trace, follow_shell)
         return trace.started

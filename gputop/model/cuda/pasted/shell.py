@@ -48,7 +48,7 @@ class Shell:
         self._run = run
         self._source = text.encode("utf-8", "replace")
         self._accounted: set[int] = set()
-        self._words = Words(self._source, variables, self._substitute)
+        self._words = Words(self._source, variables, trace, self._substitute)
         self.raw = self._words.raw
         self._input = Input()
         self._inner = 0
@@ -57,7 +57,7 @@ class Shell:
     def follow(self) -> None:
         """Follow the text to its end; raises NotKnownError."""
         with self._deeper("it is nested too deeply"):
-            self._statements(parse(self._source))
+            self._statements(parse(self._source, self.trace))
         for match in _NAMES.finditer(self._source):
             if match.start() not in self._accounted:
                 before, after = self._source[: match.start()], self._source[match.start() :]
@@ -118,7 +118,7 @@ class Shell:
         if node.type == "comment":
             self._account_node(node)
             return
-        self.trace.step()
+        self.trace.step(len(self.variables.values))
         if self.variables.ended:
             return
         follow = getattr(self, f"_on_{node.type}", None)
@@ -396,6 +396,7 @@ class Shell:
             if isinstance(before, Unknown) or isinstance(text, Unknown):
                 text = Unknown("something unknown is added to")
             else:
+                self.trace.spend(len(before or ""))
                 text = (before or "") + text
         self._account_node(name_node)
         if value is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import count
 from typing import Any, NamedTuple
 
 from gputop.model.cuda.pasted.outcome import PastedValue, Trace, UnclearError, Unknown
@@ -15,9 +14,6 @@ from gputop.model.cuda.pasted.variables import Variables
 
 Node = Any
 """A node of tree-sitter's tree."""
-_MOST_STEPS = 1_000
-"""Calls of tree-sitter's progress callback: 160 for 16 kB of loops, 700 for a pipeline of 4,000
-parts. A text that is not a shell's at all can take minutes."""
 _CHUNK = 4096
 
 _EXPANSIONS = {
@@ -41,7 +37,7 @@ _FOLDER = Unknown("~ stands for a folder")
 _NOWHERE = {"/dev/null", "&1", "&2", "1", "2", "/dev/stderr", "/dev/stdout", "-"}
 
 
-def parse(source: bytes) -> Node:
+def parse(source: bytes, trace: Trace) -> Node:
     """Return the root of the tree; UnclearError if the text cannot be parsed."""
     try:
         import tree_sitter
@@ -49,11 +45,10 @@ def parse(source: bytes) -> Node:
     except ImportError:
         raise UnclearError("to read shell lines install tree-sitter and tree-sitter-bash") from None
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    steps = count()
     try:
         root = parser.parse(
             lambda start, _: source[start : start + _CHUNK],
-            progress_callback=lambda *_: next(steps) > _MOST_STEPS,
+            progress_callback=trace.parses_too_long,
         ).root_node
     except ValueError:
         raise UnclearError("it takes too many steps to read") from None
@@ -139,23 +134,28 @@ class Words:
     """A reader of words; `substitute` follows the commands in `$( )`."""
 
     def __init__(
-        self, source: bytes, variables: Variables, substitute: Callable[[Node], None]
+        self,
+        source: bytes,
+        variables: Variables,
+        trace: Trace,
+        substitute: Callable[[Node], None],
     ) -> None:
         self._source = source
         self._variables = variables
+        self._trace = trace
         self._substitute = substitute
 
     def value(self, node: Node | None) -> str | Unknown:
         """Read an assigned value, which a shell neither splits nor matches as a pattern."""
         if node is None:
             return ""
-        parts = self._parts(node)
+        parts = self._counted_parts(node)
         bare = _bare(parts)
         return _FOLDER if bare.startswith("~") or ":~" in bare else _joined(parts)
 
     def argument(self, node: Node) -> Argument:
         """Read a word of a command."""
-        parts = self._parts(node)
+        parts = self._counted_parts(node)
         text, bare = _joined(parts), _bare(parts)
         if isinstance(text, Unknown):
             text = _SEVERAL if "{" in bare else text
@@ -173,6 +173,12 @@ class Words:
 
     def _between(self, start: int, end: int) -> str:
         return self._source[start:end].decode("utf-8", "replace")
+
+    def _counted_parts(self, node: Node) -> list[WordPart]:
+        """Return the parts of a word, which may be joined: their characters are counted."""
+        parts = self._parts(node)
+        self._trace.spend(sum(len(part.text) for part in parts if isinstance(part.text, str)))
+        return parts
 
     def _parts(self, node: Node) -> list[WordPart]:
         kind = node.type
