@@ -159,6 +159,29 @@ def test_a_forked_child_shows_nothing_new(machine: MachineFactory, start: Start)
     assert "descendant" not in cuda_contexts(here)[pid]
 
 
+NARROWS = f"""
+import os, sys
+os.environ["{N}"] = "2"
+if os.fork() == 0:
+    print('ready', os.getpid(), flush=True); sys.stdin.read(); os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("rank", [None, "2"])
+def test_a_list_that_its_program_may_have_narrowed_is_only_likely(
+    machine: MachineFactory, start: Start, rank: str | None
+) -> None:
+    """A forked worker that sets the variable: /proc shows the list that its parent was given."""
+    here = machine(EIGHT)
+    ranks = {"LOCAL_RANK": rank} if rank else {}
+    pid = start(here, NARROWS, 2, {N: "0,1,2,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **ranks})
+    assert column(here)[pid] == ("cuda:2" if rank else "cuda:2?")
+    text = told(here, pid)
+    assert ("is cuda:0 in the first case and cuda:2 in the second" in text) == (rank is None)
+    assert ("(exact:" in text) == (rank is not None)
+
+
 def test_children_that_disagree_prove_nothing(machine: MachineFactory, start: Start) -> None:
     """A launcher that gives each worker a GPU of its own."""
     here = machine(EIGHT)

@@ -54,7 +54,12 @@ def child(value: str) -> Descendant:
 @pytest.mark.parametrize(
     ("variables", "on", "kind", "called"),
     [
-        ({N: "2,1"}, [1], "confirmed", ["cuda:1"]),
+        ({N: "2,1"}, [1], "ambiguous", ["cuda:1?"]),
+        ({N: "2,1"}, [2], "confirmed", ["cuda:0"]),
+        ({N: "1"}, [1], "confirmed", ["cuda:0"]),
+        ({N: "3,2,1,0"}, [2, 1], "ambiguous", ["cuda:1?", "cuda:2?"]),
+        ({N: "2,1", "LOCAL_RANK": "1"}, [1], "confirmed", ["cuda:1"]),
+        ({N: "2,1", "SLURM_LOCALID": "1"}, [1], "confirmed", ["cuda:1"]),
         ({N: "2,1"}, [2, 1], "confirmed", ["cuda:0", "cuda:1"]),
         ({N: "2,1"}, [3], "contradicted", []),
         ({N: "2,1"}, [1, 3], "contradicted", []),
@@ -169,7 +174,7 @@ def test_the_node_of_a_gpu_is_that_of_all_its_mig_devices() -> None:
         ({"SLURM_JOB_GPUS": "2,3"}, [2], None, "unknown"),
         # The whole node: whether the others are hidden does not matter
         ({"SLURM_JOB_GPUS": "0,1,2,3", N: "2"}, [], [2], "exact"),
-        ({"SLURM_JOB_GPUS": "0-3", N: "3,1"}, [1], [3, 1], "exact"),
+        ({"SLURM_JOB_GPUS": "0-3", N: "3,1"}, [3], [3, 1], "exact"),
         ({"SLURM_JOB_GPUS": "0,1,2,3"}, [], [0, 1, 2, 3], "exact"),
         ({"SLURM_JOB_GPUS": "0,1,2,3", "SLURM_STEP_GPUS": "3", N: "0"}, [3], [3], "expected"),
         # A job that does not tell its GPUs
@@ -204,8 +209,11 @@ def test_the_driver_itself_gives_the_order_of_different_cards() -> None:
         ProbedDevice((gpus[i].uuid or "")[4:], gpus[i].pci_bus_id or "", "") for i in (1, 2, 0)
     )
     answers = {"probed": (Probed(cards),)}
-    found = look({N: "0,2"}, [0], devices=tuple(gpus), machine=answers)
-    assert (found.mapping.certainty, names(found)) == ("exact", ["cuda:1"])
+    found = look({N: "0,2"}, [1, 0], devices=tuple(gpus), machine=answers)
+    assert (found.mapping.certainty, names(found)) == ("exact", ["cuda:0", "cuda:1"])
+    # It was asked what the list means, not whether the program has narrowed it.
+    narrowed = look({N: "0,2"}, [0], devices=tuple(gpus), machine=answers)
+    assert (narrowed.mapping.certainty, names(narrowed)) == ("predicted", ["cuda:1?"])
     # Within a container the same cards keep that order.
     nodes = tuple(msgspec.structs.replace(gpu, minor=gpu.index) for gpu in gpus)
     inside = look({N: "0"}, [2], devices=nodes, machine=answers, minors=(0, 2))

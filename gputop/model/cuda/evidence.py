@@ -14,6 +14,7 @@ import msgspec
 from gputop.model.cuda.enumeration import CudaDevice, DeviceId
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.reach import DeviceSet, SeenProcess
+from gputop.model.machine.environment import RANKS
 
 EvidenceKind = Literal[
     "confirmed", "contradicted", "ambiguous", "inferred", "unused", "unread", "unknown"
@@ -85,18 +86,21 @@ def _out_of_reach(inside: DeviceSet, where: str) -> Evidence:
 
 
 def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
-    """Return the evidence if both agree. The program may still have masked GPUs itself, unseen."""
+    """Return the evidence if both agree. The program may still have hidden GPUs itself, unseen,
+    whether its variables list several or leave all visible; no probe of them shows that."""
     sure = mapping.certainty in ("exact", "expected") and mapping.documented
     visible = [device.id for device in mapping.visible or ()]
     used = [device.id for device in process.used]
     names = _names(visible, used, "" if sure else "?")
     # What the names are if the program sees no other GPU than those in use.
     alone = [device for device in visible if device in used]
-    rank = process.variables.get("LOCAL_RANK")
-    if mapping.value is not None or alone == visible[: len(alone)]:
+    if alone == visible[: len(alone)]:
         return Evidence("confirmed", f"{where}, which fits.", names)
-    if rank is not None and f"cuda:{rank}" in [name for _, name in _names(visible, used, "")]:
-        return Evidence("confirmed", f"{where}, which fits its LOCAL_RANK={rank}.", names)
+    called = [name for _, name in _names(visible, used, "")]
+    for rank in RANKS:
+        if f"cuda:{process.variables.get(rank)}" in called:
+            because = f"{where}, which fits its {rank}={process.variables[rank]}."
+            return Evidence("confirmed", because, names)
     greedy = [_GREEDY[id_] for id_ in process.context.frameworks if id_ in _GREEDY]
     if greedy:
         because = (

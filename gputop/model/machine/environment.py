@@ -47,7 +47,9 @@ JOBS = {"SLURM_JOB_ID": "Slurm", "PBS_JOBID": "PBS", "LSB_JOBID": "LSF", "_CONDO
 JOB_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """Variables with the machine's numbers of a step's or job's GPUs; the first that is set counts."""
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
-_MATTER = {NAME, ORDER, CONTAINER, PIPE, "LOCAL_RANK", *JOB_GPUS, *JOBS}
+RANKS = ("LOCAL_RANK", "SLURM_LOCALID")
+"""Variables with a process's number on its machine, which most programs take for its cuda:k."""
+_MATTER = {NAME, ORDER, CONTAINER, PIPE, *RANKS, *JOB_GPUS, *JOBS}
 _END = "_VISIBLE_DEVICES"
 _OTHERS = {"MUSA", "SUPA"}
 """Prefixes of other vendors' own variables (Moore Threads, Biren), two letters from CUDA. MetaX's
