@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gputop.model.cuda.advice import advise
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.evidence import EvidenceKind
 from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
@@ -227,6 +228,23 @@ def test_the_reasoning_is_told_in_words() -> None:
     assert "There cuda:0 is GPU 3 (" in told
     assert "The driver sees it on GPU 3, which fits." in told
     assert "only root and its owner" in " ".join(look("unreadable", [1]).reasoning())
+
+
+@pytest.mark.parametrize(
+    ("variables", "on", "descendant"),
+    [
+        ({}, [2], None),  # equal cards: not their order is uncertain, but whether all are visible
+        ({N: "2,1"}, [1], None),
+        ({N: "0", **PCI}, [3], child("3")),
+        ("overwritten", [3], Descendant(77, Environ({N: "1,3", **PCI}))),
+    ],
+)
+def test_an_order_that_is_not_in_doubt_need_not_be_set(
+    variables: dict[str, str] | str, on: list[int], descendant: Descendant | None
+) -> None:
+    found = look(variables, on, descendant=descendant)
+    assert found.mapping.certainty == "predicted"
+    assert "order-unset" not in [hint.id for hint in advise(found.mapping)]
 
 
 def test_a_child_in_another_container_gives_nothing_to_one_that_reaches_no_gpu() -> None:

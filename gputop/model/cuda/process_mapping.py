@@ -233,7 +233,7 @@ def _capped(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Mappin
     surer = weaker(mapping.certainty, inside.certainty) != mapping.certainty
     if seen or hides_all(mapping) or (not surer and inside.order is None):
         return mapping
-    because = "of its batch job's GPUs only those are known on which the driver sees it"
+    because = "nothing says which GPUs its batch job has: these count all that the driver lists"
     if inside.order is not None:
         because = "a client counts the GPUs as its MPS server left them"
     elif inside.because:
