@@ -131,6 +131,37 @@ def test_a_rewritten_title(machine: MachineFactory, start: Start) -> None:
     assert "wrote over the variables" in told(here, pid)
 
 
+WORKERS = """
+import os, setproctitle, sys
+title = setproctitle.setproctitle
+if sys.argv[1] == "master": title("gunicorn: master [app]")
+if os.fork():
+    os.wait()
+else:
+    title("gunicorn: worker [app]")
+    print('ready', os.getpid(), flush=True); sys.stdin.read(); os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("renamed", ["worker", "master"])
+def test_a_renamed_worker_has_the_variables_of_who_started_it(
+    machine: MachineFactory, start: Start, renamed: str
+) -> None:
+    """vLLM's main process shows them; gunicorn's is renamed as well, and a shell started it."""
+    here = machine(EIGHT)
+    command = [sys.executable, "-c", WORKERS, renamed]
+    pid = start(here, ["sh", "-c", '"$@"; true', "sh", *command], 6, {N: "5,6"})
+    assert column(here)[pid] == "cuda:1?"
+    found = cuda_contexts(here)[pid]
+    assert found["environ"] == {"missing": "overwritten"}
+    assert found["ancestor"]["environ"] == {"variables": {N: "5,6"}}
+    text = told(here, pid)
+    assert "which fits the variables of the process that started it" in text
+    assert "env-lost" not in text
+    elsewhere = start(here, ["sh", "-c", '"$@"; true', "sh", *command], 2, {N: "5,6"})
+    assert column(here)[elsewhere] == "env-lost"
+
+
 SETS = f"""
 import multiprocessing, os, subprocess, sys
 os.environ["{N}"] = "5"

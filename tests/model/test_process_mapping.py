@@ -12,7 +12,7 @@ from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.evidence import EvidenceKind
 from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
 from gputop.model.cuda.reach import Machine
-from gputop.model.machine.environment import CudaContext, Descendant, Environ
+from gputop.model.machine.environment import CudaContext, Descendant, Environ, ParentEnviron
 from gputop.model.machine.probed import Probed, ProbedDevice
 from tests.model.inventories import h100, indices, mixed
 from tests.model.test_mig import TWO
@@ -127,6 +127,15 @@ def test_a_child_tells_what_the_parent_set_itself() -> None:
     assert look({}, [1], descendant=child("2")).evidence.kind == "ambiguous"
     assert names(look("overwritten", [3], descendant=child("1,3"))) == ["cuda:1?"]
     assert look({N: "0"}, [3], descendant=child("3")).evidence.kind == "inferred"
+
+
+def test_a_worker_that_overwrote_its_variables_probably_has_its_parents() -> None:
+    found = look("overwritten", [3], ancestor=ParentEnviron(76, Environ({N: "1,3"})))
+    assert (found.evidence.kind, names(found), found.why_not()) == ("inferred", ["cuda:1?"], None)
+    assert "76" in found.evidence.because
+    assert "env-clobbered" not in [hint.id for hint in found.advice]
+    elsewhere = look("overwritten", [2], ancestor=ParentEnviron(76, Environ({N: "1,3"})))
+    assert (names(elsewhere), elsewhere.why_not()) == ([], "env-lost")
 
 
 def test_integers_count_among_the_device_nodes() -> None:

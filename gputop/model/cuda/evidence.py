@@ -25,7 +25,7 @@ confirmed     it is where they say, so its names for the GPUs follow
 contradicted  it is on a GPU that they hide, or that it cannot reach: they were changed, or count
               other GPUs
 ambiguous     they fit, but so would a mask that the program set itself
-inferred      taken from the variables of a process that it started
+inferred      taken from the variables of a process that it started, or that started it
 unused        the driver does not list it with memory in use, which proves nothing
 unread        its variables cannot be read
 unknown       they do not settle which GPU is which
@@ -112,13 +112,9 @@ def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
     return Evidence("ambiguous", because, _names(visible, used, "?"))
 
 
-def inferred(guess: Mapping, process: SeenProcess) -> Evidence:
-    """Name the GPUs by the variables of a process that it started, if those fit."""
-    pid = process.context.descendant.pid if process.context.descendant else None
-    because = (
-        f"{_where(process.used)}, which fits the variables of a process that it"
-        f" started ({pid}): it has probably set them itself."
-    )
+def inferred(guess: Mapping, process: SeenProcess, whose: str) -> Evidence:
+    """Name the GPUs by the variables of another process, which fit."""
+    because = f"{_where(process.used)}, which fits the variables of {whose}."
     visible = [device.id for device in guess.visible or ()]
     return Evidence("inferred", because, _names(visible, [d.id for d in process.used], "?"))
 

@@ -95,6 +95,15 @@ class Descendant(msgspec.Struct, frozen=True):
     """Its variables."""
 
 
+class ParentEnviron(msgspec.Struct, frozen=True):
+    """The process that a GPU process got the variables from that it wrote over."""
+
+    pid: int
+    """Process number."""
+    environ: Environ
+    """Its variables, among them CUDA_VISIBLE_DEVICES."""
+
+
 class CudaContext(msgspec.Struct, frozen=True, omit_defaults=True):
     """What decides which GPUs a process sees and what it calls them, from /proc."""
 
@@ -109,6 +118,9 @@ class CudaContext(msgspec.Struct, frozen=True, omit_defaults=True):
     """The frameworks that it has loaded, as `pytorch`; empty: none, or not known."""
     descendant: Descendant | None = None
     """A process that it started and whose variables show what its own are now; None without one."""
+    ancestor: ParentEnviron | None = None
+    """If it wrote over its variables: the nearest process above it that did not, if that has
+    CUDA_VISIBLE_DEVICES; None without one."""
 
 
 class Standpoint(msgspec.Struct, frozen=True, omit_defaults=True):
