@@ -375,6 +375,15 @@ def evidence_advice(
         yield Advice("set-in-process", "info", message)
 
 
+def host_pid_advice(pid: int, gpus: Sequence[str]) -> Advice:
+    """Return the advice that the driver's PID need not be that of the process here."""
+    message = (
+        f"The driver lists a process {pid} on {', '.join(gpus)}, which may be a host PID: it is not"
+        " known to be this one."
+    )
+    return Advice("host-pid", "info", message)
+
+
 def mps_advice(inside: DeviceSet, client: CudaMapping) -> Iterator[Advice]:
     """Yield advice on an MPS client's value; `inside` are the GPUs that it counts, its server's."""
     stop, order = client.stopped_at, inside.order
