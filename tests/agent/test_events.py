@@ -122,6 +122,23 @@ def test_an_xid_has_the_sections_read_at_once(machine: MachineFactory) -> None:
         assert agent.refresh()["gpus"][0]["ecc"]["remap_pending"] is True
 
 
+def test_an_xid_during_a_reading_has_it_read_again(machine: MachineFactory) -> None:
+    """What was read before the XID came is old, and would be for ten seconds."""
+    here = machine(QUIET)
+    with Agent(here) as agent:
+        before = listening(agent)["gpus"][0]["persistence_mode"]
+        here.hang("nvmlDeviceGetTotalEccErrors", gpu=0)
+        while agent.refresh()["gpus"][0]["stale_for"] is None:
+            pass
+        here.change(0, persistence_mode=int(not before))
+        report(here, 0, 63)
+        until(lambda: numbers(agent.refresh())[0] == [63])
+        here.heal()
+        while agent.refresh()["gpus"][0]["stale_for"] is not None:
+            pass
+        assert agent.refresh()["gpus"][0]["persistence_mode"] is (not before)
+
+
 @pytest.mark.parametrize(
     "function",
     ["nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents",
