@@ -7,6 +7,7 @@ line and uses the defaults.
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import re
@@ -301,16 +302,18 @@ def keep_settings(path: Path, chosen: Mapping[str, Any]) -> None:
     """
     import tomlkit  # noqa: F401 - slow to import, so not within the time limit of the write
 
-    if not _writing.acquire(blocking=False):
-        raise TimeoutError("what was chosen before is not written yet")
-
     def write() -> None:
+        if not _writing.acquire(blocking=False):
+            raise TimeoutError("what was chosen before is not written yet")
         try:
             _keep(path, chosen)
         finally:
             _writing.release()
 
-    within(_SHORT_TIMEOUT, write)
+    try:
+        within(_SHORT_TIMEOUT, write)
+    except RuntimeError as error:  # no thread can be started, for now
+        raise OSError(errno.EAGAIN, str(error)) from None
 
 
 def _keep(path: Path, chosen: Mapping[str, Any]) -> None:

@@ -26,7 +26,13 @@ from textual.screen import Screen
 from gputop.export.line import FIELDS as LINE_FIELDS
 from gputop.manual import FOLDER, TOPICS
 from gputop.model.health.throttle import THROTTLE_REASONS
-from gputop.model.machine.environment import CudaContext, Descendant, Environ, Standpoint
+from gputop.model.machine.environment import (
+    CudaContext,
+    Descendant,
+    Environ,
+    ParentEnviron,
+    Standpoint,
+)
 from gputop.model.machine.frame import Frame, Host, PciCard, Problem, Process
 from gputop.model.machine.gpu import DeviceHolder, Gpu, MigDevice
 from gputop.model.machine.origin import Container, Origin
@@ -57,6 +63,7 @@ _STRUCTS: dict[str, type[msgspec.Struct]] = {
     "frame": Frame, "host": Host, "standpoint": Standpoint, "problem": Problem, "card": PciCard,
     "topology": Topology, "process": Process, "origin": Origin, "container": Container,
     "cuda_context": CudaContext, "environ": Environ, "descendant": Descendant,
+    "ancestor": ParentEnviron,
     "mig": MigDevice, "holder": DeviceHolder, "xid": Xid,
 }  # fmt: skip
 _UNITS = {"0..1": "0 to 1", "Celsius": "°C"}

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gputop.deadline import Call
 from gputop.errors import SourceError
 from gputop.model.machine.frame import SCHEMA, Frame
 from gputop.protocol.assemble import Assembler
@@ -300,6 +301,16 @@ def test_that_no_thread_can_be_started_is_told(
     Feed(source).listen(told.append)
     assert [type(message) for message in told] == [SourceError]
     assert "pids.max" in str(told[0])
+
+
+def test_a_listener_may_be_replaced_while_it_is_called(source: LocalSource) -> None:
+    """Nothing is held while it runs: it may hang, and then the reading thread must not."""
+    feed, first, second = Feed(source), threading.Event(), threading.Event()
+    feed.listen(lambda _: first.set())
+    assert first.wait(10)
+    call = Call(lambda: feed.listen(lambda _: feed.listen(lambda _: second.set())))
+    assert second.wait(10)
+    assert call.wait(10)
 
 
 def test_a_closed_source_ends_without_a_word(source: LocalSource) -> None:

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -130,6 +131,21 @@ def test_root_writes_to_no_folder_of_another(manner: str, home: Path, victim: Pa
         with pytest.raises(UnsafeFileError, match=rf"/alice\S* belongs to user {ALICE}"):
             keep_settings(path, CHOSEN)
     assert (state_of(home), victim.read_text()) == (before, "root:x:0:0\n")
+
+
+def test_settings_are_kept_again_after_a_thread_that_could_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    path = tmp_path / "gputop" / "config.toml"
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", start)
+        with pytest.raises(OSError, match="can't start new thread"):
+            keep_settings(path, CHOSEN)
+    keep_settings(path, CHOSEN)
+    assert path.exists()
 
 
 @pytest.mark.system

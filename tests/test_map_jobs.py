@@ -37,6 +37,8 @@ def test_slurm_from_outside(
         on(here, pid, *used)
         _, found = ask(here, pid)
     assert (gpus(found), found["certainty"]) == (devices, certainty)
+    if "SLURM_STEP_GPUS" in variables:  # the one that counts is the one that is named
+        assert found["process"]["reach"]["because"] == "SLURM_STEP_GPUS='3'"
 
 
 @pytest.mark.parametrize("name", ["PBS_JOBID", "LSB_JOBID", "_CONDOR_SLOT"])
@@ -76,6 +78,8 @@ def test_gputop_inside_a_slurm_job(
     assert gpus(found) == devices
     assert found["certainty"] == ("unknown" if devices is None else "exact" if variables.get(
         "SLURM_STEP_GPUS") is None else "expected")  # fmt: skip
+    if "SLURM_STEP_GPUS" in variables:
+        assert found["process"]["reach"]["because"] == "SLURM_STEP_GPUS='3'"
 
 
 def test_a_process_outside_of_gputops_job_counts_other_gpus(machine: MachineFactory) -> None:
@@ -98,7 +102,10 @@ def test_gputop_without_the_variables_of_the_job_it_is_in(machine: MachineFactor
         assert ask(here, pid)[1]["certainty"] == "unknown"
         on(here, pid, 1)
         _, found = ask(here, pid)
+        text = told(here, pid)
     assert (gpus(found), found["certainty"]) == ([1], "predicted")
+    assert "nothing says which GPUs its batch job has" in text
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID, or" not in text
 
 
 def test_a_container_in_a_job(machine: MachineFactory, tmp_path: Path) -> None:

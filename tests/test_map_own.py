@@ -18,9 +18,10 @@ OTHER = {N: "0", **PCI}
     [
         # Jupyter, which starts a job on one of its GPUs
         ("0,1,2,3", "0", [0], [0, 1, 2, 3], "exact", "confirmed", ["cuda:0"]),
-        ("0,1,2,3", "2", [2], [0, 1, 2, 3], "exact", "confirmed", ["cuda:2"]),
-        ("0,1,2,3", "2", [2, 3], [0, 1, 2, 3], "exact", "confirmed", ["cuda:2", "cuda:3"]),
-        ("3,1", "1,3", [1], [3, 1], "exact", "confirmed", ["cuda:1"]),
+        ("0,1,2,3", "1", [2, 3], [0, 1, 2, 3], "predicted", "ambiguous", ["cuda:2?", "cuda:3?"]),
+        # It may have narrowed its list itself, as the child's shows
+        ("0,1,2,3", "2", [2], [2], "predicted", "inferred", ["cuda:0?"]),
+        ("3,1", "1,3", [1], [1, 3], "predicted", "inferred", ["cuda:0?"]),
         ("3,1", "1,3", [1, 3], [3, 1], "exact", "confirmed", ["cuda:1", "cuda:0"]),
         ("3,1", "0", [], [3, 1], "exact", "unused", []),
         # Its own do not fit: what the child was given is likely, and no more

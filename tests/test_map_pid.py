@@ -127,3 +127,25 @@ def test_questions_that_cannot_be_asked(machine: MachineFactory) -> None:
         done = here.run([sys.executable, "-m", "gputop", "map", *arguments])
         assert done.returncode == 2
         assert done.stdout in ("", b"")
+
+
+@needs_root
+def test_a_process_that_proc_hides_has_not_ended(machine: MachineFactory) -> None:
+    """Root without CAP_SYS_PTRACE, as in a container, sees no other users' processes there."""
+    here = machine(EIGHT)
+    hide = 'mount -t proc -o hidepid=2 proc /proc && exec setpriv "$@"'
+    less = ("--regid", "1", "--clear-groups", "--bounding-set", "-sys_ptrace", "--")
+    prefix = ("unshare", "--mount", "sh", "-c", hide, "sh", *less)
+    cat = ["setpriv", "--reuid", "65534", "--clear-groups", "cat"]
+    with subprocess.Popen(cat, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin
+        assert child.stdout
+        child.stdin.write(b"ready\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        command = [sys.executable, "-m", "gputop", "map", "--pid", str(child.pid)]
+        done = here.run([*prefix, *command])
+        child.communicate()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"/proc hides process {child.pid}" in done.stderr
+    assert "has ended" not in done.stderr

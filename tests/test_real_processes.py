@@ -131,6 +131,37 @@ def test_a_rewritten_title(machine: MachineFactory, start: Start) -> None:
     assert "wrote over the variables" in told(here, pid)
 
 
+WORKERS = """
+import os, setproctitle, sys
+title = setproctitle.setproctitle
+if sys.argv[1] == "master": title("gunicorn: master [app]")
+if os.fork():
+    os.wait()
+else:
+    title("gunicorn: worker [app]")
+    print('ready', os.getpid(), flush=True); sys.stdin.read(); os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("renamed", ["worker", "master"])
+def test_a_renamed_worker_has_the_variables_of_who_started_it(
+    machine: MachineFactory, start: Start, renamed: str
+) -> None:
+    """vLLM's main process shows them; gunicorn's is renamed as well, and a shell started it."""
+    here = machine(EIGHT)
+    command = [sys.executable, "-c", WORKERS, renamed]
+    pid = start(here, ["sh", "-c", '"$@"; true', "sh", *command], 6, {N: "5,6"})
+    assert column(here)[pid] == "cuda:1?"
+    found = cuda_contexts(here)[pid]
+    assert found["environ"] == {"missing": "overwritten"}
+    assert found["ancestor"]["environ"] == {"variables": {N: "5,6"}}
+    text = told(here, pid)
+    assert "which fits the variables of the process that started it" in text
+    assert "env-lost" not in text
+    elsewhere = start(here, ["sh", "-c", '"$@"; true', "sh", *command], 2, {N: "5,6"})
+    assert column(here)[elsewhere] == "env-lost"
+
+
 SETS = f"""
 import multiprocessing, os, subprocess, sys
 os.environ["{N}"] = "5"
@@ -157,6 +188,29 @@ def test_a_forked_child_shows_nothing_new(machine: MachineFactory, start: Start)
     pid = start(here, f"{forks}{READY}", 5)
     assert column(here)[pid] == "cuda:5?"
     assert "descendant" not in cuda_contexts(here)[pid]
+
+
+NARROWS = f"""
+import os, sys
+os.environ["{N}"] = "2"
+if os.fork() == 0:
+    print('ready', os.getpid(), flush=True); sys.stdin.read(); os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("rank", [None, "2"])
+def test_a_list_that_its_program_may_have_narrowed_is_only_likely(
+    machine: MachineFactory, start: Start, rank: str | None
+) -> None:
+    """A forked worker that sets the variable: /proc shows the list that its parent was given."""
+    here = machine(EIGHT)
+    ranks = {"LOCAL_RANK": rank} if rank else {}
+    pid = start(here, NARROWS, 2, {N: "0,1,2,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **ranks})
+    assert column(here)[pid] == ("cuda:2" if rank else "cuda:2?")
+    text = told(here, pid)
+    assert ("is cuda:0 in the first case and cuda:2 in the second" in text) == (rank is None)
+    assert ("(exact:" in text) == (rank is not None)
 
 
 def test_children_that_disagree_prove_nothing(machine: MachineFactory, start: Start) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from typing import Any
 
 import pynvml
 
@@ -61,6 +61,8 @@ class Collector:
         """The readers of the current GPUs; for any thread."""
         self._links: Worker[Links] | None = None
         self._topology: Worker[Topology] | None = None
+        self._placed: set[int] = set()
+        """The GPUs that had answered when links and topology were asked for."""
         self._host = HostFacts()
         self._processes = ProcessCache()
         self._enricher = Enricher()
@@ -81,7 +83,7 @@ class Collector:
             problem = self._lost_driver()
         if problem is None and self._events is None and not (settle or hasty):
             self._events = XidEvents(self.gpus)
-        if problem is None and self._links is None and not hasty and self._awake():
+        if problem is None and not hasty and self._awake():
             self._ask_topology()
         gpus, processes = ((), ()) if problem else self._assemble(timeout, settle)
         return (Preview if hasty else Frame)(
@@ -133,11 +135,19 @@ class Collector:
         return not late or time.monotonic() - opened >= _WAKE
 
     def _ask_topology(self) -> None:
-        gpus = [(gpu.handle, gpu.latest.values.get("pci_bus_id")) for gpu in self.gpus]
-        self._links = Worker("links", partial(read_links, gpus))
-        self._topology = Worker("topology", partial(read_topology, gpus))
+        """Ask where the GPUs are, once, and again when one has answered that had not."""
+        ready = {gpu.index for gpu in self.gpus if gpu.worker.answered and gpu.handle is not None}
+        if self._links is None or self._topology is None:
+            self._links = Worker("links", lambda: read_links(self._places()))
+            self._topology = Worker("topology", lambda: read_topology(self._places()))
+        elif ready <= self._placed or self._links.busy or self._topology.busy:
+            return
+        self._placed |= ready
         self._links.ask()
         self._topology.ask()
+
+    def _places(self) -> list[tuple[Any, str | None]]:
+        return [(gpu.handle, gpu.latest.values.get("pci_bus_id")) for gpu in self.gpus]
 
     def _lost_driver(self) -> Problem | None:
         """Return the problem that all GPUs report. A driver that is gone is opened anew later."""
@@ -149,6 +159,7 @@ class Collector:
                     worker.end()
             self._driver, self.gpus = _NO_DRIVER, ()
             self._links = self._topology = None
+            self._placed = set()
             self._opener.reset()
             return problem_of(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
         if codes == {pynvml.NVML_ERROR_NO_PERMISSION} and not busy:

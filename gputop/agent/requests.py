@@ -15,8 +15,8 @@ from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.idle import with_idle_times
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
-from gputop.agent.process.detail import read_detail, read_liveness, read_stack
-from gputop.agent.process.stat import ProcStat, every_process, started
+from gputop.agent.process.detail import is_free, read_detail, read_liveness, read_stack
+from gputop.agent.process.stat import ProcStat, every_process, read_stat, started
 from gputop.agent.process.users import UserNames, real_uid, uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
@@ -171,9 +171,16 @@ def _ancestors(process: Process, processes: Mapping[int, ProcStat]) -> Iterator[
 
 
 def _context(request: Context, _: Frame) -> Reply:
+    """Reply with the context. UsageError for a process that /proc hides."""
     context = read_whole_context(request.pid)
-    gone = context.environ.missing == "gone"
-    return Reply(request=request.id, context=None if gone else context)
+    if context.environ.missing != "gone":
+        return Reply(request=request.id, context=context)
+    if request.pid > 0 and read_stat(request.pid) is None and not is_free(request.pid):
+        raise UsageError(
+            f"/proc hides process {request.pid}, which is another user's (hidepid): ask as root or"
+            " as its owner"
+        )
+    return Reply(request=request.id)
 
 
 def _liveness(users: UserNames, request: Liveness, _: Frame) -> Reply:

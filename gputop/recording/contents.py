@@ -67,7 +67,7 @@ def _process(process: Process, commands: Commands, user: str | None) -> Process:
     origin, context = process.origin, process.cuda_context
     if not _is_own(process, user):
         origin = origin if commands == "all" else origin and _job_of(origin)
-        context = context and replace(context, environ=_NOT_TOLD, descendant=None)
+        context = context and replace(context, environ=_NOT_TOLD, descendant=None, ancestor=None)
     return replace(
         _of(process, commands, user),
         origin=origin,

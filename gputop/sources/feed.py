@@ -54,9 +54,9 @@ class Feed:
     def listen(self, listener: Listener) -> None:
         """Hand messages to this listener from now on; the first one starts the thread."""
         with self._lock:
-            self._listener = listener
-            if self._last is not None:
-                listener(self._last)
+            self._listener, last = listener, self._last
+        if last is not None:  # without the lock, as below
+            listener(last)
         if self._thread is None:
             self._thread = threading.Thread(target=self._read, name="source", daemon=True)
             try:

@@ -12,7 +12,7 @@ import pytest
 
 from gputop.agent.gpu import validate
 from gputop.agent.gpu.board import PowerSection, ThrottleSection
-from gputop.agent.gpu.sections import CounterRate, CounterTotal
+from gputop.agent.gpu.sections import Ask, CounterRate, CounterTotal, Fields, Section, Sections
 from gputop.agent.gpu.traffic import PcieSection
 from gputop.model.health.findings import findings
 from gputop.model.health.throttle import THROTTLE_REASONS
@@ -312,3 +312,21 @@ GARBAGE: list[tuple[float | None, float | None]] = [
 @pytest.mark.parametrize(("degrees", "shown"), GARBAGE)
 def test_a_margin_may_be_below_zero(degrees: int | None, shown: float | None) -> None:
     assert validate.margin(degrees) == shown
+
+
+def test_a_refresh_during_a_reading_asks_for_another() -> None:
+    readings = []
+
+    class Interrupted(Section):
+        name, kind, every = "interrupted", dict, 10.0
+
+        def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+            readings.append(now)
+            if len(readings) == 1:  # an event comes
+                subjects.refresh()
+            return {"now": now}
+
+    subjects = Sections([Interrupted()])
+    for now in (100.0, 101.0, 102.0, 111.0):
+        subjects.read(lambda call, *arguments: None, now)
+    assert readings == [100.0, 101.0, 111.0]

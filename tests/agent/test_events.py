@@ -76,6 +76,41 @@ def test_a_gpu_that_falls_off_the_bus_keeps_its_xid(machine: MachineFactory) -> 
         assert (frame["gpus"][1]["error"], numbers(frame)[1]) == ("GPU is lost", [79])
 
 
+def test_a_gpu_that_answers_late_reports_from_then_on(machine: MachineFactory) -> None:
+    """As one without persistence mode, which starts up when it is first asked."""
+    here = machine({"base": "topo", "gpus": 2, "processes": None, "gpu": {"xids": []}})
+    here.hang("nvmlDeviceGetHandleByIndex*", gpu=1)
+    with Agent(here) as agent:
+        while (frame := agent.refresh())["links"] is None or frame["topology"] is None:
+            pass
+        until(lambda: numbers(agent.refresh()) == [[], None])
+        assert (frame["links"][0][1], frame["topology"]["p2p"][1][0]) == (None, None)
+        here.heal()
+        until(lambda: numbers(agent.refresh()) == [[], []])
+        report(here, 1, 79)
+        until(lambda: numbers(agent.refresh()) == [[], [79]])
+        until(lambda: agent.refresh()["links"][0][1] == "NV18")
+        until(lambda: agent.refresh()["topology"]["p2p"][1][0] is True)
+
+
+def test_the_only_gpu_answers_late(machine: MachineFactory) -> None:
+    here = machine({**QUIET, "gpus": 1})
+    here.hang("nvmlDeviceGetHandleByIndex*", gpu=0)
+    with Agent(here) as agent:
+        assert agent.line()["gpus"][0]["stale_for"] is not None
+        here.heal()
+        until(lambda: numbers(agent.refresh()) == [[]])
+
+
+def test_a_gpu_that_comes_back_from_being_lost_reports_again(machine: MachineFactory) -> None:
+    here = machine(QUIET)
+    here.fail("*", "GPU_IS_LOST", gpu=1)
+    with Agent(here) as agent:
+        until(lambda: numbers(agent.refresh()) == [[], None, []])
+        here.heal()
+        until(lambda: numbers(agent.refresh()) == [[], [], []])
+
+
 def test_an_xid_has_the_sections_read_at_once(machine: MachineFactory) -> None:
     here = machine(QUIET)
     with Agent(here) as agent:
@@ -85,6 +120,23 @@ def test_an_xid_has_the_sections_read_at_once(machine: MachineFactory) -> None:
         report(here, 0, 63)
         until(lambda: numbers(agent.refresh())[0] == [63])
         assert agent.refresh()["gpus"][0]["ecc"]["remap_pending"] is True
+
+
+def test_an_xid_during_a_reading_has_it_read_again(machine: MachineFactory) -> None:
+    """What was read before the XID came is old, and would be for ten seconds."""
+    here = machine(QUIET)
+    with Agent(here) as agent:
+        before = listening(agent)["gpus"][0]["persistence_mode"]
+        here.hang("nvmlDeviceGetTotalEccErrors", gpu=0)
+        while agent.refresh()["gpus"][0]["stale_for"] is None:
+            pass
+        here.change(0, persistence_mode=int(not before))
+        report(here, 0, 63)
+        until(lambda: numbers(agent.refresh())[0] == [63])
+        here.heal()
+        while agent.refresh()["gpus"][0]["stale_for"] is not None:
+            pass
+        assert agent.refresh()["gpus"][0]["persistence_mode"] is (not before)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ The processes are real and have a number in the container and another one outsid
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
@@ -73,6 +74,22 @@ def on(here: Machine, gpu: int, *entries: Json, used: int = 20 * GIB, busy: int 
 def one(frame: Json, pid: int) -> Json:
     (found,) = [process for process in frame["processes"] if process["pid"] == pid]
     return dict(found)
+
+
+def test_a_number_that_may_be_the_hosts_says_nothing_of_who_has_it_here(
+    machine: MachineFactory, inside: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`map --pid` of a process that is on no GPU, while the driver lists a host's PID like it."""
+    here = driven(machine, *reversed(BEFORE))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    innocent = inside.start()
+    on(here, 0, {"pid": 7, "outside": True, "host_pid": innocent.pid, "used": GIB})
+    command = [sys.executable, "-m", "gputop", "map", "--json", "--pid", str(innocent.pid)]
+    found = json.loads(here.run([*inside.prefix, *command]).stdout)
+    assert (found["process"]["evidence"], found["value"]) == ("unused", "1")
+    assert "env-contradicted" not in {hint["id"] for hint in found["advice"]}
+    [hint] = [hint for hint in found["advice"] if hint["id"] == "host-pid"]
+    assert "GPU 0, which may be a host PID" in hint["message"]
 
 
 def free(frame: Json) -> list[int]:

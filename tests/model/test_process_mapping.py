@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from gputop.model.cuda.advice import advise
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.evidence import EvidenceKind
 from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
 from gputop.model.cuda.reach import Machine
-from gputop.model.machine.environment import CudaContext, Descendant, Environ
+from gputop.model.machine.environment import CudaContext, Descendant, Environ, ParentEnviron
 from gputop.model.machine.probed import Probed, ProbedDevice
 from tests.model.inventories import h100, indices, mixed
 from tests.model.test_mig import TWO
@@ -54,7 +55,12 @@ def child(value: str) -> Descendant:
 @pytest.mark.parametrize(
     ("variables", "on", "kind", "called"),
     [
-        ({N: "2,1"}, [1], "confirmed", ["cuda:1"]),
+        ({N: "2,1"}, [1], "ambiguous", ["cuda:1?"]),
+        ({N: "2,1"}, [2], "confirmed", ["cuda:0"]),
+        ({N: "1"}, [1], "confirmed", ["cuda:0"]),
+        ({N: "3,2,1,0"}, [2, 1], "ambiguous", ["cuda:1?", "cuda:2?"]),
+        ({N: "2,1", "LOCAL_RANK": "1"}, [1], "confirmed", ["cuda:1"]),
+        ({N: "2,1", "SLURM_LOCALID": "1"}, [1], "confirmed", ["cuda:1"]),
         ({N: "2,1"}, [2, 1], "confirmed", ["cuda:0", "cuda:1"]),
         ({N: "2,1"}, [3], "contradicted", []),
         ({N: "2,1"}, [1, 3], "contradicted", []),
@@ -123,6 +129,15 @@ def test_a_child_tells_what_the_parent_set_itself() -> None:
     assert look({N: "0"}, [3], descendant=child("3")).evidence.kind == "inferred"
 
 
+def test_a_worker_that_overwrote_its_variables_probably_has_its_parents() -> None:
+    found = look("overwritten", [3], ancestor=ParentEnviron(76, Environ({N: "1,3"})))
+    assert (found.evidence.kind, names(found), found.why_not()) == ("inferred", ["cuda:1?"], None)
+    assert "76" in found.evidence.because
+    assert "env-clobbered" not in [hint.id for hint in found.advice]
+    elsewhere = look("overwritten", [2], ancestor=ParentEnviron(76, Environ({N: "1,3"})))
+    assert (names(elsewhere), elsewhere.why_not()) == ([], "env-lost")
+
+
 def test_integers_count_among_the_device_nodes() -> None:
     found = look({N: "1", **PCI}, [3], minors=(0, 1))  # minors of GPU 3 and 2
     assert (indices(found.mapping.visible), names(found)) == ([3], ["cuda:0"])
@@ -169,7 +184,7 @@ def test_the_node_of_a_gpu_is_that_of_all_its_mig_devices() -> None:
         ({"SLURM_JOB_GPUS": "2,3"}, [2], None, "unknown"),
         # The whole node: whether the others are hidden does not matter
         ({"SLURM_JOB_GPUS": "0,1,2,3", N: "2"}, [], [2], "exact"),
-        ({"SLURM_JOB_GPUS": "0-3", N: "3,1"}, [1], [3, 1], "exact"),
+        ({"SLURM_JOB_GPUS": "0-3", N: "3,1"}, [3], [3, 1], "exact"),
         ({"SLURM_JOB_GPUS": "0,1,2,3"}, [], [0, 1, 2, 3], "exact"),
         ({"SLURM_JOB_GPUS": "0,1,2,3", "SLURM_STEP_GPUS": "3", N: "0"}, [3], [3], "expected"),
         # A job that does not tell its GPUs
@@ -204,8 +219,11 @@ def test_the_driver_itself_gives_the_order_of_different_cards() -> None:
         ProbedDevice((gpus[i].uuid or "")[4:], gpus[i].pci_bus_id or "", "") for i in (1, 2, 0)
     )
     answers = {"probed": (Probed(cards),)}
-    found = look({N: "0,2"}, [0], devices=tuple(gpus), machine=answers)
-    assert (found.mapping.certainty, names(found)) == ("exact", ["cuda:1"])
+    found = look({N: "0,2"}, [1, 0], devices=tuple(gpus), machine=answers)
+    assert (found.mapping.certainty, names(found)) == ("exact", ["cuda:0", "cuda:1"])
+    # It was asked what the list means, not whether the program has narrowed it.
+    narrowed = look({N: "0,2"}, [0], devices=tuple(gpus), machine=answers)
+    assert (narrowed.mapping.certainty, names(narrowed)) == ("predicted", ["cuda:1?"])
     # Within a container the same cards keep that order.
     nodes = tuple(msgspec.structs.replace(gpu, minor=gpu.index) for gpu in gpus)
     inside = look({N: "0"}, [2], devices=nodes, machine=answers, minors=(0, 2))
@@ -219,6 +237,23 @@ def test_the_reasoning_is_told_in_words() -> None:
     assert "There cuda:0 is GPU 3 (" in told
     assert "The driver sees it on GPU 3, which fits." in told
     assert "only root and its owner" in " ".join(look("unreadable", [1]).reasoning())
+
+
+@pytest.mark.parametrize(
+    ("variables", "on", "descendant"),
+    [
+        ({}, [2], None),  # equal cards: not their order is uncertain, but whether all are visible
+        ({N: "2,1"}, [1], None),
+        ({N: "0", **PCI}, [3], child("3")),
+        ("overwritten", [3], Descendant(77, Environ({N: "1,3", **PCI}))),
+    ],
+)
+def test_an_order_that_is_not_in_doubt_need_not_be_set(
+    variables: dict[str, str] | str, on: list[int], descendant: Descendant | None
+) -> None:
+    found = look(variables, on, descendant=descendant)
+    assert found.mapping.certainty == "predicted"
+    assert "order-unset" not in [hint.id for hint in advise(found.mapping)]
 
 
 def test_a_child_in_another_container_gives_nothing_to_one_that_reaches_no_gpu() -> None:

@@ -6,7 +6,12 @@ from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from gputop.model.doctor.redaction import Redaction
-from gputop.model.machine.environment import CudaContext, Descendant, Environ
+from gputop.model.machine.environment import (
+    CudaContext,
+    Descendant,
+    Environ,
+    ParentEnviron,
+)
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import DeviceHolder, Reservation
 from gputop.model.machine.origin import Ancestor, Container, Origin
@@ -14,7 +19,12 @@ from tests import builders
 
 SECRET = "s3cret"
 VARIABLES = Environ({"CUDA_VISIBLE_DEVICES": SECRET, "CUDA_DEVICE_ORDER": ""})
-AROUND = CudaContext(environ=VARIABLES, minors=(0,), descendant=Descendant(7, VARIABLES))
+AROUND = CudaContext(
+    environ=VARIABLES,
+    minors=(0,),
+    descendant=Descendant(7, VARIABLES),
+    ancestor=ParentEnviron(3, VARIABLES),
+)
 PLACE = Origin(
     cwd=SECRET, venv=SECRET, ancestors=(Ancestor(1, SECRET),), session=SECRET, ssh_from=SECRET,
     container=Container(SECRET, "docker", SECRET, SECRET), pod=SECRET, slurm_job=SECRET,

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gputop.model.machine.environment import CudaContext, Descendant, Environ
+from gputop.model.machine.environment import (
+    CudaContext,
+    Descendant,
+    Environ,
+    ParentEnviron,
+)
 from gputop.model.machine.frame import Process
 from gputop.model.machine.gpu import DeviceHolder, Reservation
 from gputop.model.machine.origin import Ancestor, Container, Origin
@@ -22,7 +27,9 @@ ORIGIN = Origin(
     unit="u.service",
 )  # fmt: skip
 COMMAND = "/usr/bin/python3 -u /opt/train.py --data hush --api-key hf_abcdefghij0123456789"
-CONTEXT = CudaContext(ENVIRON, minors=(0,), descendant=Descendant(7, ENVIRON))
+CONTEXT = CudaContext(
+    ENVIRON, minors=(0,), descendant=Descendant(7, ENVIRON), ancestor=ParentEnviron(3, ENVIRON)
+)
 
 
 def of(user: str | None, command: str = COMMAND) -> Process:

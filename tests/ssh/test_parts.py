@@ -14,7 +14,7 @@ from gputop.protocol.versions import SPOKEN, Versions
 from gputop.sources.follow import backoff
 from gputop.sources.many import in_order, whole_answers
 from gputop.sources.ssh.connection import AgentOptions, choice
-from gputop.sources.ssh.crowd import Wave
+from gputop.sources.ssh.crowd import Heart, Wave
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.process import Allowance, failure
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
@@ -223,3 +223,21 @@ def test_why_a_machine_is_read_in_one_of_three_ways() -> None:
     assert (poor.level, poor.advice) == ("notice", "install gputop or Python 3.10 there")
     assert "no Python there is 3.10 or newer (python3, /opt/python3.9)" in poor.text
     assert "no Python is found there: only nvidia-smi" in ways_check("poor", Remote()).text
+
+
+def test_a_ping_that_raises_leaves_the_others_theirs() -> None:
+    """They would lose their agents, which end when no ping comes."""
+    heart, beats = Heart(0.01), {"broken": 0, "whole": 0}
+
+    def ping() -> None:
+        beats["whole"] += 1
+
+    def broken() -> None:
+        beats["broken"] += 1
+        raise ValueError
+
+    heart.beat_for(broken)
+    heart.beat_for(ping)
+    until(lambda: beats["whole"] > 3)
+    heart.forget(ping)
+    assert beats["broken"] == 1

@@ -43,7 +43,10 @@ async def test_its_devices_and_its_evidence() -> None:
         await screen.open_mapping()
         await screen.press("j")
         assert [line.split()[4] for line in screen.mapping_lines[:2]] == ["3", "1"]
-        assert "The driver sees it on GPU 1, which fits." in screen.text
+        assert "on GPU 1: it may have chosen that, or hidden the other GPUs itself" in screen.text
+        whole = [process_of(401, gpu=gpu, cuda_context=MASKED) for gpu in (1, 3)]
+        await screen.show(frame_of(*GPUS, *whole))
+        assert "which fits." in screen.text
         assert "export CUDA_VISIBLE_DEVICES=3,1" in screen.text
         both = [process_of(401, gpu=gpu, cuda_context=MASKED) for gpu in (1, 2)]
         await screen.show(frame_of(*GPUS, *both))

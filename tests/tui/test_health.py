@@ -22,9 +22,14 @@ def xids(*numbers: int) -> Health:
 def sick(**values: Any) -> Frame:
     """GPU 0 is well, 1 is lost, 2 has a broken row, 3 has a notice."""
     return frame_of(
-        gpu_of(0),
+        gpu_of(0, health=xids()),
         gpu_of(1, error="GPU is lost", health=xids(79)),
-        gpu_of(2, ecc=Ecc(remap_failure=True, remap_pending=True), nvlink=Nvlink(up=3, down=1)),
+        gpu_of(
+            2,
+            ecc=Ecc(remap_failure=True, remap_pending=True),
+            nvlink=Nvlink(up=3, down=1),
+            health=xids(),
+        ),
         gpu_of(3, health=xids(31)),
         process_of(101, gpu=3),
         **values,
@@ -128,7 +133,8 @@ async def test_what_is_not_known_is_said() -> None:
         assert "Nothing was found, but 1 of 2 GPUs does not answer." in screen.text
         assert "All is well" not in screen.text
         await screen.show(frame_of(gpu_of(0, health=xids()), gpu_of(1)))
-        assert "since gputop started; earlier ones are in the kernel log" in screen.text
+        known = "since gputop started, not of GPU 1; earlier ones are in the kernel log"
+        assert known in screen.text
         assert "not answered" not in screen.text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +24,9 @@ _WAIT_MS = 1000
 """Milliseconds in one wait, and so the longest time until the thread notices its end."""
 _AGAIN = 5.0
 """Seconds between two attempts, after a lost GPU has broken the set of events."""
+
+_Indices = dict[int | None, int | None]
+"""NVML indices by the address of a GPU's handle; None for a GPU that reports no XIDs."""
 
 
 class XidEvents:
@@ -63,38 +66,49 @@ class XidEvents:
             self._over.wait(_AGAIN)
 
     def _listen(self) -> None:
-        """Handle events until the end; return if no GPU is left. NVMLError if the driver fails."""
-        events = pynvml.nvmlEventSetCreate()
+        """Handle events until the end; return if no GPU reports any. NVMLError if the driver fails.
+
+        A GPU that answers late, as one without persistence mode does, is registered then.
+        """
+        events, indices = pynvml.nvmlEventSetCreate(), _Indices()
         try:
-            indices = self._register(events)
-            for index in indices.values():
-                self._heard.setdefault(index, ())
-            while indices and not self._over.is_set():
-                try:
-                    self._handle(pynvml.nvmlEventSetWait_v2(events, _WAIT_MS), indices)
-                except pynvml.NVMLError as error:
-                    if error.value != pynvml.NVML_ERROR_TIMEOUT:
-                        raise
+            while not self._over.is_set():
+                late = self._register(events, indices)
+                if set(indices.values()) - {None}:
+                    self._wait(events, indices)
+                elif late:
+                    self._over.wait(_WAIT_MS / 1000)
+                else:
+                    return
         finally:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlEventSetFree(events)
 
-    def _register(self, events: Any) -> dict[int | None, int]:
-        indices: dict[int | None, int] = {}
+    def _register(self, events: Any, indices: _Indices) -> bool:
+        """Register the GPUs that are not yet; return whether one has not answered or is lost."""
+        late = False
         for device in self._devices:
             handle = device.handle
             if handle is None:  # asking for it may block
-                continue
-            try:
-                types = pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _WANTED
-                if types & _XID:
-                    pynvml.nvmlDeviceRegisterEvents(handle, types, events)
-                    indices[_address(handle)] = device.index
-            except pynvml.NVMLError:
-                continue
-        return indices
+                late = True
+            elif _address(handle) not in indices:
+                reports = _add(handle, events)
+                if reports is None:
+                    late = True
+                    continue
+                indices[_address(handle)] = device.index if reports else None
+                if reports:
+                    self._heard.setdefault(device.index, ())
+        return late
 
-    def _handle(self, event: Any, indices: Mapping[int | None, int]) -> None:
+    def _wait(self, events: Any, indices: _Indices) -> None:
+        try:
+            self._handle(pynvml.nvmlEventSetWait_v2(events, _WAIT_MS), indices)
+        except pynvml.NVMLError as error:
+            if error.value != pynvml.NVML_ERROR_TIMEOUT:
+                raise
+
+    def _handle(self, event: Any, indices: _Indices) -> None:
         index = indices.get(_address(event.device))
         if index is None:
             return
@@ -102,6 +116,17 @@ class XidEvents:
             xid = Xid(int(event.eventData), round(time.time(), 3))
             self._heard[index] = (*self._heard[index], xid)[-_MOST:]
         self._devices[index].refresh()
+
+
+def _add(handle: Any, events: Any) -> bool | None:
+    """Register a GPU in a set of events; return whether it reports XIDs, None if it is lost."""
+    try:
+        types = pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _WANTED
+        if types & _XID:
+            pynvml.nvmlDeviceRegisterEvents(handle, types, events)
+        return bool(types & _XID)
+    except pynvml.NVMLError as error:
+        return None if error.value in GPU_GONE else False
 
 
 def _address(handle: Any) -> int | None:

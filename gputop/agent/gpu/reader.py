@@ -250,8 +250,9 @@ class GpuReader:
 
     def _refresh_slow(self) -> None:
         """Read the slow values. After a switch of MIG mode a card supports other calls."""
-        before, self._slow = self._slow, self._read_slow()
+        # Set before the reading: a `refresh` during it asks for another one.
         self._slow_due, self._cycle = time.monotonic() + _SLOW_SECONDS, 0
+        before, self._slow = self._slow, self._read_slow()
         if before and before["mig_mode"] != self._slow["mig_mode"]:
             self._absent.clear()
             self._sections.reset()

@@ -174,12 +174,16 @@ class Sections:
         """Read sections that are due, not all at once if the driver is slow. Return all values."""
         due = [section for section in self._sections if now >= section.due]
         due.sort(key=lambda section: section.due)  # those that had to wait come first
+        since = [section.due for section in due]
+        for section in due:  # before the reading: a `refresh` during it asks for another one
+            section.due = now + section.every - _EARLY
         fields = self._fields(ask, [field for section in due for field in section.fields])
         end = time.monotonic() + _TIMEOUT
-        for section in due:
+        for count, section in enumerate(due, 1):
             self.values[section.name] = section.read(ask, fields, now)
-            section.due = now + section.every - _EARLY
             if time.monotonic() >= end:
+                for left, before in zip(due[count:], since[count:], strict=True):
+                    left.due = before
                 break
         return self.values
 

@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from gputop.agent.process.environment import descendant_env, read_environ
+from gputop.agent.process.environment import ancestor_env, descendant_env, read_environ
 from gputop.agent.process.mounts import read_mounts
 from gputop.agent.process.namespaces import in_first_namespace
 from gputop.agent.process.paths import MountCache, Sight, view_of
@@ -60,6 +60,7 @@ def read_context(pid: int, environ: Environ, mounts: MountCache) -> CudaContext:
         environ=environ,
         minors=None if minors is None else tuple(sorted(minors)),
         in_container=mounts.ask(in_container, pid) or False,
+        ancestor=ancestor_env(pid, environ),
     )
 
 

@@ -133,7 +133,7 @@ def _why_not(lines: list[str], status: int, arguments: str) -> str:
 def read_liveness(asked: ProcessStart, users: UserNames) -> ProcessLiveness:
     """Read from /proc whether a process still runs; never raises."""
     pid = asked.pid
-    if _is_free(pid):
+    if is_free(pid):
         return ProcessLiveness(pid=pid, state="ended")
     stat = read_stat(pid)
     if stat is None:  # hidden (hidepid), or just ending: the next read shows which
@@ -160,8 +160,8 @@ def _user(pid: int, users: UserNames) -> str | None:
     return users.name(uid)
 
 
-def _is_free(pid: int) -> bool:
-    """Return whether a PID is certainly free: processes that /proc hides count too."""
+def is_free(pid: int) -> bool:
+    """Return whether a PID is certainly free: one that /proc hides is not."""
     try:
         os.kill(pid, 0)  # which sends nothing
     except (ProcessLookupError, OverflowError):

@@ -19,12 +19,14 @@ from gputop.model.machine.environment import (
     ORDER,
     Descendant,
     Environ,
+    ParentEnviron,
     parse_environ,
     what_matters,
 )
 
 _MOST = 64
-"""Descendants of a process that are read at most."""
+"""Descendants of a process, or ancestors, that are read at most."""
+_INIT = 1
 
 
 def read_environ(pid: int) -> Environ:
@@ -72,6 +74,23 @@ def descendant_env(
         if time.monotonic() >= end:
             break
     return descendants
+
+
+def ancestor_env(pid: int, own: Environ) -> ParentEnviron | None:
+    """Return from whom a process that wrote over its variables, as vLLM's and gunicorn's workers
+    do, probably has them: the nearest ancestor that did not, if it has a mask and sees the same
+    files. One without a mask proves nothing: a shell may set it for its child alone."""
+    parent = pid
+    for _ in range(_MOST if own.missing == "overwritten" else 0):
+        stat = read_stat(parent)
+        if stat is None or stat.parent <= _INIT:
+            return None
+        parent = stat.parent
+        environ = read_environ(parent)
+        if environ.missing != "overwritten":
+            fits = NAME in environ.variables and alike(pid, parent)
+            return ParentEnviron(parent, environ) if fits else None
+    return None
 
 
 def _agreed(parent: int, own: Environ, below: list[int], end: float) -> Descendant | None:

@@ -173,12 +173,13 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceWords]:
 
 
 def _of_order(mapping: CudaMapping) -> Iterator[_AdviceWords]:
-    uncertain = mapping.certainty in ("predicted", "unknown") and mapping.count
+    certainty = mapping.order_certainty or mapping.certainty
+    uncertain = certainty in ("predicted", "unknown") and mapping.count
     if mapping.order not in (None, PCI_BUS_ID, FASTEST_FIRST):
         text = "CUDA knows PCI_BUS_ID and FASTEST_FIRST; anything else probably means FASTEST_FIRST"
         yield "order-bad-value", "warning", f"Unknown value. {text}."
     elif uncertain and mapping.reason != "mig" and mapping.order != PCI_BUS_ID:
-        how = "is predicted" if mapping.certainty == "predicted" else "cannot be told"
+        how = "is predicted" if certainty == "predicted" else "cannot be told"
         text = f"The order {how}: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs."
         yield "order-unset", "warning", text
 
@@ -372,6 +373,15 @@ def evidence_advice(
             " the second."
         )
         yield Advice("set-in-process", "info", message)
+
+
+def host_pid_advice(pid: int, gpus: Sequence[str]) -> Advice:
+    """Return the advice that the driver's PID need not be that of the process here."""
+    message = (
+        f"The driver lists a process {pid} on {', '.join(gpus)}, which may be a host PID: it is not"
+        " known to be this one."
+    )
+    return Advice("host-pid", "info", message)
 
 
 def mps_advice(inside: DeviceSet, client: CudaMapping) -> Iterator[Advice]:

@@ -14,6 +14,7 @@ import msgspec
 from gputop.model.cuda.enumeration import CudaDevice, DeviceId
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.reach import DeviceSet, SeenProcess
+from gputop.model.machine.environment import RANKS
 
 EvidenceKind = Literal[
     "confirmed", "contradicted", "ambiguous", "inferred", "unused", "unread", "unknown"
@@ -24,7 +25,7 @@ confirmed     it is where they say, so its names for the GPUs follow
 contradicted  it is on a GPU that they hide, or that it cannot reach: they were changed, or count
               other GPUs
 ambiguous     they fit, but so would a mask that the program set itself
-inferred      taken from the variables of a process that it started
+inferred      taken from the variables of a process that it started, or that started it
 unused        the driver does not list it with memory in use, which proves nothing
 unread        its variables cannot be read
 unknown       they do not settle which GPU is which
@@ -85,18 +86,21 @@ def _out_of_reach(inside: DeviceSet, where: str) -> Evidence:
 
 
 def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
-    """Return the evidence if both agree. The program may still have masked GPUs itself, unseen."""
+    """Return the evidence if both agree. The program may still have hidden GPUs itself, unseen,
+    whether its variables list several or leave all visible; no probe of them shows that."""
     sure = mapping.certainty in ("exact", "expected") and mapping.documented
     visible = [device.id for device in mapping.visible or ()]
     used = [device.id for device in process.used]
     names = _names(visible, used, "" if sure else "?")
     # What the names are if the program sees no other GPU than those in use.
     alone = [device for device in visible if device in used]
-    rank = process.variables.get("LOCAL_RANK")
-    if mapping.value is not None or alone == visible[: len(alone)]:
+    if alone == visible[: len(alone)]:
         return Evidence("confirmed", f"{where}, which fits.", names)
-    if rank is not None and f"cuda:{rank}" in [name for _, name in _names(visible, used, "")]:
-        return Evidence("confirmed", f"{where}, which fits its LOCAL_RANK={rank}.", names)
+    called = [name for _, name in _names(visible, used, "")]
+    for rank in RANKS:
+        if f"cuda:{process.variables.get(rank)}" in called:
+            because = f"{where}, which fits its {rank}={process.variables[rank]}."
+            return Evidence("confirmed", because, names)
     greedy = [_GREEDY[id_] for id_ in process.context.frameworks if id_ in _GREEDY]
     if greedy:
         because = (
@@ -108,13 +112,9 @@ def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
     return Evidence("ambiguous", because, _names(visible, used, "?"))
 
 
-def inferred(guess: Mapping, process: SeenProcess) -> Evidence:
-    """Name the GPUs by the variables of a process that it started, if those fit."""
-    pid = process.context.descendant.pid if process.context.descendant else None
-    because = (
-        f"{_where(process.used)}, which fits the variables of a process that it"
-        f" started ({pid}): it has probably set them itself."
-    )
+def inferred(guess: Mapping, process: SeenProcess, whose: str) -> Evidence:
+    """Name the GPUs by the variables of another process, which fit."""
+    because = f"{_where(process.used)}, which fits the variables of {whose}."
     visible = [device.id for device in guess.visible or ()]
     return Evidence("inferred", because, _names(visible, [d.id for d in process.used], "?"))
 

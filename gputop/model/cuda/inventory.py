@@ -100,7 +100,7 @@ def without(frame: Frame, pid: int) -> Frame:
     """Return the frame as it would be without a process: neither its rows nor its memory."""
     held: dict[str | None, int] = {}
     for row in frame.processes:
-        if row.pid == pid:
+        if row.pid == pid and not row.elsewhere:
             held[row.gpu_uuid] = held.get(row.gpu_uuid, 0) + (row.gpu_memory or 0)
     gpus = tuple(
         msgspec.structs.replace(gpu, memory_free=gpu.memory_free + held.get(gpu.uuid, 0))
@@ -108,7 +108,7 @@ def without(frame: Frame, pid: int) -> Frame:
         else gpu
         for gpu in frame.gpus
     )
-    rest = tuple(row for row in frame.processes if row.pid != pid)
+    rest = tuple(row for row in frame.processes if row.pid != pid or row.elsewhere)
     return msgspec.structs.replace(frame, gpus=gpus, processes=rest)
 
 

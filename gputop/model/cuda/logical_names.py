@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gputop.model.cuda.advice import host_pid_advice
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.inventory import frame_devices
 from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
@@ -68,14 +69,22 @@ class LogicalNames:
         return (device and mapping.name(device)) or mapping.why_not()
 
     def of(self, pid: int, context: CudaContext) -> ProcessMapping:
-        """Return the mapping of a process that the frame need not list."""
-        return self._work_out(pid, context, None).mapping
+        """Return the mapping of a process that the frame need not list. A row that may be of
+        another process with this PID, on the host, is not counted as its own."""
+        mapping = self._work_out(pid, context, None).mapping
+        gpus = {row.gpu_uuid for row in self._frame.processes if row.pid == pid and row.elsewhere}
+        labels = [device.label for device in self.machine.devices if device.uuid in gpus]
+        if not labels:
+            return mapping
+        advice = host_pid_advice(pid, labels)
+        return msgspec.structs.replace(mapping, advice=(*mapping.advice, advice))
 
     def _rows_of(self, pid: int) -> list[Process]:
         if self._rows is None:
             self._rows = {}
             for process in self._frame.processes:
-                self._rows.setdefault(process.pid, []).append(process)
+                if not process.elsewhere:
+                    self._rows.setdefault(process.pid, []).append(process)
         return self._rows.get(pid, [])
 
     def _device(self, process: Process) -> CudaDevice | None:

@@ -36,6 +36,8 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
     """Certainty of the order; a value that is not `documented` may still mean something else."""
     because: str
     """A sentence for people: what the certainty rests on."""
+    order_certainty: Certainty | None = None
+    """Certainty of the order alone, where something else limits `certainty`; otherwise None."""
     documented: bool = True
     """False: sources are silent or disagree on this value; show "not documented"."""
     visible: tuple[CudaDevice, ...] | None = None
@@ -60,9 +62,13 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
         return next(ends, None)
 
     def weakened(self, certainty: Certainty, because: str) -> Mapping:
-        """Return the mapping with `certainty` at most, which rests on `because`."""
-        certainty = weaker(self.certainty, certainty)
-        return msgspec.structs.replace(self, certainty=certainty, because=because)
+        """Return the mapping with `certainty` at most, which rests on `because`, not the order."""
+        return msgspec.structs.replace(
+            self,
+            certainty=weaker(self.certainty, certainty),
+            because=because,
+            order_certainty=self.order_certainty or self.certainty,
+        )
 
     def hiding(self, devices: Iterable[CudaDevice], reason: str) -> Mapping:
         hidden = tuple(Hidden(device, reason) for device in devices)

@@ -160,7 +160,9 @@ def process_mapping(
         evidence = only_device(inside, process)
     guess = None if evidence.settles or inside.devices == () else _guess(process)
     if guess is not None:
-        mapping, evidence = _inferred(mapping, guess), inferred(guess, process)
+        theirs, whose = guess
+        mapping, evidence = _inferred(mapping, theirs), inferred(theirs, process, whose)
+        advice = tuple(item for item in advice if item.id != "env-clobbered")
     elif because is None:
         advice = (*advice, *_judged(mapping, evidence, inside, process))
     return ProcessMapping(_held(mapping, evidence), evidence, inside, own, advice, client)
@@ -178,19 +180,28 @@ def _judged(
     return (*counted, *evidence_advice(mapping, evidence, process.used))
 
 
-def _guess(process: SeenProcess) -> Mapping | None:
-    """Return the mapping by the variables of a process that it started; None if it does not fit."""
-    descendant = process.context.descendant
-    if descendant is None or not process.used:
-        return None
-    context = msgspec.structs.replace(process.context, environ=descendant.environ)
-    theirs = process._replace(context=context)
-    guess = _resolve(reachable(theirs), theirs)
-    return guess if is_among(process.used, guess) else None
+def _guess(process: SeenProcess) -> tuple[Mapping, str] | None:
+    """Return the mapping by the variables of a process that it started or that started it, and
+    whose they are; None if they do not fit."""
+    descendant, ancestor = process.context.descendant, process.context.ancestor
+    relatives: list[tuple[Environ, str]] = []
+    if descendant is not None:
+        whose = f"a process that it started ({descendant.pid}): it has probably set them itself"
+        relatives.append((descendant.environ, whose))
+    if ancestor is not None:
+        whose = f"the process that started it ({ancestor.pid}): it has probably inherited them"
+        relatives.append((ancestor.environ, whose))
+    for environ, whose in relatives if process.used else ():
+        context = msgspec.structs.replace(process.context, environ=environ)
+        theirs = process._replace(context=context)
+        guess = _resolve(reachable(theirs), theirs)
+        if is_among(process.used, guess):
+            return guess, whose
+    return None
 
 
 def _inferred(own: Mapping, guess: Mapping) -> Mapping:
-    because = "that fits the variables of a process that it started"
+    because = "that fits the variables of another process"
     return msgspec.structs.replace(
         guess.weakened("predicted", because),
         value=own.value,
@@ -234,7 +245,7 @@ def _capped(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Mappin
     surer = weaker(mapping.certainty, inside.certainty) != mapping.certainty
     if seen or hides_all(mapping) or (not surer and inside.order is None):
         return mapping
-    because = "of its batch job's GPUs only those are known on which the driver sees it"
+    because = "nothing says which GPUs its batch job has: these count all that the driver lists"
     if inside.order is not None:
         because = "a client counts the GPUs as its MPS server left them"
     elif inside.because:

@@ -29,6 +29,7 @@ from gputop.model.cuda.probe import probed_order
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import (
     CONTAINER,
+    JOB_GPUS,
     NAME,
     ORDER,
     PIPE,
@@ -245,7 +246,14 @@ def _in_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
     if process.used and len(numbers) == len(devices) and not {*numbers} <= indices:
         # The job has as many GPUs as NVML lists, by other numbers: gputop was started in it, too.
         return inside.weakened("predicted")
-    return _both(inside, slurm_set(devices, ids, variables.get(NAME)), ids)
+    return _both(inside, _slurm(process, ids), ids)
+
+
+def _slurm(process: SeenProcess, ids: str | None) -> DeviceSet:
+    """Read a job's GPUs, which are `ids` as NVML counts them here."""
+    variables = process.variables
+    said = (f"{name}={shown(variables[name])}" for name in JOB_GPUS if name in variables)
+    return slurm_set(process.machine.devices, ids, variables.get(NAME), next(said, ""))
 
 
 def _in_our_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
@@ -255,13 +263,13 @@ def _in_our_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
     if not theirs or len(theirs) == len(devices):
         return inside
     if len(ours) != len(devices):
-        return _both(inside, slurm_set(devices, job_gpus(variables), variables.get(NAME)), None)
+        return _both(inside, _slurm(process, job_gpus(variables)), None)
     # Slurm and NVML count alike: the k-th of the job's numbers is the k-th that NVML lists.
     index = dict(zip(sorted(ours), sorted(device.index for device in devices), strict=True))
     if not set(theirs) <= index.keys():
         return DeviceSet(None, "its step has GPUs that gputop's own has not")
     here = ",".join(str(index[number]) for number in theirs)
-    return _both(inside, slurm_set(devices, here, variables.get(NAME)), here)
+    return _both(inside, _slurm(process, here), here)
 
 
 def _both(inside: DeviceSet, job: DeviceSet, ids: str | None) -> DeviceSet:
@@ -274,18 +282,20 @@ def _both(inside: DeviceSet, job: DeviceSet, ids: str | None) -> DeviceSet:
     return DeviceSet(left, smaller.because, certainty=weaker(inside.certainty, job.certainty))
 
 
-def slurm_set(devices: Sequence[CudaDevice], job_gpus: str | None, value: str | None) -> DeviceSet:
+def slurm_set(
+    devices: Sequence[CudaDevice], job_gpus: str | None, value: str | None, said: str = ""
+) -> DeviceSet:
     """Read SLURM_JOB_GPUS (or SLURM_STEP_GPUS), which keeps the machine's numbers.
 
-    `value` is CUDA_VISIBLE_DEVICES. If it equals the job's numbers, Slurm did not renumber the GPUs
-    (ConstrainDevices); if it counts from 0, Slurm did.
+    `said` is the variable as it was set. `value` is CUDA_VISIBLE_DEVICES. If it equals the job's
+    numbers, Slurm did not renumber the GPUs (ConstrainDevices); if it counts from 0, Slurm did.
     """
     ids, by_index = slurm_ids(job_gpus), {device.index: device for device in devices}
     if not ids or not by_index.keys() >= set(ids):
-        return DeviceSet(None, "SLURM_JOB_GPUS does not say which GPUs the job has")
+        return DeviceSet(None, f"{said or 'SLURM_JOB_GPUS'} does not say which GPUs the job has")
     if len(ids) == len(by_index):
         return DeviceSet(tuple(devices), "")  # with the whole machine, nothing is left to hide
-    because = f"SLURM_JOB_GPUS={shown(job_gpus or '')}"
+    because = said or f"SLURM_JOB_GPUS={shown(job_gpus or '')}"
     constrained = _constrained(ids, value)
     if constrained is None:
         return DeviceSet(None, f"{because}, and whether Slurm hides the other GPUs is not known")

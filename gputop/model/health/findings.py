@@ -175,9 +175,11 @@ def is_hung(gpu: Gpu) -> bool:
 
 def heard(frame: Frame) -> str:
     """Return a sentence on which XIDs are known: NVML reports none from before gputop listened."""
-    if all(gpu.health is None or gpu.health.xids is None for gpu in frame.gpus):
+    deaf = [gpu.index for gpu in frame.gpus if gpu.health is None or gpu.health.xids is None]
+    if len(deaf) == len(frame.gpus):
         return f"The driver reports no XIDs here; the kernel log has them {_LOG}."
-    return f"XIDs: only those since gputop started; earlier ones are in the kernel log {_LOG}."
+    but = f", not of GPU {ranges(sorted(deaf))}" if deaf else ""
+    return f"XIDs: only those since gputop started{but}; earlier ones are in the kernel log {_LOG}."
 
 
 def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:

@@ -56,7 +56,9 @@ JOBS = {"SLURM_JOB_ID": "Slurm", "PBS_JOBID": "PBS", "LSB_JOBID": "LSF", "_CONDO
 JOB_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """Variables with the machine's numbers of a step's or job's GPUs; the first that is set counts."""
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
-_MATTER = {NAME, ORDER, CONTAINER, PIPE, "LOCAL_RANK", *JOB_GPUS, *JOBS}
+RANKS = ("LOCAL_RANK", "SLURM_LOCALID")
+"""Variables with a process's number on its machine, which most programs take for its cuda:k."""
+_MATTER = {NAME, ORDER, CONTAINER, PIPE, *RANKS, *JOB_GPUS, *JOBS}
 _END = "_VISIBLE_DEVICES"
 _OTHERS = {"MUSA", "SUPA"}
 """Prefixes of other vendors' own variables (Moore Threads, Biren), two letters from CUDA. MetaX's
@@ -102,6 +104,15 @@ class Descendant(msgspec.Struct, frozen=True):
     """Its variables."""
 
 
+class ParentEnviron(msgspec.Struct, frozen=True):
+    """The process that a GPU process got the variables from that it wrote over."""
+
+    pid: int
+    """Process number."""
+    environ: Environ
+    """Its variables, among them CUDA_VISIBLE_DEVICES."""
+
+
 class CudaContext(msgspec.Struct, frozen=True, omit_defaults=True):
     """What decides which GPUs a process sees and what it calls them, from /proc."""
 
@@ -116,6 +127,9 @@ class CudaContext(msgspec.Struct, frozen=True, omit_defaults=True):
     """The frameworks that it has loaded, as `pytorch`; empty: none, or not known."""
     descendant: Descendant | None = None
     """A process that it started and whose variables show what its own are now; None without one."""
+    ancestor: ParentEnviron | None = None
+    """If it wrote over its variables: the nearest process above it that did not, if that has
+    CUDA_VISIBLE_DEVICES; None without one."""
 
 
 class Standpoint(msgspec.Struct, frozen=True, omit_defaults=True):

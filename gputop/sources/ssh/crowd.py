@@ -59,10 +59,11 @@ class Wave:
 
 
 class Heart:
-    """Pings the agents of all connections, every BEAT seconds."""
+    """Pings the agents of all connections every `beat` seconds. One whose ping raises is pinged no
+    more: its agent ends, and the others go on."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, beat: float = BEAT) -> None:
+        self._beat, self._lock = beat, threading.Lock()
         self._pings: set[Callable[[], None]] = set()
         self._thread: threading.Thread | None = None
 
@@ -71,8 +72,9 @@ class Heart:
         with self._lock:
             self._pings.add(ping)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="heart", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def forget(self, ping: Callable[[], None]) -> None:
         """Call `ping` no more."""
@@ -84,8 +86,11 @@ class Heart:
             with self._lock:
                 pings = list(self._pings)
             for ping in pings:
-                ping()
-            time.sleep(BEAT)
+                try:
+                    ping()
+                except Exception:  # noqa: BLE001 - its lease ends, which its connection reports
+                    self.forget(ping)
+            time.sleep(self._beat)
 
 
 WAVE, HEART = Wave(), Heart()
