@@ -350,13 +350,17 @@ class MainScreen(ProcessTableScreen):
         self._open(HealthScreen())
 
     def action_only(self) -> None:
-        """Show only the processes of the selected GPU; if there is none, select the first GPU."""
-        if self.gpus.current is None:
+        """Show only the processes of the selected process's GPU, or of the selected GPU; if neither
+        is selected, select the first GPU."""
+        gpu, row = self.gpus.current, self.processes.current
+        if self.processes.is_active and row is not None:
+            if not self.processes.only_gpu_of(row):
+                self.say_for_a_while("on several GPUs: select a process or a GPU")
+        elif gpu is not None:
+            self._show_only(gpu.gpu.key, gpu.device.instance_ids if gpu.device else None)
+        else:
             self.set_focus(self.gpus)
             self.gpus.action_move(0)
-        else:
-            gpu, device, _ = self.gpus.current
-            self._show_only(gpu.key, device.instance_ids if device else None)
 
     def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
         page = GpuScreen(message.key, self.settings.processes.idle_after)
@@ -459,6 +463,7 @@ class MainScreen(ProcessTableScreen):
         if self._moment != "now":
             targets, obstacle = (), NOT_NOW[self._moment]
         state = SignalDialogState(targets, obstacle, frame)
+        state.is_aimed = not self.gpus.is_active
         self.app.push_screen(SignalScreen(state, self._request))
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:

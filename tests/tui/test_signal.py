@@ -156,6 +156,19 @@ async def test_own_processes_of_a_gpu() -> None:
         assert "no process of yours is on GPU 1" in screen.text
 
 
+async def test_one_process_of_a_gpu_is_not_sent_to_by_enter() -> None:
+    async with shown(frame_of(process_of(100, 0), process_of(101, 1)), settings=ME) as screen:
+        await screen.press("tab", "down", "f9")
+        await answer(screen)
+        assert "▸[ Cancel ]" in screen.text
+        await screen.press("9", "enter")
+        assert len(orders(screen)) == 1
+        await screen.press("f9")
+        await answer(screen)
+        await screen.press("tab", "enter")
+        assert (pids(orders(screen)[-1]), orders(screen)[-1].number) == ([100], 15)
+
+
 @pytest.mark.parametrize("keys", [["u", "u", "down"], ["t", "down"]])
 async def test_all_of_a_line(keys: list[str]) -> None:
     parent = process_of(100, start_time=NOON - 90)

@@ -155,6 +155,20 @@ class ProcessTable(ColumnTable[ViewRow]):
         view = replace(self.view, gpu=key, instance=instance)
         self._show_view(view, replace(self.view, gpu=None, instance=None))
 
+    def only_gpu_of(self, line: ViewRow) -> bool:
+        """Show the processes of the GPU or MIG device that a row is on; the cursor stays on it.
+        Return False if the row is on none, or on several."""
+        parts = {
+            (row.gpu and row.gpu.key, row.process.gpu_instance, row.process.compute_instance)
+            for row in line.members or (line.row,)
+        }
+        key, *instance = parts.pop()
+        if parts or key is None:
+            return False
+        gi, ci = instance
+        self.only_gpu(key, None if gi is None or ci is None else (gi, ci))
+        return True
+
     def open(self) -> bool:
         """Open or close the group under the cursor; return whether there is one."""
         current = self.current
