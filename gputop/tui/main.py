@@ -54,7 +54,7 @@ _EDITING = (
 class MainScreen(ProcessTableScreen):
     """The machine at a glance: panes, and controllers for what the keys do to them."""
 
-    AUTO_FOCUS = "#processes"
+    AUTO_FOCUS = ""
 
     BINDINGS = MAIN_BINDINGS
     FIRST = 7
@@ -111,6 +111,7 @@ class MainScreen(ProcessTableScreen):
         self.processes.on_arranged = self.arranged
         for table in self.query(Table):
             table.on_moved = self._cursor_moved
+        self.set_focus(self.home)
 
     def share_lines(self) -> None:
         self.panes.arrange()
@@ -125,6 +126,11 @@ class MainScreen(ProcessTableScreen):
     @property
     def gpus(self) -> GpuPane:
         return self.query_one(GpuPane)
+
+    @property
+    def home(self) -> Table[Any]:
+        """The table that the keys go to at first: the processes, if they are shown."""
+        return self.processes if "processes" in self.panes.shown else self.gpus
 
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys that move in time, then the others; with many hosts, q is `hosts`."""
@@ -204,7 +210,8 @@ class MainScreen(ProcessTableScreen):
     def _note(self) -> str:
         own = "read only" if self.settings.readonly else ""
         limits = ", ".join(filter(None, (own, self.machine.limit)))
-        return "  ".join(filter(None, (self.machine.note, limits)))
+        above = "" if "processes" in self.panes.shown else self._passing
+        return "  ".join(filter(None, (self.machine.note, above, limits)))
 
     def _on_said(self) -> None:
         self.show_notes()
@@ -274,11 +281,11 @@ class MainScreen(ProcessTableScreen):
 
     def action_back(self) -> None:
         """Undo one step: the past, tags, news, the mapping, the cursor, the view, the filter."""
-        table = self.processes
+        table = self.home
         if (
             self._return_to_now()
             or self.pids.stop()
-            or table.untag()
+            or self.processes.untag()
             or self.machine.dismiss_news()
         ):
             return
@@ -291,9 +298,9 @@ class MainScreen(ProcessTableScreen):
             self.set_focus(table)
         elif table.current is not None:
             table.deselect()
-        elif table.leave_view():
+        elif self.processes.leave_view():
             return
-        elif table.filter or self._leave is None:
+        elif self.processes.filter or self._leave is None:
             table.deselect()
             self.query_one(FilterLine).clear()
         else:
@@ -313,10 +320,13 @@ class MainScreen(ProcessTableScreen):
 
     def _show_only_panes(self, panes: tuple[Pane, ...]) -> None:
         self.panes.show(panes)
+        if "processes" not in panes:  # no signal is for what cannot be seen
+            self.processes.deselect()
+            self.processes.untag()
         self._show_panes()
         self._say_above()
         if self.focused is None or not self.focused.display:
-            self.set_focus(self.processes if "processes" in panes else self.gpus)
+            self.set_focus(self.home)
 
     def action_process(self) -> None:
         """Open the group or page of the selected process; if there is none, select the first."""
@@ -369,6 +379,8 @@ class MainScreen(ProcessTableScreen):
     def _show_only(self, key: str | None, instance: tuple[int, int] | None = None) -> None:
         """Show only the processes of one GPU or MIG device, and focus their table."""
         if key is not None:
+            if "processes" not in self.panes.shown:
+                self._show_only_panes((*self.panes.shown, "processes"))
             self.processes.only_gpu(key, instance)
             self.set_focus(self.processes)
 
@@ -396,7 +408,7 @@ class MainScreen(ProcessTableScreen):
 
     def action_leave(self) -> None:
         """Go from an editor back to the processes; what was typed stays."""
-        self.set_focus(self.processes)
+        self.set_focus(self.home)
 
     def action_order(self) -> None:
         self._stop_following()
@@ -489,6 +501,7 @@ class MainScreen(ProcessTableScreen):
 
     def _say_above(self) -> None:
         self.processes.say_above()
+        self.show_notes()
 
     def _words_above(self) -> str:
         """Return the passing note, the PID search, or what the GPU table has no room for."""

@@ -60,6 +60,11 @@ class TableScreen(Screen[None]):
         """The table that the filter applies to."""
         raise NotImplementedError
 
+    @property
+    def home(self) -> Table[Any]:
+        """The table that keys go to when no other has them."""
+        return self.table
+
     def filter(self, text: str) -> FilterError | None:
         """Show only the rows that match; return the error if the filter is wrong."""
         raise NotImplementedError
@@ -92,7 +97,7 @@ class TableScreen(Screen[None]):
         """Show the keys again, as the filter is no longer edited."""
         self.query_one("#keys").display = True
         if not isinstance(self.focused, Table):  # a click may have chosen another table
-            self.set_focus(self.table)
+            self.set_focus(self.home)
 
     def action_filter(self) -> None:
         self.query_one("#keys").display = False
