@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import BindingType
+from textual.events import AppBlur
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
@@ -228,7 +229,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if machine.ended:
             view.show_end()
         elif pid is not None:
-            view.main.processes.find_pid(str(pid))
+            view.main.processes.select_pid(pid)
 
     def action_leave_host(self) -> None:
         """Go back to all machines."""
@@ -374,7 +375,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         elif self._fleet is not None:
             self._fleet.show(self._interval)
 
-    def on_app_blur(self) -> None:
+    def on_app_blur(self, event: AppBlur) -> None:
         """Ask for fewer frames while the focus is elsewhere, if the settings say so."""
         self._set_pace(max(self._interval, self.settings.unfocused))
 

@@ -329,18 +329,19 @@ class MainScreen(ProcessTableScreen):
             self.set_focus(self.home)
 
     def action_process(self) -> None:
-        """Open the group or page of the selected process; if there is none, select the first."""
+        """Open the group or page of the selected process; if there is none, of the first."""
+        self.processes.show_cursor()
         if not self.processes.open():
             self._open_process()
 
     def action_environment(self) -> None:
-        """Open the page of the selected process at its environment, or select the first process."""
+        """Open the page of the selected process, or of the first, at its environment."""
+        self.processes.show_cursor()
         self._open_process(at_environment=True)
 
     def _open_process(self, at_environment: bool = False) -> None:
         row = self.processes.selected
         if row is None or self._shown is None:
-            self.processes.action_move(0)
             return
         ask = None if self.settings.readonly else self._ask_to_signal
         key = self._shown.frame.key(row.process)
@@ -475,7 +476,7 @@ class MainScreen(ProcessTableScreen):
         if self._moment != "now":
             targets, obstacle = (), NOT_NOW[self._moment]
         state = SignalDialogState(targets, obstacle, frame)
-        state.is_aimed = not self.gpus.is_active
+        state.is_aimed = not self.gpus.is_active and self.pids.is_exact
         self.app.push_screen(SignalScreen(state, self._request))
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:

@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.css.query import NoMatches
+from textual.css.query import NoMatches, QueryType
 from textual.screen import Screen
+from textual.widget import Widget
 
 from gputop.files import reason_of
 from gputop.model.machine.text import printable
@@ -64,6 +65,18 @@ class TableScreen(Screen[None]):
     def home(self) -> Table[Any]:
         """The table that keys go to when no other has them."""
         return self.table
+
+    def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        return self._with_cursor(super().focus_next(selector))
+
+    def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        return self._with_cursor(super().focus_previous(selector))
+
+    def _with_cursor(self, focused: Widget | None) -> Widget | None:
+        """Show in the table that Tab goes to which row the next key acts on."""
+        if isinstance(focused, Table):
+            focused.show_cursor()
+        return focused
 
     def filter(self, text: str) -> FilterError | None:
         """Show only the rows that match; return the error if the filter is wrong."""

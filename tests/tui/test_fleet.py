@@ -85,7 +85,7 @@ async def test_the_processes_of_all_hosts() -> None:
         assert "of alice" in fleet.text
         await fleet.press("u")
         assert fleet.line_with("1 GPU on node3: 1 process").split()[0] == "carol"
-        await fleet.press("tab", "down", "down", "enter")
+        await fleet.press("tab", "down", "enter")
         assert len([line for line in fleet.lines if "train.py" in line]) == 1
         await fleet.press("escape", "escape", "escape")
         assert len([line for line in fleet.lines if "train.py" in line]) == 3
@@ -124,7 +124,7 @@ async def test_a_host_opens_and_all_works_there() -> None:
 async def test_a_process_opens_the_screen_of_its_host() -> None:
     async with watched(*HOSTS) as fleet:
         await all_seen(fleet)
-        await fleet.press("tab", "down", "down", "down", "enter")
+        await fleet.press("tab", "down", "down", "enter")
         assert "node3" in fleet.lines[0]
         assert fleet.line_with("--seed 102").startswith("▸")
 
@@ -134,7 +134,7 @@ async def test_f9_leads_to_the_process_on_its_host() -> None:
         await all_seen(fleet)
         await fleet.press("f9")
         assert "to signal: select a process, or open its host with Enter" in fleet.lines[0]
-        await fleet.press("tab", "down", "down", "f9")
+        await fleet.press("tab", "down", "f9")
         assert "node2" in fleet.lines[0]
         assert fleet.line_with("--seed 101").startswith("▸")
         assert not any(isinstance(r, Signal) for r in fleet.sources["node2"].requests)

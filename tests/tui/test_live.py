@@ -420,9 +420,7 @@ def test_a_tick_sends_what_changed(machine: MachineFactory) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_in_tmux(
-    size: tuple[int, int], machine: MachineFactory, tmux: str, tmp_path: Path
-) -> None:
+def test_in_tmux(size: tuple[int, int], machine: MachineFactory, tmux: str, tmp_path: Path) -> None:
     """In a window that nobody looks at, which tmux says as soon as it is asked for the focus."""
     here: Machine = machine("h200x8")
     settings = tmp_path / "tmux.conf"

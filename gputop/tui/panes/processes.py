@@ -200,9 +200,9 @@ class ProcessTable(ColumnTable[ViewRow]):
     def tag(self) -> None:
         """Tag or untag the process under the cursor, or all those of a group, and go on to the next
         row. An ended process is never tagged."""
+        self.show_cursor()
         current = self.current
         if current is None:
-            self.action_move(0)
             return
         keys = self._processes(current)
         if self._tags.keys() >= set(keys):
@@ -219,16 +219,22 @@ class ProcessTable(ColumnTable[ViewRow]):
         self.sync()
         return were_any
 
+    def select_pid(self, pid: int) -> None:
+        """Select the process with that PID, or none."""
+        if self.find_pid(str(pid)) and (self.selected is None or self.selected.process.pid != pid):
+            self.deselect()
+
     def find_pid(self, digits: str) -> str:
-        """Select the process with that PID, or none; return a note on the result."""
+        """Select the process with that PID, or the first whose PID begins so; if there is none,
+        leave the cursor alone. Return a note on the result."""
         pids = {str(view_row.row.process.pid): index
                 for index, view_row in reversed(list(enumerate(self._rows)))
                 if view_row.kind in ("process", "ended")}  # fmt: skip
         if digits in pids:
             self._choose(pids[digits])
             return f"PID {digits}"
-        self.deselect()
-        if any(pid.startswith(digits) for pid in pids):
+        if beginning := [index for pid, index in pids.items() if pid.startswith(digits)]:
+            self._choose(min(beginning))
             return f"PID {digits}{self.glyphs.ellipsis}"
         if any(str(view_row.row.process.pid) == digits for view_row in self._every):
             return f"PID {digits} is not in this view"

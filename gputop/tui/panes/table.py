@@ -139,11 +139,15 @@ class Table(Lines, Generic[R], can_focus=True):
             self._choose(self._start + step if self._in_sight else self._start)
 
     def action_choose(self) -> None:
-        """Open the selected row; if there is none, select the first in sight."""
+        """Open the selected row; if there is none, the first in sight."""
+        self.show_cursor()
+        if self.current is not None:
+            self.open_row(self.current)
+
+    def show_cursor(self) -> None:
+        """Select the first row in sight unless a row is selected."""
         if self.current is None:
             self.action_move(0)
-        else:
-            self.open_row(self.current)
 
     def action_page(self, step: int) -> None:
         if self._rows:
