@@ -382,7 +382,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def on_app_focus(self) -> None:
         self._set_pace(self._interval)
         if not self.paused:
-            self.action_refresh_now()
+            self._ask_for_frames()
 
     def _set_pace(self, seconds: float) -> None:
         self._pace = seconds
@@ -390,20 +390,26 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             machine.request(SetInterval(seconds))
 
     def action_refresh_now(self) -> None:
-        """Ask for a frame, or start another agent if the current agent does not answer."""
-        if self.view is None and self._cluster is not None:
-            self._cluster.refresh()
-        elif self.view is None:
+        """Ask for frames; connect again where that has failed, or where no agent answers."""
+        if self.view is None:
             for machine in self._machines:
                 if machine.ended:
                     self._reconnect(machine)
-                else:
-                    machine.request(Refresh())
         elif self.silence:
             self.view.lose_signals()
             self.action_retry()
-        else:
+        self._ask_for_frames()
+
+    def _ask_for_frames(self) -> None:
+        """Ask for frames where there is a connection; what is broken is left alone."""
+        if self.view is not None:
             self.view.refresh()
+        elif self._cluster is not None:
+            self._cluster.refresh()
+        else:
+            for machine in self._machines:
+                if not machine.ended:
+                    machine.request(Refresh())
 
     def action_retry(self) -> None:
         """Reconnect to the machine: another agent loads the driver's library anew."""

@@ -159,13 +159,13 @@ class ProcessTable(ColumnTable[ViewRow]):
         """Show the processes of the GPU or MIG device that a row is on; the cursor stays on it.
         Return False if the row is on none, or on several."""
         parts = {
-            (row.gpu and row.gpu.key, row.process.gpu_instance, row.process.compute_instance)
+            (row.gpu.key, row.process.gpu_instance, row.process.compute_instance)
             for row in line.members or (line.row,)
+            if row.gpu is not None
         }
-        key, *instance = parts.pop()
-        if parts or key is None:
+        if len(parts) != 1:
             return False
-        gi, ci = instance
+        [(key, gi, ci)] = parts
         self.only_gpu(key, None if gi is None or ci is None else (gi, ci))
         return True
 
