@@ -22,7 +22,7 @@ from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.heading import KeyLine, key_words
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
-from gputop.tui.terminal.key_queue import keyed
+from gputop.tui.terminal.key_queue import Alarm, KeysInTurn, keyed
 
 NOTE_SECONDS = 6.0
 """Seconds for which a passing note is shown."""
@@ -40,6 +40,7 @@ class TableScreen(Screen[None]):
     def __init__(self, settings: Session) -> None:
         super().__init__()
         self.settings = settings
+        self._note_timer: Alarm | None = None
 
     def compose(self) -> ComposeResult:
         yield FilterLine(self.filter, self.close_filter, id="filter-line")
@@ -47,6 +48,8 @@ class TableScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.share_lines()
+        if self.settings.mistakes:
+            self.say(self.settings.mistakes)
 
     def on_resize(self) -> None:
         with suppress(NoMatches):  # when the app ends, its widgets go one by one
@@ -87,8 +90,12 @@ class TableScreen(Screen[None]):
         raise NotImplementedError
 
     def say_for_a_while(self, words: str) -> None:
+        """Show a note for some seconds, however soon it follows another."""
+        if self._note_timer is not None:
+            self._note_timer.stop()
         self.say(words)
-        self.set_timer(NOTE_SECONDS, lambda: self.say(""))
+        assert isinstance(self.app, KeysInTurn)
+        self._note_timer = self.app.after(NOTE_SECONDS, lambda: self.say(""))
 
     def save(self, chosen: Mapping[str, Any]) -> None:
         """Save choices in the user's settings, if these are to be kept; say why that fails."""

@@ -208,6 +208,19 @@ async def test_a_pid_can_be_pasted() -> None:
         assert screen.selected == 15234
 
 
+async def test_a_second_note_stays_as_long_as_the_first() -> None:
+    async with shown(FRAME) as screen:
+        for seconds, note in ((3, "the first"), (4, "the second")):
+            screen.main.say_for_a_while(note)
+            screen.app.after(seconds, lambda: None)
+            screen.hand.wait()
+        await screen.drawn()
+        assert "─ the second ─" in screen.text
+        screen.hand.wait()
+        await screen.drawn()
+        assert "the second" not in screen.text
+
+
 # --- leaving -----------------------------------------------------------------------------------
 
 
