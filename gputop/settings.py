@@ -1,8 +1,8 @@
 """What a user can set: defaults, then the file, then the environment, then flags.
 
 The file is $XDG_CONFIG_HOME/gputop/config.toml (~/.config unless that is set), with the fields of
-Settings; `gputop config` prints it with every value in force. For a broken file, gputop names the
-line and uses the defaults.
+Settings; `gputop config` prints it with every value in force. The screen names what is wrong in it
+and uses the rest.
 """
 
 from __future__ import annotations
@@ -132,6 +132,8 @@ class Session(Settings, frozen=True):
     """The user who runs gputop, as `user_named` returns it."""
     path: Path | None = None
     """The file that keeps what is chosen on the screen; None: no file."""
+    mistakes: str = ""
+    """What the screen says of settings that are wrong; empty if none is."""
 
 
 VARIABLES = {
@@ -184,10 +186,19 @@ def read_believed(environ: Mapping[str, str]) -> Settings:
 
 
 def from_file(path: Path) -> Settings:
-    """Return what the file sets. UsageError names the place and what is wrong there."""
+    """Return what the file sets. UsageError names the first mistake and its place."""
+    settings, mistakes = usable(path)
+    if mistakes:
+        raise UsageError(mistakes[0])
+    return settings
+
+
+def usable(path: Path) -> tuple[Settings, list[str]]:
+    """Return what the file sets, without what is wrong, and each mistake with its place. UsageError
+    if the file cannot be read."""
     text = file_text(path)
     if text is None:
-        return Settings()
+        return Settings(), []
     from gputop.model.metrics.process import COLUMNS  # not imported if there is no file
 
     if sys.version_info >= (3, 11):
@@ -201,23 +212,43 @@ def from_file(path: Path) -> Settings:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {printable(str(error), 200)}") from None
+    mistakes = []
+    while (wrong := _mistake(table)) is not None:
+        names, what = wrong
+        mistakes.append(_wrong(path, text, names, what))
+        _drop(table, names)
+    settings = msgspec.convert(table, Settings)
+    chosen, usual = settings.processes, ProcessSettings()
+    for name, values in (("columns", chosen.columns), ("sort", (chosen.sort,))):
+        for value in values:
+            if value not in COLUMNS:
+                what = f"there is no column {value!r}: C on the screen lists them"
+                mistakes.append(_wrong(path, text, ["processes", name], what))
+    columns = tuple(name for name in dict.fromkeys(chosen.columns) if name in COLUMNS)
+    sort = chosen.sort if chosen.sort in COLUMNS else usual.sort
+    processes = msgspec.structs.replace(chosen, columns=columns, sort=sort)
+    return msgspec.structs.replace(settings, processes=processes), mistakes
+
+
+def _mistake(table: dict[str, Any]) -> tuple[list[str], str] | None:
+    """Return the names that lead to a setting that is wrong, and why; None if none is."""
     try:
-        settings = msgspec.convert(table, Settings)
+        msgspec.convert(table, Settings)
     except msgspec.ValidationError as error:
         what, _, location = str(error).partition(" - at `$")
         names = re.sub(r"\[[^]]*\]|`", "", location).split(".")[1:]
         unknown = re.fullmatch("Object contains unknown field `(.*)`", what)
         if unknown:
-            names, what = [*names, unknown[1]], "there is no such setting: see gputop config"
-        raise _wrong(path, text, names, what) from None
-    chosen = settings.processes
-    for name, values in (("columns", chosen.columns), ("sort", (chosen.sort,))):
-        for value in values:
-            if value not in COLUMNS:
-                what = f"there is no column {value!r}: C on the screen lists them"
-                raise _wrong(path, text, ["processes", name], what)
-    once = msgspec.structs.replace(chosen, columns=tuple(dict.fromkeys(chosen.columns)))
-    return msgspec.structs.replace(settings, processes=once)
+            return [*names, unknown[1]], "there is no such setting: see gputop config"
+        return names, what
+    return None
+
+
+def _drop(table: dict[str, Any], names: list[str]) -> None:
+    *sections, last = names
+    for section in sections:
+        table = table[section]
+    del table[last]
 
 
 def file_text(path: Path) -> str | None:
@@ -330,10 +361,10 @@ def _keep(path: Path, chosen: Mapping[str, Any]) -> None:
         folder.replace(name, tomlkit.dumps(document).encode())
 
 
-def _wrong(path: Path, text: str, names: list[str], what: str) -> UsageError:
+def _wrong(path: Path, text: str, names: list[str], what: str) -> str:
     line = _line_of(text, names)
     where = f"{path}, line {line}" if line else str(path)
-    return UsageError(f"{where}: {printable('.'.join(names), 100)}: {printable(what, 200)}")
+    return f"{where}: {printable('.'.join(names), 100)}: {printable(what, 200)}"
 
 
 def _line_of(text: str, names: list[str]) -> int | None:
@@ -355,14 +386,17 @@ def _line_of(text: str, names: list[str]) -> int | None:
 def session_of(options: Namespace) -> Session:
     """Return the settings: flags over environment over file over defaults. UsageError.
 
-    A broken file is reported, and neither used nor written.
+    What is wrong in the file is reported and not used, and the file is not written then.
     """
     path = settings_path(os.environ)
     try:
-        settings, broken = from_file(path), False
+        settings, mistakes = usable(path)
+        words = f"{len(mistakes)} wrong setting{'s' * (len(mistakes) > 1)}"
+        for mistake in mistakes:
+            complain(f"{mistake}; this is not used")
     except UsageError as error:
         complain(f"{error}; the defaults are used")
-        settings, broken = Settings(), True
+        settings, mistakes, words = Settings(), [str(error)], "wrong settings"
     settings = from_environment(settings, os.environ)
     flags = {name: getattr(options, name) for name in _FLAGS}
     given = {name: value for name, value in flags.items() if value is not None}
@@ -373,5 +407,6 @@ def session_of(options: Namespace) -> Session:
     except UsageError as error:  # the command line has checked -u already
         complain(f"{error}; everybody's processes are shown")
         fields["user"] = None
-    kept = settings.keep and not broken and not options.demo
-    return Session(**fields, me=user_named("me"), path=path if kept else None)
+    kept = settings.keep and not mistakes and not options.demo
+    said = f"{words}: config --check" if mistakes else ""
+    return Session(**fields, me=user_named("me"), path=path if kept else None, mistakes=said)

@@ -147,7 +147,7 @@ async def demo_pictures(folder: Path) -> None:
     await draw("light", demo, (120, 40), "light", ["m", *value, "enter"])
     await draw("main-80x24", demo, (80, 24), "ansi-dark")
     await draw("process", demo, (100, 46), "dark", ["j", "enter"], told)
-    await draw("gpu", long, (160, 50), "dark", ["shift+tab", "down", "enter"])
+    await draw("gpu", long, (160, 50), "dark", ["shift+tab", "enter"])
     await draw("graphs", long, (160, 44), "dark", ["G"])
     await draw("mapping", demo, (160, 30), "dark", whole)
     await draw("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])

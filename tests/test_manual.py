@@ -267,14 +267,19 @@ def test_leafing_through() -> None:
 
 
 @pytest.mark.system
-def test_searching_on_the_screen() -> None:
-    with Terminal([*GPUTOP, "help"], cols=100, rows=40) as terminal:
+def test_searching_on_the_screen(tmp_path: Path) -> None:
+    """And one's own key for the end."""
+    settings = tmp_path / "gputop" / "config.toml"
+    settings.parent.mkdir()
+    settings.write_text("[keys]\n'manual.quit' = 'x'\n")
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    with Terminal([*GPUTOP, "help"], cols=100, rows=40, env=env) as terminal:
         terminal.wait_for("The first look")
         terminal.send(b"/")
         terminal.wait_for("a word")
         terminal.send(b"pidfd\r")
         terminal.wait_for("security: Signals and containers")
-        terminal.send(b"\x1b")
+        terminal.send(b"x")
         assert terminal.exit_code() == 0
 
 

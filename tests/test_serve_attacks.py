@@ -57,7 +57,7 @@ async def test_a_viewer_runs_nothing_of_the_settings(here: Machine, tmp_path: Pa
     async with view_of(address) as view:
         await view.wait_for("train.py")
         [viewer] = viewers(server)
-        await view.type("WW\tWWT")  # the first process and GPU 0 are marked; another theme
+        await view.type("W\tWT")  # the first process and GPU 0 are marked; another theme
         await view.wait_for("W  0")
         here.change(gpu=0, utilization={"gpu": 0, "memory": 0})
         here.kill("train")

@@ -19,6 +19,7 @@ from gputop.settings import (
     from_file,
     keep_settings,
     settings_path,
+    usable,
 )
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 from tests.conftest import MachineFactory
@@ -88,6 +89,19 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_what_is_right_is_used_and_every_mistake_named(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        "interval = 5\ntheme = 'pink'\nreadonly = true\n[font]\nsize = 1\n[processes]\n"
+        "idle_after = -1\nsort = 'no'\ncolumns = ['pid', 'colour', 'user']\n"
+    )
+    settings, mistakes = usable(path)
+    assert (settings.interval, settings.theme, settings.readonly) == (5.0, "ansi-dark", True)
+    assert settings.processes == ProcessSettings(columns=("pid", "user"))
+    places = ("theme", "font", "processes.idle_after", "processes.columns", "processes.sort")
+    assert sorted(mistake.split(": ")[1] for mistake in mistakes) == sorted(places)
+
+
 def test_the_environment_goes_over_the_file(tmp_path: Path) -> None:
     in_file = read(tmp_path, "interval = 3\ntheme = 'light'\nreadonly = true\n")
     environ = {"GPUTOP_INTERVAL": "5", "GPUTOP_USER": "me", "GPUTOP_READONLY": "0"}
@@ -134,9 +148,12 @@ def test_the_command_prints_a_file_that_says_the_same(
 @pytest.mark.system
 def test_the_command_says_what_is_wrong(machine: MachineFactory) -> None:
     here = machine("h200x8")
-    path = written(here, "[keys]\n'main.filters' = 'F'\n")
+    path = written(here, "[keys]\n'time.run' = 'F'\n'manual.quit' = 'x'\n'pid.0' = 'y'\n")
+    assert gputop(here, "config", "--check").stdout == f"{path}: all is well\n"
+    path = written(here, "interval = 0\ntheme = 'x'\n[keys]\n'main.filters' = 'F'\n")
     done = gputop(here, "config", "--check")
     assert (done.returncode, done.stdout) == (2, "")
+    assert [line.count("config.toml") for line in done.stderr.splitlines()] == [1, 1, 1]
     assert f"{path}: keys.main.filters: there is no such name; the names are: app." in done.stderr
     written(here, "interval = 0\n")
     for arguments in (["config"], ["config", "--check"]):
@@ -160,6 +177,7 @@ def test_a_broken_file_is_named_and_left_alone(machine: MachineFactory, tmp_path
     with Terminal([sys.executable, "-m", "gputop"], cols=80, rows=24, env=here.env) as terminal:
         terminal.wait_for("train.py")
         assert b"line 2: processes.sort: there is no column 'nothing'" in bytes(terminal.raw)
+        terminal.wait_for("─ 1 wrong setting: config --check ─")
         terminal.send(b"s" + b"j" * 6 + b"\r")
         terminal.wait_for("by SM%")
         terminal.send(b"q")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import tomlkit
 from tomlkit.items import Comment
 
 from gputop.errors import UsageError
-from gputop.output import write
+from gputop.output import complain, write
 from gputop.settings import (
     VARIABLES,
     Settings,
@@ -21,6 +22,7 @@ from gputop.settings import (
     from_environment,
     from_file,
     settings_path,
+    usable,
 )
 from gputop.sources.ssh.names import JOB, parse_hosts
 
@@ -55,40 +57,49 @@ def _text(options: argparse.Namespace, path: Path) -> str:
         return f"{path}\n"
     if options.default:
         return document(Settings(), {}, f"{path}: the defaults")
+    if options.check:
+        return _check(path)
     in_file, text = from_file(path), file_text(path)
     settings = from_environment(in_file, os.environ)
-    if options.check:
-        _check_keys(path, settings)
-        _check_groups(path, settings)
-        there = "no such file; the defaults" if text is None else "all is well"
-        return f"{path}: {there}\n"
     variables = {name: word for name, word in VARIABLES.items() if os.environ.get(word)}
     origins = {**_set_in(text or ""), **variables}
     state = "" if text is not None else " (there is no such file)"
     return document(settings, origins, f"{path}{state}")
 
 
-def _check_keys(path: Path, settings: Settings) -> None:
-    """Check the names of keys, which only the screen knows. UsageError."""
+def _check(path: Path) -> str:
+    """Return that all is well. UsageError for the last mistake; the others are printed."""
+    settings, mistakes = usable(path)
+    mistakes += [*_wrong_keys(path, settings), *_wrong_groups(path, settings)]
+    if mistakes:
+        for mistake in mistakes[:-1]:
+            complain(mistake)
+        raise UsageError(mistakes[-1])
+    from_environment(settings, os.environ)
+    return f"{path}: {'all is well' if path.exists() else 'no such file; the defaults'}\n"
+
+
+def _wrong_keys(path: Path, settings: Settings) -> Iterator[str]:
+    """Check the names of keys, which only the screen knows."""
     if not settings.keys:
         return
-    from gputop.tui.app import GputopApp
+    from gputop.tui.manual import ManualApp
     from gputop.tui.palette import binding_ids
+    from gputop.tui.replay import ReplayApp
 
-    valid = binding_ids(GputopApp)
-    for name in settings.keys:
-        if name not in valid:
-            others = " ".join(sorted(valid))
-            raise UsageError(f"{path}: keys.{name}: there is no such name; the names are: {others}")
+    valid = binding_ids(ReplayApp, ManualApp)
+    for name in settings.keys.keys() - valid:
+        others = " ".join(sorted(valid))
+        yield f"{path}: keys.{name}: there is no such name; the names are: {others}"
 
 
-def _check_groups(path: Path, settings: Settings) -> None:
-    """Check that groups name hosts, even outside a Slurm job. UsageError."""
+def _wrong_groups(path: Path, settings: Settings) -> Iterator[str]:
+    """Check that groups name hosts, even outside a Slurm job."""
     for name in settings.groups:
         try:
             parse_hosts([f"@{name}"], settings.groups, {JOB: "node"}, None)
         except UsageError as error:
-            raise UsageError(f"{path}: groups.{name}: {error}") from None
+            yield f"{path}: groups.{name}: {error}"
 
 
 def _set_in(text: str) -> dict[str, str]:

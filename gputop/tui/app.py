@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import BindingType
+from textual.events import AppBlur
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
@@ -228,7 +229,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if machine.ended:
             view.show_end()
         elif pid is not None:
-            view.main.processes.find_pid(str(pid))
+            view.main.processes.select_pid(pid)
 
     def action_leave_host(self) -> None:
         """Go back to all machines."""
@@ -374,14 +375,14 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         elif self._fleet is not None:
             self._fleet.show(self._interval)
 
-    def on_app_blur(self) -> None:
+    def on_app_blur(self, event: AppBlur) -> None:
         """Ask for fewer frames while the focus is elsewhere, if the settings say so."""
         self._set_pace(max(self._interval, self.settings.unfocused))
 
     def on_app_focus(self) -> None:
         self._set_pace(self._interval)
         if not self.paused:
-            self.action_refresh_now()
+            self._ask_for_frames()
 
     def _set_pace(self, seconds: float) -> None:
         self._pace = seconds
@@ -389,20 +390,26 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             machine.request(SetInterval(seconds))
 
     def action_refresh_now(self) -> None:
-        """Ask for a frame, or start another agent if the current agent does not answer."""
-        if self.view is None and self._cluster is not None:
-            self._cluster.refresh()
-        elif self.view is None:
+        """Ask for frames; connect again where that has failed, or where no agent answers."""
+        if self.view is None:
             for machine in self._machines:
                 if machine.ended:
                     self._reconnect(machine)
-                else:
-                    machine.request(Refresh())
         elif self.silence:
             self.view.lose_signals()
             self.action_retry()
-        else:
+        self._ask_for_frames()
+
+    def _ask_for_frames(self) -> None:
+        """Ask for frames where there is a connection; what is broken is left alone."""
+        if self.view is not None:
             self.view.refresh()
+        elif self._cluster is not None:
+            self._cluster.refresh()
+        else:
+            for machine in self._machines:
+                if not machine.ended:
+                    machine.request(Refresh())
 
     def action_retry(self) -> None:
         """Reconnect to the machine: another agent loads the driver's library anew."""

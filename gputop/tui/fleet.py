@@ -135,11 +135,8 @@ class FleetScreen(ProcessTableScreen):
             self.hosts.action_choose()
             return
         table = self.processes
-        if table.open():
-            return
-        if table.selected is None or table.selected.host is None:
-            table.action_move(0)
-        else:
+        table.show_cursor()
+        if not table.open() and table.selected is not None and table.selected.host is not None:
             await self._open_host(table.selected.host, table.selected.process.pid)
 
     async def on_machine_table_machine_chosen(self, message: HostTable.MachineChosen) -> None:

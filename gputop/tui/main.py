@@ -54,7 +54,7 @@ _EDITING = (
 class MainScreen(ProcessTableScreen):
     """The machine at a glance: panes, and controllers for what the keys do to them."""
 
-    AUTO_FOCUS = "#processes"
+    AUTO_FOCUS = ""
 
     BINDINGS = MAIN_BINDINGS
     FIRST = 7
@@ -111,6 +111,7 @@ class MainScreen(ProcessTableScreen):
         self.processes.on_arranged = self.arranged
         for table in self.query(Table):
             table.on_moved = self._cursor_moved
+        self.set_focus(self.home)
 
     def share_lines(self) -> None:
         self.panes.arrange()
@@ -125,6 +126,11 @@ class MainScreen(ProcessTableScreen):
     @property
     def gpus(self) -> GpuPane:
         return self.query_one(GpuPane)
+
+    @property
+    def home(self) -> Table[Any]:
+        """The table that the keys go to at first: the processes, if they are shown."""
+        return self.processes if "processes" in self.panes.shown else self.gpus
 
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys that move in time, then the others; with many hosts, q is `hosts`."""
@@ -204,7 +210,8 @@ class MainScreen(ProcessTableScreen):
     def _note(self) -> str:
         own = "read only" if self.settings.readonly else ""
         limits = ", ".join(filter(None, (own, self.machine.limit)))
-        return "  ".join(filter(None, (self.machine.note, limits)))
+        above = "" if "processes" in self.panes.shown else self._passing
+        return "  ".join(filter(None, (self.machine.note, above, limits)))
 
     def _on_said(self) -> None:
         self.show_notes()
@@ -274,11 +281,11 @@ class MainScreen(ProcessTableScreen):
 
     def action_back(self) -> None:
         """Undo one step: the past, tags, news, the mapping, the cursor, the view, the filter."""
-        table = self.processes
+        table = self.home
         if (
             self._return_to_now()
             or self.pids.stop()
-            or table.untag()
+            or self.processes.untag()
             or self.machine.dismiss_news()
         ):
             return
@@ -291,9 +298,9 @@ class MainScreen(ProcessTableScreen):
             self.set_focus(table)
         elif table.current is not None:
             table.deselect()
-        elif table.leave_view():
+        elif self.processes.leave_view():
             return
-        elif table.filter or self._leave is None:
+        elif self.processes.filter or self._leave is None:
             table.deselect()
             self.query_one(FilterLine).clear()
         else:
@@ -313,24 +320,28 @@ class MainScreen(ProcessTableScreen):
 
     def _show_only_panes(self, panes: tuple[Pane, ...]) -> None:
         self.panes.show(panes)
+        if "processes" not in panes:  # no signal is for what cannot be seen
+            self.processes.deselect()
+            self.processes.untag()
         self._show_panes()
         self._say_above()
         if self.focused is None or not self.focused.display:
-            self.set_focus(self.processes if "processes" in panes else self.gpus)
+            self.set_focus(self.home)
 
     def action_process(self) -> None:
-        """Open the group or page of the selected process; if there is none, select the first."""
+        """Open the group or page of the selected process; if there is none, of the first."""
+        self.processes.show_cursor()
         if not self.processes.open():
             self._open_process()
 
     def action_environment(self) -> None:
-        """Open the page of the selected process at its environment, or select the first process."""
+        """Open the page of the selected process, or of the first, at its environment."""
+        self.processes.show_cursor()
         self._open_process(at_environment=True)
 
     def _open_process(self, at_environment: bool = False) -> None:
         row = self.processes.selected
         if row is None or self._shown is None:
-            self.processes.action_move(0)
             return
         ask = None if self.settings.readonly else self._ask_to_signal
         key = self._shown.frame.key(row.process)
@@ -350,13 +361,17 @@ class MainScreen(ProcessTableScreen):
         self._open(HealthScreen())
 
     def action_only(self) -> None:
-        """Show only the processes of the selected GPU; if there is none, select the first GPU."""
-        if self.gpus.current is None:
+        """Show only the processes of the selected process's GPU, or of the selected GPU; if neither
+        is selected, select the first GPU."""
+        gpu, row = self.gpus.current, self.processes.current
+        if self.processes.is_active and row is not None:
+            if not self.processes.only_gpu_of(row):
+                self.say_for_a_while("on several GPUs: select a process or a GPU")
+        elif gpu is not None:
+            self._show_only(gpu.gpu.key, gpu.device.instance_ids if gpu.device else None)
+        else:
             self.set_focus(self.gpus)
             self.gpus.action_move(0)
-        else:
-            gpu, device, _ = self.gpus.current
-            self._show_only(gpu.key, device.instance_ids if device else None)
 
     def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
         page = GpuScreen(message.key, self.settings.processes.idle_after)
@@ -365,6 +380,8 @@ class MainScreen(ProcessTableScreen):
     def _show_only(self, key: str | None, instance: tuple[int, int] | None = None) -> None:
         """Show only the processes of one GPU or MIG device, and focus their table."""
         if key is not None:
+            if "processes" not in self.panes.shown:
+                self._show_only_panes((*self.panes.shown, "processes"))
             self.processes.only_gpu(key, instance)
             self.set_focus(self.processes)
 
@@ -392,7 +409,7 @@ class MainScreen(ProcessTableScreen):
 
     def action_leave(self) -> None:
         """Go from an editor back to the processes; what was typed stays."""
-        self.set_focus(self.processes)
+        self.set_focus(self.home)
 
     def action_order(self) -> None:
         self._stop_following()
@@ -459,6 +476,7 @@ class MainScreen(ProcessTableScreen):
         if self._moment != "now":
             targets, obstacle = (), NOT_NOW[self._moment]
         state = SignalDialogState(targets, obstacle, frame)
+        state.is_aimed = not self.gpus.is_active and self.pids.is_exact
         self.app.push_screen(SignalScreen(state, self._request))
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
@@ -484,6 +502,7 @@ class MainScreen(ProcessTableScreen):
 
     def _say_above(self) -> None:
         self.processes.say_above()
+        self.show_notes()
 
     def _words_above(self) -> str:
         """Return the passing note, the PID search, or what the GPU table has no room for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -71,8 +72,10 @@ class ManualApp(terminal_app.TerminalApp[None]):
                 id="manual.search"),
     ]  # fmt: skip
 
-    def __init__(self, topic: str, theme: str) -> None:
+    def __init__(self, topic: str, theme: str, keys: Mapping[str, str]) -> None:
+        """`keys` are the user's own, by id."""
         super().__init__()
+        self._keys = keys
         for each in themes.THEMES:
             self.register_theme(each)
         self.theme = theme
@@ -89,6 +92,7 @@ class ManualApp(terminal_app.TerminalApp[None]):
         yield KeyLine(_KEYS)
 
     async def on_mount(self) -> None:
+        self.set_keymap(self._keys)
         await self._open(self._topic)
 
     async def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
@@ -159,8 +163,9 @@ def _results(word: str) -> str:
 def run(topic: str, options: Namespace) -> int:
     """Show a page until the reader leaves; return the exit status."""
     capabilities.drop_inherited_colours(os.environ)
-    theme = capabilities.nearest_theme(_settings(options).theme, os.environ)
-    return terminal_app.run(ManualApp(topic, theme))
+    settings = _settings(options)
+    theme = capabilities.nearest_theme(settings.theme, os.environ)
+    return terminal_app.run(ManualApp(topic, theme, settings.keys))
 
 
 def _settings(options: Namespace) -> Session:

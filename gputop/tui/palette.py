@@ -15,6 +15,7 @@ from gputop.settings import Session
 from gputop.tui import themes
 from gputop.tui.cluster import ClusterScreen
 from gputop.tui.fleet import FleetScreen
+from gputop.tui.keys import APP_BINDINGS
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu import GpuScreen
@@ -76,7 +77,8 @@ async def _run(app: App[None], action: str) -> None:
     await app.run_action(action, owner)
 
 
-def binding_ids(app: type[App[Any]]) -> set[str]:
+def binding_ids(*apps: type[App[Any]]) -> set[str]:
     """Return the ids of everything that `[keys]` of the settings can give another key."""
-    bindings = [binding for owner in (app, *_SCREENS) for binding in owner.BINDINGS]
+    groups = [app.BINDINGS for app in apps] + [screen.BINDINGS for screen in _SCREENS]
+    bindings = [binding for group in (*groups, APP_BINDINGS) for binding in group]
     return {b.id for b in bindings if isinstance(b, Binding) and b.id}

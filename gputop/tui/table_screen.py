@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.css.query import NoMatches
+from textual.css.query import NoMatches, QueryType
 from textual.screen import Screen
+from textual.widget import Widget
 
 from gputop.files import reason_of
 from gputop.model.machine.text import printable
@@ -21,7 +22,7 @@ from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.heading import KeyLine, key_words
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
-from gputop.tui.terminal.key_queue import keyed
+from gputop.tui.terminal.key_queue import Alarm, KeysInTurn, keyed
 
 NOTE_SECONDS = 6.0
 """Seconds for which a passing note is shown."""
@@ -39,6 +40,7 @@ class TableScreen(Screen[None]):
     def __init__(self, settings: Session) -> None:
         super().__init__()
         self.settings = settings
+        self._note_timer: Alarm | None = None
 
     def compose(self) -> ComposeResult:
         yield FilterLine(self.filter, self.close_filter, id="filter-line")
@@ -46,6 +48,8 @@ class TableScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.share_lines()
+        if self.settings.mistakes:
+            self.say(self.settings.mistakes)
 
     def on_resize(self) -> None:
         with suppress(NoMatches):  # when the app ends, its widgets go one by one
@@ -60,6 +64,23 @@ class TableScreen(Screen[None]):
         """The table that the filter applies to."""
         raise NotImplementedError
 
+    @property
+    def home(self) -> Table[Any]:
+        """The table that keys go to when no other has them."""
+        return self.table
+
+    def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        return self._with_cursor(super().focus_next(selector))
+
+    def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        return self._with_cursor(super().focus_previous(selector))
+
+    def _with_cursor(self, focused: Widget | None) -> Widget | None:
+        """Show in the table that Tab goes to which row the next key acts on."""
+        if isinstance(focused, Table):
+            focused.show_cursor()
+        return focused
+
     def filter(self, text: str) -> FilterError | None:
         """Show only the rows that match; return the error if the filter is wrong."""
         raise NotImplementedError
@@ -69,8 +90,12 @@ class TableScreen(Screen[None]):
         raise NotImplementedError
 
     def say_for_a_while(self, words: str) -> None:
+        """Show a note for some seconds, however soon it follows another."""
+        if self._note_timer is not None:
+            self._note_timer.stop()
         self.say(words)
-        self.set_timer(NOTE_SECONDS, lambda: self.say(""))
+        assert isinstance(self.app, KeysInTurn)
+        self._note_timer = self.app.after(NOTE_SECONDS, lambda: self.say(""))
 
     def save(self, chosen: Mapping[str, Any]) -> None:
         """Save choices in the user's settings, if these are to be kept; say why that fails."""
@@ -92,7 +117,7 @@ class TableScreen(Screen[None]):
         """Show the keys again, as the filter is no longer edited."""
         self.query_one("#keys").display = True
         if not isinstance(self.focused, Table):  # a click may have chosen another table
-            self.set_focus(self.table)
+            self.set_focus(self.home)
 
     def action_filter(self) -> None:
         self.query_one("#keys").display = False

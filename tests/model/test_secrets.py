@@ -263,6 +263,13 @@ def test_no_value_takes_long(piece: str) -> None:
         ("wandb login hunter2", "wandb login ***"),
         ("curl -H Authorization: Bearer hunter2 x", "curl -H *** Bearer *** x"),
         ("python x.py -p 8080 -k 3", None),
+        ("python x.py --seed 0 seed=42 --data_seed=1234567890 --keyframes 3", None),
+        ("python x.py --key-dim 64 --num-key-value-heads=8 --token-limit 4096", None),
+        ("python x.py --auth-file x --private-key-path=/run/k --auth-mode basic", None),
+        ("x --seed a-b --otp-seed 1 --key-seed 1", "x --seed *** --otp-seed *** --key-seed ***"),
+        ("x --key 77 --token=1234 --pin 1234", "x --key *** --token=*** --pin ***"),
+        ("x --auth-code 1234 --password 1234", "x --auth-code *** --password ***"),
+        ("x --auth-file hf_AbcdEfghIjkl --key-dim hush", "x --auth-file *** --key-dim ***"),
     ],
 )  # fmt: skip
 def test_command_lines_without_secrets(command: str, shown: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from msgspec.structs import replace
+from textual import events
 
 from gputop.errors import LoginError, SourceError
 from gputop.model.fleet.cluster import ClusterNode
@@ -85,7 +86,7 @@ async def test_the_processes_of_all_hosts() -> None:
         assert "of alice" in fleet.text
         await fleet.press("u")
         assert fleet.line_with("1 GPU on node3: 1 process").split()[0] == "carol"
-        await fleet.press("tab", "down", "down", "enter")
+        await fleet.press("tab", "down", "enter")
         assert len([line for line in fleet.lines if "train.py" in line]) == 1
         await fleet.press("escape", "escape", "escape")
         assert len([line for line in fleet.lines if "train.py" in line]) == 3
@@ -124,7 +125,7 @@ async def test_a_host_opens_and_all_works_there() -> None:
 async def test_a_process_opens_the_screen_of_its_host() -> None:
     async with watched(*HOSTS) as fleet:
         await all_seen(fleet)
-        await fleet.press("tab", "down", "down", "down", "enter")
+        await fleet.press("tab", "down", "down", "enter")
         assert "node3" in fleet.lines[0]
         assert fleet.line_with("--seed 102").startswith("▸")
 
@@ -134,7 +135,7 @@ async def test_f9_leads_to_the_process_on_its_host() -> None:
         await all_seen(fleet)
         await fleet.press("f9")
         assert "to signal: select a process, or open its host with Enter" in fleet.lines[0]
-        await fleet.press("tab", "down", "down", "f9")
+        await fleet.press("tab", "down", "f9")
         assert "node2" in fleet.lines[0]
         assert fleet.line_with("--seed 101").startswith("▸")
         assert not any(isinstance(r, Signal) for r in fleet.sources["node2"].requests)
@@ -341,3 +342,27 @@ async def test_the_cursor_is_as_wide_on_a_host_that_is_down() -> None:
             await fleet.press("down")
             line = next(line for line in fleet.segments if host in "".join(s.text for s in line))
             assert all(segment.style and segment.style.reverse for segment in line), host
+
+
+async def test_the_focus_of_the_terminal_connects_to_nobody() -> None:
+    async with watched("node1", "node2", "node3") as fleet:
+        await fleet.tell("node1", SourceError("no route to host"))
+        await fleet.tell("node2", LoginError("node2 asks for a password"))
+        await fleet.tell("node3", frame_of())
+        for _ in range(5):
+            fleet.app.post_message(events.AppBlur())
+            fleet.app.post_message(events.AppFocus())
+            await fleet.drawn()
+        assert [source.reconnects for source in fleet.sources.values()] == [0, 0, 0]
+        assert Refresh() in fleet.sources["node3"].requests
+        assert Refresh() not in fleet.sources["node1"].requests
+        await fleet.press("r")
+        assert fleet.sources["node1"].reconnects == 1
+
+
+async def test_the_focus_of_the_terminal_leaves_a_silent_agent_its_signals() -> None:
+    async with shown(frame_of()) as screen:
+        screen.app.silence = 9
+        screen.app.post_message(events.AppFocus())
+        await screen.pilot.pause()
+        assert screen.source.reconnects == 0

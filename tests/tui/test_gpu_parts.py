@@ -103,7 +103,7 @@ async def test_parts_come_and_go_and_the_cursor_stays() -> None:
 
     async with shown(at(1, 2, 3), size=(120, 40)) as screen:
         assert screen.gpus.size.height == 7
-        await screen.press("shift+tab", "down", "down", "down")
+        await screen.press("shift+tab", "down", "down")
         assert selected() == "MIG-2-0"
         for places, expected, height in [
             ((2, 3), "MIG-2-0", 6),
@@ -123,7 +123,7 @@ async def test_parts_come_and_go_and_the_cursor_stays() -> None:
 
 async def test_the_processes_of_a_part_alone() -> None:
     async with shown(FULL, size=(120, 40)) as screen:
-        await screen.press("shift+tab", "down", "down", "down", "f")
+        await screen.press("shift+tab", "down", "down", "f")
         assert screen.pids == [101, 102]
         assert screen.process_lines[0].split()[0] == "0:5"
         assert "on GPU 0 MIG 5/0" in screen.text
@@ -137,7 +137,7 @@ async def test_a_signal_is_for_ones_own_on_the_part() -> None:
     here = [on(100, 2), on(101, 5), on(102, 5, user="bob"), on(103, 5, 1)]
     frame = frame_of(divided(0, part(2), part(5), part(5, 1), part(7)), *here)
     async with shown(frame, settings=Session(me="alice")) as screen:
-        await screen.press("shift+tab", "down", "down", "down", "f9")
+        await screen.press("shift+tab", "down", "down", "f9")
         assert "SIGTERM to 1 process " in screen.text
         assert " 101 alice" in screen.text
         await screen.press("escape", "end", "f9")

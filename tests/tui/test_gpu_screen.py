@@ -280,7 +280,7 @@ def test_on_a_machine(size: tuple[int, int], machine: MachineFactory) -> None:
     env = {"LC_ALL": "C", "NO_COLOR": "1"}
     with running(machine("h200x8"), size=size, env=env) as terminal:
         terminal.wait_for("H200")
-        terminal.send(b"\x1b[Zj\r")
+        terminal.send(b"\x1b[Z\r")
         terminal.wait_for("The last minute")
         assert "GPU 0  H200" in terminal.text
         assert "UTIL" in terminal.text

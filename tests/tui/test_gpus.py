@@ -141,7 +141,7 @@ async def test_a_gpu_that_sleeps_says_so_quietly() -> None:
         [word] = [gpu for gpu in screen.segments[screen.gpus.region.y + 1] if "asleep" in gpu.text]
         assert word.style is not None
         assert word.style.dim
-        await screen.press("shift+tab", "down", "enter")
+        await screen.press("shift+tab", "enter")
         assert "asleep: the kernel has powered it down" in screen.text
         assert "not supported" not in screen.text
 
@@ -450,7 +450,7 @@ async def test_a_gpu_that_comes_back_keeps_the_cursor() -> None:
         return frame_of(*(gpu_of(index) for index in indices))
 
     async with shown(at(0, 1, 2)) as screen:
-        await screen.press("shift+tab", "down", "down")
+        await screen.press("shift+tab", "down")
         for frame, expected in ((at(0, 2), None), (at(0, 1, 2), 1)):
             await screen.show(frame)
             selected = screen.gpus.current

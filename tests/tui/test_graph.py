@@ -206,7 +206,7 @@ async def test_one_gpus_graphs_offer_no_key_that_does_nothing() -> None:
         await screen.press("G")
         assert "g next metric" in screen.lines[-1]
         assert "s overlay" in screen.lines[-1]
-        await screen.press("escape", "shift+tab", "down", "enter", "G")
+        await screen.press("escape", "shift+tab", "enter", "G")
         assert "GPU 0  all recorded metrics" in screen.lines[0]
         assert "g next" not in screen.lines[-1]
         assert "overlay" not in screen.lines[-1]

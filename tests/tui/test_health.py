@@ -55,7 +55,7 @@ async def test_a_mark_has_the_colour_of_its_level() -> None:
 
 async def test_the_page_of_a_gpu_says_how_grave_a_finding_is_in_words() -> None:
     async with shown(sick(), (80, 24)) as screen:
-        await screen.press("tab", "j", "j", "j", "enter")
+        await screen.press("tab", "j", "j", "enter")
         lines = [line.strip() for line in screen.lines]
         at = lines.index("! alarm: a row of memory could not be replaced")
         assert lines[at + 1] == "have the card replaced"

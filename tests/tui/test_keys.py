@@ -79,7 +79,7 @@ async def test_no_number_of_tabs_leads_to_an_editor() -> None:
 
 async def test_only_the_pane_with_the_focus_is_bright() -> None:
     async with shown(FRAME) as screen:
-        await screen.press("j", "tab", "j")
+        await screen.press("j", "tab")
         (line,) = bright(screen)
         assert line.split()[:3] == ["▸", "0", "H200"]
         assert titles(screen) == {"GPU NAME": True, "Processes": False}
@@ -93,9 +93,24 @@ async def test_only_the_pane_with_the_focus_is_bright() -> None:
         assert [line for line in bright(screen) if "train.py" in line or "H200 " in line] == []
 
 
+async def test_a_first_key_acts_on_the_first_row() -> None:
+    async with shown(FRAME) as screen:
+        await screen.press("enter")
+        assert screen.app.screen is not screen.main
+        await screen.press("q", "escape", "space")
+        assert "1 tagged" in screen.text
+    async with shown(FRAME) as screen:
+        await screen.press("tab")
+        (line,) = bright(screen)
+        assert line.split()[:3] == ["▸", "0", "H200"]
+        await screen.press("enter", "q")
+        assert screen.app.is_running
+        assert screen.app.screen is screen.main
+
+
 async def test_a_terminal_without_focus_changes_nothing_of_that() -> None:
     async with shown(FRAME) as screen:
-        await screen.press("tab", "j")
+        await screen.press("tab")
         before = screen.text
         screen.app.post_message(events.AppBlur())
         await screen.drawn()
@@ -149,7 +164,7 @@ async def test_digits_search_a_pid_and_hide_nothing(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     async with shown(FRAME, settings=Session(path=path)) as screen:
         before = [line for line in screen.lines if "H200" in line]
-        await screen.press("tab", *"15234")
+        await screen.press(*"15234")
         assert screen.selected == 15234
         assert "─ PID 15234 ─" in screen.text
         assert [line for line in screen.lines if "H200" in line] == before
@@ -160,20 +175,20 @@ async def test_digits_search_a_pid_and_hide_nothing(tmp_path: Path) -> None:
         assert screen.selected == 301
 
 
-async def test_a_pid_that_is_not_there_leaves_nothing_for_a_signal() -> None:
+async def test_digits_go_to_the_first_pid_that_begins_so_and_stay_where_none_does() -> None:
     async with shown(FRAME, settings=Session(me="alice")) as screen:
         selected = []
         for key in ("1", "5", "2", "3", "9", "backspace", "4"):
             await screen.press(key)
             selected.append(screen.selected)
-        assert selected == [None, None, None, 1523, None, 1523, 15234]
+        assert selected == [1523, 1523, 1523, 1523, 1523, 1523, 15234]
+        await screen.press("escape", *"301")
         await screen.press("escape", *"152")
         assert "─ PID 152… ─" in screen.text
+        assert screen.selected == 1523
         await screen.press("9")
         assert "─ no PID 1529 ─" in screen.text
-        await screen.press("f9")
-        assert "─ Signal ─" in screen.text
-        assert "no process is selected" in screen.text
+        assert screen.selected == 1523
 
 
 async def test_escape_ends_the_search_before_all_else() -> None:
@@ -193,12 +208,25 @@ async def test_a_pid_can_be_pasted() -> None:
         assert screen.selected == 15234
 
 
+async def test_a_second_note_stays_as_long_as_the_first() -> None:
+    async with shown(FRAME) as screen:
+        for seconds, note in ((3, "the first"), (4, "the second")):
+            screen.main.say_for_a_while(note)
+            screen.app.after(seconds, lambda: None)
+            screen.hand.wait()
+        await screen.drawn()
+        assert "─ the second ─" in screen.text
+        screen.hand.wait()
+        await screen.drawn()
+        assert "the second" not in screen.text
+
+
 # --- leaving -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "keys",
-    [("G",), ("H",), ("M",), ("j", "enter"), ("tab", "j", "enter"), ("tab", "j", "enter", "G"),
+    [("G",), ("H",), ("M",), ("j", "enter"), ("tab", "enter"), ("tab", "enter", "G"),
      ("question_mark",), ("s",), ("C",), ("S",), ("j", "f9")],
 )  # fmt: skip
 async def test_q_leaves_what_is_open_and_quits_on_the_main_screen(keys: tuple[str, ...]) -> None:
@@ -290,7 +318,7 @@ async def test_the_ends_of_a_command() -> None:
 async def test_the_environment_is_shown_at_once() -> None:
     frame = frame_of(*GPUS, process_of(301))
     async with shown(frame, size=(80, 12)) as screen:
-        await screen.press("e", "e")
+        await screen.press("e")
         (asked,) = screen.source.requests
         assert isinstance(asked, Detail)
         assert asked.hidden

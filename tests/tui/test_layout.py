@@ -175,3 +175,24 @@ async def test_a_terminal_that_becomes_narrower_leaves_no_room_for_history() -> 
             assert not history(screen).display or labels(screen)
         await screen.resize(200, 26)
         assert history(screen).size.height == height
+
+
+async def test_without_processes_the_gpus_have_the_keys() -> None:
+    async with shown(machine(8), settings=Session(panes=("gpus", "mapping"))) as screen:
+        await screen.press("j", "j")
+        assert screen.gpus.current is not None
+        await screen.press("escape", "space", "space", "f9")
+        assert "no process is selected" in screen.text
+        await screen.press("escape", "m", "escape", "slash", "enter", "j")
+        assert screen.gpus.current is not None
+        screen.main.say_for_a_while("a note")
+        await screen.drawn()
+        assert "  a note  node" in screen.lines[0]
+        await screen.press("f")
+        assert screen.pids == [1000]
+
+
+async def test_hidden_processes_get_no_signal() -> None:
+    async with shown(machine(8)) as screen:
+        await screen.press("j", "space", "f2", "down", "space", "enter", "f9")
+        assert "no process is selected" in screen.text

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -419,14 +420,15 @@ def test_a_tick_sends_what_changed(machine: MachineFactory) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_in_tmux(
-    size: tuple[int, int], machine: MachineFactory, tmux: str, tmp_path: object
-) -> None:
+def test_in_tmux(size: tuple[int, int], machine: MachineFactory, tmux: str, tmp_path: Path) -> None:
+    """In a window that nobody looks at, which tmux says as soon as it is asked for the focus."""
     here: Machine = machine("h200x8")
+    settings = tmp_path / "tmux.conf"
+    settings.write_text("set -g focus-events on\n")
 
     def ask(*arguments: str) -> str:
         done = subprocess.run(
-            [tmux, "-f", "/dev/null", "-S", f"{tmp_path}/tmux", *arguments],
+            [tmux, "-f", str(settings), "-S", f"{tmp_path}/tmux", *arguments],
             env={**here.env, "LANG": "C.UTF-8"}, capture_output=True, text=True, check=True,
         )  # fmt: skip
         return done.stdout

@@ -45,7 +45,7 @@ async def test_a_process(size: tuple[int, int]) -> None:
 
 async def test_a_gpu_and_what_is_free_already() -> None:
     async with shown(BUSY) as screen:
-        await screen.press("tab", "down", "W", "down", "W")
+        await screen.press("tab", "W", "down", "W")
         assert [line[0] for line in screen.text.splitlines()[2:4]] == ["W", "▸"]
         assert "GPU 1 is free now" in screen.text
         await screen.press("up", "W")
@@ -56,10 +56,11 @@ async def test_a_gpu_and_what_is_free_already() -> None:
         assert "W  0" not in screen.text
 
 
-async def test_nothing_is_marked_where_nothing_is_selected_or_all_is_past() -> None:
+async def test_the_first_is_marked_where_none_is_selected_and_nothing_of_the_past() -> None:
     async with shown(BUSY) as screen:
         await screen.press("W")
-        assert screen.line_with("--seed 1").startswith("▸")
+        assert screen.line_with("--seed 1").startswith("W")
+        await screen.press("W")
         screen.main.show_frame(BUSY, History(), 1.0, "past")
         await screen.press("W")
         assert "what is over cannot be waited for" in screen.text
@@ -94,7 +95,7 @@ def test_the_terminal_is_told(machine: MachineFactory, tmp_path: Path) -> None:
     env = {"XDG_CONFIG_HOME": os.fspath(tmp_path / "config"), "TERM": "xterm-256color"}
     with running(here, env=env) as terminal:
         terminal.send(b"\t")
-        terminal.send(b"jj")
+        terminal.send(b"j")
         terminal.send(b"W")
         terminal.wait_for("W  1 H200")
         here.kill("notebook")

@@ -75,7 +75,7 @@ async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
         process_of(402, 1, user="bob", start_time=START + 10),
     )  # fmt: skip
     async with shown(at(0, *processes), size=size) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         await screen.show(at(1, *processes), detail=detail_of())
         page = await screen.whole_page()
     words = " ".join(page.split())
@@ -102,7 +102,7 @@ async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
 async def test_a_value_and_its_unit_stay_together() -> None:
     process = process_of(401, io_read=4e6, io_write=0.0)
     async with shown(at(0, process), size=(100, 24)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         for width in range(60, 100, 5):
             await screen.resize(width, 24)
             assert "reads 3.81M B/s" in screen.text
@@ -113,7 +113,7 @@ async def test_more_is_asked_for_at_once_and_every_five_seconds() -> None:
     process = process_of(401)
     async with shown(at(0, process)) as screen:
         assert asked(screen) == []
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         assert asked(screen) == [wanted()]
         assert "being read" in screen.text
         for second in range(1, 11):
@@ -127,7 +127,7 @@ async def test_more_is_asked_for_at_once_and_every_five_seconds() -> None:
 async def test_nothing_is_asked_in_a_pause_and_answers_are_shown() -> None:
     process = process_of(401)
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "p", "enter")
+        await screen.press("j", "p", "enter")
         await screen.show(at(30, process), detail=detail_of())
         assert "NCCL_DEBUG=INFO" in screen.text
         assert "1m00s ago" in screen.text  # the frame itself is not
@@ -138,7 +138,7 @@ async def test_values_are_shown_while_they_are_wanted() -> None:
     process = process_of(401)
     with_values = (EnvVariable("LANG", "other", "C.UTF-8"), *VARIABLES[1:])
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         await screen.show(at(1, process), detail=detail_of())
         assert "C.UTF-8" not in screen.text
         await screen.press("e")
@@ -156,7 +156,7 @@ async def test_another_process_is_never_shown() -> None:
     """Neither one with the number, nor the one of the page before."""
     process = process_of(401)
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         others = (replace(detail_of(), start_time=START - 1), detail_of(402))
         for second, other in enumerate(others):
             await screen.show(at(second, process), detail=other)
@@ -169,7 +169,7 @@ async def test_another_process_is_never_shown() -> None:
 async def test_the_stack_is_asked_for_once_and_gone_to() -> None:
     process = process_of(401)
     async with shown(at(0, process), size=(80, 24)) as screen:
-        await screen.press("enter", "enter", "t", "t")
+        await screen.press("enter", "t", "t")
         assert asked(screen, Stack) == [Stack(401, START, "stack of 401")]
         assert "asking py-spy" in screen.text
         lines = ("Thread 1 (idle)", *(f"    f{n} (a.py:{n})" for n in range(40)))
@@ -190,7 +190,7 @@ async def test_the_stack_is_asked_for_once_and_gone_to() -> None:
 async def test_a_process_that_ended_keeps_its_last_figures() -> None:
     process = process_of(401, origin=PLACE)
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         await screen.show(at(1, process), detail=detail_of())
         await screen.show(at(60))
         for text in ("it has ended", "10.0G", "NCCL_DEBUG=INFO", "1m01s ago", "/home/alice/llama"):
@@ -206,7 +206,7 @@ async def test_a_process_that_ended_keeps_its_last_figures() -> None:
 async def test_a_zombie_that_was_never_looked_at() -> None:
     process = process_of(401, state="Z")
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         await screen.show(at(1, process), detail=ProcessDetail(401, START, gone=True))
         assert "zombie: it has ended, and its parent" in screen.text
         assert "unknown: it ended before it was read" in screen.text
@@ -225,7 +225,7 @@ async def test_a_zombie_that_was_never_looked_at() -> None:
 async def test_what_is_not_known_is_said(values: dict[str, Any], words: str) -> None:
     process = process_of(401)
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         await screen.show(at(1, process), detail=detail_of(**values))
         assert words in await screen.whole_page()
 
@@ -233,7 +233,7 @@ async def test_what_is_not_known_is_said(values: dict[str, Any], words: str) -> 
 async def test_a_process_that_is_not_here() -> None:
     process = process_of(401, start_time=None, command=None, elsewhere=True, user=None, state=None)
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter", "e", "t")
+        await screen.press("enter", "e", "t")
         page = await screen.whole_page()
         assert "The PID may be the host's: no process here is known to be it." in page
         assert page.count("unknown: the process is not in this /proc") == 4
@@ -248,14 +248,14 @@ async def test_its_past() -> None:
     stale = frame_of(gpu_of(0, stale_for=3.0), process_of(401, gpu_memory=GIB), time=NOON + 3)
     async with shown(frames[0]) as screen:
         await screen.show(*frames[1:], stale, at(4, process_of(401, gpu_memory=10 * GIB)))
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         assert "memory ▃▅█ ▃  peak 40.0G   SM ▁▅█ ▅" in screen.text
 
 
 async def test_a_long_command_line_leaves_room_and_is_told_whole() -> None:
     words = " ".join(f"--option{n:03d}" for n in range(200))
     async with shown(at(0, process_of(401, command=words)), size=(80, 24)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         assert "PID 401" in screen.text
         assert "all of it is below" in screen.text
         assert words in " ".join((await screen.whole_page()).split())
@@ -266,7 +266,7 @@ async def test_a_mig_device() -> None:
     gpu = gpu_of(0, mig_mode=True, mig=mig)
     process = process_of(401, gpu_instance=1, compute_instance=0)
     async with shown(frame_of(gpu, process)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         assert "GPU 0:1" in screen.text
         assert "compute; GPU instance 1, compute instance 0 (2g.20gb)" in screen.text
 
@@ -282,7 +282,7 @@ async def test_hostile_values(width: int) -> None:
                        children=(ChildProcess(7, START, hostile),))  # fmt: skip
     stack = ProcessStack(401, START, (hostile,))
     async with shown(at(0, process), size=(width, 30)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         await screen.show(at(1, process), detail=detail, stack=stack)
         assert "[/][red]"[: width - 2] in (page := await screen.whole_page())
         if width >= 80:  # narrower, lines are cut
@@ -295,7 +295,7 @@ async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lines, "glyphs", ASCII)
     process = process_of(401, command="python 訓練.py", origin=PLACE)
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         stack = ProcessStack(401, START, ("  訓練 (a.py:1)",))
         await screen.show(at(1, process), detail=detail_of(), stack=stack)
         page = await screen.whole_page()
@@ -306,7 +306,7 @@ async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_agent_that_refuses_is_not_asked_again() -> None:
     process, why = process_of(401), "only nvidia-smi is read"
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         await screen.show(at(1, process), request="details of 402", error="of another page")
         assert "of another page" not in screen.text
         await screen.show(at(2, process), request="details of 401", error=why)
@@ -324,7 +324,7 @@ async def test_an_agent_that_refuses_is_not_asked_again() -> None:
 async def test_another_agent_is_asked_anew() -> None:
     process = process_of(401)
     async with shown(at(0, process)) as screen:
-        await screen.press("enter", "enter", "t")
+        await screen.press("enter", "t")
         await screen.show(at(1, process), request="details of 401", error="not now")
         screen.app.action_retry()
         await screen.show(at(2, process))
@@ -335,7 +335,7 @@ async def test_another_agent_is_asked_anew() -> None:
 
 async def test_the_keys_are_listed() -> None:
     async with shown(at(0, process_of(401)), size=(80, 24)) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         keys = "Esc back e values t stack F9 signal j k PgDn scroll"
         assert screen.lines[-1].split() == keys.split()
         await screen.press("question_mark")

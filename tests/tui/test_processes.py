@@ -360,7 +360,7 @@ async def test_a_misspelt_variable_is_a_warning_on_its_row() -> None:
 async def test_enter_shows_the_process_with_the_reasoning() -> None:
     frame = frame_of(gpu_of(0), gpu_of(1), process_of(401, gpu=1, cuda_context=masked("1\x1b[2J")))
     async with shown(frame) as screen:
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         page = screen.text
         assert "It was started with CUDA_VISIBLE_DEVICES=1�[2J and CUDA_DEVICE_ORDER unset." in page
         assert "There cuda:0 is GPU 1" in page

@@ -385,7 +385,7 @@ async def test_the_demo_answers_what_is_asked_of_it() -> None:
         await screen.press("d")
         while "DEMO" not in screen.text:
             await screen.pilot.pause(0.01)
-        await screen.press("enter", "enter")
+        await screen.press("enter")
         for _ in range(100):
             if "being read" not in screen.text:
                 break
@@ -415,7 +415,7 @@ def crowd() -> Frame:
 
 VIEWS = {
     "main": (),
-    "GPUs": ("shift+tab", "j"),
+    "GPUs": ("shift+tab"),
     "filter": ("slash", "a"),
     "mapping": ("m", "0", "comma", "9"),
     "mapping's page": ("m", "0", "comma", "9", "enter", "M"),

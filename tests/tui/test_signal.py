@@ -156,6 +156,19 @@ async def test_own_processes_of_a_gpu() -> None:
         assert "no process of yours is on GPU 1" in screen.text
 
 
+async def test_one_process_of_a_gpu_is_not_sent_to_by_enter() -> None:
+    async with shown(frame_of(process_of(100, 0), process_of(101, 1)), settings=ME) as screen:
+        await screen.press("tab", "f9")
+        await answer(screen)
+        assert "▸[ Cancel ]" in screen.text
+        await screen.press("9", "enter")
+        assert len(orders(screen)) == 1
+        await screen.press("f9")
+        await answer(screen)
+        await screen.press("tab", "enter")
+        assert (pids(orders(screen)[-1]), orders(screen)[-1].number) == ([100], 15)
+
+
 @pytest.mark.parametrize("keys", [["u", "u", "down"], ["t", "down"]])
 async def test_all_of_a_line(keys: list[str]) -> None:
     parent = process_of(100, start_time=NOON - 90)
@@ -270,7 +283,7 @@ async def test_verdicts_come_in_a_pause_too() -> None:
 async def test_fifty_of_them_scroll(size: tuple[int, int]) -> None:
     parts = [process_of(100 + k, command=HOSTILE, user=f"[b]{k}") for k in range(50)]
     async with shown(frame_of(*parts), size=size) as screen:
-        await screen.press(*["space"] * 51, "f9")
+        await screen.press(*["space"] * 50, "f9")
         assert len(orders(screen)[0].targets) == 50
         await answer(screen)
         assert "▸[ Cancel ]" in screen.text
@@ -369,3 +382,12 @@ async def test_an_order_that_has_no_verdicts_is_not_waited_for() -> None:
         assert "too many questions wait" in screen.text
         assert "its outcome is unknown" in screen.text
         assert "being sent" not in screen.text
+
+
+async def test_enter_sends_nothing_to_a_pid_of_which_only_the_beginning_was_typed() -> None:
+    async with shown(frame_of(process_of(1523), process_of(15234)), settings=ME) as screen:
+        for digits, button in (("152", "Cancel"), ("15299", "Cancel"), ("15234", "Send SIGTERM")):
+            await screen.press("escape", *digits, "f9")
+            await answer(screen)
+            assert f"▸[ {button} ]" in screen.text
+            await screen.press("escape")

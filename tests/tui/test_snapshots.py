@@ -56,7 +56,7 @@ CASES = {
     "sixteen-200x50": Case(machines.sixteen, (200, 50)),
     "foreign-80x24": Case(machines.foreign, (80, 24)),
     "foreign-80x24-ascii": Case(machines.foreign, (80, 24), ascii_only=True),
-    "gpu-page-120x40": Case(machines.demo, (120, 40), "shift+tab down enter"),
+    "gpu-page-120x40": Case(machines.demo, (120, 40), "shift+tab enter"),
     "process-page-80x24": Case(machines.sixteen, (80, 24), "down enter"),
     "signal-80x24": Case(machines.sixteen, (80, 24), "down f9"),
     "no-gpu-80x24": Case(machines.no_gpu, (80, 24)),

@@ -107,9 +107,7 @@ async def test_the_tree_folds_and_enter_opens() -> None:
 
 async def test_a_gpu_is_chosen_in_its_pane() -> None:
     async with shown(frame_of(*GPUS, *MIXED)) as screen:
-        await screen.press("shift+tab" if screen.app.focused is screen.gpus else "tab")
-        screen.main.set_focus(screen.gpus)
-        await screen.press("j", "j", "f")
+        await screen.press("tab", "j", "f")
         assert screen.pids == [302, 303]
         assert "on GPU 1" in screen.text
         assert screen.app.focused is screen.table
@@ -119,6 +117,25 @@ async def test_a_gpu_is_chosen_in_its_pane() -> None:
         assert screen.pids == [301, 303]
         await screen.press("escape")
         assert len(screen.pids) == 3
+
+
+async def test_the_gpu_of_the_selected_process_is_shown_and_the_cursor_stays() -> None:
+    async with shown(frame_of(*GPUS, *MIXED)) as screen:
+        await screen.press("end", "f")
+        assert screen.pids == [302, 303]
+        assert screen.selected == 303
+        assert screen.app.focused is screen.table
+        assert screen.gpus.current is None
+        await screen.press("escape", "escape")
+        assert len(screen.pids) == 3
+
+
+async def test_a_row_on_several_gpus_asks_which() -> None:
+    parts = [process_of(1000, 0), process_of(1001, 1)]
+    async with shown(frame_of(*GPUS, *parts)) as screen:
+        await screen.press("u", "down", "f")
+        assert "on several GPUs: select a process or a GPU" in screen.text
+        assert screen.app.focused is screen.table
 
 
 async def test_a_gpu_that_goes_away_takes_its_view_with_it() -> None:

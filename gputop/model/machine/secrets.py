@@ -34,6 +34,19 @@ _NO_KEYS = frozenset(
     ["MONKEY", "MONKEYS", "MONKEYPATCH", "DONKEY", "TURKEY", "HOCKEY", "WHISKEY", "JOCKEY"]
 )
 """Words that are no keys; other words of the same name still count."""
+_NUMBERED = re.compile(
+    r"(?:KEY|TOKEN|AUTH)(?!S?(?:_SEEDS?)?\Z|_?(?:CODE|ID|VALUE|STRING|NUMBER|DATA)\Z)|SEEDS?\Z"
+)
+"""Names of this kind with a number are no secrets: --key-dim 64, --keyframes 3, --seed 0."""
+_NUMBER = re.compile(r"[+-]?[0-9]{0,20}\.?[0-9]{0,20}(?:[eE][+-]?[0-9]{1,3})?")
+_OF_FILES = frozenset(["FILE", "FILENAME", "PATH", "DIR", "DIRECTORY", "FOLDER"])
+"""Last words of the names of options whose values are file names: --auth-file x."""
+_OF_KINDS = frozenset(
+    ["TYPE", "DTYPE", "MODE", "KIND", "METHOD", "COLUMN", "FIELD", "FORMAT", "ALGORITHM", "SCHEME",
+     "STRATEGY", "BACKEND", "POLICY", "LEVEL"]
+)  # fmt: skip
+"""Last words of the names of options whose values are plain words: --auth-mode basic."""
+_PLAIN = re.compile(r"[a-z][a-z_-]{0,15}")
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
 """Names that are no secret if they hold a folder, whatever their words mean elsewhere."""
 
@@ -173,7 +186,7 @@ def masked_words(arguments: Iterable[str]) -> list[str]:
             shown = MASK
         elif program in _ASKING and (short := _SHORT.fullmatch(word)) and short[2]:
             shown = f"{short[1]}{MASK}"
-        elif option and is_secret(option[2].replace("-", "_"), option[3]):
+        elif option and _is_secret_option(option[2], option[3]):
             shown = f"{option[1]}{option[2]}={MASK}"
         elif not word.startswith("-") and looks_secret(word, "PATH"):
             shown = word if _SCHEME.match(word) else MASK
@@ -196,4 +209,25 @@ def _takes_secret(option: str, value: str, program: str) -> bool:
         return True
     if option == "-u":  # user:password; but `python -u train.py`
         return ":" in value or program in _ASKING
-    return is_secret_name(name[1].replace("-", "_"), value)
+    return is_secret_name(name[1].replace("-", "_"), value) and not _is_setting(name[1], value)
+
+
+def _is_secret_option(name: str, value: str) -> bool:
+    is_named = is_secret_name(name.replace("-", "_"), value) and not _is_setting(name, value)
+    return is_named or looks_secret(value, name.replace("-", "_"))
+
+
+def _is_setting(name: str, value: str) -> bool:
+    """Whether an option with the name of a secret has a number, a file name or a plain word that
+    cannot be one."""
+    words = [word.upper() for word in _WORD.findall(name[:256])]
+    last = words[-1] if words else ""
+    if last in _OF_FILES:
+        return not looks_secret(value, "PATH")
+    if last in _OF_KINDS:
+        return bool(_PLAIN.fullmatch(value))
+    if not (value and _NUMBER.fullmatch(value)):
+        return False
+    text = "_".join(words)
+    rest = _NUMBERED.sub("", text)
+    return rest != text and not is_secret_name(rest)

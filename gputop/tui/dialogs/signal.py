@@ -258,7 +258,7 @@ class SignalScreen(ModalScreen[None], Hasty):
             self.set_focus(self.query_one("#cancel"))
         if send.display and not self._was_aimed:
             self._was_aimed = True
-            if not state.wants_word:
+            if state.is_aimed and not state.wants_word:
                 self.set_focus(send)
 
     def _lines(self, process: SignalTarget) -> Iterator[StyledLine]:

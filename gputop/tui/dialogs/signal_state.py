@@ -69,6 +69,9 @@ class SignalDialogState:
         self.number: int = signal.SIGTERM
         self.with_started = False
         """Whether the signal is for the descendants of the processes, too."""
+        self.is_aimed = True
+        """Whether Enter sends to a single process: it was named itself, not by its GPU or by the
+        beginning of a PID."""
         self.lost = False
         """Whether the agent that was asked has ended."""
         self._processes = tuple(processes)

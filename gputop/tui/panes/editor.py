@@ -106,7 +106,7 @@ class ValueInput(Editor):
             self._changed()
 
     def on_blur(self, event: Blur) -> None:
-        self._invited = self._invited and not self.app.app_focus
+        self._invited = False
         self.placeholder = ""  # without the focus, an empty value shows nothing
 
     def on_paste(self, event: Paste) -> None:

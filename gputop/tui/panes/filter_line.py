@@ -89,7 +89,7 @@ class FilterLine(Horizontal):
 
     def on_descendant_blur(self) -> None:
         """Close the line after a click elsewhere; the filter stays."""
-        if self.display and self.app.app_focus and not self.query_one(FilterInput).has_focus:
+        if self.display and not self.query_one(FilterInput).has_focus:
             self._close()
 
     def _close(self) -> None:

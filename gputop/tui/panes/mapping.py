@@ -79,7 +79,7 @@ class MappingPane(Vertical):
 
     def on_descendant_blur(self) -> None:
         editor = self.query_one(ValueInput)
-        if self.app.app_focus and self.screen.focused is not editor:
+        if self.screen.focused is not editor:
             editor.is_open = False
         self.show_result()
 

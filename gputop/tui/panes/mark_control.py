@@ -34,17 +34,15 @@ class MarkControl:
 
     def toggle(self, frame: Frame, moment: Moment) -> None:
         """Mark or unmark the selected GPU, the selected process, or all processes of a group."""
-        table, line = self._processes, self._gpus.current
+        table = self._processes
+        (self._gpus if self._gpus.is_active else table).show_cursor()
+        line = self._gpus.current
         if moment != "now":
             self._say("what is over cannot be waited for")
         elif self._gpus.is_active:
-            if line is None:
-                self._gpus.action_move(0)
-            elif not self._marks.toggle_gpu(frame, line.gpu, line.device):
+            if line is not None and not self._marks.toggle_gpu(frame, line.gpu, line.device):
                 self._say(f"GPU {line.gpu.index} is free now")
             self._gpus.sync()
-        elif table.current is None:
-            table.action_move(0)
         else:
             self._marks.toggle_processes(frame, table.under_cursor)
             self._ask()

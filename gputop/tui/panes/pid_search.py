@@ -1,4 +1,4 @@
-"""Typed digits search for a PID, as in htop: the cursor goes to the process with just that PID."""
+"""Typed digits search for a PID, as in htop: the cursor goes to the first that begins so."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ _MOST_DIGITS = 10
 
 
 class PidSearch:
-    """Collects digits, and selects the process with exactly that PID.
-
-    If there is no such process, none is selected: a signal must only reach one the user named.
-    """
+    """Collects digits, and selects the process with that PID, or the first that begins so."""
 
     def __init__(
         self, screen: Screen[None], table: Callable[[], ProcessTable], say: Callable[[], None]
@@ -27,6 +24,13 @@ class PidSearch:
         self._screen, self._table, self._say = screen, table, say
         self._digits, self.words = "", ""
         self._timer: Timer | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no search is under way, or its digits are the whole PID that is selected: else a
+        signal might reach a process that the user did not name."""
+        row = self._table().selected
+        return not self._digits or (row is not None and str(row.process.pid) == self._digits)
 
     def add(self, digits: str) -> None:
         """Add digits that were typed or pasted."""

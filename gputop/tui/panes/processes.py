@@ -155,6 +155,20 @@ class ProcessTable(ColumnTable[ViewRow]):
         view = replace(self.view, gpu=key, instance=instance)
         self._show_view(view, replace(self.view, gpu=None, instance=None))
 
+    def only_gpu_of(self, line: ViewRow) -> bool:
+        """Show the processes of the GPU or MIG device that a row is on; the cursor stays on it.
+        Return False if the row is on none, or on several."""
+        parts = {
+            (row.gpu.key, row.process.gpu_instance, row.process.compute_instance)
+            for row in line.members or (line.row,)
+            if row.gpu is not None
+        }
+        if len(parts) != 1:
+            return False
+        [(key, gi, ci)] = parts
+        self.only_gpu(key, None if gi is None or ci is None else (gi, ci))
+        return True
+
     def open(self) -> bool:
         """Open or close the group under the cursor; return whether there is one."""
         current = self.current
@@ -186,9 +200,9 @@ class ProcessTable(ColumnTable[ViewRow]):
     def tag(self) -> None:
         """Tag or untag the process under the cursor, or all those of a group, and go on to the next
         row. An ended process is never tagged."""
+        self.show_cursor()
         current = self.current
         if current is None:
-            self.action_move(0)
             return
         keys = self._processes(current)
         if self._tags.keys() >= set(keys):
@@ -205,16 +219,22 @@ class ProcessTable(ColumnTable[ViewRow]):
         self.sync()
         return were_any
 
+    def select_pid(self, pid: int) -> None:
+        """Select the process with that PID, or none."""
+        if self.find_pid(str(pid)) and (self.selected is None or self.selected.process.pid != pid):
+            self.deselect()
+
     def find_pid(self, digits: str) -> str:
-        """Select the process with that PID, or none; return a note on the result."""
+        """Select the process with that PID, or the first whose PID begins so; if there is none,
+        leave the cursor alone. Return a note on the result."""
         pids = {str(view_row.row.process.pid): index
                 for index, view_row in reversed(list(enumerate(self._rows)))
                 if view_row.kind in ("process", "ended")}  # fmt: skip
         if digits in pids:
             self._choose(pids[digits])
             return f"PID {digits}"
-        self.deselect()
-        if any(pid.startswith(digits) for pid in pids):
+        if beginning := [index for pid, index in pids.items() if pid.startswith(digits)]:
+            self._choose(min(beginning))
             return f"PID {digits}{self.glyphs.ellipsis}"
         if any(str(view_row.row.process.pid) == digits for view_row in self._every):
             return f"PID {digits} is not in this view"

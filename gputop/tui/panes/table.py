@@ -46,7 +46,7 @@ class Table(Lines, Generic[R], can_focus=True):
         self._cursor: Hashable | None = None
         """The key of the selected row, which may not be among the current rows."""
         self.is_active = False
-        """Whether keys go to this table; unchanged while the terminal itself has no focus."""
+        """Whether keys go to this table."""
         self._index = 0
         self._top = 0
         self._wheeled = False
@@ -108,7 +108,7 @@ class Table(Lines, Generic[R], can_focus=True):
         self._activate(True)
 
     def on_blur(self) -> None:
-        if self.app.app_focus and self.screen.focused is not self:
+        if self.screen.focused is not self:
             self._activate(False)
 
     def cursor_of(self, selected: bool) -> Piece:
@@ -135,15 +135,19 @@ class Table(Lines, Generic[R], can_focus=True):
 
     def action_move(self, step: int) -> None:
         """Select a neighbour; the first key selects the first visible row."""
-        if self._rows:
+        if self._rows and self.display:  # a hidden row is never selected
             self._choose(self._start + step if self._in_sight else self._start)
 
     def action_choose(self) -> None:
-        """Open the selected row; if there is none, select the first in sight."""
+        """Open the selected row; if there is none, the first in sight."""
+        self.show_cursor()
+        if self.current is not None:
+            self.open_row(self.current)
+
+    def show_cursor(self) -> None:
+        """Select the first row in sight unless a row is selected."""
         if self.current is None:
             self.action_move(0)
-        else:
-            self.open_row(self.current)
 
     def action_page(self, step: int) -> None:
         if self._rows:

@@ -2,6 +2,7 @@
 
     signals     TERM, HUP and INT put the terminal back and end the program with 128 + n
     crash       one line on the terminal, the traceback in a file
+    focus       keys go where they went, whether or not the terminal has the focus
     NO_COLOR    no colour is sent, in any theme
 
 What a terminal needs besides these is in `driver.py`, for a Textual that `fits`.
@@ -17,6 +18,7 @@ from typing import Any
 
 from textual.app import App, ReturnType
 from textual.driver import Driver
+from textual.events import AppBlur
 from textual.filter import LineFilter, NoColor
 
 from gputop.errors import GputopError
@@ -72,6 +74,11 @@ class TerminalApp(App[ReturnType]):
     def heed_interrupt(self) -> None:
         """Let SIGINT end the app again."""
         self.heeds_interrupt = True
+
+    def on_app_blur(self, event: AppBlur) -> None:
+        """Leave the keys to the widget that has them. Textual would take them from it until the
+        terminal has the focus again; a screen that begins without it would never have any."""
+        event.prevent_default()
 
     def on_resize(self) -> None:
         """Draw every line again, even if the size is the same: a terminal that was small for a

@@ -108,7 +108,6 @@ class KeysInTurn(App[ReturnType]):
             return True
         screen, target = self.screen, self._target(event)
         if isinstance(event, events.Key) and isinstance(target, OnlyBindings):
-            self.app_focus = True
             if not await self._check_bindings(event.key, priority=True):
                 await self._check_bindings(event.key)
             if self.screen is screen and self._is_quiet(target):
