@@ -62,9 +62,14 @@ class _ArgumentParser(argparse.ArgumentParser):
         """List the valid choices, in the same words for options, commands and topics."""
         if action.choices is not None and value not in action.choices:
             kind = "/".join(action.option_strings) or str(action.metavar or action.dest).lower()
-            choices = ", ".join(map(str, action.choices))
+            from difflib import get_close_matches  # slow to import
+
+            choices = list(map(str, action.choices))
+            near = get_close_matches(str(value)[:_LONGEST], choices, 1)
+            advice = f"did you mean {near[0]}? " if near else ""
             raise UsageError(
-                f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {choices}"
+                f"unknown {kind} {printable(repr(value), _LONGEST)}: {advice}"
+                f"choose from {', '.join(choices)}"
             )
 
 
@@ -117,7 +122,9 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     add_hosts(parser, "")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--once", action="store_true", help="print one snapshot as text and exit")
+    form.add_argument(
+        "-1", "--once", action="store_true", help="print one snapshot as text and exit"
+    )
     form.add_argument("--json", action="store_true", help="print one snapshot as JSON and exit")
     form.add_argument("--line", action="store_true",
         help="print one line for a status bar and exit")  # fmt: skip
@@ -148,7 +155,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         help="print the last snapshot as text on exit")  # fmt: skip
     add("--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),
         help="print the completion script for a shell and exit")  # fmt: skip
-    add("--version", action=_Version, help="print the versions and exit")
+    add("-V", "--version", action=_Version, help="print the versions and exit")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     for name, summary in HELP.items():
         if name in words:

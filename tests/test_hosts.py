@@ -163,7 +163,8 @@ def test_the_first_host_that_has_enough(capfd: Capture) -> None:
     quick = ("--window", "0.2")
     hosts = ("-H", "down,node2,node1,node5")
     status, text, errors = gputop(capfd, "free", *hosts, "-n", "4", *quick)
-    assert (status, errors) == (0, DOWN)
+    order = "gputop: node1: counted by PCI bus id: set CUDA_DEVICE_ORDER=PCI_BUS_ID, too\n"
+    assert (status, errors) == (0, DOWN + order)
     host, value = text.split()
     assert (host, len(value.split(","))) == ("node1", 4)
     status, text, errors = gputop(capfd, "free", *hosts, "-n", "9", *quick, "--json")

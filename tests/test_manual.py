@@ -216,7 +216,8 @@ def test_no_such_topic() -> None:
     done = gputop("help", "kyes")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"gputop: unknown topic 'kyes': choose from {', '.join([*TOPICS, *COMMANDS])}\n"
+        "gputop: unknown topic 'kyes': did you mean keys? choose from"
+        f" {', '.join([*TOPICS, *COMMANDS])}\n"
     )
 
 

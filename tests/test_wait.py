@@ -200,6 +200,7 @@ def test_a_user_leaves(here: Machine) -> None:
 def test_gpus_get_free(machine: MachineFactory) -> None:
     """In the meaning of gputop free; among those that --gpu names."""
     h200x8 = machine("h200x8")
+    assert Waiting(h200x8, "--free", "2", "--every", "60s").ends()[::2] == (0, "")
     waiting = Waiting(h200x8, "--free", "2", "--gpu", "1,2")
     assert waiting.says() == "gputop: waiting for GPUs (1 suitable, 2 requested)"
     h200x8.kill("notebook")

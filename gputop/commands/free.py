@@ -15,7 +15,7 @@ from gputop.commands.picking import add_pick_options, pick_request, plain_value
 from gputop.commands.watching import Picked, Watch, not_enough, tally
 from gputop.errors import GputopError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import Form, GpuPick, PickedValue, PickRequest, value_for
+from gputop.model.cuda.pick import GpuPick, PickedValue, PickRequest, value_for
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration
@@ -32,6 +32,7 @@ _WATCHED = ("wait", "min_free", "max_util", "exclude", "shared")
 DESCRIPTION = "Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them."
 EPILOG = """\
 examples:
+  export CUDA_DEVICE_ORDER=PCI_BUS_ID      as nvidia-smi counts, once for all of these
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py     two GPUs that nobody uses
   gputop free --min-free 20GiB --shared    one with so much free, others may be on it
   gputop free -n 4 --same-model --wait 2h  wait for four of a kind
@@ -52,10 +53,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--prometheus", dest="free_prometheus", metavar="URL",
         help="HOST GPU,GPU of one of the machines that a Prometheus server knows")  # fmt: skip
     add("--model", metavar="NAME", help="with --prometheus: of a model with this in its name")
-    add("--format", dest="form", choices=("uuid", "index", "export", "ssh"),
-        default="uuid",
-        help="UUIDs, indices where exact, a line for this shell, or with -H the line that starts"
-        " a shell there (default: uuid)")  # fmt: skip
+    add("--format", dest="form", choices=("index", "uuid", "export", "ssh"),
+        default="index",
+        help="indices (none where they may mean other GPUs), UUIDs, a line for this shell, or with"
+        " -H the line that starts a shell there (default: index)")  # fmt: skip
     add("--json", dest="free_json", action="store_true", help="print a line of JSON")
 
 
@@ -81,19 +82,19 @@ def _print(
 ) -> int:
     """Print what was picked. GputopError if there are not enough GPUs."""
     frame, pick = picked
-    form: Form = "export" if options.form == "ssh" else options.form
-    value = value_for(frame, pick.gpus, request.order, form) if pick.gpus else None
-    notes = [note for note in (pick.note, value.note if value else None) if note]
+    order = PCI_BUS_ID if options.form in ("export", "ssh") else request.order
+    value = value_for(frame, pick.gpus, order, _by_uuid(options)) if pick.gpus else PickedValue()
+    notes = [note for note in (pick.note, value.note) if note]
     for note in notes:
         complain(of_host(host, note))
-    error = not_enough(frame, pick, request) if value is None else None
+    error = None if pick.gpus else not_enough(frame, pick, request)
     if options.free_json:
-        _write(named(_json(frame, pick, value, notes), host))
-    elif value:
+        _write(named(_json(frame, pick, value.text, notes), host))
+    elif value.text:
         _write(line_for(options.form, host, value.text))
     if error is not None:
         raise error
-    return 0
+    return 0 if value.text else 1
 
 
 def line_for(form: str, host: HostName | None, value: str) -> str:
@@ -115,15 +116,18 @@ def shell_line(host: HostName, value: str) -> str:
     return shlex.join(["ssh", "-t", *options, "--", host.target, remote])
 
 
-def _json(frame: Frame, pick: GpuPick, value: PickedValue | None, notes: list[str]) -> str:
+def _by_uuid(options: argparse.Namespace) -> bool:
+    return bool(options.uuid or options.form == "uuid")
+
+
+def _json(frame: Frame, pick: GpuPick, value: str | None, notes: list[str]) -> str:
     gpus = {
         gpu.index: {"gpu": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}
         for gpu in frame.gpus
     }
     picked = [gpus[gpu.index] for gpu in pick.gpus or ()]
     refused = [{**gpus[index], "reason": reason} for index, reason in pick.reasons.items()]
-    text = value and value.text
-    return json.dumps({"value": text, "gpus": picked, "refused": refused, "notes": notes})
+    return json.dumps({"value": value, "gpus": picked, "refused": refused, "notes": notes})
 
 
 def _write(line: str) -> None:
@@ -184,8 +188,8 @@ def _run_cluster(options: argparse.Namespace, url: str) -> int:
     and how old that knowledge is. GputopError if no host has enough."""
     _check_cluster(options)
     pick = _free_host(options, url)
-    value = ",".join(str(gpu.index) if options.form == "index" else gpu.uuid or ""
-                     for gpu in pick.gpus)  # fmt: skip
+    by_uuid = _by_uuid(options)
+    value = ",".join(gpu.uuid or "" if by_uuid else str(gpu.index) for gpu in pick.gpus)
     line = line_for(options.form, pick.host, value)
     if options.free_json:
         gpus = [{"gpu": gpu.index, "uuid": gpu.uuid} for gpu in pick.gpus]

@@ -10,13 +10,13 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from gputop.commands.picking import add_pick_options, pick_request, visible_variables
+from gputop.commands.picking import add_pick_options, pick_request
 from gputop.commands.reserving import HELD, require, reserved, with_our_hold
 from gputop.commands.watching import Watch
 from gputop.errors import ProgramError, UsageError
-from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
+from gputop.output import complain
 from gputop.sources.child import end_all
 from gputop.variables import callers_environment
 
@@ -59,12 +59,14 @@ def run(options: argparse.Namespace) -> int:
     request = pick_request(options)
     if options.no_reserve:
         picked = Watch(None, options, request, options.wait or 0).watch()
-        become(path, program, environ, require(picked, request))
-    with reserved(options, request, command_text(program)) as (gpus, holds):
+        taken = require(picked, request, options.uuid)
+        complain(f"{taken.words} without a reservation")
+        become(path, program, environ | taken.variables)
+    with reserved(options, request, command_text(program)) as (taken, holds):
         for hold in holds:
             hold.inherit()
-        environ[HELD] = with_our_hold(environ)
-        become(path, program, environ, gpus)
+        complain(f"{taken.words} reserved until the program ends")
+        become(path, program, {**environ, **taken.variables, HELD: with_our_hold(environ)})
 
 
 def command_text(program: Sequence[str]) -> str:
@@ -74,14 +76,11 @@ def command_text(program: Sequence[str]) -> str:
     return printable(" ".join(words), 400)
 
 
-def become(
-    path: str, program: Sequence[str], environ: Mapping[str, str], gpus: Sequence[Gpu]
-) -> NoReturn:
+def become(path: str, program: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """Replace gputop by a program, which keeps its PID, terminal and signals.
 
     ProgramError.
     """
-    environ = {**environ, **visible_variables(gpus)}
     end_all()
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
