@@ -54,10 +54,10 @@ def complaint(done: Done, code: int) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--watch"], "--watch goes with --json"),
-        (["--once", "--watch"], "--watch goes with --json"),
+        (["--watch"], "--watch needs --json or --line"),
+        (["--once", "--watch"], "--watch needs --json or --line"),
         (["--bad"], "--bad"),
-        (["--json", "--once"], "not allowed with"),
+        (["--json", "--once"], "--once cannot be used with --json"),
         (["-i"], "expected one argument"),
         (["-i", "-1"], "expected one argument"),
         (["--theme", "pink"], "unknown --theme 'pink': choose from ansi-dark, "),
@@ -69,7 +69,7 @@ def complaint(done: Done, code: int) -> str:
         (["-i", ""], "argument 2 is empty"),
         (["-u", "\x1b[2J"], "-u \ufffd[2J: no such user here"),
         (["-u"], "expected one argument"),
-        (["-u", "me", "--once"], "-u is for the screen"),
+        (["-u", "me", "--once"], "-u cannot be used with --once"),
         (["-u", "me"], "-u is for the screen"),
         (["agent", "--bad"], "--bad"),
         *(

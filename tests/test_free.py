@@ -259,7 +259,7 @@ def test_nowhere_to_write(h200x8: Machine) -> None:
     [
         (("-n", "0"), "-n 0 is not a number of GPUs"),
         (("-n", "x"), "invalid int value: 'x'"),
-        (("--shared",), "--shared goes with --min-free"),
+        (("--shared",), "--shared needs --min-free"),
         (("--min-free", "20Q"), "'20Q' is not a size"),
         (("--min-free", "-1"), "'-1' is not a size"),
         (("--max-util", "101"), "'101' is not a percentage"),

@@ -181,13 +181,13 @@ def test_the_first_host_that_has_enough(capfd: Capture) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("-H a config", "-H does not go with gputop config"),
-        ("-H a help", "-H does not go with gputop help"),
+        ("-H a config", "-H is not an option of gputop config"),
+        ("-H a help", "-H is not an option of gputop help"),
         ("free --format ssh", "--format ssh goes with -H"),
         ("free -H a --format export", "--format export is for this shell"),
         ("map --pid 1 -H a,b", "a PID is of one machine"),
-        ("map 0 -H a --inventory x", "-H asks the machine itself"),
-        ("doctor -H a --report x", "--report is of this machine"),
+        ("map 0 -H a --inventory x", "--inventory cannot be used with -H"),
+        ("doctor -H a --report x", "--report cannot be used with -H"),
         ("--hosts /dev/null --json", "'/dev/null' names no host"),
         ("--hosts /nowhere --json", "'/nowhere' cannot be read: No such file"),
         ("-H @lab --json", "no group @lab in [groups] of the settings; there is @slurm"),

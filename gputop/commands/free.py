@@ -10,8 +10,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.hosts import add_hosts, answers_of, complain_of, named, of_host
+from gputop.commands.hosts import answers_of, complain_of, named, of_host
 from gputop.commands.picking import add_pick_options, pick_request, plain_value
+from gputop.commands.shared import HOSTS, JSON
 from gputop.commands.watching import Picked, Watch, not_enough, tally
 from gputop.errors import GputopError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
@@ -27,8 +28,9 @@ from gputop.sources.ssh.names import HostName
 if TYPE_CHECKING:
     from gputop.sources.prometheus.free import FreeHost
 
-_WATCHED = ("wait", "min_free", "max_util", "exclude", "shared")
+_WATCHED = ("--wait", "--min-free", "--max-util", "--exclude", "--shared")
 """Options that require watching GPUs, which a Prometheus server does not do."""
+_CLUSTER = "HOST GPU,GPU of one of the machines that a Prometheus server knows"
 DESCRIPTION = "Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them."
 EPILOG = """\
 examples:
@@ -44,31 +46,28 @@ examples:
 exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty
 CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be read
 """
+TAKES = {**HOSTS, **JSON, "demo": "", "prometheus": _CLUSTER}
+NEEDS = {"--shared": ("--min-free",), "--model": ("--prometheus",)}
+APART = tuple(("--prometheus", other) for other in ("-H", "--hosts", "--demo", *_WATCHED))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_hosts(parser)
     add_pick_options(parser)
     add = parser.add_argument
-    add("--prometheus", dest="free_prometheus", metavar="URL",
-        help="HOST GPU,GPU of one of the machines that a Prometheus server knows")  # fmt: skip
     add("--model", metavar="NAME", help="with --prometheus: of a model with this in its name")
     add("--format", dest="form", choices=("index", "uuid", "export", "ssh"),
         default="index",
         help="indices (none where they may mean other GPUs), UUIDs, a line for this shell, or with"
         " -H the line that starts a shell there (default: index)")  # fmt: skip
-    add("--json", dest="free_json", action="store_true", help="print a line of JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    if url := options.free_prometheus or options.prometheus:
-        return _run_cluster(options, url)
+    if options.prometheus is not None:
+        return _run_cluster(options, options.prometheus)
     if options.form == "ssh" and not options.hosts:
         raise UsageError("--format ssh goes with -H: it prints what starts a shell there")
     if options.form == "export" and options.hosts:
         raise UsageError("--format export is for this shell: with -H give --format ssh")
-    if options.model is not None:
-        raise UsageError("--model goes with --prometheus URL")
     request = pick_request(options, elsewhere=bool(options.hosts))
     if options.hosts:
         host, picked = _first_that_fits(options, request)
@@ -88,7 +87,7 @@ def _print(
     for note in notes:
         complain(of_host(host, note))
     error = None if pick.gpus else not_enough(frame, pick, request)
-    if options.free_json:
+    if options.json:
         _write(named(_json(frame, pick, value.text, notes), host))
     elif value.text:
         _write(line_for(options.form, host, value.text))
@@ -159,7 +158,7 @@ def _first_that_fits(
                 complain_of(host, answer)
             elif answer.pick.gpus:
                 return host, answer
-    if options.free_json:
+    if options.json:
         _write(_refusals(refused))
     raise GputopError(f"no host has enough GPUs: {request.count} requested")
 
@@ -191,7 +190,7 @@ def _run_cluster(options: argparse.Namespace, url: str) -> int:
     by_uuid = _by_uuid(options)
     value = ",".join(gpu.uuid or "" if by_uuid else str(gpu.index) for gpu in pick.gpus)
     line = line_for(options.form, pick.host, value)
-    if options.free_json:
+    if options.json:
         gpus = [{"gpu": gpu.index, "uuid": gpu.uuid} for gpu in pick.gpus]
         age = None if pick.age is None else round(pick.age, 1)
         facts = {"host": pick.host.asked, "value": value, "gpus": gpus, "age": age}
@@ -202,14 +201,8 @@ def _run_cluster(options: argparse.Namespace, url: str) -> int:
 
 def _check_cluster(options: argparse.Namespace) -> None:
     """Check the options. UsageError for those that need more than Prometheus knows."""
-    if options.hosts or options.demo:
-        raise UsageError("--prometheus does not go with -H or --demo")
     if options.form == "export":
         raise UsageError("--format export is for this shell: with --prometheus give --format ssh")
-    for name in _WATCHED:
-        if getattr(options, name):
-            option = "--" + name.replace("_", "-")
-            raise UsageError(f"{option} does not go with --prometheus: give the host with -H")
     if options.count < 1:
         raise UsageError(f"-n {options.count} is not a number of GPUs")
 

@@ -52,8 +52,6 @@ def pick_request(options: argparse.Namespace, elsewhere: bool = False) -> PickRe
 
     `elsewhere`: on another machine, where our own CUDA variables mean nothing.
     """
-    if options.shared and options.min_free is None:
-        raise UsageError("--shared goes with --min-free SIZE: how much memory the job needs")
     if options.count < 1:
         raise UsageError(f"-n {options.count} is not a number of GPUs")
     limit = options.max_util

@@ -12,7 +12,7 @@ from typing import NoReturn
 from gputop.commands.picking import add_pick_options, pick_request
 from gputop.commands.quantities import duration
 from gputop.commands.reserving import HELD, reserved, user_name, with_our_hold
-from gputop.errors import GputopError, UsageError
+from gputop.errors import GputopError
 from gputop.export.table import aligned
 from gputop.model.machine import text
 from gputop.model.machine.gpu import Gpu, gpus_named
@@ -42,6 +42,8 @@ exit status: 0 done, 1 there are not enough GPUs, none can be reserved, or there
 is nothing to release, 2 usage, 3 the NVIDIA driver cannot be read
 """
 _duration = duration("a time, as 90, 30m or 2h", least=1, most=366 * 86400)
+TAKES: dict[str, str] = {}
+NEEDS = {"--shared": ("--min-free",)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.demo:
-        raise UsageError("--demo is an invented machine: its GPUs cannot be reserved")
     if options.list:
         return _list()
     if options.release is not None:

@@ -37,6 +37,8 @@ reserved, 2 usage, 3 the NVIDIA driver cannot be read, 126 the program cannot be
 executed, 127 there is no such program
 """
 _IGNORED_BY_PYTHON = signal.SIGPIPE, signal.SIGXFSZ
+TAKES: dict[str, str] = {}
+NEEDS = {"--shared": ("--min-free",)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +54,6 @@ def run(options: argparse.Namespace) -> int:
     program: Sequence[str] = options.program
     if not program:
         raise UsageError("nothing to run: gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]")
-    if options.demo:
-        raise UsageError("--demo is an invented machine: nothing runs on its GPUs")
     environ = callers_environment()
     path = find_executable(program[0], environ.get("PATH", os.defpath))
     request = pick_request(options)

@@ -75,9 +75,9 @@ def test_by_memory_and_rest_where_nobody_tells_who_is_there(tmp_path: Path) -> N
 def test_what_does_not_go_together() -> None:
     url = ("--prometheus", "http://127.0.0.1:1")
     for words, said in {
-        ("--model", "H100"): "--model goes with --prometheus URL",
-        (*url, "--wait"): "--wait does not go with --prometheus",
-        (*url, "-H", "a"): "does not go with -H",
+        ("--model", "H100"): "--model needs --prometheus",
+        (*url, "--wait"): "--prometheus cannot be used with --wait",
+        (*url, "-H", "a"): "--prometheus cannot be used with -H",
         (*url, "--format", "export"): "is for this shell",
         (*url, "-n", "0"): "is not a number of GPUs",
     }.items():
