@@ -72,10 +72,10 @@ def _agent(words: list[str]) -> int:
 
 def _viewer(words: list[str]) -> int:
     """Show a browser what `gputop serve` holds: `[OPTION ...] -- DOOR COLUMNS LINES [HOST ...]`."""
-    from gputop.parser import make_parser
+    from gputop.parser import parse
     from gputop.settings import session_of
 
-    options = make_parser(()).parse_args(words[: words.index("--")])
+    options = parse(words[: words.index("--")])
     door, columns, lines, *options.hosts = words[words.index("--") + 1 :]
     session = session_of(options)
     from gputop.tui.start import view
@@ -84,44 +84,14 @@ def _viewer(words: list[str]) -> int:
 
 
 def _parse(words: list[str]) -> Namespace:
-    from gputop.commands.hosts import hosts_of
-    from gputop.parser import make_parser, spans_as_options, split_program, whole
+    from gputop.parser import parse
 
-    words, program = split_program(words)
-    words = spans_as_options(whole(words)) if "replay" in words else whole(words)
-    options = make_parser(words).parse_args(words)
-    options.program = program
-    options.hosts = hosts_of(options)
-    if options.watch and not (options.json or options.line):
-        raise UsageError(
-            "--watch goes with --json or --line; for a screen that moves, run gputop alone"
-        )
-    _check_prometheus(options)
-    if options.format is not None and not options.line:
-        raise UsageError("--format goes with --line")
-    if options.user is not None and options.line:
-        raise UsageError("-u is for the screen")
-    if options.user is not None and (options.json or options.once):
-        raise UsageError("-u is for the screen; with --json let jq select processes by .user")
-    if options.user is not None and options.command is None:  # kill has its own --user
+    options = parse(words)
+    if options.user is not None and options.command is None:  # kill and wait ask the machine
         from gputop.settings import user_named
 
         user_named(options.user, anywhere=bool(options.demo or options.hosts))
     return options
-
-
-def _check_prometheus(options: Namespace) -> None:
-    if options.prometheus is None:
-        return
-    if options.command not in (None, "free"):
-        raise UsageError(f"--prometheus does not go with gputop {options.command}")
-    given = {
-        "-H": options.hosts, "--demo": options.demo, "--once": options.once, "--json": options.json,
-        "--line": options.line, "-u": options.user, "--print-last": options.print_last,
-    }  # fmt: skip
-    for option, value in given.items():
-        if value:
-            raise UsageError(f"--prometheus does not go with {option}")
 
 
 def _is_unfit(options: Namespace) -> bool:

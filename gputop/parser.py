@@ -10,13 +10,11 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from gputop.commands import HELP
-from gputop.commands.hosts import add_hosts
-from gputop.commands.quantities import interval
+from gputop.commands.hosts import hosts_of
+from gputop.commands.shared import APART, NEEDS, OPTIONS, add_shared, check, complete
 from gputop.errors import UsageError
 from gputop.model.instants import is_span
 from gputop.model.machine.text import is_blank, printable
-from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
-from gputop.settings import THEMES
 
 _LONGEST = 400
 """Characters printed of a faulty command line, which may have megabytes."""
@@ -54,6 +52,9 @@ def command_module(name: str) -> ModuleType:
 
 
 class _ArgumentParser(argparse.ArgumentParser):
+    commands: dict[str, _ArgumentParser]
+    """The parsers of the commands."""
+
     def error(self, message: str) -> NoReturn:
         """Raise the error as one line, like every other error."""
         raise UsageError(f"{printable(message, _LONGEST)} (see {self.prog} --help)")
@@ -62,21 +63,38 @@ class _ArgumentParser(argparse.ArgumentParser):
         """List the valid choices, in the same words for options, commands and topics."""
         if action.choices is not None and value not in action.choices:
             kind = "/".join(action.option_strings) or str(action.metavar or action.dest).lower()
-            choices = ", ".join(map(str, action.choices))
+            from difflib import get_close_matches  # slow to import
+
+            choices = list(map(str, action.choices))
+            near = get_close_matches(str(value)[:_LONGEST], choices, 1)
+            advice = f"did you mean {near[0]}? " if near else ""
             raise UsageError(
-                f"unknown {kind} {printable(repr(value), _LONGEST)}: choose from {choices}"
+                f"unknown {kind} {printable(repr(value), _LONGEST)}: {advice}"
+                f"choose from {', '.join(choices)}"
             )
 
 
 def split_program(words: list[str]) -> tuple[list[str], list[str]]:
     """Return gputop's own words, and those after --, which are the program to run."""
-    command = next((word for word in words if word in HELP), None)
-    if command != "run" or not {"-h", "--help"}.isdisjoint(words[: words.index("run") + 2]):
+    at = _command_at(words)
+    if words[at : at + 1] != ["run"] or not {"-h", "--help"}.isdisjoint(words[: at + 2]):
         return words, []
-    if "--" not in words:
+    if "--" not in words[at:]:
         raise UsageError("put -- before the program: gputop run -n 2 -- python train.py")
-    end = words.index("--")
+    end = words.index("--", at)
     return words[:end], words[end + 1 :]
+
+
+def _command_at(words: Sequence[str]) -> int:
+    """Return where the command stands; at the end if there is none."""
+    valued = [
+        flag for words_, _, reading in OPTIONS.values() if "store" not in reading.get("action", "")
+        for flag in words_.split()
+    ]  # fmt: skip
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 1 + (words[at] in valued)
+    return at
 
 
 def whole(words: list[str]) -> list[str]:
@@ -104,7 +122,33 @@ def spans_as_options(words: Sequence[str]) -> list[str]:
     return joined
 
 
-def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def parse(words: list[str]) -> argparse.Namespace:
+    """Return the options of a command line, and the program after its --. UsageError."""
+    words, program = split_program(words)
+    words = whole(words)
+    if words[_command_at(words) :][:1] == ["replay"]:
+        words = spans_as_options(words)
+    options = read(words)
+    options.program = program
+    return options
+
+
+def read(words: Sequence[str]) -> argparse.Namespace:
+    """Return the options that words before any -- mean, complete and checked. UsageError."""
+    parser = make_parser(words)
+    options = parser.parse_args(words)
+    takes, needs, apart = OPTIONS.keys(), NEEDS, APART
+    if options.command is not None:
+        module, parser = command_module(options.command), parser.commands[options.command]
+        takes = module.TAKES
+        needs, apart = getattr(module, "NEEDS", {}), getattr(module, "APART", ())
+    complete(options, takes, parser)
+    check(options, parser, needs, apart)
+    options.hosts = hosts_of(options)
+    return options
+
+
+def make_parser(words: Sequence[str]) -> _ArgumentParser:
     """Return the parser for command lines with these words; for all, if they name every command.
 
     A command is imported only if it is named, so that the others start without its delay.
@@ -115,41 +159,13 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_hosts(parser, "")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--once", action="store_true", help="print one snapshot as text and exit")
-    form.add_argument("--json", action="store_true", help="print one snapshot as JSON and exit")
-    form.add_argument("--line", action="store_true",
-        help="print one line for a status bar and exit")  # fmt: skip
+    add_shared(parser, {}, behind=False)
     add = parser.add_argument
-    add("--format", metavar="TEXT",
-        help="with --line: text with fields, as '{free}/{gpus} free'"
-        " (gputop help line)")  # fmt: skip
-    add("--watch", action="store_true", help="with --json or --line: print a line every interval")
-    add("--demo", action="store_true", help="show an invented machine")
-    add("--prometheus", metavar="URL",
-        help="the machines that a Prometheus server knows, as http://prometheus:9090"
-        " (gputop help cluster)")  # fmt: skip
-    add("-i", "--interval", type=interval, metavar="SEC",
-        help=f"seconds between refreshes, {MIN_INTERVAL} to {MAX_INTERVAL:.0f}"
-        " (default: 1)")  # fmt: skip
-    add("--theme", choices=THEMES, help="colours")
-    add("--glyphs", choices=("auto", "unicode", "ascii"),
-        help="what bars are drawn with (default: what the locale can show)")  # fmt: skip
-    add("--no-mouse", dest="mouse", action="store_false", default=None,
-        help="leave clicks and the wheel to the terminal")  # fmt: skip
-    add("-u", "--user", metavar="NAME",
-        help="start with the processes of one user; 'me' for your own"
-        " (u shows the others)")  # fmt: skip
-    add("--readonly", action="store_true", default=None,
-        help="signal no process, not with gputop kill either"
-        " (GPUTOP_READONLY=1 does the same)")  # fmt: skip
-    add("--print-last", action="store_true", default=None,
-        help="print the last snapshot as text on exit")  # fmt: skip
     add("--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),
         help="print the completion script for a shell and exit")  # fmt: skip
-    add("--version", action=_Version, help="print the versions and exit")
+    add("-V", "--version", action=_Version, help="print the versions and exit")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
+    parser.commands = commands.choices
     for name, summary in HELP.items():
         if name in words:
             module = command_module(name)
@@ -158,6 +174,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
                 formatter_class=argparse.RawDescriptionHelpFormatter,
             )  # fmt: skip
             module.add_options(of_command)
+            add_shared(of_command, module.TAKES, behind=True)
         else:
             commands.add_parser(name, help=summary)
     return parser

@@ -54,25 +54,27 @@ def complaint(done: Done, code: int) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--watch"], "--watch goes with --json"),
-        (["--once", "--watch"], "--watch goes with --json"),
+        (["--watch"], "--watch needs --json or --line"),
+        (["--once", "--watch"], "--watch needs --json or --line"),
         (["--bad"], "--bad"),
-        (["--json", "--once"], "not allowed with"),
+        (["--json", "--once"], "--once cannot be used with --json"),
         (["-i"], "expected one argument"),
+        (["-i", "-1"], "expected one argument"),
         (["--theme", "pink"], "unknown --theme 'pink': choose from ansi-dark, "),
         (["frobnicate"], "unknown command 'frobnicate': choose from config, "),
+        (["fre"], "unknown command 'fre': did you mean free? choose from config, "),
         (["\x1b[2J"], "unknown command '\\x1b[2J': choose from config, "),
         (["-u", "nobody-like-that"], "-u nobody-like-that: no such user here"),
         (["-u", ""], "argument 2 is empty"),
         (["-i", ""], "argument 2 is empty"),
         (["-u", "\x1b[2J"], "-u \ufffd[2J: no such user here"),
         (["-u"], "expected one argument"),
-        (["-u", "me", "--once"], "-u is for the screen"),
+        (["-u", "me", "--once"], "-u cannot be used with --once"),
         (["-u", "me"], "-u is for the screen"),
         (["agent", "--bad"], "--bad"),
         *(
             (["-i", seconds], f"'{seconds}' is not a number of seconds from 0.1 to 60")
-            for seconds in ("0", "-1", "0.05", "61", "1e9", "nan", "inf", "fast")
+            for seconds in ("0", "0.05", "61", "1e9", "nan", "inf", "fast")
         ),
     ],
 )
@@ -82,6 +84,8 @@ def test_usage_errors(arguments: list[str], words: str) -> None:
 
 def test_version_and_help() -> None:
     assert run("--version").stdout.startswith(f"gputop {gputop.__version__} (Python 3.")
+    assert run("-V").stdout == run("--version").stdout
+    assert "DEMO" in run("-1", "--demo").stdout
     done = run("--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert all(word in done.stdout for word in ("--once", "--json", "--watch", "exit status"))

@@ -182,7 +182,8 @@ def test_the_first_host_that_has_enough(capfd: Capture) -> None:
     quick = ("--window", "0.2")
     hosts = ("-H", "down,node2,node1,node5")
     status, text, errors = gputop(capfd, "free", *hosts, "-n", "4", *quick)
-    assert (status, errors) == (0, DOWN)
+    order = "gputop: node1: counted by PCI bus id: set CUDA_DEVICE_ORDER=PCI_BUS_ID, too\n"
+    assert (status, errors) == (0, DOWN + order)
     host, value = text.split()
     assert (host, len(value.split(","))) == ("node1", 4)
     status, text, errors = gputop(capfd, "free", *hosts, "-n", "9", *quick, "--json")
@@ -199,13 +200,13 @@ def test_the_first_host_that_has_enough(capfd: Capture) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("-H a config", "-H does not go with gputop config"),
-        ("-H a help", "-H does not go with gputop help"),
+        ("-H a config", "-H is not an option of gputop config"),
+        ("-H a help", "-H is not an option of gputop help"),
         ("free --format ssh", "--format ssh goes with -H"),
         ("free -H a --format export", "--format export is for this shell"),
         ("map --pid 1 -H a,b", "a PID is of one machine"),
-        ("map 0 -H a --inventory x", "-H asks the machine itself"),
-        ("doctor -H a --report x", "--report is of this machine"),
+        ("map 0 -H a --inventory x", "--inventory cannot be used with -H"),
+        ("doctor -H a --report x", "--report cannot be used with -H"),
         ("--hosts /dev/null --json", "'/dev/null' names no host"),
         ("--hosts /nowhere --json", "'/nowhere' cannot be read: No such file"),
         ("-H @lab --json", "no group @lab in [groups] of the settings; there is @slurm"),

@@ -96,7 +96,7 @@ def test_read_only_it_signals_nothing(how: str, here: Machine) -> None:
 def test_the_demo_has_no_processes(here: Machine) -> None:
     done = here.run([sys.executable, "-m", "gputop", "--demo", "kill", "train", "--yes"])
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("gputop: the demo has no processes")
+    assert done.stderr.startswith("gputop: --demo is not an option of gputop kill")
 
 
 def test_without_a_terminal_it_wants_a_yes(here: Machine) -> None:

@@ -23,7 +23,7 @@ from gputop.commands.selection import ProcessSelection, ProcessSelector, selecti
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Target
-from gputop.parser import make_parser, whole
+from gputop.parser import parse
 from tests.agent.driving import Agent
 from tests.builders import GIB, frame, gpu, process
 from tests.conftest import MachineFactory, needs_root
@@ -110,7 +110,7 @@ def seen(kept: MachineFactory) -> Iterator[tuple[Machine, Frame]]:
 def targets(frame: Frame, *words: str) -> tuple[Target, ...]:
     """What `gputop kill WORDS` means."""
     line = ["kill", "--yes", "--foreign", *words]
-    options = make_parser(whole(line)).parse_args(line)
+    options = parse(line)
     selection = selection_of(options.words, options.gpu, options.user, False)
     return meant_by(selection, frame)
 

@@ -223,7 +223,8 @@ def test_no_such_topic() -> None:
     done = gputop("help", "kyes")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"gputop: unknown topic 'kyes': choose from {', '.join([*TOPICS, *COMMANDS])}\n"
+        "gputop: unknown topic 'kyes': did you mean keys? choose from"
+        f" {', '.join([*TOPICS, *COMMANDS])}\n"
     )
 
 
@@ -242,7 +243,7 @@ def test_a_word_that_is_nowhere() -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("gputop: the manual has no 'xyz\\x1b[2Jzy'; its topics: start, ")
     assert done.stderr.count("\n") == 1
-    assert "-s searches all pages" in gputop("help", "keys", "-s", "x").stderr
+    assert "-s cannot be used with TOPIC" in gputop("help", "keys", "-s", "x").stderr
 
 
 # On a terminal

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from gputop.commands.hosts import hosts_of
 from gputop.commands.map import run
 from gputop.errors import GputopError
 from gputop.model.cuda.inventory import read_inventory
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
-from gputop.parser import make_parser
+from gputop.parser import read
 from gputop.protocol.codec import encode
 from tests.conftest import MachineFactory
 from tests.limits import trouble_within
@@ -33,9 +32,7 @@ Map = Callable[..., tuple[int, str, str]]
 def main(arguments: list[str]) -> int:
     """As the program's own: errors are one line, and an exit status."""
     try:
-        options = make_parser(arguments).parse_args(arguments)
-        options.hosts = hosts_of(options)
-        return run(options)
+        return run(read(arguments))
     except GputopError as error:
         print(f"gputop: {error}", file=sys.stderr)
         return error.exit_code

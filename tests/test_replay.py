@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.parser import make_parser, spans_as_options
+from gputop.parser import parse
 from tests.builders_tui import NOON
 from tests.terminal import Terminal
 from tests.tui.live import GPUTOP, restored
@@ -31,8 +31,7 @@ def refused(*arguments: str) -> tuple[int, str]:
      (["--at=-7d"], "-7d"), ([], None)],
 )  # fmt: skip
 def test_a_span_is_no_option(words: list[str], at: str | None) -> None:
-    options = make_parser(["replay"]).parse_args(spans_as_options(["replay", *words]))
-    assert options.at == at
+    assert parse(["replay", *words]).at == at
 
 
 @pytest.mark.system

@@ -95,7 +95,7 @@ def test_errors_are_one_line(machine: MachineFactory, tmp_path: Path) -> None:
         (there, (), 1, "there.tar.gz exists: give another name"),
         (tmp_path / "no/where", (), 1, "where cannot be written: No such file or directory"),
         (tmp_path, (), 1, "exists: give another name"),
-        (tmp_path / "new", ("--json",), 2, "not allowed with argument"),
+        (tmp_path / "new", ("--json",), 2, "--report cannot be used with --json"),
     ]
     for path, more, status, words in cases:
         done = report(here, path, *more)

@@ -19,7 +19,7 @@ import pytest
 
 from tests.agent.driving import gone, until
 from tests.browsers import TIMEOUT, chromium, serve, view_of, viewers
-from tests.conftest import MachineFactory, needs_root
+from tests.conftest import MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
@@ -45,6 +45,7 @@ def memory(pid: int) -> int:
     return int(status.partition("VmHWM:")[2].split()[0])
 
 
+@needs_everybody
 async def test_a_viewer_runs_nothing_of_the_settings(here: Machine, tmp_path: Path) -> None:
     """`W` in a browser once ran the owner's notify_command, as the owner."""
     ran, config = tmp_path / "ran", tmp_path / "XDG_CONFIG_HOME" / "gputop"

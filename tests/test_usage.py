@@ -145,7 +145,7 @@ def test_a_part_of_the_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
         (["--since", "2026-11-20 13:00"], 2, "--since 2026-11-20 13:00:00 is not before"),
         (["--since", "2026-11-01", "--until", "2026-11-02"], 1, "nothing is recorded from"),
         (["--by", "pid"], 2, "unknown --by 'pid': choose from user, gpu, job, command, host"),
-        (["--csv", "--json"], 2, "not allowed with"),
+        (["--csv", "--json"], 2, "--json cannot be used with --csv"),
     ],
 )
 def test_what_cannot_be_added_up(

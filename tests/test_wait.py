@@ -200,6 +200,7 @@ def test_a_user_leaves(here: Machine) -> None:
 def test_gpus_get_free(machine: MachineFactory) -> None:
     """In the meaning of gputop free; among those that --gpu names."""
     h200x8 = machine("h200x8")
+    assert Waiting(h200x8, "--free", "2", "--every", "60s").ends()[::2] == (0, "")
     waiting = Waiting(h200x8, "--free", "2", "--gpu", "1,2")
     assert waiting.says() == "gputop: waiting for GPUs (1 suitable, 2 requested)"
     h200x8.kill("notebook")
@@ -258,8 +259,8 @@ def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> No
         ("12 --free", "--free and processes: wait for one of them at a time"),
         ("--free --idle", "--free and --idle: wait for one of them at a time"),
         ("--free 0", "--free 0 is not a number of GPUs"),
-        ("train --min-free 1G", "what GPUs have to be like goes with --free"),
-        ("--free --below 3", "--below goes with --idle"),
+        ("train --min-free 1G", "--min-free needs --free"),
+        ("--free --below 3", "--below needs --idle"),
         ("--idle --below 0", "--below 0: nothing is below that"),
         ("12 --user me", "PIDs go without --gpu and --user"),
         ("12 train", "PIDs or words of the filter, not both"),

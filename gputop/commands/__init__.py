@@ -1,11 +1,13 @@
 """The sub-commands, one module each, imported only when its command is given.
 
 DESCRIPTION, EPILOG  what `--help` prints before and after the options
-add_options(parser)  declares the options
+add_options(parser)  declares the options of its own
+TAKES, NEEDS, APART  which of the shared options it takes, and which go with each other (`shared`)
 run(options)         does the work, and returns the exit status or raises a GputopError
 
 Modules that several commands share:
 
+shared               the options that gputop and its commands share
 hosts, following     ask several machines once, or follow them, all at the same time
 selection, naming    find the processes of a frame that the typed words name
 picking, watching    which GPUs a job needs; watch until there are enough

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from gputop.commands.picking import indices_of
 from gputop.commands.selection import ProcessSelection, ProcessSelector, gpus_of
 from gputop.commands.watching import tally
 from gputop.errors import GputopError, SourceError, UsageError
@@ -172,7 +173,7 @@ class UserLeaves:
         here = [p for p in frame.processes if p.gpu_uuid in uuids and p.type != "G"]
         if any(owners.get((p.pid, p.start_time, p.gpu_uuid), uid) in (uid, None) for p in here):
             return None
-        where = f"not on {_words_of(gpus)}" if self._gpus else "on no GPU"
+        where = f"not on {indices_of(gpus)}" if self._gpus else "on no GPU"
         return f"{printable(self._user, 60)} is {where} of {host_of(frame)}"
 
 
@@ -187,7 +188,8 @@ class GpusFree:
         self.pending = ""
 
     def begin(self, source: Source, frame: Frame) -> str | None:
-        """Check the first frame. GputopError if waiting cannot help."""
+        """Check the first frame, which is enough unless GPUs with processes, which may pause, are
+        suitable. GputopError if waiting cannot help."""
         if self._gpus:
             kept = {gpu.index for gpu in gpus_of(frame, self._gpus)}
             others = (str(gpu.index) for gpu in frame.gpus if gpu.index not in kept)
@@ -198,20 +200,24 @@ class GpusFree:
             for index, reason in pick.reasons.items():
                 complain(f"GPU {index}: {reason}")
             raise GputopError(f"there will never be enough GPUs: {tally(pick, self._request)}")
-        return self.check(source, frame)
+        return self._look(frame, _FRAMES if self._request.shared else 1)
 
     def check(self, source: Source, frame: Frame) -> str | None:
+        return self._look(frame, _FRAMES)
+
+    def _look(self, frame: Frame, least: int) -> str | None:
+        """Return as `check` does, by the last frames if they are `least` frames at least."""
         if frame.problem is not None:
             self._frames.clear()
             return None
         self._frames.append(frame)
         pick = choose(self._frames, self._request)
         self.pending = f"GPUs ({tally(pick, self._request)})"
-        if pick.gpus is None or len(self._frames) < _FRAMES:
+        if pick.gpus is None or len(self._frames) < least:
             return None
         are = "is" if len(pick.gpus) == 1 else "are"
         word = "free" if pick.suitable == pick.free else "suitable"
-        return f"{_words_of(pick.gpus)} {are} {word} on {host_of(frame)}"
+        return f"{indices_of(pick.gpus)} {are} {word} on {host_of(frame)}"
 
 
 class GpusIdle:
@@ -240,13 +246,13 @@ class GpusIdle:
         busy = [] if gpus is None else [g for g in gpus if (g.utilization or 0.0) >= self._limit]
         self.pending = "a span without work"
         if busy:
-            self.pending = f"{_words_of(busy)} to be below {limit}"
+            self.pending = f"{indices_of(busy)} to be below {limit}"
         elif idle is not None:
             self.pending = f"{coarse_duration(self._seconds - idle)} more below {limit}"
         if gpus is None or idle is None or idle < self._seconds:
             return None
         have = "has" if len(gpus) == 1 else "have"
-        return (f"{_words_of(gpus)} on {host_of(frame)} {have} been below {limit} for "
+        return (f"{indices_of(gpus)} on {host_of(frame)} {have} been below {limit} for "
                 f"{coarse_duration(self._seconds)}")  # fmt: skip
 
 
@@ -260,8 +266,3 @@ def _chosen(frame: Frame, words: Sequence[str]) -> list[Gpu] | None:
         return None
     silent = any(gpu.stale_for is not None or gpu.error is not None for gpu in gpus)
     return None if silent or not gpus else gpus
-
-
-def _words_of(gpus: Sequence[Gpu]) -> str:
-    """Return `GPU 2`, or `GPUs 2, 6`."""
-    return f"GPU{'s' * (len(gpus) > 1)} {', '.join(str(gpu.index) for gpu in gpus)}"

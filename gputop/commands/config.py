@@ -38,6 +38,7 @@ exit status: 0 all is well, 2 something in the file or the environment is wrong
 """
 _NAMED_BY_USERS = "keys", "groups"
 """Sections in which users choose the names."""
+TAKES: dict[str, str] = {}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

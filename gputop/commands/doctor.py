@@ -16,8 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gputop.commands import report
-from gputop.commands.hosts import add_hosts, print_answers
-from gputop.errors import DriverError, SourceError, UsageError
+from gputop.commands.hosts import print_answers
+from gputop.commands.shared import HOSTS, JSON
+from gputop.errors import DriverError, SourceError
 from gputop.model.doctor.check import frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
 from gputop.model.machine.check import Check
@@ -54,13 +55,14 @@ level: ok, notice or problem, subject, text, advice or null)
 exit status: 0 no problem was found, 1 there is one, 2 usage; with --report 0 it was
 written, 1 it was not
 """
+TAKES = {**HOSTS, **JSON, "demo": ""}
+NEEDS = {"--with-commands": ("--report",)}
+APART = (("--report", "--json"), ("--report", "-H"), ("--report", "--hosts"))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_hosts(parser)
-    add, form = parser.add_argument, parser.add_mutually_exclusive_group()
-    form.add_argument("--json", dest="doctor_json", action="store_true", help="print JSON")
-    form.add_argument(
+    add = parser.add_argument
+    add(
         "--report", metavar="FILE",
         help="write a .tar.gz for a bug report: what doctor says, three snapshots as JSON,"
         " versions, settings; without command lines, names of users and hosts, ...")  # fmt: skip
@@ -71,21 +73,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.with_commands and options.report is None:
-        raise UsageError("--with-commands goes with --report")
     if options.report is not None:
-        if options.hosts:
-            raise UsageError("--report is of this machine: run it there, without -H")
         return _report(options.report, _examine(None, options), options.with_commands)
 
     def ask(host: HostName | None) -> tuple[str, int]:
         checks = _examine(host, options).checks
         ways_first = sorted(checks, key=lambda check: check.subject != CONNECTION)
         shown = [check.harmless() for check in ways_first]
-        text = _json(shown) if options.doctor_json else _text(shown)
+        text = _json(shown) if options.json else _text(shown)
         return text, int(_problems(shown) > 0)
 
-    return print_answers(options.hosts, ask, options.doctor_json, more=_CHECKS_TIMEOUT)
+    return print_answers(options.hosts, ask, options.json, more=_CHECKS_TIMEOUT)
 
 
 class _Examined(NamedTuple):

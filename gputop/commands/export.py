@@ -15,8 +15,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from gputop.commands.listening import Address, address, authorization, tls_context
-from gputop.commands.quantities import interval
-from gputop.errors import DriverError, GputopError, UsageError
+from gputop.errors import DriverError, GputopError
 from gputop.files import publish_file, reason_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
@@ -33,6 +32,11 @@ _INTERVAL = 5.0
 _FILE = "gputop.prom"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _INDEX = b'<!doctype html><title>gputop</title><a href="/metrics">metrics of the GPUs here</a>\n'
+_ONCE = "print the metrics once, or with --textfile write them once, and exit"
+_EVERY = (
+    f"seconds between readings of the driver (default: {_INTERVAL:g}); however many scrape, it is"
+    " not read more often"
+)
 DESCRIPTION = "Serve the GPUs of this machine, and who is on them, to Prometheus."
 EPILOG = """\
 examples:
@@ -51,6 +55,12 @@ long jobs.
 exit status: 0 done, or ended by SIGTERM, 1 other errors, 2 usage, 3 the NVIDIA
 driver cannot be read (--once)
 """
+TAKES = {"demo": "", "once": _ONCE, "interval": _EVERY}
+_SERVED = ("--tls-cert", "--tls-key", "--tls-client-ca", "--auth-file")
+APART = (
+    *((option, other) for option in _SERVED for other in ("--textfile", "--once")),
+    ("--listen", "--once"), ("--processes", "--compat"),
+)  # fmt: skip
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -62,11 +72,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"write {_FILE} into this folder for node_exporter, and listen nowhere")  # fmt: skip
     where.add_argument("--rules", action="store_true",
         help="print recording rules and alerts for Prometheus, and exit")  # fmt: skip
-    add("--once", dest="export_once", action="store_true",
-        help="print the metrics once, or with --textfile write them once, and exit")  # fmt: skip
-    add("-i", "--interval", dest="export_interval", metavar="SEC", type=interval,
-        help=f"seconds between readings of the driver (default: {_INTERVAL:g}); however many"
-        " scrape, it is not read more often")  # fmt: skip
     add("--compat", choices=("dcgm",),
         help="the names, labels and units of dcgm-exporter instead of gputop's own")  # fmt: skip
     add("--processes", action="store_true", help="single processes as well, see below")
@@ -82,9 +87,8 @@ def run(options: argparse.Namespace) -> int:
     if options.rules:
         write(rules(), "utf-8")
         return 0
-    _check(options)
     exposition = _exposition(options)
-    if options.export_once:
+    if options.once:
         return _once(options, exposition)
     if options.textfile is not None:
         return _write_files(options, exposition)
@@ -95,16 +99,6 @@ def rules() -> str:
     """Return the recording rules and alerts that come with gputop, as YAML."""
     folder = resources.files("gputop.export.prometheus")
     return folder.joinpath("rules.yml").read_text(encoding="utf-8")
-
-
-def _check(options: argparse.Namespace) -> None:
-    served = (options.tls_cert, options.tls_key, options.tls_client_ca, options.auth_file)
-    if any(served) and (options.textfile is not None or options.export_once):
-        raise UsageError("--tls-* and --auth-file are for a server: they go with --listen")
-    if options.listen is not None and options.export_once:
-        raise UsageError("--once prints, or writes with --textfile: it goes without --listen")
-    if options.processes and options.compat is not None:
-        raise UsageError("--processes goes without --compat: dcgm-exporter has no names for them")
 
 
 def _exposition(options: argparse.Namespace) -> Exposition:
@@ -119,7 +113,7 @@ def _exposition(options: argparse.Namespace) -> Exposition:
 
 
 def _interval(options: argparse.Namespace) -> float:
-    return float(options.export_interval or options.interval or _INTERVAL)
+    return float(options.interval or _INTERVAL)
 
 
 def _once(options: argparse.Namespace, exposition: Exposition) -> int:

@@ -10,13 +10,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.hosts import add_hosts, answers_of, complain_of, named, of_host
+from gputop.commands.hosts import answers_of, complain_of, named, of_host
 from gputop.commands.picking import add_pick_options, pick_request, plain_value
+from gputop.commands.shared import HOSTS, JSON
 from gputop.commands.watching import Picked, Watch, not_enough, tally
 from gputop.deadline import within
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import Form, GpuPick, PickedValue, PickRequest, value_for
+from gputop.model.cuda.pick import GpuPick, PickedValue, PickRequest, value_for
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration, printable
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
     from gputop.sources.prometheus.free import FreeHost
     from gputop.sources.prometheus.queries import ClusterQueries
 
-_WATCHED = ("wait", "min_free", "max_util", "exclude", "shared")
+_WATCHED = ("--wait", "--min-free", "--max-util", "--exclude", "--shared")
 """Options that require watching GPUs, which a Prometheus server does not do."""
 _CLUSTER_TIMEOUT = 60.0
 """Seconds for all queries of a Prometheus server."""
+_CLUSTER = "HOST GPU,GPU of one of the machines that a Prometheus server knows"
 DESCRIPTION = "Pick GPUs for a new job and print the CUDA_VISIBLE_DEVICES that names them."
 EPILOG = """\
 examples:
+  export CUDA_DEVICE_ORDER=PCI_BUS_ID      as nvidia-smi counts, once for all of these
   CUDA_VISIBLE_DEVICES=$(gputop free -n 2) python train.py     two GPUs that nobody uses
   gputop free --min-free 20GiB --shared    one with so much free, others may be on it
   gputop free -n 4 --same-model --wait 2h  wait for four of a kind
@@ -49,31 +52,28 @@ examples:
 exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty
 CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be read
 """
+TAKES = {**HOSTS, **JSON, "demo": "", "prometheus": _CLUSTER}
+NEEDS = {"--shared": ("--min-free",), "--model": ("--prometheus",)}
+APART = tuple(("--prometheus", other) for other in ("-H", "--hosts", "--demo", *_WATCHED))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_hosts(parser)
     add_pick_options(parser)
     add = parser.add_argument
-    add("--prometheus", dest="free_prometheus", metavar="URL",
-        help="HOST GPU,GPU of one of the machines that a Prometheus server knows")  # fmt: skip
     add("--model", metavar="NAME", help="with --prometheus: of a model with this in its name")
-    add("--format", dest="form", choices=("uuid", "index", "export", "ssh"),
-        default="uuid",
-        help="UUIDs, indices where exact, a line for this shell, or with -H the line that starts"
-        " a shell there (default: uuid)")  # fmt: skip
-    add("--json", dest="free_json", action="store_true", help="print a line of JSON")
+    add("--format", dest="form", choices=("index", "uuid", "export", "ssh"),
+        default="index",
+        help="indices (none where they may mean other GPUs), UUIDs, a line for this shell, or with"
+        " -H the line that starts a shell there (default: index)")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
-    if url := options.free_prometheus or options.prometheus:
-        return _run_cluster(options, url)
+    if options.prometheus is not None:
+        return _run_cluster(options, options.prometheus)
     if options.form == "ssh" and not options.hosts:
         raise UsageError("--format ssh goes with -H: it prints what starts a shell there")
     if options.form == "export" and options.hosts:
         raise UsageError("--format export is for this shell: with -H give --format ssh")
-    if options.model is not None:
-        raise UsageError("--model goes with --prometheus URL")
     request = pick_request(options, elsewhere=bool(options.hosts))
     if options.hosts:
         host, picked = _first_that_fits(options, request)
@@ -87,19 +87,19 @@ def _print(
 ) -> int:
     """Print what was picked. GputopError if there are not enough GPUs."""
     frame, pick = picked
-    form: Form = "export" if options.form == "ssh" else options.form
-    value = value_for(frame, pick.gpus, request.order, form) if pick.gpus else None
-    notes = [note for note in (pick.note, value.note if value else None) if note]
+    order = PCI_BUS_ID if options.form in ("export", "ssh") else request.order
+    value = value_for(frame, pick.gpus, order, _by_uuid(options)) if pick.gpus else PickedValue()
+    notes = [note for note in (pick.note, value.note) if note]
     for note in notes:
         complain(of_host(host, note))
-    error = not_enough(frame, pick, request) if value is None else None
-    if options.free_json:
-        _write(named(_json(frame, pick, value, notes), host))
-    elif value:
+    error = None if pick.gpus else not_enough(frame, pick, request)
+    if options.json:
+        _write(named(_json(frame, pick, value.text, notes), host))
+    elif value.text:
         _write(line_for(options.form, host, value.text))
     if error is not None:
         raise error
-    return 0
+    return 0 if value.text else 1
 
 
 def line_for(form: str, host: HostName | None, value: str) -> str:
@@ -121,15 +121,18 @@ def shell_line(host: HostName, value: str) -> str:
     return shlex.join(["ssh", "-t", *options, "--", host.target, remote])
 
 
-def _json(frame: Frame, pick: GpuPick, value: PickedValue | None, notes: list[str]) -> str:
+def _by_uuid(options: argparse.Namespace) -> bool:
+    return bool(options.uuid or options.form == "uuid")
+
+
+def _json(frame: Frame, pick: GpuPick, value: str | None, notes: list[str]) -> str:
     gpus = {
         gpu.index: {"gpu": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}
         for gpu in frame.gpus
     }
     picked = [gpus[gpu.index] for gpu in pick.gpus or ()]
     refused = [{**gpus[index], "reason": reason} for index, reason in pick.reasons.items()]
-    text = value and value.text
-    return json.dumps({"value": text, "gpus": picked, "refused": refused, "notes": notes})
+    return json.dumps({"value": value, "gpus": picked, "refused": refused, "notes": notes})
 
 
 def _write(line: str) -> None:
@@ -162,7 +165,7 @@ def _first_that_fits(
                 complain_of(host, answer)
             elif answer.pick.gpus:
                 return host, answer
-    if options.free_json:
+    if options.json:
         _write(_refusals(refused))
     raise GputopError(f"no host has enough GPUs: {request.count} requested")
 
@@ -191,10 +194,10 @@ def _run_cluster(options: argparse.Namespace, url: str) -> int:
     and how old that knowledge is. GputopError if no host has enough."""
     _check_cluster(options)
     pick = _free_host(options, url)
-    value = ",".join(str(gpu.index) if options.form == "index" else gpu.uuid or ""
-                     for gpu in pick.gpus)  # fmt: skip
+    by_uuid = _by_uuid(options)
+    value = ",".join(gpu.uuid or "" if by_uuid else str(gpu.index) for gpu in pick.gpus)
     line = line_for(options.form, pick.host, value)
-    if options.free_json:
+    if options.json:
         gpus = [{"gpu": gpu.index, "uuid": gpu.uuid} for gpu in pick.gpus]
         age = None if pick.age is None else round(pick.age, 1)
         facts = {"host": pick.host.asked, "value": value, "gpus": gpus, "age": age}
@@ -205,14 +208,8 @@ def _run_cluster(options: argparse.Namespace, url: str) -> int:
 
 def _check_cluster(options: argparse.Namespace) -> None:
     """Check the options. UsageError for those that need more than Prometheus knows."""
-    if options.hosts or options.demo:
-        raise UsageError("--prometheus does not go with -H or --demo")
     if options.form == "export":
         raise UsageError("--format export is for this shell: with --prometheus give --format ssh")
-    for name in _WATCHED:
-        if getattr(options, name):
-            option = "--" + name.replace("_", "-")
-            raise UsageError(f"{option} does not go with --prometheus: give the host with -H")
     if options.count < 1:
         raise UsageError(f"-n {options.count} is not a number of GPUs")
 

@@ -7,7 +7,8 @@ import os
 import sys
 import textwrap
 
-from gputop.errors import GputopError, UsageError
+from gputop.commands.shared import LOOKS
+from gputop.errors import GputopError
 from gputop.manual import COMMANDS, TOPICS, page, plain, search
 from gputop.output import write
 from gputop.tui.glyphs import UNICODE, choose
@@ -32,6 +33,8 @@ examples:
 
 exit status: 0 done, 1 the manual has no such word, 2 there is no such topic
 """
+TAKES = LOOKS
+APART = (("-s", "TOPIC"),)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +47,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.search is not None:
-        if options.topic is not None:
-            raise UsageError("-s searches all pages: give no topic with it")
         write(_shown(_search_results(options.search)))
         return 0
     topic = COMMANDS.get(options.topic, options.topic) or next(iter(TOPICS))

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from gputop.errors import GputopError, LoginError, UsageError
@@ -25,32 +26,11 @@ _LONGEST = 2000
 """Characters printed of an error of a host."""
 
 
-def add_hosts(parser: argparse._ActionsContainer, prefix: str = "command_") -> None:
-    """Add -H and --hosts. Those of a command have a `prefix`, or they would replace those given
-    before the command."""
-    parser.add_argument(
-        "-H", "--host", metavar="HOST", action="append", dest=f"{prefix}host_words", default=[],
-        help="these machines instead of this one, over ssh: [user@]host[:port], with commas or"
-        " repeated; node[01-16], @group of the settings, @slurm, - for standard input",
-    )  # fmt: skip
-    parser.add_argument(
-        "--hosts", metavar="FILE", dest=f"{prefix}hosts_file", help="and those that a file names"
-    )
-
-
 def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:
-    """Return the hosts named before or after the command; empty means this machine. UsageError."""
-    takes_hosts = hasattr(options, "command_host_words")
-    given = [(options.host_words, options.hosts_file)]
-    if takes_hosts:
-        given.append((options.command_host_words, options.command_hosts_file))
-    words: list[str] = []
-    for names, path in given:
-        words += names if path is None else [*names, *_words_of(path)]
+    """Return the hosts named before or behind the command; empty means this machine. UsageError."""
+    words = [*options.host_words, *chain.from_iterable(map(_words_of, options.hosts_files))]
     if not words:
         return ()
-    if options.command is not None and not takes_hosts:
-        raise UsageError(f"-H does not go with gputop {options.command}: that is of this machine")
     from gputop.sources.ssh.names import parse_hosts
 
     return parse_hosts(words, _groups(), os.environ, sys.stdin)

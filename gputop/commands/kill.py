@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.commands.hosts import add_hosts, answers_of, of_host
+from gputop.commands.hosts import answers_of, of_host
 from gputop.commands.quantities import duration
 from gputop.commands.selection import (
     NobodyFitsError,
@@ -23,6 +23,7 @@ from gputop.commands.selection import (
     ProcessSelector,
     selection_of,
 )
+from gputop.commands.shared import HOSTS, JSON
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (
@@ -89,16 +90,21 @@ def _signal(text: str) -> int:
 
 
 _grace = duration("a number of seconds from 0 to 3600", most=3600)
+TAKES = {
+    **HOSTS,
+    **JSON,
+    "user": "only this user's; `me` is you, +1000 is a number",
+    "readonly": "",
+}
+NEEDS = {"--foreign": ("--yes",)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_hosts(parser)
     add = parser.add_argument
     add("words", metavar="PID|WORD", nargs="*",
         help="PIDs, or words of the filter; in a filter a PID is pid:21195")  # fmt: skip
     add("--gpu", metavar="GPU", action="append", default=[],
         help="only on these: indices or beginnings of UUIDs, with commas or repeated")  # fmt: skip
-    add("--user", metavar="NAME", help="only this user's; `me` is you, +1000 is a number")
     add("-s", "--signal", metavar="SIG", type=_signal, default=15,
         help="TERM, SIGTERM or 15 (default: TERM)")  # fmt: skip
     add("--grace", metavar="SEC", type=_grace, default=10.0,
@@ -109,7 +115,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="do not ask; leave other users' and containers' processes alone")  # fmt: skip
     add("--foreign", action="store_true",
         help="with --yes: also other users' and containers' processes")  # fmt: skip
-    add("--json", dest="kill_json", action="store_true", help="print a line of JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -135,16 +140,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Check what can be checked without an agent. UsageError, GputopError."""
-    if options.demo:
-        raise UsageError("the demo has no processes; without --demo this machine's are meant")
     if options.readonly or read_believed(os.environ).readonly:
         where = f"GPUTOP_READONLY is set, or readonly in {settings_path(os.environ)}"
         raise GputopError(f"--readonly is given, or {where}: nothing is signalled")
     asks = not (options.yes or options.dry_run)
     if asks and not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         raise UsageError("not a terminal, so nobody can be asked: give --yes, or --dry-run")
-    if options.foreign and not options.yes:
-        raise UsageError("--foreign goes with --yes; on a terminal you are asked")
 
 
 def _plans(
@@ -282,7 +283,7 @@ def _await_quiet() -> None:
 
 def _report(options: argparse.Namespace, verdicts: _Verdicts, plans: _Plans | None = None) -> None:
     """Write the verdicts; with `plans`, write what would be done."""
-    if options.kill_json:
+    if options.json:
         listed = [
             _json(verdict, options.signal, host)
             for host, group in verdicts.items()
@@ -292,7 +293,7 @@ def _report(options: argparse.Namespace, verdicts: _Verdicts, plans: _Plans | No
     for host, group in verdicts.items():
         for verdict in group:
             line = _would(verdict, options.signal, plans[host].frame) if plans else _line(verdict)
-            if not options.kill_json:
+            if not options.json:
                 write(of_host(host, f"{line}\n"), "utf-8", required=True)
             elif verdict.outcome not in _ENDED and plans is None:
                 complain(of_host(host, line))

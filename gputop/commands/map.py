@@ -9,8 +9,9 @@ from contextlib import closing
 
 import msgspec
 
-from gputop.commands.hosts import add_hosts, print_answers
+from gputop.commands.hosts import print_answers
 from gputop.commands.reading import read_file
+from gputop.commands.shared import HOSTS, JSON
 from gputop.errors import UsageError
 from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
 from gputop.model.cuda.advice import Advice, advise, environ_advice
@@ -65,6 +66,11 @@ exit status: 0 something is visible, 1 nothing is, or the program asks for a GPU
 that it does not see, 2 usage, or a line of which nothing can be claimed,
 3 the NVIDIA driver cannot be read
 """
+TAKES = {**HOSTS, **JSON, "demo": ""}
+APART = (
+    *(("--inventory", other) for other in ("--verify", "-H", "--hosts", "--demo")),
+    *(("--pid", other) for other in ("VALUE", "--unset", "--order", "--inventory", "--verify")),
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -77,11 +83,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--unset", action="store_true", help="as if CUDA_VISIBLE_DEVICES were not set")
     add("--order", metavar="ORDER", help="CUDA_DEVICE_ORDER")
     add("--verify", action="store_true", help="ask the CUDA driver of the machine as well")
-    add("--json", dest="map_json", action="store_true", help="print a line of JSON")
     add("--tf-log", metavar="FILE", help="explain a TensorFlow log (-: standard input)")
-    other = parser.add_argument_group("another machine")
-    add_hosts(other)
-    add = other.add_argument
+    add = parser.add_argument_group("another machine").add_argument
     add("--inventory", metavar="FILE", help="its `gputop --json`, or a description")
     add("--driver", metavar="VERSION", help="its driver version")
     _add_program(parser.add_argument_group("what the program does"))
@@ -118,22 +121,12 @@ def run(options: argparse.Namespace) -> int:
             return _answer(options, layers, log, frame_inventory(frame), source, frame)
 
     more = TIMEOUT + 2 * _PROBE_TIMEOUT * options.verify
-    return print_answers(options.hosts, ask_host, options.map_json, more)
+    return print_answers(options.hosts, ask_host, options.json, more)
 
 
 def _check(options: argparse.Namespace) -> None:
-    if options.inventory is not None and options.verify:
-        raise UsageError("--verify asks this machine's driver: leave --inventory out")
-    if options.inventory is not None and options.hosts:
-        raise UsageError("-H asks the machine itself: leave --inventory out")
     if options.inventory is not None and not re.match("[0-9]", options.driver or "0"):
         raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
-    own = options.value is None and not options.unset and not options.order
-    if options.pid is not None and (not own or options.inventory is not None):
-        raise UsageError("--pid asks about that process's own variables: give no VALUE, --unset, "
-                         "--order or --inventory with it")  # fmt: skip
-    if options.pid is not None and options.verify:
-        raise UsageError("--verify asks for this shell's GPUs, which need not be those of --pid")
     if options.pid is not None and len(options.hosts) > 1:
         raise UsageError("a PID is of one machine: give one host with --pid")
 
@@ -155,7 +148,7 @@ def _answer(
             report = _of_pid(options.pid, source, frame)
         else:
             report = _of_text(options, inventory, source if options.verify else None)
-        form = mapping_json if options.map_json else mapping_text
+        form = mapping_json if options.json else mapping_text
         text, status = form(report, inventory, layers, options.framework), _status(report, layers)
     return text.rstrip("\n") + "\n", status
 
@@ -252,5 +245,5 @@ def _variables(
 def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -> tuple[str, int]:
     log = read_tf_log(text)
     advice = explain(log, inventory.devices)
-    form = log_json if options.map_json else log_text
+    form = log_json if options.json else log_text
     return form(log, inventory.devices, advice), 0 if log.sees_gpu else 1

@@ -9,11 +9,12 @@ import re
 from collections.abc import Sequence
 
 from gputop.commands.quantities import duration, percentage, size
-from gputop.errors import SourceError, UsageError
+from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import PickRequest
+from gputop.model.cuda.pick import PickRequest, value_for
 from gputop.model.health.free import AT_WORK
 from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import is_blank, printable
 
@@ -31,6 +32,8 @@ def add_pick_options(parser: argparse._ActionsContainer) -> None:
         help="wait until there are enough, at most 90, 10m or 2h (default: for ever)")  # fmt: skip
     add("--window", metavar="SEC", type=_window, default=2.0,
         help="seconds to watch the utilization (default: 2)")  # fmt: skip
+    add("--uuid", action="store_true",
+        help=f"name GPUs by UUID (default: by index, with {ORDER}={PCI_BUS_ID})")  # fmt: skip
 
 
 def add_likeness(parser: argparse._ActionsContainer) -> None:
@@ -49,8 +52,6 @@ def pick_request(options: argparse.Namespace, elsewhere: bool = False) -> PickRe
 
     `elsewhere`: on another machine, where our own CUDA variables mean nothing.
     """
-    if options.shared and options.min_free is None:
-        raise UsageError("--shared goes with --min-free SIZE: how much memory the job needs")
     if options.count < 1:
         raise UsageError(f"-n {options.count} is not a number of GPUs")
     limit = options.max_util
@@ -76,9 +77,17 @@ def _excluded(text: str | None) -> tuple[str, ...]:
     return words
 
 
-def visible_variables(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Return the variables with which a program sees only these GPUs. SourceError."""
-    return {ORDER: PCI_BUS_ID, NAME: plain_value(",".join(gpu.uuid or "" for gpu in gpus))}
+def visible_variables(frame: Frame, gpus: Sequence[Gpu], by_uuid: bool) -> dict[str, str]:
+    """Return the variables with which a program sees only these GPUs. GputopError."""
+    value = value_for(frame, gpus, PCI_BUS_ID, by_uuid)
+    if value.text is None:
+        raise GputopError(str(value.note))
+    return {ORDER: PCI_BUS_ID, NAME: plain_value(value.text)}
+
+
+def indices_of(gpus: Sequence[Gpu]) -> str:
+    """Return `GPU 2`, or `GPUs 2, 6`."""
+    return f"GPU{'s' * (len(gpus) > 1)} {', '.join(str(gpu.index) for gpu in gpus)}"
 
 
 def plain_value(value: str) -> str:

@@ -11,8 +11,9 @@ from contextlib import closing
 from typing import NoReturn
 
 from gputop.commands.following import follow_hosts
-from gputop.commands.hosts import add_hosts, complain_of, of_host
+from gputop.commands.hosts import complain_of, of_host
 from gputop.commands.quantities import duration, size
+from gputop.commands.shared import HOSTS
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.output import complain, write
@@ -62,6 +63,7 @@ _DIGITS = re.compile(r"[0-9]+")
 """Numbers in an error: if only they change, as in `no answer for 12 s`, it is the same error."""
 _every = duration("a time from 1s to 60s, as 10s", least=1, most=MAX_INTERVAL)
 _keep = duration("a time from 1d on, as 30d", least=86400)
+TAKES = {**HOSTS, "demo": "record the invented machine, where FILE|FOLDER says"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +71,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("path", metavar="FILE|FOLDER", nargs="?",
         help="a folder, or a name that ends with /: a file a day there; another name: that one file"
         " (default: ~/.local/state/gputop/recordings, or below $XDG_STATE_HOME)")  # fmt: skip
-    add_hosts(parser)
     add("--every", metavar="TIME", type=_every, default=10.0,
         help="time between two samples, 1s to 60s (default: 10s)")  # fmt: skip
     add("--keep", metavar="TIME", type=_keep, default=_keep("30d"),
@@ -81,8 +82,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " all of it; never what looks like a secret")  # fmt: skip
     add("--unit", action="store_true",
         help="record nothing; print a unit for systemd --user that does so")  # fmt: skip
-    add("--demo", action="store_true", default=argparse.SUPPRESS,
-        help="record the invented machine, where FILE|FOLDER says")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:

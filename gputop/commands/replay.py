@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.commands.screen import show
+from gputop.commands.shared import LOOKS
 from gputop.errors import UsageError
 from gputop.model.instants import FORMS, parse_instant
 from gputop.model.machine.text import printable
@@ -37,6 +38,7 @@ On the screen:  , .  a sample back, on    < >  a minute    t  to a time    Space
 
 exit status: 0 done, 1 the recording cannot be read, 2 usage
 """
+TAKES = {**LOOKS, "user": "", "interval": "", "print_last": ""}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

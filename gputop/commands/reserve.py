@@ -9,10 +9,10 @@ import time
 from shlex import quote
 from typing import NoReturn
 
-from gputop.commands.picking import add_pick_options, pick_request, visible_variables
+from gputop.commands.picking import add_pick_options, pick_request
 from gputop.commands.quantities import duration
 from gputop.commands.reserving import HELD, reserved, user_name, with_our_hold
-from gputop.errors import GputopError, UsageError
+from gputop.errors import GputopError
 from gputop.export.table import aligned
 from gputop.model.machine import text
 from gputop.model.machine.gpu import Gpu, gpus_named
@@ -42,6 +42,8 @@ exit status: 0 done, 1 there are not enough GPUs, none can be reserved, or there
 is nothing to release, 2 usage, 3 the NVIDIA driver cannot be read
 """
 _duration = duration("a time, as 90, 30m or 2h", least=1, most=366 * 86400)
+TAKES: dict[str, str] = {}
+NEEDS = {"--shared": ("--min-free",)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.demo:
-        raise UsageError("--demo is an invented machine: its GPUs cannot be reserved")
     if options.list:
         return _list()
     if options.release is not None:
@@ -96,19 +96,14 @@ def _reserve(options: argparse.Namespace, session: int, pipe: int) -> NoReturn:
     `session`, the PID of the session's leader, ends (0: there is no leader)."""
     request = pick_request(options)
     words = f"gputop reserve --for {text.duration(options.seconds)}"
-    with reserved(options, request, words, options.seconds) as (gpus, holds):
-        values = {**visible_variables(gpus), HELD: with_our_hold(callers_environment())}
+    with reserved(options, request, words, options.seconds) as (taken, holds):
+        values = {**taken.variables, HELD: with_our_hold(callers_environment())}
         line = "export " + " ".join(f"{name}={quote(value)}" for name, value in values.items())
-        _say_which(gpus, options.seconds)
+        end = text.clock_time(time.time() + options.seconds, time.time())
+        complain(f"{taken.words} reserved until {end}, or until this session ends")
         os.write(pipe, f"{line}\n".encode())
         os.close(pipe)
         _hold(holds, options.seconds, session)
-
-
-def _say_which(gpus: tuple[Gpu, ...], seconds: float) -> None:
-    names = ", ".join(str(gpu.index) for gpu in gpus)
-    end = text.clock_time(time.time() + seconds, time.time())
-    complain(f"GPU {names} reserved until {end}, or until this session ends")
 
 
 def _hold(holds: list[Hold], seconds: float, leader: int) -> NoReturn:
@@ -154,6 +149,9 @@ def _release(word: str) -> int:
         raise GputopError(f"you have reserved nothing that {shown!r} names: gputop reserve --list")
     for lock in own:
         remove(lock)
+    names = {gpu.uuid: f"GPU {gpu.index}" for gpu in _gpus()}
+    for lock in own:
+        write(f"{names.get(lock.uuid, lock.uuid)} released: {lock.command or text.MISSING}\n")
     return 0
 
 

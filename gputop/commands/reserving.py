@@ -15,9 +15,11 @@ import pwd
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gputop.commands.picking import indices_of, visible_variables
 from gputop.commands.watching import Picked, Watch, not_enough, tally
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.machine.frame import Frame
@@ -38,6 +40,13 @@ _LOOKS = 2
 _SLOWEST = 8.0
 """The longest interval in seconds, far behind in the queue: if no frame comes for longer, the agent
 is taken for stopped."""
+
+
+class Taken(NamedTuple):
+    """GPUs for a program, in words, and the variables with which it sees only these."""
+
+    words: str
+    variables: dict[str, str]
 
 
 class ReservingWatch(Watch):
@@ -189,7 +198,7 @@ class ReservingWatch(Watch):
 @contextmanager
 def reserved(
     options: argparse.Namespace, request: PickRequest, command: str, lasts: float | None = None
-) -> Iterator[tuple[tuple[Gpu, ...], list[Hold]]]:
+) -> Iterator[tuple[Taken, list[Hold]]]:
     """Pick GPUs and hold them until the context and all who inherit the holds have ended.
 
     ReservationError, DriverError, SourceError, and GputopError if there are not enough.
@@ -197,18 +206,18 @@ def reserved(
     with LockFolder() as folder:
         watch = ReservingWatch(folder, request, options, command, lasts)
         try:
-            gpus = require(watch.watch(), request)
+            taken = require(watch.watch(), request, options.uuid)
             watch.leave_queue()
-            yield gpus, list(watch.holds.values())
+            yield taken, list(watch.holds.values())
         finally:
             watch.release()
 
 
-def require(picked: Picked, request: PickRequest) -> tuple[Gpu, ...]:
+def require(picked: Picked, request: PickRequest, by_uuid: bool) -> Taken:
     """Return the GPUs. GputopError if there are not enough, after a line on each GPU."""
     frame, pick = picked
     if pick.gpus:
-        return pick.gpus
+        return Taken(indices_of(pick.gpus), visible_variables(frame, pick.gpus, by_uuid))
     if pick.note:
         complain(pick.note)
     raise not_enough(frame, pick, request)

@@ -10,13 +10,13 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from gputop.commands.picking import add_pick_options, pick_request, visible_variables
+from gputop.commands.picking import add_pick_options, pick_request
 from gputop.commands.reserving import HELD, require, reserved, with_our_hold
 from gputop.commands.watching import Watch
 from gputop.errors import ProgramError, UsageError
-from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
+from gputop.output import complain
 from gputop.sources.child import end_all
 from gputop.variables import callers_environment
 
@@ -37,6 +37,8 @@ reserved, 2 usage, 3 the NVIDIA driver cannot be read, 126 the program cannot be
 executed, 127 there is no such program
 """
 _IGNORED_BY_PYTHON = signal.SIGPIPE, signal.SIGXFSZ
+TAKES: dict[str, str] = {}
+NEEDS = {"--shared": ("--min-free",)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,19 +54,19 @@ def run(options: argparse.Namespace) -> int:
     program: Sequence[str] = options.program
     if not program:
         raise UsageError("nothing to run: gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]")
-    if options.demo:
-        raise UsageError("--demo is an invented machine: nothing runs on its GPUs")
     environ = callers_environment()
     path = find_executable(program[0], environ.get("PATH", os.defpath))
     request = pick_request(options)
     if options.no_reserve:
         picked = Watch(None, options, request, options.wait or 0).watch()
-        become(path, program, environ, require(picked, request))
-    with reserved(options, request, command_text(program)) as (gpus, holds):
+        taken = require(picked, request, options.uuid)
+        complain(f"{taken.words} without a reservation")
+        become(path, program, environ | taken.variables)
+    with reserved(options, request, command_text(program)) as (taken, holds):
         for hold in holds:
             hold.inherit()
-        environ[HELD] = with_our_hold(environ)
-        become(path, program, environ, gpus)
+        complain(f"{taken.words} reserved until the program ends")
+        become(path, program, {**environ, **taken.variables, HELD: with_our_hold(environ)})
 
 
 def command_text(program: Sequence[str]) -> str:
@@ -74,14 +76,11 @@ def command_text(program: Sequence[str]) -> str:
     return printable(" ".join(words), 400)
 
 
-def become(
-    path: str, program: Sequence[str], environ: Mapping[str, str], gpus: Sequence[Gpu]
-) -> NoReturn:
+def become(path: str, program: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """Replace gputop by a program, which keeps its PID, terminal and signals.
 
     ProgramError.
     """
-    environ = {**environ, **visible_variables(gpus)}
     end_all()
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)

@@ -136,7 +136,9 @@ class ProcessSelector:
         if term.key == "gpu":
             shown, indices = printable(term.value, 60), _indices(self._frame, term)
             if len(indices) > 1:
-                raise UsageError(f"{shown!r} is several GPUs: give an index or more of its UUID")
+                raise UsageError(
+                    f"{shown!r} is several GPUs: give an index or more of its UUID, or use --gpu"
+                )
             if term.negated and not indices:
                 raise UsageError(f"there is nothing here that !gpu:{shown} leaves out")
         return term.test

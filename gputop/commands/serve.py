@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.hosts import add_hosts
 from gputop.commands.listening import Address, address
+from gputop.commands.shared import HOSTS
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
@@ -35,10 +35,10 @@ be signalled, run or saved from a browser.
 
 exit status: 0 ended by Ctrl-C or SIGTERM, 1 other errors, 2 usage
 """
+TAKES = {**HOSTS, "demo": "", "interval": "", "theme": ""}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_hosts(parser)
     add = parser.add_argument
     add("--listen", metavar="HOST:PORT", type=address, default=Address("127.0.0.1", 8787),
         help="where browsers connect; 0 takes a free port (default: 127.0.0.1:8787)")  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from gputop.commands.hosts import add_hosts, print_answers
+from gputop.commands.hosts import print_answers
+from gputop.commands.shared import HOSTS, JSON
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
 from gputop.sources.ask import TIMEOUT, readable_frame
@@ -30,11 +31,11 @@ column a GPU)
 
 exit status: 0 done, 1 a host gives nothing, 2 usage, 3 the NVIDIA driver cannot be read
 """
+TAKES = {**HOSTS, **JSON, "demo": ""}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_hosts(parser)
-    parser.add_argument("--json", dest="topo_json", action="store_true", help="print JSON")
+    """It has those that are shared."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
             )
             if is_poor(source):
                 raise SourceError(REFUSED)
-            text = f"{topology_json(frame)}\n" if options.topo_json else topology_text(frame)
+            text = f"{topology_json(frame)}\n" if options.json else topology_text(frame)
             return text, 0
 
-    return print_answers(options.hosts, ask, options.topo_json, more=TIMEOUT)
+    return print_answers(options.hosts, ask, options.json, more=TIMEOUT)

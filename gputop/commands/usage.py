@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+from gputop.commands.shared import JSON
 from gputop.errors import GputopError, UsageError
 from gputop.export.usage import UsageReport, notes, usage_csv, usage_json, usage_table
 from gputop.model.instants import is_span, parse_instant
@@ -37,6 +38,8 @@ exit status: 0 done, 1 nothing is recorded, 2 usage
 """
 _FORMS = "2026-11-21, '2026-11-21 03:00', 03:00 or 12h, 7d"
 _WEEK = 7 * 86400.0
+TAKES = JSON
+APART = (("--json", "--csv"),)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -49,16 +52,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--until", metavar="TIME",
         help="the end, written the same way (default: now; with FILE, its end)")  # fmt: skip
     add("--by", choices=tuple(GROUPINGS), default="user", help="what a row is (default: user)")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", dest="usage_json", action="store_true", help="print a line of JSON")
-    form.add_argument("--csv", action="store_true", help="print a table for spreadsheets")
+    add("--csv", action="store_true", help="print a table for spreadsheets")
 
 
 def run(options: argparse.Namespace) -> int:
     recording = _recording(options.path)
     since, until = _window(options, recording)
     report = _report(recording, options.by, since, until)
-    if options.usage_json:
+    if options.json:
         write(usage_json(report) + "\n", "utf-8", required=True)
     elif options.csv:
         write(usage_csv(report), "utf-8", required=True)

@@ -18,10 +18,11 @@ from gputop.commands.awaited import (
     ProcessesEnd,
     UserLeaves,
 )
-from gputop.commands.hosts import add_hosts, complain_of, of_host
+from gputop.commands.hosts import complain_of, of_host
 from gputop.commands.picking import add_likeness, pick_request
 from gputop.commands.quantities import duration, percentage
 from gputop.commands.selection import selection_of
+from gputop.commands.shared import HOSTS
 from gputop.errors import DriverError, GputopError, LoginError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import coarse_duration, printable
@@ -56,16 +57,21 @@ exit status: 0 it has happened, 1 other errors (no process matches, it cannot ha
 """
 _LONGEST = 500
 """Characters printed of a problem during the wait."""
+_USER = "until this user has left, or with words: only theirs; `me` is you, +1000 is a number"
 _time = duration("a time, as 90, 10m or 2h")
+TAKES = {**HOSTS, "user": _USER}
+_LIKENESS = ("--min-free", "--max-util", "--exclude", "--same-model")
+NEEDS = {
+    "--below": ("--idle",),
+    "--shared": ("--min-free",),
+    **dict.fromkeys(_LIKENESS, ("--free",)),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_hosts(parser)
     add = parser.add_argument
     add("words", metavar="PID|WORD", nargs="*",
         help="until these processes have ended: PIDs, or words of the filter")  # fmt: skip
-    add("--user", metavar="NAME", help="until this user has left, or with words: only theirs;"
-        " `me` is you, +1000 is a number")  # fmt: skip
     add("--free", metavar="N", dest="count", type=int, nargs="?", const=1,
         help="until this many GPUs are free (1)")  # fmt: skip
     add("--idle", metavar="TIME", type=duration("a time, as 90, 10m or 2h", least=1), nargs="?",
@@ -136,8 +142,6 @@ def _outcome(
 
 def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
     """Return a function that makes the condition for a host. UsageError for none or several."""
-    if options.demo:
-        raise UsageError("the demo goes on for ever; without --demo this machine is meant")
     chosen = {"--free": options.count is not None, "--idle": options.idle is not None,
               "processes": bool(options.words or options.user is not None)}  # fmt: skip
     names = [name for name, is_chosen in chosen.items() if is_chosen]
@@ -164,16 +168,9 @@ def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
 
 
 def _check_companions(options: argparse.Namespace) -> None:
-    """Refuse options that have no effect with the others. UsageError."""
-    asked = options.min_free, options.max_util, options.exclude
-    if options.count is None and (
-        any(value is not None for value in asked) or options.same_model or options.shared
-    ):
-        raise UsageError("what GPUs have to be like goes with --free")
+    """Refuse numbers that mean nothing. UsageError."""
     if options.count is not None and options.count < 1:
         raise UsageError(f"--free {options.count} is not a number of GPUs")
-    if options.idle is None and options.below is not None:
-        raise UsageError("--below goes with --idle")
     if options.idle is not None and not options.below and options.below is not None:
         raise UsageError("--below 0: nothing is below that")
 

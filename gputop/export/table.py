@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 
 from gputop import __version__
 from gputop.model.health.findings import findings
 from gputop.model.health.free import count_of_free, is_free
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
+from gputop.model.health.who import who
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder, Gpu
 from gputop.model.machine.limits import limits, nobody
-from gputop.model.machine.summary import awaited, count_of_users, reserved_words
+from gputop.model.machine.summary import count_of_users
 from gputop.model.machine.text import MIB, MISSING, duration
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
@@ -24,19 +26,22 @@ _GPU_COLUMNS: dict[str, Callable[[Gpu], str]] = {
     "GPU": GPU["index"].text,
     "NAME<": lambda gpu: gpu.name or MISSING,
     "BUS-ID<": GPU["pci_bus_id"].text,
-    "PERS": GPU["persistence_mode"].text,
-    "DISP": GPU["display_active"].text,
     "FAN%": GPU["fan"].text,
     "TEMP-C": GPU["temperature"].text,
     "PERF": GPU["pstate"].text,
     "POWER-W": lambda gpu: f"{GPU['power'].text(gpu)}/{GPU['power_limit'].text(gpu)}",
     "MEM-MiB": lambda gpu: f"{_mib(gpu.memory_used)}/{_mib(gpu.memory_total)}",
     "UTIL%": GPU["utilization"].text,
-    "ECC": GPU["ecc_uncorrected"].text,
-    "COMPUTE<": GPU["compute_mode"].text,
     "MIG": GPU["mig_mode"].text,
 }
 
+_WHERE_UNUSUAL = {
+    "PERS": ("persistence_mode", "on"),
+    "DISP": ("display_active", "off"),
+    "ECC": ("ecc_uncorrected", "0"),
+    "COMPUTE<": ("compute_mode", "default"),
+}
+"""Columns that are shown if a GPU has a value that is known and not the usual one."""
 _WHERE_KNOWN = ("idle_for", "container", "pod", "job")
 """Columns that are shown if a process has a value for them."""
 
@@ -77,7 +82,11 @@ def _name(frame: Frame) -> str:
 
 
 def _gpu_table(frame: Frame, idle_after: float) -> str:
-    columns = dict(_GPU_COLUMNS)
+    columns: dict[str, Callable[[Gpu], str]] = {**_GPU_COLUMNS, "WHO<": partial(who, frame)}
+    for head, (metric_id, usual) in _WHERE_UNUSUAL.items():
+        text = GPU[metric_id].text
+        if any(text(gpu) not in (usual, MISSING) for gpu in frame.gpus):
+            columns[head] = text
     if any(_state(frame, gpu, idle_after) != "ok" for gpu in frame.gpus):
         columns["STATE<"] = lambda gpu: _state(frame, gpu, idle_after)
     return aligned(columns, [[text(gpu) for text in columns.values()] for gpu in frame.gpus])
@@ -88,8 +97,6 @@ def _state(frame: Frame, gpu: Gpu, idle_after: float) -> str:
         return f"no answer for {GPU['stale_for'].text(gpu)}"
     if gpu.asleep:
         return "asleep"
-    if gpu.error is None and (reservation := awaited(frame, gpu)):
-        return reserved_words(reservation, frame.time)
     idle = gpu.idle_for is not None and gpu.idle_for >= idle_after and not is_free(frame, gpu)
     return gpu.error or (f"idle {GPU['idle_for'].text(gpu)}" if idle else "ok")
 

@@ -67,9 +67,9 @@ def test_a_server_that_says_nothing_holds_up_no_key() -> None:
     ("words", "said"),
     [
         ("--prometheus http://a:9090", "--prometheus is for the screen"),
-        ("--prometheus http://a -H b", "--prometheus does not go with -H"),
-        ("--prometheus http://a --once", "--prometheus does not go with --once"),
-        ("--prometheus http://a topo", "--prometheus does not go with gputop topo"),
+        ("--prometheus http://a -H b", "--prometheus cannot be used with -H"),
+        ("--prometheus http://a --once", "--prometheus cannot be used with --once"),
+        ("--prometheus http://a topo", "--prometheus is not an option of gputop topo"),
         ("--prometheus a:9090", "is no URL, as http://prometheus:9090"),
     ],
 )

@@ -270,12 +270,12 @@ def test_once_where_there_is_no_driver(machine: MachineFactory) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("-H a export", "-H does not go with gputop export: that is of this machine"),
-        ("export --once --listen [::1]:1", "--once prints, or writes with --textfile"),
-        ("export --textfile /tmp --tls-cert x", "they go with --listen"),
+        ("-H a export", "-H is not an option of gputop export"),
+        ("export --once --listen [::1]:1", "--listen cannot be used with --once"),
+        ("export --textfile /tmp --tls-cert x", "--tls-cert cannot be used with --textfile"),
         ("export --tls-key x", "TLS needs --tls-cert"),
         ("export --tls-cert /dev/null", "TLS with /dev/null is not possible"),
-        ("export --compat dcgm --processes", "--processes goes without --compat"),
+        ("export --compat dcgm --processes", "--processes cannot be used with --compat"),
         ("--demo export --listen 192.0.2.1:1", "cannot listen on 192.0.2.1:1"),
     ],
 )

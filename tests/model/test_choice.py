@@ -202,25 +202,23 @@ def test_only_what_the_caller_sees() -> None:
 def test_indices_only_where_they_are_exact() -> None:
     four = frame([card(i) for i in range(4)])
     chosen = four.gpus[1:3]
-    assert value_for(four, chosen, None).text == "GPU-1,GPU-2"
-    value = value_for(four, chosen, None, "index")
-    assert value.text == "GPU-1,GPU-2"
-    assert value.note is not None
-    assert "same model" in value.note
-    for form, order in (("index", "PCI_BUS_ID"), ("export", None)):
-        value = value_for(four, chosen, order, form)  # type: ignore[arg-type]
-        assert (value.text, value.note) == ("1,2", None)
+    assert value_for(four, chosen, None, by_uuid=True).text == "GPU-1,GPU-2"
+    value = value_for(four, chosen, None)
+    assert (value.text, "PCI_BUS_ID" in str(value.note)) == ("1,2", True)
+    value = value_for(four, chosen, "PCI_BUS_ID")
+    assert (value.text, value.note) == ("1,2", None)
     alone = frame([card(5)])
-    assert value_for(alone, alone.gpus, None, "index").text == "0"
-    assert value_for(four, chosen, "pci_bus_id", "index").text == "GPU-1,GPU-2"
+    assert value_for(alone, alone.gpus, None).text == "0"
+    mixed = frame([card(0, name="L4"), card(1)])
+    assert value_for(mixed, mixed.gpus[1:], None).text is None
 
 
 def test_indices_count_by_bus_and_not_by_nvml() -> None:
     turned = frame([card(0, pci_bus_id="00000000:90:00.0"), card(1)])
-    assert value_for(turned, turned.gpus[:1], None, "export").text == "1"
+    assert value_for(turned, turned.gpus[:1], "PCI_BUS_ID").text == "1"
     unknown = frame([card(0, pci_bus_id=None), card(1)])
-    value = value_for(unknown, unknown.gpus[1:], None, "export")
-    assert (value.text, bool(value.note)) == ("GPU-1", True)
+    value = value_for(unknown, unknown.gpus[1:], "PCI_BUS_ID")
+    assert (value.text, "--uuid" in str(value.note)) == (None, True)
 
 
 def test_beside_a_gpu_in_mig_mode() -> None:
@@ -228,9 +226,9 @@ def test_beside_a_gpu_in_mig_mode() -> None:
     new = msgspec.structs.replace(frame(gpus), driver_version="580.95.05")
     old = msgspec.structs.replace(new, driver_version="550.1")
     assert picked(new, count=2) == [1, 2]
-    assert value_for(new, new.gpus[1:], None).note is None
-    assert value_for(new, new.gpus[1:], "PCI_BUS_ID", "index").text == "GPU-1,GPU-2"
-    assert "not documented" in (value_for(old, old.gpus[1:], None).note or "")
+    assert value_for(new, new.gpus[1:], None, by_uuid=True).note is None
+    assert value_for(new, new.gpus[1:], "PCI_BUS_ID").text is None
+    assert "not documented" in (value_for(old, old.gpus[1:], None, by_uuid=True).note or "")
 
 
 def test_a_line_for_a_shell_is_quoted() -> None:

@@ -15,7 +15,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.origin import Container, Origin
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes import process_rows
-from gputop.model.processes.filter import FilterError, idle
+from gputop.model.processes.filter import FilterError, absent_gpus, idle
 from tests.builders import GIB, frame, gpu, matching, process
 
 SEEN = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "GPU-1"}))
@@ -56,6 +56,18 @@ def pids(text: str) -> list[int]:
         ("gpu:GPU-1", [12, 13]),
         ("gpu:gpu", [11, 12, 13]),
         ("gpu:GPU-7", []),
+        ("gpu:0,1", [11, 12, 13]),
+        ("gpu0,GPU-1", []),
+        ("gpu:1,7", [12, 13]),
+        ("gpu:1-3", [12, 13]),
+        ("gpu:1-0", [11, 12, 13]),
+        ("gpu0-1 !gpu:1", [11]),
+        ("mem > 10G", [11]),
+        ("mem >=10GiB alice", [11]),
+        ("!mem > 10G", [12, 13]),
+        ('"user=alice"', []),
+        ('"alice|bob"', []),
+        ("localhost:80", []),
         ("cuda:0", [12]),
         ("cuda:1", []),
         ("mem>10G", [11]),
@@ -124,6 +136,16 @@ def test_what_is_unknown_fits_neither_way(text: str) -> None:
         ('user:"a"b', 5, "this quote is not closed"),
         ("alice !", 6, "a word is missing after !"),
         ("user:", 0, "a word is missing after user:"),
+        ("user=alice", 0, "write user:alice, or quote it"),
+        ("a gpu=1", 2, "write gpu:1, or quote it"),
+        ("mem=10G", 0, "compare: mem>10g or mem<10g, or quote it"),
+        ("usr:alice", 0, "there is no usr: but user:alice, or quote it"),
+        ("user:alice,bob", 0, "one at a time: user:alice or user:bob"),
+        ("alice|bob", 0, "for either write alice or bob, or quote it"),
+        ("not alice", 0, "write !alice in place of not alice, or quote it"),
+        ("a and b", 2, "words beside each other all have to fit: leave it out, or quote it"),
+        ("mem >", 4, "a comparison is mem>10G, or quote it"),
+        ("gpu:0,", 0, "a GPU is missing beside a comma"),
         ('""', 0, 'a word is missing after ""'),
     ],
 )
@@ -137,7 +159,8 @@ def test_a_bad_filter_says_where_and_what(text: str, position: int, reason: str)
 
 PARTS = st.sampled_from(
     ["user:", "gpu:", "pid:", "cuda:", "mem", "sm", "age", ">", "<=", "<", "10", "G", "h", "!", '"',
-     " ", "or", " or ", "idle", "alice", "ß", "1" * 5000, "\x1b", "\u3000", "İ"]
+     " ", ",", "-", "|", "=", "not", "or", " or ", "idle", "alice", "ß",
+     "1" * 5000, "\x1b", "\u3000", "İ"]
 )  # fmt: skip
 
 
@@ -163,6 +186,14 @@ def test_containers_and_how_long_idle() -> None:
         "!idle>10m": [2],
     }.items():
         assert [row.process.pid for row in matching(rows(here), text)] == expected, text
+
+
+def test_a_gpu_that_there_is_not() -> None:
+    for text, absent in {
+        "gpu:99": "99", "alice or gpu:1 gpu7": "7", "gpu:5-9": "5-9",
+        "gpu:1,9": None, "!gpu:99": None, "gpu:0:7": None, "alice": None,
+    }.items():  # fmt: skip
+        assert absent_gpus(text, MACHINE.gpus) == absent, text
 
 
 @given(st.one_of(st.text(), st.lists(PARTS, max_size=8).map("".join)))

@@ -12,7 +12,7 @@ import pytest
 
 from gputop.sources.ssh.standin import psutil as standin
 from tests.agent.driving import Agent, until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needs_everybody
 from tests.standin.pythons import bare, pythons
 
 pytestmark = pytest.mark.system
@@ -31,6 +31,7 @@ def lasting(value: Any) -> Any:
     return "measured" if isinstance(value, float) else value
 
 
+@needs_everybody  # in a container processes of other tests may be on its GPUs
 @pytest.mark.parametrize("python", pythons()[:2])
 def test_it_shows_and_does_the_same(python: str, machine: MachineFactory) -> None:
     here = machine("h200x8")

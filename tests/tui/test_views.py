@@ -282,6 +282,13 @@ async def test_memory_that_nobody_admits_to_is_a_line_of_its_gpu() -> None:
         assert len(screen.process_lines) == 1
 
 
+async def test_a_filter_for_a_gpu_that_there_is_not() -> None:
+    async with shown(frame_of(*GPUS, *MIXED)) as screen:
+        await screen.press("slash")
+        await screen.type("gpu:99")
+        assert "there is no GPU 99: no process matches the filter" in screen.text
+
+
 # A bad filter
 
 

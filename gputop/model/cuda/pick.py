@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
-from typing import Literal
 
 import msgspec
 
@@ -36,8 +35,6 @@ from gputop.model.machine.gpu import Gpu, gpus_named
 from gputop.model.machine.summary import free_memory, strangers, users
 from gputop.model.machine.text import GIB, percent, size
 from gputop.model.machine.topology import Links, connection
-
-Form = Literal["uuid", "index", "export"]
 
 _LASTING = {"mode", "unseen"}
 _FAR = (1 << 32, 0, 0)
@@ -87,7 +84,8 @@ class GpuPick(msgspec.Struct, frozen=True):
 class PickedValue(msgspec.Struct, frozen=True):
     """A value for CUDA_VISIBLE_DEVICES, and what the caller should know about it."""
 
-    text: str
+    text: str | None = None
+    """None: indices may mean other GPUs, and `note` says what to do."""
     note: str | None = None
 
 
@@ -130,31 +128,39 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
 
 
 def value_for(
-    frame: Frame, gpus: Sequence[Gpu], order: str | None, form: Form = "uuid"
+    frame: Frame, gpus: Sequence[Gpu], order: str | None, by_uuid: bool = False
 ) -> PickedValue:
-    """Name GPUs so that the k-th is cuda:k; by index only if that surely means these GPUs."""
-    order = PCI_BUS_ID if form == "export" else order
-    text = ",".join(gpu.uuid or "" for gpu in gpus)
-    note = _doubt(frame, gpus, order, text)
-    if form != "uuid":
-        ranks = {d.index: str(k) for k, d in enumerate(_mapping(frame, None, order).visible or ())}
-        numbers = ",".join(ranks.get(gpu.index, "") for gpu in gpus)
-        why = _doubt(frame, gpus, order, numbers)
-        note = why and f"UUIDs in place of indices, which are not exact here: {why}"
-        text = text if why else numbers
-    return PickedValue(text, note)
+    """Name GPUs so that the k-th is cuda:k; `order`: the CUDA_DEVICE_ORDER it will be read with.
+
+    An index counts by PCI bus id, and is given only where it means the same GPU in that order.
+    """
+    if by_uuid:
+        text = ",".join(gpu.uuid or "" for gpu in gpus)
+        return PickedValue(text, _doubt(frame, gpus, order, text))
+    by_bus = _mapping(frame, None, PCI_BUS_ID).visible or ()
+    ranks = {device.index: str(k) for k, device in enumerate(by_bus)}
+    numbers = ",".join(ranks.get(gpu.index, "") for gpu in gpus)
+    if why := _doubt(frame, gpus, PCI_BUS_ID, numbers):
+        return PickedValue(None, f"no index is exact here: {why}; --uuid gives UUIDs")
+    mapping = _mapping(frame, numbers, order)
+    if mapping.certainty == "exact" and _means(mapping, gpus):
+        return PickedValue(numbers)
+    if mapping.certainty == "expected" and _means(mapping, gpus):
+        return PickedValue(numbers, f"counted by PCI bus id: set {ORDER}={PCI_BUS_ID}, too")
+    words = f"an index may mean another GPU here: set {ORDER}={PCI_BUS_ID}, or give --uuid"
+    return PickedValue(None, words)
 
 
 def export_for(frame: Frame, gpu: Gpu, order: str | None) -> str:
     """Return the line that gives a GPU to all that a shell starts; `order` is the shell's own
     CUDA_DEVICE_ORDER. It names the GPU by its index, sets CUDA_DEVICE_ORDER if the index needs it,
     and uses the UUID if no index is exact. Empty if the value cannot be quoted."""
-    plain = value_for(frame, [gpu], order, "index")
+    plain = value_for(frame, [gpu], order)
     if plain.note is not None:
-        counted = value_for(frame, [gpu], order, "export")
-        if counted.note is None:
-            return f"export {ORDER}={PCI_BUS_ID} {NAME}={counted.text}"
-    value = quoted(plain.text)
+        if counted := value_for(frame, [gpu], PCI_BUS_ID).text:
+            return f"export {ORDER}={PCI_BUS_ID} {NAME}={counted}"
+        plain = value_for(frame, [gpu], order, by_uuid=True)
+    value = quoted(plain.text or "")
     return f"export {NAME}={value}" if value else ""
 
 
@@ -164,10 +170,13 @@ def _mapping(frame: Frame, value: str | None, order: str | None) -> Mapping:
 
 def _doubt(frame: Frame, gpus: Sequence[Gpu], order: str | None, value: str) -> str | None:
     mapping = _mapping(frame, value, order)
-    visible = [device.index for device in mapping.visible or ()]
-    if mapping.certainty != "exact" or visible != [gpu.index for gpu in gpus]:
+    if mapping.certainty != "exact" or not _means(mapping, gpus):
         return _mapping(frame, None, order).because
     return None if mapping.documented else "what CUDA makes of them is not documented"
+
+
+def _means(mapping: Mapping, gpus: Sequence[Gpu]) -> bool:
+    return [device.index for device in mapping.visible or ()] == [gpu.index for gpu in gpus]
 
 
 def _out_of_sight(frame: Frame, wanted: PickRequest) -> tuple[dict[int, str], str | None]:

@@ -7,14 +7,16 @@
     container:train      a part of its name, id or image
     host:node3           of several machines the one given by this name, or as bob@node3.lab:22
     gpu:1 gpu:2:3 gpu:GPU-4f    index as the column GPU shows it, or the beginning of a UUID
+    gpu:0,2 gpu:0-3      one of these
     cuda:0               what the column CUDA shows, with or without its ?
-    mem>10G rss>=1.5GiB  sizes in binary units K M G T
+    mem>10G rss >= 1.5GiB    sizes in binary units K M G T
     sm<5 cpu>100         percent, as shown
     age>1h               s m h d
     idle idle>10m        no work seen on the SMs now, or for that long
     !word !user:bob      not that
     a b or c             either both a and b, or c
 
+What looks like a slip (user=alice, usr:alice, a|b, not a) is an error that says what to write.
 A test on what is unknown is unknown, and so is its negation: neither fits. Unknown is not 0.
 """
 
@@ -22,13 +24,14 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gputop.errors import UsageError
-from gputop.model.machine.gpu import is_named
+from gputop.model.machine.frame import Process
+from gputop.model.machine.gpu import Gpu, is_named
 from gputop.model.machine.text import printable
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 
@@ -46,13 +49,16 @@ class FilterError(UsageError):
 
 _WORD = re.compile(
     r"(?=\S)(?P<negated>!?)(?:(?P<key>user|pid|gpu|cuda|container|host):)?"
-    r'(?:"(?P<quoted>[^"]*)"(?!\S)|(?P<plain>\S*))',
+    r'(?:"(?P<quoted>[^"]*)"(?!\S)'
+    r"|(?P<plain>(?:mem|rss|age|idle|sm|cpu)\s*[<>]=?\s*[^\s<>=]\S*|\S*))",
     re.IGNORECASE,
 )
 _COMPARISON = re.compile(r"(?P<name>[a-z_]+)(?P<sign>>=|<=|>|<)(?P<value>.*)", re.DOTALL)
 _NUMBER = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>\S*)", re.ASCII)
 _PORT = re.compile(r":[0-9]+\Z", re.ASCII)
-_GPU_WORD = re.compile(r"gpu([0-9]+)", re.ASCII)
+_GPU_WORD = re.compile(r"gpu([0-9][0-9,-]*)", re.ASCII)
+_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
+_NAMED = re.compile(r"(?P<name>[a-z]+)(?P<sign>=+|:)(?P<value>.*)", re.DOTALL)
 
 _SIZES = {unit + end: 1024.0**k for k, unit in enumerate("kmgt", 1) for end in ("", "b", "ib")}
 _SPANS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -67,6 +73,16 @@ _FIELDS: dict[str, tuple[str, Mapping[str, float], str]] = {
 }
 """Name in a filter: the metric, what its units are worth, the units in words."""
 
+_SLIPS = {
+    "not": "write !alice in place of not alice",
+    "and": "words beside each other all have to fit: leave it out",
+    "&&": "words beside each other all have to fit: leave it out",
+    **dict.fromkeys(("|", "||"), "write or"),
+    **dict.fromkeys(("<", "<=", ">", ">=", "=", "=="), "a comparison is mem>10G"),
+}
+"""Words of other languages, which nobody searches for."""
+_LIKE = 0.76
+"""The least similarity (difflib) for which an unknown key is taken for a misspelt one."""
 _SIGNS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
@@ -115,6 +131,8 @@ def terms(text: str) -> list[list[Term]]:
 
 def _term(text: str, word: re.Match[str]) -> Term:
     key, quoted, plain = word["key"], word["quoted"], word["plain"]
+    if key is None and plain is not None and _COMPARISON.match("".join(plain.casefold().split())):
+        plain = "".join(plain.split())
     if plain and plain.startswith('"'):
         raise FilterError(text, word.start("plain"), "this quote is not closed")
     typed = plain if quoted is None else quoted
@@ -126,7 +144,10 @@ def _term(text: str, word: re.Match[str]) -> Term:
         key = key.casefold()
         if key == "pid" and not (value.isascii() and value.isdecimal()):
             raise FilterError(text, word.start(), "a PID is a number: pid:4242, each one by itself")
-        test = _KEYS[key](value)
+        if key in ("user", "host") and quoted is None and "," in value:
+            each = f" or {key}:".join(printable(typed, 60).split(","))
+            raise FilterError(text, word.start(), f"one at a time: {key}:{each}")
+        test = _on_gpu(text, word.start(), value) if key == "gpu" else _KEYS[key](value)
     elif quoted is not None:
         key, test = "", _anywhere(value)
     else:
@@ -151,10 +172,34 @@ def _plain(text: str, position: int, value: str) -> tuple[str, Test]:
     if value == "idle":
         return value, idle
     if match := _GPU_WORD.fullmatch(value):
-        return "gpu", _on_gpu(match[1])
+        return "gpu", _on_gpu(text, position, match[1])
     if match := _COMPARISON.fullmatch(value):
         return match["name"], _comparison(text, position, match)
+    if advice := _slip(value):
+        raise FilterError(text, position, f"{advice}, or quote it")
     return "", _anywhere(value)
+
+
+def _slip(value: str) -> str | None:
+    """Return what to write in place of a word that nobody searches for; None for others."""
+    if value in _SLIPS:
+        return _SLIPS[value]
+    if "|" in value:
+        return "for either write " + " or ".join(filter(None, printable(value, 60).split("|")))
+    match = _NAMED.fullmatch(value)
+    if match is None or not match["value"]:
+        return None
+    name, amount = match["name"], printable(match["value"], 60)
+    if name in _FIELDS:
+        return f"compare: {name}>{amount} or {name}<{amount}"
+    if name in (*_KEYS, "gpu"):  # with a colon it is no plain word
+        return f"write {name}:{amount}"
+    if match["sign"] != ":":
+        return None
+    from difflib import get_close_matches  # slow to import
+
+    near = get_close_matches(name, (*_KEYS, "gpu"), 1, _LIKE)
+    return f"there is no {name}: but {near[0]}:{amount}" if near else None
 
 
 def _comparison(text: str, position: int, match: re.Match[str]) -> Test:
@@ -206,16 +251,38 @@ def _pid(value: str) -> Test:
     return lambda row: str(row.process.pid) == pid
 
 
-def _on_gpu(value: str) -> Test:
-    names = [value] if value.isdecimal() else [value, f"gpu-{value}"]
+def _on_gpu(text: str, position: int, value: str) -> Test:
+    """Return the test for GPUs with commas between them. FilterError for one without a name."""
+    words = value.split(",")
+    if not all(words):
+        raise FilterError(text, position, "a GPU is missing beside a comma")
+    tests = list(map(_on_one_gpu, words))
 
     def is_on(row: ProcessRow) -> bool | None:
         gpu = row.gpu
-        if gpu is None:
-            return None
-        return PROCESS["gpu"].text(row) == value or any(is_named(gpu, name) for name in names)
+        return None if gpu is None else any(test(row, gpu) for test in tests)
 
     return is_on
+
+
+def _on_one_gpu(word: str) -> Callable[[ProcessRow, Gpu], bool]:
+    if match := _RANGE.fullmatch(word):
+        first, last = sorted((int(match[1]), int(match[2])))
+        return lambda _, gpu: first <= gpu.index <= last
+    names = [word] if word.isdecimal() else [word, f"gpu-{word}"]
+    return lambda row, gpu: (
+        PROCESS["gpu"].text(row) == word or any(is_named(gpu, name) for name in names)
+    )
+
+
+def absent_gpus(text: str, gpus: Iterable[Gpu]) -> str | None:
+    """Return the first `gpu:` of a valid filter that no GPU fits; None without one."""
+    rows = [ProcessRow(Process(pid=0, gpu_uuid=gpu.uuid), gpu, None) for gpu in gpus]
+    for term in (term for words in terms(text) for term in words if term.key == "gpu"):
+        is_instance = ":" in term.value
+        if not (term.negated or is_instance or any(term.test(row) for row in rows)):
+            return term.value
+    return None
 
 
 @lru_cache(maxsize=1024)
@@ -238,7 +305,6 @@ _KEYS: dict[str, Callable[[str], Test]] = {
         attrgetter("process.user"), lambda user: user.casefold() == value
     ),
     "pid": _pid,
-    "gpu": _on_gpu,
     "cuda": _called,
     "host": lambda value: _when_known(attrgetter("host"), lambda host: value in _names_of(host)),
     "container": lambda value: _when_known(_container_of, lambda names: value in names),

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from gputop.model.health.findings import HUNG, findings, is_hung
 from gputop.model.health.free import is_free
-from gputop.model.health.unaccounted import is_notable
+from gputop.model.health.who import vacancy
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import coarse_duration, duration
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import cut
@@ -18,6 +17,7 @@ from gputop.tui.panes.gpu_cells import GpuLine
 from gputop.tui.panes.lines import Piece, width_of
 from gputop.tui.themes import user_role
 
+_ROLES = {"free": "good", "not listed": "notice", "unaccounted": "notice"}
 _LEAST_NAME = 6
 """With fewer cells than this for names, the time a GPU has been idle or silent is left out."""
 _SHORT_NAME = 4
@@ -124,25 +124,10 @@ class Occupants:
         return names(users, strangers, room, self._glyphs)
 
     def _nobody(self, line: GpuLine) -> Piece:
-        gpu, device = line.gpu, line.device
-        unknown = (self._glyphs.not_available, "quiet")
-        if gpu.asleep:
-            return "asleep", "quiet"
-        if gpu.own_namespace_only:
-            return ("none seen", "quiet") if device is None else unknown
-        if gpu.processes_known is False:
-            return ("not listed", "notice") if device is None else unknown
-        if self.is_free(line):
-            return "free", "good"
-        if device is None and gpu.mig_mode and gpu.mig is not None:
-            return f"{len(gpu.mig)} MIG" if gpu.mig else "no MIG device", "quiet"
-        is_told = line.subject.memory_used is not None or (device is None and is_unified(gpu))
-        if not is_told or gpu.stale_for is not None:
-            return unknown
-        if device is None and is_notable(gpu.memory_unaccounted):
-            return "unaccounted", "notice"
-        shown = summary.only_display(self._frame, gpu) if device is None else None
-        return shown or "no process", "quiet"
+        word = vacancy(self._frame, line.gpu, line.device, self.is_free(line))
+        if word is None:
+            return self._glyphs.not_available, "quiet"
+        return word, _ROLES.get(word, "quiet")
 
 
 def silence(gpu: Gpu) -> Sequence[str]:

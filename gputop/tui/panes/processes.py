@@ -14,7 +14,7 @@ from gputop.model.machine.signals import Verdict
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 from gputop.model.processes import process_rows
 from gputop.model.processes.ended import EndedProcess, RecentlyEnded
-from gputop.model.processes.filter import FilterError, parse
+from gputop.model.processes.filter import FilterError, absent_gpus, parse
 from gputop.model.processes.views import View, ViewRow, unaccounted_rows
 from gputop.settings import Session
 from gputop.tui.panes.columns import column_at, cut, heading, row
@@ -302,6 +302,9 @@ class ProcessTable(ColumnTable[ViewRow]):
     def empty(self) -> Iterable[Piece]:
         if self._total:
             what = "the filter; Esc drops it" if self.view == View() else "this view; Esc goes back"
+            gpus = self._frame.gpus if self._frame else ()
+            if self.filter and (absent := absent_gpus(self.filter, gpus)):
+                return [(f"  there is no GPU {absent}: no process matches {what}", "notice")]
             return [(f"  no process matches {what}", "quiet")]
         if self._frame is None:
             return ()

@@ -1,0 +1,44 @@
+"""Who is on a GPU, in words; or why nobody is named."""
+
+from __future__ import annotations
+
+from gputop.model.health.free import is_free
+from gputop.model.health.unaccounted import is_notable
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.limits import is_unified
+from gputop.model.machine.summary import awaited, only_display, reserved_words, strangers, users
+from gputop.model.machine.text import MISSING
+
+
+def who(frame: Frame, gpu: Gpu) -> str:
+    """Return the users of a GPU, most memory first, and who has reserved it; or `free`, or why
+    neither can be said."""
+    people, unnamed = users(frame, gpu), strangers(frame, gpu)
+    words = [" ".join([*people, *([f"{unnamed} not in /proc"] if unnamed else [])])]
+    if (reservation := awaited(frame, gpu)) is not None:
+        words.append(reserved_words(reservation, frame.time))
+    return (
+        " ".join(filter(None, words)) or vacancy(frame, gpu, None, is_free(frame, gpu)) or MISSING
+    )
+
+
+def vacancy(frame: Frame, gpu: Gpu, device: MigDevice | None, free: bool) -> str | None:
+    """Return what a GPU or MIG device without users is: `free`, or another word; None: unknown."""
+    if gpu.asleep:
+        return "asleep"
+    if gpu.own_namespace_only:
+        return "none seen" if device is None else None
+    if gpu.processes_known is False:
+        return "not listed" if device is None else None
+    if free:
+        return "free"
+    if device is None and gpu.mig_mode and gpu.mig is not None:
+        return f"{len(gpu.mig)} MIG" if gpu.mig else "no MIG device"
+    memory = (gpu if device is None else device).memory_used
+    is_told = memory is not None or (device is None and is_unified(gpu))
+    if not is_told or gpu.stale_for is not None:
+        return None
+    if device is None and is_notable(gpu.memory_unaccounted):
+        return "unaccounted"
+    return (only_display(frame, gpu) if device is None else None) or "no process"
