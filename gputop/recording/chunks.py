@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from io import BytesIO
 
 from gputop import __version__
 from gputop.errors import SourceError
@@ -113,7 +114,7 @@ class ChunkReader:
         self._left = max(1, self._left - len(data))
         if self._unpacker.unconsumed_tail or data.count(b"\n") > _MAX_LINES:
             raise SourceError("a sample is larger than any")
-        lines = data.splitlines(keepends=True)
+        lines = list(BytesIO(data))  # not splitlines(): a carriage return is white space
         if not lines or max(map(len, lines)) > _MAX_LINE:
             raise SourceError("a line of a sample is longer than any")
         return lines

@@ -235,8 +235,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lists_all(self) -> bool:
-        """Whether its list is known to have all processes on it: if that is empty, nobody is. Before
-        a list has been read (`processes_known` is None) that is not known."""
+        """Whether its list is known to have all processes on it: if it is empty, nobody is there.
+        Before a list has been read (`processes_known` is None) that is not known."""
         return self.processes_known is True
 
     @property
