@@ -21,6 +21,7 @@ def gpu(index: int = 0, **fields: Any) -> Gpu:
         "memory_total": 140 * GIB,
         "memory_used": 0,
         "utilization": 0.0,
+        "processes_known": True,
     }
     return Gpu(index=index, **{**plain, **fields})
 

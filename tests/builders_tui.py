@@ -54,6 +54,7 @@ def gpu_of(index: int, **values: Any) -> Gpu:
         "memory_used": GIB // 2,
         "memory_free": 139 * GIB,
         "utilization": 0.0,
+        "processes_known": True,
         "temperature": 40.0,
         "power": 75.0,
         "power_limit": 700.0,

@@ -153,7 +153,7 @@ def _names(view: LineView) -> list[str]:
 def _sees_all(view: LineView) -> bool:
     """Return whether each machine reports all processes on its GPUs."""
     gpus = [gpu for frame in view.frames for gpu in frame.gpus]
-    return bool(gpus) and all(gpu.processes_known for gpu in gpus)
+    return bool(gpus) and all(gpu.lists_all for gpu in gpus)
 
 
 def _users(view: LineView) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Protocol
 
 from gputop.model.machine.frame import Frame
@@ -150,7 +151,8 @@ class RecentFrames:
             if self._read is not None and self._read[0] is batch and len(self._read[1]) == count:
                 return self._read[1]
         reader = batch.reader.twin()
-        lines = zlib.decompressobj().decompress(content).splitlines(keepends=True)
+        # Not splitlines(): a carriage return is white space in a message.
+        lines = BytesIO(zlib.decompressobj().decompress(content))
         made = (reader.read_again(line) for line in lines)
         frames = [f for f in made if f is not None and not isinstance(f, Preview)]
         self._read = batch, frames

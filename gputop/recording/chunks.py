@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import zlib
 from collections.abc import Iterator
+from io import BytesIO
 from typing import NamedTuple
 
 from gputop import __version__
@@ -147,7 +148,7 @@ class ChunkReader:
             raise SourceError("a sample is larger than any")
         if not data:
             raise SourceError("a sample is empty")
-        return data.splitlines(keepends=True)
+        return list(BytesIO(data))  # not splitlines(): a carriage return is white space
 
 
 def host_of(payload: bytes) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.limits import is_unified, limits
+from gputop.model.machine.limits import is_unified, limits, nobody
 from gputop.model.machine.sections import Identity
 from tests import builders
 
@@ -22,6 +22,20 @@ def told(gpu: Gpu, **host: Any) -> tuple[str, ...]:
 def gpu(capability: str = "9.0", virtualization: str | None = None, **values: Any) -> Gpu:
     identity = Identity(compute_capability=capability, virtualization=virtualization)
     return builders.gpu(identity=identity, **values)
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (True, "no process is on a GPU"),
+        (False, "the driver does not list the processes here"),
+        (None, "no process is seen: not all GPUs have said who is on them"),
+    ],
+)
+def test_an_empty_list_says_nothing_before_it_is_read(known: bool | None, words: str) -> None:
+    gpus = (builders.gpu(0), builders.gpu(1, processes_known=known))
+    assert nobody(Frame(host=Host(name="node"), time=0.0, gpus=gpus)) == words
+    assert gpus[1].tells_processes is (known is True)
 
 
 def test_a_card_of_its_own_has_none() -> None:

@@ -32,8 +32,10 @@ def test_users_are_those_with_compute_processes_most_memory_first() -> None:
     assert users(now, now.gpus[1]) == ["alice", "carl", "zoe"]
 
 
-def test_where_processes_are_not_listed_nobody_is_counted() -> None:
-    listed, unlisted = gpu(0), gpu(1, processes_known=False)
+@pytest.mark.parametrize("known", [False, None])
+def test_where_processes_are_not_listed_nobody_is_counted(known: bool | None) -> None:
+    """Nor where no list has been read yet, as of a GPU that never answered."""
+    listed, unlisted = gpu(0), gpu(1, processes_known=known)
     assert count_of_users(frame([listed], [])) == "0 users"
     assert count_of_users(frame([listed], [process(1)])) == "1 user"
     assert count_of_users(frame([listed, unlisted], [])) == "users unknown"

@@ -21,7 +21,7 @@ from tests.builders import GIB, gpu
     [
         (10, [], True, 10),
         (10, [3, 4], True, 3),
-        (10, [3, 4], None, 3),
+        (10, [3, 4], None, None),
         (10, [6, 7], True, 0),
         (10, [3, None], True, None),
         (10, [], False, None),

@@ -58,6 +58,17 @@ def test_every_frame_comes_again_as_it_was() -> None:
     assert (recent.at(BEGIN - 1), list(recent.frames(0, BEGIN - 1))) == (None, [])
 
 
+def test_a_carriage_return_ends_no_line() -> None:
+    """JSON has it as white space, which an agent in another language may write."""
+    frames = minute(3)
+    assembler, recent = Assembler(), RecentFrames()
+    assembler.recent, splitter = recent, Splitter()
+    messages = [HELLO, *(message for frame in frames for message in splitter.split(frame))]
+    for number, message in enumerate(messages):
+        assembler.read(encode_line(number, message).replace(b",", b",\r", 1))
+    assert list(recent.frames(0, 1e12)) == frames
+
+
 def test_replies_are_not_kept() -> None:
     """They have environments in them."""
     recent, line = RecentFrames(), encode_line(0, REPLIES[2])

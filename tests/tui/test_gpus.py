@@ -130,7 +130,7 @@ async def test_unified_memory_says_so() -> None:
     async with shown(frame_of(spark), size=(120, 40)) as screen:
         line = screen.gpu_line(0)
         assert " unified " in line
-        assert screen.gpu_cell(0, "WHO") == "no process"
+        assert screen.gpu_cell(0, "WHO") == "free"
 
 
 async def test_a_gpu_that_sleeps_says_so_quietly() -> None:

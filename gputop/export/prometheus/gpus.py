@@ -62,7 +62,7 @@ def _add_values(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -
             held = name in gpu.throttle.reasons
             help_ = "Whether that holds the clocks back"
             out.add("gputop_gpu_throttled", help_, held, reason=name, **labels)
-    if gpu.processes_known is not False:
+    if gpu.lists_all:
         processes = frame.compute_processes.get(gpu.uuid, ())
         count = len({process.pid for process in processes})
         out.add("gputop_gpu_processes", "Compute processes on the GPU", count, **labels)

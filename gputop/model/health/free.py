@@ -152,7 +152,7 @@ def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Obj
         yield Objection(
             "unlisted", "not listed", "the driver does not say who is on it", known=False
         )
-    elif gpu.processes_known is None and _is_the_systems(gpu):
+    elif not gpu.lists_all:
         yield Objection("unlisted", "not listed", "who is on it has not been seen yet", known=False)
     if here := _on(frame, gpu, device):
         named = users(frame, gpu) if device is None else users_of(here)

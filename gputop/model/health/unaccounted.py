@@ -29,10 +29,11 @@ _WORDS = {
 def unaccounted(used: int | None, held: Iterable[int | None], listed: bool | None) -> int | None:
     """Return the bytes in use that the listed processes do not hold.
 
-    None if the memory in use, or that of a process, is not known, or processes are not listed.
+    None if the memory in use, or that of a process, is not known, or it is not known that all are
+    listed (`Gpu.lists_all`).
     """
     amounts = list(held)
-    if used is None or listed is False or None in amounts:
+    if used is None or not listed or None in amounts:
         return None
     return max(0, used - sum(amount or 0 for amount in amounts))
 

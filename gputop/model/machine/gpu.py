@@ -234,9 +234,15 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return self.error is None and self.stale_for is None
 
     @property
+    def lists_all(self) -> bool:
+        """Whether its list is known to have all processes on it: if it is empty, nobody is there.
+        Before a list has been read (`processes_known` is None) that is not known."""
+        return self.processes_known is True
+
+    @property
     def tells_processes(self) -> bool:
         """Whether its processes are listed now, if only those of gputop's own PID namespace."""
-        is_listed = self.processes_known is not False or bool(self.own_namespace_only)
+        is_listed = self.lists_all or bool(self.own_namespace_only)
         return is_listed and self.answers and not self.asleep
 
     @property

@@ -30,8 +30,10 @@ def nobody(frame: Frame) -> str:
         return f"{frame.told_by} does not tell which processes are on the GPUs"
     if any(gpu.own_namespace_only for gpu in frame.gpus):
         return "no process in here is on a GPU; those outside of this container cannot be seen"
-    if all(gpu.processes_known is not False for gpu in frame.gpus):
+    if all(gpu.lists_all for gpu in frame.gpus):
         return "no process is on a GPU"
+    if not any(gpu.processes_known is False for gpu in frame.gpus):
+        return "no process is seen: not all GPUs have said who is on them"
     why = ": Windows runs it (WSL)" if frame.host.wsl else ""
     return f"the driver does not list the processes here{why}"
 

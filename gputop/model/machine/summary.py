@@ -49,7 +49,7 @@ def count_of_users(frame: Frame) -> str:
     """Return how many users compute, in words: never 0 if the driver does not list processes, or
     not those outside of a container."""
     count = len(users(frame))
-    if all(gpu.processes_known is not False for gpu in frame.gpus):
+    if all(gpu.lists_all for gpu in frame.gpus):
         return f"{count} user{'s' * (count != 1)}"
     return f"{count} user{'s' * (count != 1)} seen" if count else "users unknown"
 
@@ -70,7 +70,7 @@ def free_memory(frame: Frame, gpu: Gpu) -> int | None:
     if gpu.numa_node is None:
         return gpu.memory_free
     held = [process.gpu_memory for process in frame.processes if process.gpu_uuid == gpu.uuid]
-    if gpu.memory_total is None or None in held or not gpu.processes_known:
+    if gpu.memory_total is None or None in held or not gpu.lists_all:
         return None
     return max(0, gpu.memory_total - sum(filter(None, held)))
 

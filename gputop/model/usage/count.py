@@ -215,7 +215,7 @@ def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
         return "silent"
     processes = frame.compute_processes.get(gpu.uuid, [])
     if not processes:
-        return [] if gpu.processes_known else "unlisted"
+        return [] if gpu.lists_all else "unlisted"
     if not gpu.mig_mode:
         return [HeldPart(1.0, processes)]
     parts = list(_devices(gpu, processes))
