@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from textual.app import ComposeResult
 from textual.events import Paste
-from textual.widget import Widget
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
@@ -80,8 +79,6 @@ class MainScreen(ProcessTableScreen):
         self._shown: ShownFrame | None = None
         self._following = True
         """Whether the mapping pane shows the process under the cursor."""
-        self._table: Widget | None = None
-        """The pane that had the focus last."""
         self._passing = ""
         """Why a choice was not saved, or why a key does nothing; shown for a while."""
         self.attach(machine)
@@ -140,14 +137,9 @@ class MainScreen(ProcessTableScreen):
         return [*FIRST_KEYS[self._moment], *words]
 
     def on_descendant_focus(self) -> None:
-        """Show the keys that work now, as an editor has its own. Going to another table leaves
-        the past."""
+        """Show the keys that work now, as an editor has its own."""
         self._show_keys()
         self.panes.fit_mapping(isinstance(self.focused, ValueInput))
-        if isinstance(self.focused, Table):
-            if self._table not in (None, self.focused):
-                self._return_to_now()
-            self._table = self.focused
 
     def _show_keys(self) -> None:
         is_editing = isinstance(self.focused, ValueInput)
@@ -430,9 +422,7 @@ class MainScreen(ProcessTableScreen):
         self.app.push_screen(MappingScreen(self.mapping.state, self._request, self._shown))
 
     def _cursor_moved(self) -> None:
-        """Show the mapping of the process under the cursor until the value is edited. Moving the
-        cursor leaves the past."""
-        self._return_to_now()
+        """Show the mapping of the process under the cursor until the value is edited."""
         self.pids.stop()
         self._following = True
         self._follow()
