@@ -19,7 +19,14 @@ from gputop.settings import Pane, Session
 from gputop.sources.past import Moment
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesDialog
 from gputop.tui.dialogs.signal import SignalScreen
-from gputop.tui.dialogs.signal_state import DEMO, NOT_NOW, TARGET_GONE, SignalDialogState, why_none
+from gputop.tui.dialogs.signal_state import (
+    DEMO,
+    NOT_NOW,
+    READ_ONLY,
+    TARGET_GONE,
+    SignalDialogState,
+    why_none,
+)
 from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.pages.base import PageScreen, ShownFrame
@@ -449,7 +456,9 @@ class MainScreen(ProcessTableScreen):
 
     def action_signal(self) -> None:
         """Open the dialog for the processes that are selected now; later frames change none."""
-        if self._shown is not None:
+        if self.settings.readonly:
+            self.say_for_a_while(READ_ONLY)
+        elif self._shown is not None:
             self._open_signals(self._shown.frame, *self._targets(self._shown))
 
     @property

@@ -108,7 +108,10 @@ async def test_term_that_is_ignored_and_kill_after_it_are_told_apart() -> None:
         await screen.press("enter")
         await answer(screen, "ignored", words="it ignores SIGTERM; SIGKILL ends it")
         assert "▸[ Close ]  [ SIGKILL to 1 ]" in screen.text
-        await screen.press("tab", "enter")
+        await screen.press("9")
+        assert "▸[ SIGKILL to 1 ]" in screen.text
+        assert len(orders(screen)) == 2
+        await screen.press("enter")
         await answer(screen, "waiting", ended=True, words="it has ended; waiting for its memory")
         assert "SIGTERM: ignored" in screen.text
         assert "may take" not in screen.text
@@ -325,13 +328,13 @@ async def test_a_frame_without_gpus_and_the_end_of_an_agent_before_anything_was_
         screen.app.close_sources()
 
 
-async def test_readonly_has_no_key() -> None:
+async def test_readonly_answers_the_key_and_signals_nothing() -> None:
     async with shown(frame_of(process_of(100)), settings=Session(readonly=True)) as screen:
         await screen.press("j", "f9", "K")
         assert isinstance(screen.app.screen, MainScreen)
         assert "read only" in screen.lines[0]
+        assert "─ read only: F9 sends no signal ─" in screen.text
         assert orders(screen) == []
-        assert not screen.main.check_action("signal", ())
         main: Any = screen.main
         commands = [command.title for command in screen.app.get_system_commands(main)]
         assert commands

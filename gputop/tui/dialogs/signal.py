@@ -155,6 +155,8 @@ class SignalScreen(ModalScreen[None], Hasty):
         if not self._state.sent:
             self._state.type_digit(digit)
             self._show()
+        elif digit == "9" and self.query_one("#send").display:
+            self.set_focus(self.query_one("#send"))  # which says SIGKILL; Enter sends it
 
     def action_started(self) -> None:
         """Include the descendants, or leave them out."""
