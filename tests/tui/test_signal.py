@@ -159,6 +159,18 @@ async def test_own_processes_of_a_gpu() -> None:
         assert "no process of yours is on GPU 1" in screen.text
 
 
+async def test_keys_that_come_too_early_are_said_to_be_ignored() -> None:
+    async with shown(frame_of(process_of(100)), settings=ME) as screen:
+        for key in ("j", "f9", "9", "enter"):
+            screen.app.post_message(screen.hand.key(key))
+        await screen.drawn()
+        await answer(screen)
+        assert "what was typed too early is ignored; Enter sends SIGTERM" in screen.text
+        await screen.press("9")
+        assert "too early" not in screen.text
+        assert len(orders(screen)) == 1
+
+
 async def test_one_process_of_a_gpu_is_not_sent_to_by_enter() -> None:
     async with shown(frame_of(process_of(100, 0), process_of(101, 1)), settings=ME) as screen:
         await screen.press("tab", "f9")
