@@ -159,6 +159,16 @@ async def test_own_processes_of_a_gpu() -> None:
         assert "no process of yours is on GPU 1" in screen.text
 
 
+async def test_root_takes_all_of_a_gpu_with_the_word() -> None:
+    parts = [process_of(100, 0), process_of(101, 1), process_of(102, 1, user="bob")]
+    async with shown(frame_of(*parts), settings=Session(me="root")) as screen:
+        await screen.press("tab", "down", "f9")
+        assert sorted(pids(orders(screen)[0])) == [101, 102]
+        await answer(screen, caution="foreign", words="it is somebody else's")
+        assert "type kill:" in screen.text
+        assert "▸[ Cancel ]" in screen.text
+
+
 async def test_keys_that_come_too_early_are_said_to_be_ignored() -> None:
     async with shown(frame_of(process_of(100)), settings=ME) as screen:
         for key in ("j", "f9", "9", "enter"):
