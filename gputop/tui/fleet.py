@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from gputop.model.fleet.fleet import Fleet, free_gpus
 from gputop.model.fleet.host_row import ORDERS, HostOrder, ordered
 from gputop.settings import Session
+from gputop.tui.dialogs.signal_state import READ_ONLY
 from gputop.tui.keys import FLEET_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.panes.filter_line import FilterLine
@@ -148,7 +149,9 @@ class FleetScreen(ProcessTableScreen):
     async def action_signal(self) -> None:
         """Open the host of the selected process: its own screen can signal it."""
         row = self.processes.selected if self.focused is self.processes else None
-        if row is not None and row.host is not None:
+        if self.settings.readonly:
+            self.say_for_a_while(READ_ONLY)
+        elif row is not None and row.host is not None:
             await self._open_host(row.host, row.process.pid)
         else:
             self.say_for_a_while("to signal: select a process, or open its host with Enter")

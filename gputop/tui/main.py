@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from textual.app import ComposeResult
 from textual.events import Paste
-from textual.widget import Widget
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
@@ -20,7 +19,14 @@ from gputop.settings import Pane, Session
 from gputop.sources.past import Moment
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesDialog
 from gputop.tui.dialogs.signal import SignalScreen
-from gputop.tui.dialogs.signal_state import DEMO, NOT_NOW, TARGET_GONE, SignalDialogState, why_none
+from gputop.tui.dialogs.signal_state import (
+    DEMO,
+    NOT_NOW,
+    READ_ONLY,
+    TARGET_GONE,
+    SignalDialogState,
+    why_none,
+)
 from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.pages.base import PageScreen, ShownFrame
@@ -80,8 +86,6 @@ class MainScreen(ProcessTableScreen):
         self._shown: ShownFrame | None = None
         self._following = True
         """Whether the mapping pane shows the process under the cursor."""
-        self._table: Widget | None = None
-        """The pane that had the focus last."""
         self._passing = ""
         """Why a choice was not saved, or why a key does nothing; shown for a while."""
         self.attach(machine)
@@ -140,14 +144,9 @@ class MainScreen(ProcessTableScreen):
         return [*FIRST_KEYS[self._moment], *words]
 
     def on_descendant_focus(self) -> None:
-        """Show the keys that work now, as an editor has its own. Going to another table leaves
-        the past."""
+        """Show the keys that work now, as an editor has its own."""
         self._show_keys()
         self.panes.fit_mapping(isinstance(self.focused, ValueInput))
-        if isinstance(self.focused, Table):
-            if self._table not in (None, self.focused):
-                self._return_to_now()
-            self._table = self.focused
 
     def _show_keys(self) -> None:
         is_editing = isinstance(self.focused, ValueInput)
@@ -430,9 +429,7 @@ class MainScreen(ProcessTableScreen):
         self.app.push_screen(MappingScreen(self.mapping.state, self._request, self._shown))
 
     def _cursor_moved(self) -> None:
-        """Show the mapping of the process under the cursor until the value is edited. Moving the
-        cursor leaves the past."""
-        self._return_to_now()
+        """Show the mapping of the process under the cursor until the value is edited."""
         self.pids.stop()
         self._following = True
         self._follow()
@@ -459,7 +456,9 @@ class MainScreen(ProcessTableScreen):
 
     def action_signal(self) -> None:
         """Open the dialog for the processes that are selected now; later frames change none."""
-        if self._shown is not None:
+        if self.settings.readonly:
+            self.say_for_a_while(READ_ONLY)
+        elif self._shown is not None:
             self._open_signals(self._shown.frame, *self._targets(self._shown))
 
     @property

@@ -109,7 +109,8 @@ class TableScreen(Screen[None]):
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys of the last line, each with its word."""
         own = [b for b in keyed(self.settings.keys, self.BINDINGS)
-               if self.check_action(b.action, ())]  # fmt: skip
+               if self.check_action(b.action, ())
+               and not (self.settings.readonly and b.action == "signal")]  # fmt: skip
         of_app = keyed(self.settings.keys, self.app.BINDINGS)
         return key_words([*own[: self.FIRST], *of_app, *own[self.FIRST :]])
 
@@ -154,9 +155,6 @@ class ProcessTableScreen(TableScreen):
         """Sort by the metric that the user chose; ignore an id that is no column."""
         if metric_id in COLUMNS:
             self.processes.sort_by(metric_id)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "signal" or not self.settings.readonly
 
     def action_sort(self) -> None:
         self.app.push_screen(SortDialog(self.processes.sort_id), self.sort)

@@ -114,9 +114,14 @@ async def test_back_on_and_to_now() -> None:
         assert "this is now" in screen.lines[-1]
 
 
-async def test_keys_that_move_return_to_now() -> None:
+async def test_keys_that_move_work_in_the_past_and_two_return() -> None:
     async with two_minutes() as screen:
-        for key in ("down", "up", "tab", "end", "escape", "p", "2"):
+        await screen.press("<", "end", "up", "tab", "tab", "home", "enter", "q", *str(ENDED))
+        assert "PAST -1m" in screen.lines[0]
+        assert screen.selected == ENDED
+        await screen.press("escape")
+        assert "PAST" not in screen.lines[0]
+        for key in ("escape", "p"):
             await screen.press(",")
             assert "PAST" in screen.lines[0]
             await screen.press(key)

@@ -31,14 +31,14 @@ def test_a_process_that_has_ended_is_seen_again_and_cannot_be_signalled(
         terminal.wait_for(pid)
         # What is remembered begins with the screen, and there is a picture before that.
         terminal.wait_for(partial(went_back, terminal))
-        terminal.send(b"j")
+        terminal.send(b"jp")
         terminal.wait_for(lambda: "PAST" not in terminal.text)
         here.kill(next(iter(here.pids)))
         terminal.wait_for("ended")
         terminal.send(b"<")
         terminal.wait_for("PAST -")
         terminal.wait_for(lambda: pid in terminal.text and "ended" not in terminal.text)
-        terminal.send(b"j")
+        terminal.send(b"jp")
         terminal.wait_for(lambda: "PAST" not in terminal.text and "ended" in terminal.text)
         terminal.send(b"<\x1b[20~")  # F9
         terminal.wait_for("this is the past: return to now first")

@@ -377,3 +377,17 @@ async def test_processes_that_are_not_listed_have_a_reason(windows: bool, end: s
     async with shown(frame_of(gpu_of(0, processes_known=False), host=host)) as screen:
         line = screen.line_with("the driver does not list the processes here")
         assert line.rstrip().endswith(end)
+
+
+async def test_what_a_gpu_said_before_it_hung_is_dim_and_a_failed_one_has_no_name() -> None:
+    hung, lost = gpu_of(1, stale_for=40.0), gpu_of(2, error="GPU is lost")
+    context = looked_at()
+    parts = [process_of(100 + gpu, gpu, cuda_context=context) for gpu in range(3)]
+    async with shown(frame_of(gpu_of(0), hung, lost, *parts), theme="dark") as screen:
+        roles = []
+        for row in screen.table._rows:
+            pieces = [piece for piece in screen.table.row_pieces(row, False) if "50" in piece[0]]
+            roles.append(pieces[0][1])
+        assert roles == ["text", "quiet", "quiet"]
+        names = ["cuda:" in line for line in screen.process_lines]
+        assert names == [True, True, False]

@@ -108,7 +108,10 @@ async def test_term_that_is_ignored_and_kill_after_it_are_told_apart() -> None:
         await screen.press("enter")
         await answer(screen, "ignored", words="it ignores SIGTERM; SIGKILL ends it")
         assert "▸[ Close ]  [ SIGKILL to 1 ]" in screen.text
-        await screen.press("tab", "enter")
+        await screen.press("9")
+        assert "▸[ SIGKILL to 1 ]" in screen.text
+        assert len(orders(screen)) == 2
+        await screen.press("enter")
         await answer(screen, "waiting", ended=True, words="it has ended; waiting for its memory")
         assert "SIGTERM: ignored" in screen.text
         assert "may take" not in screen.text
@@ -154,6 +157,28 @@ async def test_own_processes_of_a_gpu() -> None:
         await screen.show(frame_of(process_of(101, 1, user="bob")))
         await screen.press("down", "down", "f9")
         assert "no process of yours is on GPU 1" in screen.text
+
+
+async def test_root_takes_all_of_a_gpu_with_the_word() -> None:
+    parts = [process_of(100, 0), process_of(101, 1), process_of(102, 1, user="bob")]
+    async with shown(frame_of(*parts), settings=Session(me="root")) as screen:
+        await screen.press("tab", "down", "f9")
+        assert sorted(pids(orders(screen)[0])) == [101, 102]
+        await answer(screen, caution="foreign", words="it is somebody else's")
+        assert "type kill:" in screen.text
+        assert "▸[ Cancel ]" in screen.text
+
+
+async def test_keys_that_come_too_early_are_said_to_be_ignored() -> None:
+    async with shown(frame_of(process_of(100)), settings=ME) as screen:
+        for key in ("j", "f9", "9", "enter"):
+            screen.app.post_message(screen.hand.key(key))
+        await screen.drawn()
+        await answer(screen)
+        assert "what was typed too early is ignored; Enter sends SIGTERM" in screen.text
+        await screen.press("9")
+        assert "too early" not in screen.text
+        assert len(orders(screen)) == 1
 
 
 async def test_one_process_of_a_gpu_is_not_sent_to_by_enter() -> None:
@@ -325,13 +350,13 @@ async def test_a_frame_without_gpus_and_the_end_of_an_agent_before_anything_was_
         screen.app.close_sources()
 
 
-async def test_readonly_has_no_key() -> None:
+async def test_readonly_answers_the_key_and_signals_nothing() -> None:
     async with shown(frame_of(process_of(100)), settings=Session(readonly=True)) as screen:
         await screen.press("j", "f9", "K")
         assert isinstance(screen.app.screen, MainScreen)
         assert "read only" in screen.lines[0]
+        assert "─ read only: F9 sends no signal ─" in screen.text
         assert orders(screen) == []
-        assert not screen.main.check_action("signal", ())
         main: Any = screen.main
         commands = [command.title for command in screen.app.get_system_commands(main)]
         assert commands

@@ -30,8 +30,9 @@ class ProcessRow(NamedTuple):
 
     @property
     def cuda(self) -> str | None:
-        """What the process calls this GPU; None if no name is known."""
-        return None if self.names is None else self.names.name(self.process)
+        """What the process calls this GPU; None if no name is known, or the GPU has failed."""
+        has_failed = self.gpu is not None and self.gpu.error is not None
+        return None if self.names is None or has_failed else self.names.name(self.process)
 
     @property
     def misspelt(self) -> str | None:

@@ -50,9 +50,11 @@ def signal_targets(
 def own_on(
     frame: Frame, gpu_key: str, me: str | None, instance: tuple[int, int] | None = None
 ) -> list[ProcessKey]:
-    """Return the processes of the user `me` on a GPU, or on one MIG device of it."""
+    """Return the processes of the user `me` on a GPU, or on one MIG device of it; for root, those
+    of everybody, which the dialog asks the word for."""
     uuids = {gpu.uuid for gpu in frame.gpus if gpu.key == gpu_key and gpu.uuid}
-    mine = (process for process in frame.processes if me is not None and process.user == me)
+    is_root = me == "root"
+    mine = (p for p in frame.processes if is_root or (me is not None and p.user == me))
     return [
         frame.key(process)
         for process in mine

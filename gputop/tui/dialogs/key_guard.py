@@ -45,6 +45,8 @@ class KeyGuard:
         """Keys that are not yet known to be single keys."""
         self._let: list[events.Event] = []
         """Keys that are known to be single, on their way to the screen."""
+        self.has_ignored = False
+        """Whether keys were ignored since one last acted."""
 
     @property
     def is_open(self) -> bool:
@@ -76,6 +78,7 @@ class KeyGuard:
         if self._since is None:
             if self._timer is not None:
                 self._wait()
+            self.has_ignored = True
             return True
         if event.time < self._since.time or isinstance(event, events.MouseEvent):
             return event.time < self._since.time
@@ -90,6 +93,7 @@ class KeyGuard:
         is_held = key is not None and bool(self._waiting) and key.key == self._waiting[-1].key
         if key is None or is_held or key.time - last < BURST:
             self.close()
+            self.has_ignored = True
             self._changed()
             return True
         self._waiting.append(key)
@@ -106,6 +110,7 @@ class KeyGuard:
         if self._since is None or self._timer is not None:
             return  # another key has come meanwhile
         self._let, self._waiting = [key.copy() for key in self._waiting], []
+        self.has_ignored = False
         for key in self._let:
             self._screen.app.post_message(key)
 

@@ -34,6 +34,7 @@ from gputop.tui.terminal.key_queue import Hasty
 from gputop.tui.themes import user_role
 
 _SOON: Piece = ("keys are taken in a moment", "quiet")
+_EARLY = "what was typed too early is ignored"
 _NARROW = 56
 """In fewer cells, the word and the button that sends do not fit on one line."""
 _MOVES = frozenset(
@@ -155,6 +156,8 @@ class SignalScreen(ModalScreen[None], Hasty):
         if not self._state.sent:
             self._state.type_digit(digit)
             self._show()
+        elif digit == "9" and self.query_one("#send").display:
+            self.set_focus(self.query_one("#send"))  # which says SIGKILL; Enter sends it
 
     def action_started(self) -> None:
         """Include the descendants, or leave them out."""
@@ -242,6 +245,8 @@ class SignalScreen(ModalScreen[None], Hasty):
         send = self.query_one("#send")
         closed = bool(self._offer) and not self._guard.is_open
         words, role = _SOON if closed else self._state.note(self._left, aimed=send.has_focus)
+        if self._guard.has_ignored and self._offer and not closed:
+            words, role = f"{_EARLY}; {words}", "notice"
         return words, 1, role
 
     def _show_choices(self) -> None:

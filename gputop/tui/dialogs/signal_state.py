@@ -34,6 +34,7 @@ NO_TARGET = "no process is selected: use the arrow keys, or tag some with Space"
 ALL_ENDED = "the tagged processes have ended; Esc clears the tags"
 TARGET_GONE = "it has ended, or left the GPUs"
 NO_PROCESS = "this line is memory that no visible process holds: there is nothing to signal"
+READ_ONLY = "read only: F9 sends no signal"
 DEMO = "the demo has no processes to signal"
 NOT_NOW: dict[Moment, str] = {
     "past": "this is the past: return to now first (Esc on the main screen)",

@@ -31,6 +31,12 @@ _LEAST_IDLE = 60.0
 _TELLING = 60.0
 """Seconds that a column stays after it last had something to show: it rarely comes and goes."""
 
+_OF_DRIVER = frozenset(
+    ["gpu_memory", "sm_utilization", "memory_utilization", "encoder_utilization",
+     "decoder_utilization", "idle_memory"]
+)  # fmt: skip
+"""Columns whose values are old, and dim, while the GPU does not answer."""
+
 
 class ProcessColumns:
     """The cells of the process table; commands are short or whole, from character `shift` on."""
@@ -135,7 +141,9 @@ class ProcessColumns:
             if text == MISSING or (metric_id == "pid" and not view_row.row.process.pid):
                 return [(self._glyphs.not_available, "quiet")]
             is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
-            return [(text, "quiet" if is_why_not else "text")]
+            gpu = view_row.row.gpu
+            is_old = metric_id in _OF_DRIVER and gpu is not None and not gpu.answers
+            return [(text, "quiet" if is_why_not or is_old else "text")]
 
         return draw
 
