@@ -449,4 +449,4 @@ def test_map_where_the_driver_fails(machine: MachineFactory) -> None:
 def test_map_of_another_machine(machine: MachineFactory) -> None:
     done = verified(machine(BOX), "0", "--verify", "--inventory", "other.json")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "gputop: --verify asks this machine's driver: leave --inventory out\n"
+    assert done.stderr == "gputop: --inventory cannot be used with --verify\n"

@@ -43,7 +43,7 @@ def test_a_reserved_gpu_is_shown_everywhere(machine: MachineFactory, tmp_path: P
             terminal.wait_for(f" 2  H200  reserved by {ME}, ")
             terminal.resize(80, 24)
             terminal.wait_for(" 2 H200 reserved ")
-            terminal.send(b"\x1b[Zjjj\r")
+            terminal.send(b"\x1b[Zjj\r")
             terminal.wait_for(f"reserved by {ME}, ")
             terminal.wait_for("train.py")
         waiting.release()

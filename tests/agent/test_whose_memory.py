@@ -59,7 +59,7 @@ def test_a_numa_node_is_free_by_its_processes(machine: MachineFactory) -> None:
 def test_free_offers_a_numa_node(arguments: tuple[str, ...], machine: MachineFactory) -> None:
     here = machine("gh200")
     done = gputop(here, "free", "--window", "0.2", *arguments)
-    assert (done.returncode, done.stdout) == (0, here.gpu(0)["uuid"].format(i=0) + "\n")
+    assert (done.returncode, done.stdout) == (0, "0\n")
 
 
 @needs_everybody

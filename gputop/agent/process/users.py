@@ -13,7 +13,7 @@ from gputop.errors import UsageError
 from gputop.model.machine.text import printable
 
 _MOST_UID = 2**32 - 2
-_TIMEOUT = 0.05
+_TIMEOUT = 0.25
 """Seconds that a tick waits for the name of a new user; directory services can take many."""
 
 
