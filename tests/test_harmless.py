@@ -105,6 +105,7 @@ def test_json_is_harmless_and_means_what_it_meant(text: str) -> None:
     assert msgspec.json.decode(line, type=Frame) == frame
 
 
+@pytest.mark.long
 def test_every_character_that_is_not_printable_is_escaped() -> None:
     everything = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
     frame = hostile_frame(everything, ["CUDA_VISIBLE_DEVICES"])

@@ -403,7 +403,7 @@ def choice(frame: Frame, words: list[str], gpus: list[str]) -> set[int] | str:
 
 
 @pytest.mark.system
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(words=WORDS)
 def test_no_arguments_select_what_they_do_not_name(
     machine_of_three: Frame, words: list[str]
@@ -420,7 +420,7 @@ def test_no_arguments_select_what_they_do_not_name(
 
 
 @pytest.mark.system
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(words=st.lists(st.text(), max_size=3), gpus=st.lists(st.text(), max_size=2))
 def test_any_text_is_an_error_or_a_choice(
     machine_of_three: Frame, words: list[str], gpus: list[str]

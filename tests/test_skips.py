@@ -35,6 +35,7 @@ def test_inside(): needed("no-such-tmux-client", "no-such-package")
 
 @pytest.mark.system
 @pytest.mark.parametrize("ci", [None, "true"])
+@pytest.mark.long
 def test_a_line_for_each_reason(ci: str | None, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
     for name in ("test_a.py", "test_b.py"):

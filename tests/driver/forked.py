@@ -28,6 +28,7 @@ _WORTH_IT = 3
 """So many programs with the same of those, and a server takes less than it saves."""
 _MODULES = ("cli", "commands.snapshot", "commands.map", "commands.free", "commands.kill",
             "agent.serve", "sources.local", "export.json", "export.table")  # fmt: skip
+_posix_spawn = os.posix_spawn
 _SERVER = "import sys; from tests.driver import forked; forked.main(int(sys.argv[1]))"
 _MOST = 1 << 20
 
@@ -219,9 +220,44 @@ def _become(
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)
+    os.posix_spawn = _spawned  # type: ignore[assignment]
+    _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> None:
     main = import_module("gputop.__main__")
     sys.argv = [str(main.__file__), *arguments]
     main.run()
+
+
+def _spawned(
+    path: str, argv: Sequence[str], env: Mapping[str, str], *,
+    file_actions: Sequence[tuple[int, int, int]] = (), setsid: bool = False,
+) -> int:  # fmt: skip
+    """As os.posix_spawn; an agent of gputop's own is one more copy."""
+    if [*argv[:3]] != [sys.executable, import_module("gputop.__main__").__file__, "agent"]:
+        return _posix_spawn(path, [*argv], env, file_actions=file_actions, setsid=setsid)
+    variables = dict(env)  # they may be os.environ itself
+    if (pid := os.fork()) != 0:
+        return pid
+    status: int = 1
+    try:
+        if setsid:
+            os.setsid()
+        for handled in signal.valid_signals():
+            if callable(signal.getsignal(handled)):
+                signal.signal(handled, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for _, stream, number in file_actions:
+            os.dup2(stream, number)
+        os.closerange(3, 1024)
+        os.environ.clear()
+        os.environ.update(variables)
+        _run(argv[2:])
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        os._exit(status)  # not through what gputop has on its stack
 
 
 def main(requests: int) -> None:

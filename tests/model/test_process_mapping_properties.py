@@ -89,7 +89,7 @@ def processes(draw: st.DrawFn) -> tuple[CudaContext, Machine, list[CudaDevice], 
 Case = tuple[CudaContext, Machine, list[CudaDevice], ProcessMapping]
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(processes())
 def test_what_holds_of_any_process(case: Case) -> None:
     """One table of them for all: to think them up takes as long as what is asked of them."""

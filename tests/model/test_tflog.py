@@ -204,6 +204,7 @@ def test_a_long_log_is_read_in_linear_time(piece: str) -> None:
     read_tf_log(piece * 50_000)
 
 
+@pytest.mark.long
 def test_numbers_that_python_refuses_and_lines_without_an_end() -> None:
     """A million words of which the rest of the line is searched for another take hours."""
     digits = "9" * 5000

@@ -29,7 +29,7 @@ from gputop.sources.ask import ask
 from gputop.sources.ssh.carry import fitting
 from gputop.sources.ssh.start import RemotePython
 from tests.agent.driving import until
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.ssh.reading import first_frame, source, why_not
 from tests.sshd import SYSTEM, Sshd, sshd
 from tests.standin.pythons import pythons
@@ -101,7 +101,7 @@ def answer(opened: object, request: AnsweredRequest) -> Reply:
     return ask(opened, request, 20.0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("python", pythons()[1:3])
+@rest_long("python", *pythons()[1:3])
 def test_another_python(python: str, sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
     """Where msgspec's compiled module does not fit: the same facts."""
     machine = kept("h200x8")

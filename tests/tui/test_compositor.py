@@ -215,7 +215,10 @@ class Pair:
         self.settle("tick")
 
 
-@pytest.fixture(params=[("wide", "textual-dark"), ("small", "ansi-dark")], ids="-".join)
+@pytest.fixture(
+    params=[("wide", "textual-dark"), pytest.param(("small", "ansi-dark"), marks=pytest.mark.long)],
+    ids="-".join,
+)
 def pair(request: pytest.FixtureRequest, textual_of: TextualFactory) -> Iterator[Pair]:
     size, theme = request.param
     cols, rows = SIZES[size]

@@ -11,6 +11,7 @@ from gputop.model.machine.frame import Frame, Host
 from gputop.settings import Session
 from gputop.tui.panes.history import HistoryPane
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
+from tests.conftest import rest_long
 
 SIZES = [(200, 80), (200, 50), (120, 40), (80, 24), (40, 12)]
 
@@ -38,7 +39,7 @@ def labels(screen: Screenful) -> list[str]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("processes", [0, 8, 30, 200])
+@rest_long("processes", 30, 0, 8, 200)
 async def test_no_line_is_empty_while_a_pane_is_cut(processes: int, size: tuple[int, int]) -> None:
     async with shown(machine(processes), size=size) as screen:
         blank = [line for line in screen.lines if not line.strip()]

@@ -29,6 +29,7 @@ def test_a_copy_reaches_the_terminal(env: dict[str, str | None], machine: Machin
 
 
 @needs_everybody
+@pytest.mark.long
 def test_no_key_is_lost_while_every_key_gives_an_answer(machine: MachineFactory) -> None:
     with running(machine("h200x8"), size=(120, 40)) as terminal:
         terminal.wait_for("train.py")

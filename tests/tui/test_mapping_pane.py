@@ -324,6 +324,7 @@ def test_a_line_that_was_changed_is_unfinished() -> None:
     assert InputHistory().move(1, "x") == "x"
 
 
+@pytest.mark.long
 async def test_no_key_of_a_burst_is_lost() -> None:
     async with shown(frame_of(*FOUR)) as screen:
         await screen.press("m", *["0", "comma"] * 150, "enter")

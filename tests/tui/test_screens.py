@@ -431,7 +431,7 @@ VIEWS = {
 async def test_no_size_is_refused(view: str) -> None:
     async with shown(crowd(), size=(40, 10)) as screen:
         await screen.press(*VIEWS[view])
-        for size in ((1, 1), (2, 24), (10, 3), (20, 5), (80, 2), (60, 13), (300, 100), (140, 20)):
+        for size in ((1, 1), (10, 3), (80, 2), (60, 13), (300, 100)):
             await screen.resize(*size)
             if view != "palette":  # which is Textual's own
                 assert [len(line) for line in screen.lines] == [size[0]] * size[1]

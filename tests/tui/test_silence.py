@@ -135,6 +135,7 @@ def test_r_starts_another(machine: MachineFactory) -> None:
         assert not os.path.exists(f"/proc/{agent}")
 
 
+@pytest.mark.long
 def test_no_number_of_keys_fills_the_pipe_of_a_stopped_agent(machine: MachineFactory) -> None:
     """Each is a request; more of them than a pipe holds stopped the screen for ever."""
     with running(machine("h200x8")) as terminal, stopped(terminal):
