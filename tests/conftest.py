@@ -202,10 +202,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineFactory]:
 def rest_long(names: str | tuple[str, ...], *cases: Any, **options: Any) -> pytest.MarkDecorator:
     """`parametrize` with cases of one kind: the first is in the suite, the others are `long`."""
     is_single = isinstance(names, str) and "," not in names
-    rest = [
-        pytest.param(*((case,) if is_single else case), marks=pytest.mark.long)
-        for case in cases[1:]
-    ]
+    rest = []
+    for case in cases[1:]:
+        if not isinstance(case, type(pytest.param())):
+            case = pytest.param(*((case,) if is_single else case))
+        rest.append(case._replace(marks=[*case.marks, pytest.mark.long]))
     return pytest.mark.parametrize(names, [cases[0], *rest], **options)
 
 

@@ -109,7 +109,7 @@ def test_options_that_are_wrong_after_the_agent_was_started(
 
 
 @needs_root
-@pytest.mark.parametrize("end", [b"q", b"\x03"], ids=["q", "ctrl-c"])
+@rest_long("end", b"q", b"\x03", ids=["q", "ctrl-c"])
 def test_a_screen_that_is_left_leaves_nobody(
     end: bytes, here: Machine, under: Callable[..., list[str]], tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ import pytest
 from gputop.errors import GputopError, UsageError
 from gputop.files import UnsafeFileError, open_folder, open_parent
 from gputop.settings import Settings, from_file, keep_settings
-from tests.conftest import MachineFactory, in_child, needed, needs_root
+from tests.conftest import MachineFactory, in_child, needed, needs_root, rest_long
 from tests.fuse import Fuse, small_disk
 from tests.patience import Deadline, until
 from tests.terminal import Terminal
@@ -408,7 +408,7 @@ def test_two_writers_leave_a_whole_file(folder: Path) -> None:
 
 @pytest.mark.system
 @needs_root
-@pytest.mark.parametrize("manner", ["fifo", "zero", "huge", "another's", "socket", "folder"])
+@rest_long("manner", "fifo", "zero", "huge", "another's", "socket", "folder")
 def test_nothing_is_read_that_is_no_settings_file(
     manner: str, machine: MachineFactory, folder: Path
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gputop.tui.terminal.splash import picture
 from tests.builders import frame, gpu, process
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.terminal import Terminal
 
 GPUTOP = [sys.executable, "-m", "gputop"]
@@ -75,7 +75,7 @@ def test_gpus_are_there_before_the_screen_is_loaded(gate: Path, machine: Machine
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("options", [[], ["-i", "2", "-u", "me"]])
+@rest_long("options", [], ["-i", "2", "-u", "me"])
 def test_gpus_do_not_wait_for_the_lists_of_processes(
     options: list[str], gate: Path, machine: MachineFactory
 ) -> None:
@@ -104,7 +104,7 @@ def test_keys_of_that_time_are_not_lost(gate: Path, machine: MachineFactory) -> 
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@rest_long("number", signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 def test_a_signal_at_that_time(number: signal.Signals, gate: Path, machine: MachineFactory) -> None:
     env = {**machine("h200x8").env, **slow(gate)}
     with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import running
@@ -51,7 +51,7 @@ def heading_free(text: str) -> int:
 
 
 @needs_everybody
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@rest_long("scenario", *SCENARIOS)
 def test_free_is_free_everywhere(scenario: str, machine: MachineFactory) -> None:
     here = machine(scenario)
     here.freeze(8.0)

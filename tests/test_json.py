@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.agent.driving import SECTIONS, Json, plain
-from tests.conftest import ME, NESTED, MachineFactory
+from tests.conftest import ME, NESTED, MachineFactory, rest_long
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
@@ -373,7 +373,7 @@ def check_harmless_bytes(line: str) -> None:
     assert not HARMFUL.search(line)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@rest_long("encoding", "ascii", "latin-1", "utf-8")
 def test_json_is_utf8_whatever_the_locale_says(encoding: str, machine: MachineFactory) -> None:
     here = machine("hostile")
     here.env["PYTHONIOENCODING"] = encoding

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.agent.driving import gone, python_on_gpu, sleeping, until
-from tests.conftest import OURSELVES, MachineFactory, needs_root
+from tests.conftest import OURSELVES, MachineFactory, needs_root, rest_long
 from tests.driver import Machine
 from tests.patience import Deadline
 from tests.terminal import Terminal
@@ -54,25 +54,23 @@ def kill(here: Machine, *words: object) -> Done:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("words", "status", "error"),
-    [
-        ("", 2, "which processes? Give PIDs, words of the filter, --gpu or --user"),
-        ("0", 2, "0 is a process group, not a PID: give each PID"),
-        ("-1", 2, "-1 is a process group, not a PID: give each PID"),
-        ("1", 1, "process 1 is on no GPU, or on another one than asked for"),
-        ("1 --descendants", 2, "gputop itself is a descendant of it: name what is to end"),
-        ("99999999999", 2, "99999999999 is not a PID"),
-        ("train 17", 2, "PIDs or words of the filter, not both"),
-        ("--user nobody-like-that", 2, "no user nobody-like-that on this machine"),
-        ("--gpu 9", 2, "'9' is no GPU here: give an index or more of its UUID"),
-        ("--gpu GPU-", 2, "'GPU-' is no GPU here: give an index or more of its UUID"),
-        ("nothing-like-it", 1, "no process on a GPU fits: gputop --once shows who is there"),
-        ("--signal FOO train", 2, "argument -s/--signal: 'FOO' is not a signal: give a name or"),
-        ("--signal 0 train", 2, "argument -s/--signal: '0' is not a signal"),
-        ("--grace -1 train", 2, "argument --grace: '-1' is not a number of seconds"),
-        ("--grace nan train", 2, "argument --grace: 'nan' is not a number of seconds"),
-    ],
+    ("", 2, "which processes? Give PIDs, words of the filter, --gpu or --user"),
+    ("0", 2, "0 is a process group, not a PID: give each PID"),
+    ("-1", 2, "-1 is a process group, not a PID: give each PID"),
+    ("1", 1, "process 1 is on no GPU, or on another one than asked for"),
+    ("1 --descendants", 2, "gputop itself is a descendant of it: name what is to end"),
+    ("99999999999", 2, "99999999999 is not a PID"),
+    ("train 17", 2, "PIDs or words of the filter, not both"),
+    ("--user nobody-like-that", 2, "no user nobody-like-that on this machine"),
+    ("--gpu 9", 2, "'9' is no GPU here: give an index or more of its UUID"),
+    ("--gpu GPU-", 2, "'GPU-' is no GPU here: give an index or more of its UUID"),
+    ("nothing-like-it", 1, "no process on a GPU fits: gputop --once shows who is there"),
+    ("--signal FOO train", 2, "argument -s/--signal: 'FOO' is not a signal: give a name or"),
+    ("--signal 0 train", 2, "argument -s/--signal: '0' is not a signal"),
+    ("--grace -1 train", 2, "argument --grace: '-1' is not a number of seconds"),
+    ("--grace nan train", 2, "argument --grace: 'nan' is not a number of seconds"),
 )
 def test_errors_are_one_line(words: str, status: int, error: str, here: Machine) -> None:
     done = kill(here, *words.split(), "--dry-run")
@@ -205,7 +203,7 @@ def on_terminal(here: Machine, *words: object) -> Terminal:
     return Terminal([*KILL, *map(str, words)], cols=200, rows=24, env=dict(here.env))
 
 
-@pytest.mark.parametrize(("answer", "status"), [("y", 0), ("YES", 0), ("", 1), ("n", 1), ("no", 1)])
+@rest_long(("answer", "status"), ("y", 0), ("YES", 0), ("", 1), ("n", 1), ("no", 1))
 def test_it_asks(answer: str, status: int, here: Machine) -> None:
     pid = here.pids["train"]
     with on_terminal(here, pid) as terminal:
@@ -217,7 +215,7 @@ def test_it_asks(answer: str, status: int, here: Machine) -> None:
     assert ("train" in here.pids) == bool(status)
 
 
-@pytest.mark.parametrize("typed", [b"y\r", b"yes\r", b"y\ry\ry\r", b"y", b"\r\ry\r", b"kill\r"])
+@rest_long("typed", b"y\r", b"yes\r", b"y\ry\ry\r", b"y", b"\r\ry\r", b"kill\r")
 def test_what_was_typed_before_it_asks_answers_nothing(typed: bytes, here: Machine) -> None:
     with on_terminal(here, "train") as terminal:
         terminal.send(typed)

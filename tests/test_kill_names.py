@@ -26,7 +26,7 @@ from gputop.model.machine.signals import Target
 from gputop.parser import parse
 from tests.agent.driving import Agent
 from tests.builders import GIB, frame, gpu, process
-from tests.conftest import MachineFactory, needs_root
+from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, forked
 from tests.test_kill import kill
 
@@ -88,7 +88,7 @@ THROUGH = [
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("words", THROUGH, ids=repr)
+@rest_long("words", *THROUGH, ids=repr)
 def test_what_names_nothing_ends_nothing(words: list[str], here: Machine) -> None:
     before = here.pids
     done = kill(here, "--yes", "--foreign", *words)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
 from tests.test_map_reach import FOUR, HOST, PCI, N, ask, gpus, on, told
 from tests.views import contained, living, sees
@@ -145,19 +145,17 @@ def mps(machine: Machine, server: Mapping[str, str], client: Mapping[str, str]) 
 DEFAULT, OTHER = "/tmp/nvidia-mps", "/tmp/mps-alice"
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("server", "client", "devices", "certainty"),
-    [
-        ({}, {}, [2], "exact"),
-        ({PIPE: DEFAULT + "/"}, {PIPE: DEFAULT}, [2], "exact"),
-        ({}, {PIPE: ""}, [2], "exact"),
-        ({PIPE: OTHER}, {PIPE: OTHER}, [2], "exact"),
-        ({PIPE: OTHER}, {PIPE: DEFAULT}, None, "unknown"),
-        ({PIPE: OTHER}, {}, None, "unknown"),
-        ({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, {}, [2], "expected"),
-        ({N: "2"}, {N: "0"}, [2], "exact"),
-        ({N: "2"}, {}, None, "unknown"),  # there is no GPU 1: the driver sees it on one
-    ],
+    ({}, {}, [2], "exact"),
+    ({PIPE: DEFAULT + "/"}, {PIPE: DEFAULT}, [2], "exact"),
+    ({}, {PIPE: ""}, [2], "exact"),
+    ({PIPE: OTHER}, {PIPE: OTHER}, [2], "exact"),
+    ({PIPE: OTHER}, {PIPE: DEFAULT}, None, "unknown"),
+    ({PIPE: OTHER}, {}, None, "unknown"),
+    ({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, {}, [2], "expected"),
+    ({N: "2"}, {N: "0"}, [2], "exact"),
+    ({N: "2"}, {}, None, "unknown"),
 )
 def test_mps(
     machine: MachineFactory, server: dict[str, str], client: dict[str, str],

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
 from tests.views import contained, living, sees, words
 
@@ -63,7 +63,7 @@ VIEWS = [
 variables among them: what they say does not matter where there is no node."""
 
 
-@pytest.mark.parametrize(("kind", "host", "variables"), VIEWS, ids=str)
+@rest_long(("kind", "host", "variables"), *VIEWS, ids=str)
 def test_without_device_nodes_there_is_no_gpu(
     machine: MachineFactory, tmp_path: Path, kind: str, host: Sequence[int] | None,
     variables: dict[str, str],
@@ -88,18 +88,16 @@ def test_without_device_nodes_there_is_no_gpu(
     assert "Use a UUID" not in text
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("kind", "variables", "minors", "devices", "certainty"),
-    [
-        ("dev", {N: "1", **PCI}, (1, 3), [3], "exact"),
-        ("root", {N: "1", **PCI}, (1, 3), [3], "exact"),
-        ("root", {N: "1"}, (1, 3), [3], "expected"),
-        ("dev", PCI, (1, 3), [1, 3], "exact"),
-        ("root", {N: "0"}, (2,), [2], "exact"),
-        ("dev", {N: "2"}, (2,), [], "exact"),
-        ("root", {N: ""}, (1, 3), [], "exact"),
-        ("dev", {N: "3,1", **PCI}, HOST, [3, 1], "exact"),
-    ],
+    ("dev", {N: "1", **PCI}, (1, 3), [3], "exact"),
+    ("root", {N: "1", **PCI}, (1, 3), [3], "exact"),
+    ("root", {N: "1"}, (1, 3), [3], "expected"),
+    ("dev", PCI, (1, 3), [1, 3], "exact"),
+    ("root", {N: "0"}, (2,), [2], "exact"),
+    ("dev", {N: "2"}, (2,), [], "exact"),
+    ("root", {N: ""}, (1, 3), [], "exact"),
+    ("dev", {N: "3,1", **PCI}, HOST, [3, 1], "exact"),
 )
 def test_nodes_are_facts(
     machine: MachineFactory, tmp_path: Path, kind: str, variables: dict[str, str],

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.agent.driving import Json
-from tests.conftest import ME, NESTED, MachineFactory, needs_everybody
+from tests.conftest import ME, NESTED, MachineFactory, needs_everybody, rest_long
 from tests.driver import Machine
 from tests.test_json import HARMFUL
 
@@ -169,7 +169,7 @@ def test_hostile_command_lines(machine: MachineFactory) -> None:
     assert " [/]\n" in text
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
+@rest_long("encoding", "ascii", "latin-1", "utf-16")
 def test_an_output_that_is_not_utf8(encoding: str, machine: MachineFactory) -> None:
     here = machine("hostile")
     env = {**here.env, "PYTHONIOENCODING": encoding}

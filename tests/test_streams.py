@@ -70,9 +70,8 @@ def test_no_command_stumbles(streams: tuple[int, ...], here: Machine, tmp_path: 
             assert status != 0 or not asks_for_text, (words, errors)
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["--once", "--json", "map 0", "free --shared --min-free 1G", "topo", "kill train --yes"],
+@rest_long(
+    "words", "--once", "--json", "map 0", "free --shared --min-free 1G", "topo", "kill train --yes"
 )
 def test_a_report_that_cannot_be_written_is_said(words: str, here: Machine, tmp_path: Path) -> None:
     status, _, errors = without(here, (1,), words, tmp_path)

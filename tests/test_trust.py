@@ -164,7 +164,7 @@ def contained(here: Machine, tmp_path: Path) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("cgroup", ["docker", "libpod", "cri-containerd", "crio"])
+@rest_long("cgroup", "docker", "libpod", "cri-containerd", "crio")
 def test_no_runtime_of_hers_is_asked(
     cgroup: str, here: Machine, eve: Path, ran: Path, search: str, contained: tuple[str, ...],
     tmp_path: Path,
@@ -234,7 +234,7 @@ def test_programs_get_no_variables_of_hers(
 
 @pytest.mark.system
 @rest_long("variable", "DOCKER_HOST", "CONTAINERD_ADDRESS")
-@pytest.mark.parametrize("how", ["hers", "folder", "link", "tcp", "ssh", "file"])
+@rest_long("how", "hers", "folder", "link", "tcp", "ssh", "file")
 def test_no_socket_of_hers_is_connected_to(
     variable: str, how: str, here: Machine, eve: Path, contained: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from gputop.agent.process.processes import read_io
 from gputop.agent.stall import CallGuard
 from gputop.model.machine.origin import Origin
 from tests.agent.driving import Agent, Json, gone, until
-from tests.conftest import MachineFactory, needs_root
+from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, build
 
 pytestmark = pytest.mark.system
@@ -238,15 +238,13 @@ NERDCTL = [{"Id": ID, "Image": "docker.io/vllm/vllm-openai:v0.9", "Name": "vllm-
 
 
 @needs_root
-@pytest.mark.parametrize(
+@rest_long(
     ("program", "answer", "name", "asked"),
-    [
-        ("crictl", CRICTL, "llama-0/vllm", f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
-        ("nerdctl", NERDCTL, "vllm-1", f"--address {{}} --namespace default inspect {ID}"),
-        ("nerdctl", [{}], None, f"--address {{}} --namespace default inspect {ID}"),
-        ("crictl", {"status": []}, None, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
-        ("crictl", [], None, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
-    ],
+    ("crictl", CRICTL, "llama-0/vllm", f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
+    ("nerdctl", NERDCTL, "vllm-1", f"--address {{}} --namespace default inspect {ID}"),
+    ("nerdctl", [{}], None, f"--address {{}} --namespace default inspect {ID}"),
+    ("crictl", {"status": []}, None, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
+    ("crictl", [], None, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
 )
 def test_containerd_tells_name_and_image(
     program: str, answer: Json, name: str, asked: str, here: Machine, start: Start, tmp_path: Path

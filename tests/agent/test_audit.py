@@ -16,7 +16,7 @@ import pytest
 
 from tests.agent.driving import Agent, gone, until
 from tests.agent.test_signals import GIB, send, target, verdict, verdicts_of
-from tests.conftest import MachineFactory, needs_root
+from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine
 from tests.fuse import Fuse, small_disk
 from tests.patience import Deadline
@@ -145,8 +145,8 @@ OBSTACLES: list[tuple[Obstacle, str]] = [
 
 
 @needs_root
-@pytest.mark.parametrize(
-    ("obstacle", "words"), OBSTACLES, ids=lambda obstacle: getattr(obstacle, "__name__", "")
+@rest_long(
+    ("obstacle", "words"), *OBSTACLES, ids=lambda obstacle: getattr(obstacle, "__name__", "")
 )
 def test_a_kill_says_what_it_could_not_note(
     obstacle: Obstacle, words: str, here: Machine, log: Path

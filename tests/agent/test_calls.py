@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agent.driving import Agent, Json, plain, until
-from tests.conftest import NESTED, MachineFactory
+from tests.conftest import NESTED, MachineFactory, rest_long
 
 pytestmark = pytest.mark.system
 
@@ -143,7 +143,7 @@ def test_a_call_that_is_not_supported_costs_only_its_own_fields(
             assert broken == without(function, 1, whole)
 
 
-@pytest.mark.parametrize("error", ["UNKNOWN", "INVALID_ARGUMENT", "NO_PERMISSION", "TIMEOUT"])
+@rest_long("error", "UNKNOWN", "INVALID_ARGUMENT", "NO_PERMISSION", "TIMEOUT")
 def test_a_call_that_fails_costs_only_its_own_fields(error: str, machine: MachineFactory) -> None:
     """As many GPUs as calls: on each another one fails."""
     here = machine({**RICH, "gpus": len(OPTIONAL) + 1})

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.agent.driving import Agent, Json, until
-from tests.conftest import MachineFactory, needs_root
+from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
@@ -339,7 +339,7 @@ def test_a_folder_that_others_may_write_to(here: Machine, folder: Path) -> None:
         assert idle_times(look(here)) == [None] * 4
 
 
-@pytest.mark.parametrize("obstacle", ["file", "link", "absent", "readable"])
+@rest_long("obstacle", "file", "link", "absent", "readable")
 def test_where_nothing_can_be_written(
     obstacle: str, here: Machine, folder: Path, tmp_path: Path
 ) -> None:

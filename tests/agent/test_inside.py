@@ -127,7 +127,7 @@ def test_our_own_process(
         assert rest == (None if pids == "list" else 10 * GIB)
 
 
-@pytest.mark.parametrize(("pids", "version"), TRANSLATED)
+@rest_long(("pids", "version"), *TRANSLATED)
 def test_a_busy_process_is_never_idle(
     pids: str, version: str, inside: Container, machine: MachineFactory
 ) -> None:
@@ -223,7 +223,7 @@ def test_a_driver_that_lists_nobody(nodes: int, machine: MachineFactory) -> None
 # Whether a GPU is free
 
 
-@pytest.mark.parametrize(("pids", "version"), [*TRANSLATED, ("empty", "535.183.01")])
+@rest_long(("pids", "version"), *TRANSLATED, ("empty", "535.183.01"))
 def test_no_gpu_is_free_by_the_list_of_our_own_processes(
     pids: str, version: str, inside: Container, machine: MachineFactory
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
 from tests.agent.driving import Agent, Json
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, rest_long
 
 pytestmark = pytest.mark.system
 
@@ -51,7 +51,7 @@ def test_a_gpu_without_a_list_of_processes_is_not_free(error: str, machine: Mach
     assert "the driver does not say who is on it" in done.stderr
 
 
-@pytest.mark.parametrize("era", [390, 450, 535, 580])
+@rest_long("era", 390, 450, 535, 580)
 def test_lists_of_every_era(era: int, machine: MachineFactory) -> None:
     """Old drivers tell no instances and have no list of MPS clients."""
     listed: list[Json] = [

@@ -15,7 +15,7 @@ from gputop.agent.process.namespaces import (
     local_process,
     was_given_out,
 )
-from tests.conftest import needs_everybody, needs_root
+from tests.conftest import needs_everybody, needs_root, rest_long
 from tests.driver import build
 
 NOBODY = 4194305
@@ -87,19 +87,20 @@ def test_anothers_descriptors_cannot_be_seen() -> None:
 
 @pytest.mark.system
 @needs_root
-@pytest.mark.parametrize(
+@rest_long(
     ("wanted", "held"),
-    [
-        ("ctypes.CDLL('/dev/libcuda.so.580.95.05')", True),
-        ("f = open('/dev/libcuda.so.580.95.05'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ);"
-         " f.close(); os.unlink('/dev/libcuda.so.580.95.05')", True),
-        ("f = open('/dev/dxg')", True),
-        ("f = open('/dev/libcuda.so.580.95.05')", None),
-        ("ctypes.CDLL('/dev/libcudart.so.12')", None),
-        ("pass", None),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("nodes", [False, True])
+    ("ctypes.CDLL('/dev/libcuda.so.580.95.05')", True),
+    (
+        "f = open('/dev/libcuda.so.580.95.05'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ);"
+        " f.close(); os.unlink('/dev/libcuda.so.580.95.05')",
+        True,
+    ),
+    ("f = open('/dev/dxg')", True),
+    ("f = open('/dev/libcuda.so.580.95.05')", None),
+    ("ctypes.CDLL('/dev/libcudart.so.12')", None),
+    ("pass", None),
+)
+@rest_long("nodes", False, True)
 def test_without_nodes_libcuda_or_dxg_shows_it(wanted: str, held: bool | None, nodes: bool) -> None:
     """With nodes they show nothing."""
     code = (

@@ -176,7 +176,7 @@ def test_kill_with_few_descriptors(most: int, here: Machine) -> None:
     assert_nobody_is_gone(here, f"ulimit -n {most}")
 
 
-@pytest.mark.parametrize("megabytes", [40, 120, 200, 300, 500])
+@rest_long("megabytes", 40, 120, 200, 300, 500)
 def test_kill_with_little_memory(megabytes: int, here: Machine) -> None:
     assert_nobody_is_gone(here, f"ulimit -v {megabytes * 1024}")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.agent.driving import Agent, Json, until
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, rest_long
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
@@ -86,8 +86,8 @@ def test_no_node_is_none(node: Any, machine: MachineFactory) -> None:
 
 
 @needs_everybody
-@pytest.mark.parametrize("answers", SPARK)
-@pytest.mark.parametrize("processes", [None, {}])
+@rest_long("answers", *SPARK)
+@rest_long("processes", None, {})
 def test_unified_memory_looks_the_same_with_every_driver(
     answers: Json, processes: Json | None, machine: MachineFactory
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import rest_long
 from tests.driver import BuildError, Machine, ScenarioError, build, load, names
 from tests.driver.client import Client, ask, command
 from tests.driver.machine import REPOSITORY
@@ -167,7 +168,7 @@ def test_errors_are_one_line() -> None:
         Machine({"calls": [{"error": "OOPS"}]}).__enter__()
 
 
-@pytest.mark.parametrize("name", names())
+@rest_long("name", *names())
 def test_every_scenario_starts(name: str, tmp_path: Path) -> None:
     with Machine(name, tmp_path) as machine:
         assert set(machine.pids) == set(machine.scenario["processes"])

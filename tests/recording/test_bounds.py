@@ -23,6 +23,7 @@ from gputop.recording.contents import recorded
 from gputop.recording.datafile import MAX_HOSTS
 from gputop.recording.entries import MAGIC, SIZE, IndexEntry, stream_of
 from gputop.recording.reader import Recording
+from tests.conftest import rest_long
 from tests.limits import MIB, trouble_within
 from tests.protocol.streams import FRAME, GPU, HELLO, TRAIN, lines_of
 from tests.recording.made import EVERY, HOST, START, frames_from, index_of, read, write
@@ -42,7 +43,7 @@ def chunk(messages: Iterable[AgentMessage]) -> bytes:
     return packer.compress(b"".join(lines_of(messages))) + packer.flush(zlib.Z_SYNC_FLUSH)
 
 
-@pytest.mark.parametrize(("count", "chunks"), [(16_000, 3), (1_500, 3)])
+@rest_long(("count", "chunks"), (16_000, 3), (1_500, 3))
 def test_what_is_small_and_unpacks_to_much(count: int, chunks: int, tmp_path: Path) -> None:
     """Wide letters: four bytes in memory for one in the file. The second is no larger than any."""
     path, command = tmp_path / "bomb", "x" * 4000 + "\U0001f600"

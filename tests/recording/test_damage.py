@@ -12,6 +12,7 @@ from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame
 from gputop.recording.entries import SIZE, Entries
 from gputop.recording.reader import Recording
+from tests.conftest import rest_long
 from tests.recording.made import START, frames_from, index_of, read, write
 
 FRAMES = frames_from(START, 70)
@@ -62,7 +63,7 @@ def test_where_the_index_is_cut_nothing_is_lost(whole: Path) -> None:
     assert read(whole) == (FRAMES, ())
 
 
-@pytest.mark.parametrize("has_index", [True, False])
+@rest_long("has_index", True, False)
 def test_flipped_bytes_of_the_data(whole: Path, path: Path, has_index: bool) -> None:
     data, chance = whole.read_bytes(), random.Random(2)
     if has_index:

@@ -14,6 +14,7 @@ import pytest
 
 from gputop.protocol.codec import decode_request, encode
 from gputop.protocol.messages import AgentMessage, Request
+from tests.conftest import rest_long
 from tests.protocol.streams import stream
 from tests.protocol.test_harmless import bend
 from tests.standin.child import names
@@ -75,7 +76,7 @@ def told_by(python: str, messages: list[bytes], requests: list[bytes]) -> list[s
     return done.stdout.decode().removesuffix("\n").split("\n")
 
 
-@pytest.mark.parametrize("python", pythons())
+@rest_long("python", *pythons())
 def test_messages_are_the_same_json_and_requests_are_understood_the_same(python: str) -> None:
     """Messages are written and read by Python, so that both begin with the same objects."""
     dice = random.Random(0)

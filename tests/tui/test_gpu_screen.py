@@ -26,7 +26,7 @@ from tests.builders_tui import (
     shown,
     silent_gpu,
 )
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.tui.live import SIZES, running
 
 UNSUPPORTED = "not supported by this card or driver"
@@ -274,7 +274,7 @@ async def test_help_and_palette_know_the_keys() -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("size", SIZES)
+@rest_long("size", *SIZES)
 def test_on_a_machine(size: tuple[int, int], machine: MachineFactory) -> None:
     """Keys, an agent and a driver: it is there, it moves on, and q ends it."""
     env = {"LC_ALL": "C", "NO_COLOR": "1"}

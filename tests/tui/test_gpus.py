@@ -17,6 +17,7 @@ from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import UNICODE
 from gputop.tui.messages import Arrived
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown, silent_gpu
+from tests.conftest import rest_long
 
 BUSY = gpu_of(
     0,
@@ -61,7 +62,7 @@ _EVERYTHING = frame_of(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("frame", [frame_of(BUSY), _EVERYTHING])
+@rest_long("frame", frame_of(BUSY), _EVERYTHING)
 async def test_no_heading_is_cut_and_none_is_there_twice(frame: Frame) -> None:
     """At any width, whatever the short history shows."""
     whole = {*(metric.label for metric in GPU.values()), "WHO", "MEM", "DOING (by UTIL)",

@@ -27,6 +27,7 @@ from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.gpu_columns import GpuColumns
 from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, process_of, shown
+from tests.conftest import rest_long
 from tests.tui import machines
 
 GPUS = tuple(gpu_of(index) for index in range(4))
@@ -224,11 +225,20 @@ async def test_a_second_note_stays_as_long_as_the_first() -> None:
 # --- leaving -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rest_long(
     "keys",
-    [("G",), ("H",), ("M",), ("j", "enter"), ("tab", "enter"), ("tab", "enter", "G"),
-     ("question_mark",), ("s",), ("C",), ("S",), ("j", "f9")],
-)  # fmt: skip
+    ("G",),
+    ("H",),
+    ("M",),
+    ("j", "enter"),
+    ("tab", "enter"),
+    ("tab", "enter", "G"),
+    ("question_mark",),
+    ("s",),
+    ("C",),
+    ("S",),
+    ("j", "f9"),
+)
 async def test_q_leaves_what_is_open_and_quits_on_the_main_screen(keys: tuple[str, ...]) -> None:
     async with shown(FRAME, size=(160, 50)) as screen:
         await screen.press(*keys)
@@ -282,21 +292,19 @@ async def test_read_only_has_no_signal() -> None:
 # --- keys of others ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("keys", "words"),
-    [
-        (("f3",), "Esc drop"),
-        (("f4",), "Esc drop"),
-        (("backslash",), "Esc drop"),
-        (("f6",), "Sort by"),
-        (("f2",), "Panes"),
-        (("Z",), "PAUSED"),
-        (("h",), "Keys"),
-        (("f1",), "Keys"),
-        (("j", "e"), "Variables of GPUs"),
-        (("j", "K"), "SIGTERM"),
-        (("t",), "tree"),
-    ],
+    (("f3",), "Esc drop"),
+    (("f4",), "Esc drop"),
+    (("backslash",), "Esc drop"),
+    (("f6",), "Sort by"),
+    (("f2",), "Panes"),
+    (("Z",), "PAUSED"),
+    (("h",), "Keys"),
+    (("f1",), "Keys"),
+    (("j", "e"), "Variables of GPUs"),
+    (("j", "K"), "SIGTERM"),
+    (("t",), "tree"),
 )
 async def test_keys_of_htop_and_nvitop(keys: tuple[str, ...], words: str) -> None:
     async with shown(FRAME) as screen:

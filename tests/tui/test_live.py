@@ -43,7 +43,7 @@ def gpu_line(terminal: Terminal, index: int) -> str:
 # --- what is seen ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("scenario", "size"), [*zip(("h200x8", "h200x8-200"), SIZES, strict=True)])
+@rest_long(("scenario", "size"), *zip(("h200x8", "h200x8-200"), SIZES, strict=True))
 def test_the_first_screen(scenario: str, size: tuple[int, int], machine: MachineFactory) -> None:
     with running(machine(scenario), size=size) as terminal:
         terminal.wait_for("train.py")
@@ -112,9 +112,7 @@ def test_one_gpu_hangs_and_the_rest_lives(machine: MachineFactory) -> None:
         assert restored(terminal)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "said"), [("hang-all", "no answer"), ("init-hang", "not answer")]
-)
+@rest_long(("scenario", "said"), ("hang-all", "no answer"), ("init-hang", "not answer"))
 def test_all_hangs_from_the_start(scenario: str, said: str, machine: MachineFactory) -> None:
     with running(machine(scenario), wait=None) as terminal:
         terminal.wait_for("gputop")
@@ -251,7 +249,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_text(machine: MachineFactor
         assert "train.py" in terminal.raw.decode()
 
 
-@pytest.mark.parametrize("shell", ["{} </dev/null", "{} | cat", "{} 2>/dev/null"])
+@rest_long("shell", "{} </dev/null", "{} | cat", "{} 2>/dev/null")
 def test_without_a_terminal_on_all_streams_it_is_text(shell: str, machine: MachineFactory) -> None:
     argv = ["/bin/sh", "-c", shell.format(" ".join(GPUTOP))]
     with running(machine("h200x8"), argv=argv, wait=None, size=(200, 50)) as terminal:

@@ -18,6 +18,7 @@ from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.lines import Lines
 from tests.builders_tui import Screenful, frame_of, gpu_of, process_of, shown, uuid_of
+from tests.conftest import rest_long
 from tests.tui.test_mapping import devices
 
 SIXTEEN = tuple(gpu_of(index) for index in range(16))
@@ -239,7 +240,7 @@ MISTAKES = (
 """The field, its label, a value, what is typed after it, and what is said then."""
 
 
-@pytest.mark.parametrize("size", [WIDE, (80, 24)])
+@rest_long("size", WIDE, (80, 24))
 async def test_a_mistake_is_told_beside_its_field(size: tuple[int, int]) -> None:
     async with shown(frame_of(*FOUR), size=size) as screen:
         await screen.press("M")

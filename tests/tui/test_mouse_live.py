@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import MachineFactory, needed
+from tests.conftest import MachineFactory, needed, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
 from tests.tui.live import GPUTOP, HELP, restored, running, switched
@@ -50,7 +50,7 @@ def test_only_buttons_and_the_wheel_are_asked_for(machine: MachineFactory) -> No
         assert re.search(OTHER, terminal.raw) is None
 
 
-@pytest.mark.parametrize("how", ["option", "settings"])
+@rest_long("how", "option", "settings")
 def test_without_a_mouse_nothing_is_asked_for(how: str, machine: MachineFactory) -> None:
     here = machine("h200x8")
     if how == "settings":
@@ -92,7 +92,7 @@ def test_a_size_in_pixels_is_not_taken_for_a_mouse_in_pixels(machine: MachineFac
         assert re.search(OTHER, terminal.raw) is None
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@rest_long("number", signal.SIGTERM, signal.SIGHUP)
 def test_a_signal_leaves_no_mode_on(number: signal.Signals, machine: MachineFactory) -> None:
     with running(machine("h200x8")) as terminal:
         terminal.signal(number)

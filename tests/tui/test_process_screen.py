@@ -17,6 +17,7 @@ from gputop.tui.glyphs import ASCII
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.panes.lines import Lines
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
+from tests.conftest import rest_long
 
 GPUS = (gpu_of(0), gpu_of(1), gpu_of(2))
 START = NOON - 60
@@ -212,15 +213,13 @@ async def test_a_zombie_that_was_never_looked_at() -> None:
         assert "unknown: it ended before it was read" in screen.text
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("values", "words"),
-    [
-        ({"variables": None, "missing": "unreadable"}, "not permitted: only root and its owner"),
-        ({"variables": None, "missing": "overwritten"}, "has overwritten the variables"),
-        ({"files": None, "devices": None}, "root and its owner may read its open files"),
-        ({"devices": ()}, "none of a GPU; 61 open files"),
-        ({"children_count": 99}, "and 98 more"),
-    ],
+    ({"variables": None, "missing": "unreadable"}, "not permitted: only root and its owner"),
+    ({"variables": None, "missing": "overwritten"}, "has overwritten the variables"),
+    ({"files": None, "devices": None}, "root and its owner may read its open files"),
+    ({"devices": ()}, "none of a GPU; 61 open files"),
+    ({"children_count": 99}, "and 98 more"),
 )
 async def test_what_is_not_known_is_said(values: dict[str, Any], words: str) -> None:
     process = process_of(401)
@@ -271,7 +270,7 @@ async def test_a_mig_device() -> None:
         assert "compute; GPU instance 1, compute instance 0 (2g.20gb)" in screen.text
 
 
-@pytest.mark.parametrize("width", [200, 80, 40, 10])
+@rest_long("width", 200, 80, 40, 10)
 async def test_hostile_values(width: int) -> None:
     """Markup is text; wide letters and lines without a space do not leave the screen."""
     hostile = "[/][red]" + "訓練" * 150

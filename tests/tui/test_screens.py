@@ -25,6 +25,7 @@ from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
 from gputop.tui.themes import ROLES
 from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, process_of, shown, silent_gpu
+from tests.conftest import rest_long
 from tests.tui.test_mapping_screen import mig_gpu
 
 HOSTILE = "[/] [bold]x[/bold] [@click=app.quit]y[/] $primary \\"
@@ -208,15 +209,13 @@ async def test_help_scrolls(size: tuple[int, int]) -> None:
         assert [metric.label for metric in GPU.values()][-1] in screen.text
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("words", "holds"),
-    [
-        ("pause", lambda screen: "PAUSED" in screen.text),
-        ("invert", lambda screen: screen.table.descending),
-        ("theme: light", lambda screen: screen.app.theme == "light"),
-        ("sort", lambda screen: "Sort by" in screen.text),
-        ("unset", lambda screen: screen.mapping_state.mapping.value is None),
-    ],
+    ("pause", lambda screen: "PAUSED" in screen.text),
+    ("invert", lambda screen: screen.table.descending),
+    ("theme: light", lambda screen: screen.app.theme == "light"),
+    ("sort", lambda screen: "Sort by" in screen.text),
+    ("unset", lambda screen: screen.mapping_state.mapping.value is None),
 )
 async def test_the_palette_runs_an_action(words: str, holds: Callable[[Screenful], bool]) -> None:
     async with shown(frame_of()) as screen:
@@ -240,7 +239,7 @@ async def test_the_palette_knows_every_action() -> None:
                     assert any(binding.description.lower() in title for title in titles)
 
 
-@pytest.mark.parametrize("words", ["kill", "signal", "terminate"])
+@rest_long("words", "kill", "signal", "terminate")
 async def test_the_palette_finds_how_to_kill(words: str) -> None:
     async with shown(frame_of(process_of(100))) as screen:
         await screen.press("j", "ctrl+p")
@@ -315,7 +314,7 @@ def _looks(lines: list[list[Segment]]) -> list[list[tuple[str, object]]]:
 # --- trouble -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@rest_long("kind", *KINDS)
 async def test_a_problem_is_told_with_what_to_do(kind: str) -> None:
     card = PciCard(bus_id="0000:17:00.0", device_id="2335")
     async with shown() as screen:
@@ -427,7 +426,7 @@ VIEWS = {
 """What can be on the screen, and the keys that lead there."""
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@rest_long("view", *VIEWS)
 async def test_no_size_is_refused(view: str) -> None:
     async with shown(crowd(), size=(40, 10)) as screen:
         await screen.press(*VIEWS[view])

@@ -66,9 +66,15 @@ async def test_it_names_what_it_is_for() -> None:
         assert len(orders(screen)) == 1
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("keys", "number"),
-    [("", 15), ("9", 9), ("2", 2), ("15", 15), ("9 15", 15), ("dd9", 9), ("99", 9)],
+    ("", 15),
+    ("9", 9),
+    ("2", 2),
+    ("15", 15),
+    ("9 15", 15),
+    ("dd9", 9),
+    ("99", 9),
 )
 async def test_a_single_process_of_ones_own_takes_two_keys_or_three(keys: str, number: int) -> None:
     async with shown(frame_of(process_of(100))) as screen:
@@ -249,7 +255,7 @@ async def test_the_demo_has_none() -> None:
         assert "the demo has no processes to signal" in screen.text
 
 
-@pytest.mark.parametrize("caution", ["foreign", "first", "ancestor", "container", "unreadable"])
+@rest_long("caution", "foreign", "first", "ancestor", "container", "unreadable")
 async def test_the_word(caution: str) -> None:
     async with shown(frame_of(process_of(100)), size=(80, 24)) as screen:
         await screen.press("j", "f9")

@@ -91,7 +91,7 @@ def confirm(terminal: Terminal) -> None:
     terminal.send(b"\r")
 
 
-@pytest.mark.parametrize("size", SIZES)
+@rest_long("size", *SIZES)
 def test_term_ends_it_and_its_memory_comes_back(size: tuple[int, int], here: Machine) -> None:
     pid = here.spawn("train", ["python", "train.py"], gpu=1, used=3 * GIB)
     other = here.spawn("other", ["python", "other.py"], gpu=1, used=5 * GIB)
@@ -263,7 +263,7 @@ def test_the_agent_ends_while_one_waits(
         assert count() == 1
 
 
-@pytest.mark.parametrize(("argument", "variable"), [("--readonly", None), ("-i1", "1")])
+@rest_long(("argument", "variable"), ("--readonly", None), ("-i1", "1"))
 def test_readonly(argument: str, variable: str | None, here: Machine, log: Path) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     env = {"GPUTOP_READONLY": variable}

@@ -18,6 +18,7 @@ from gputop.tui.terminal.capabilities import (
     nearest_theme,
     unfit_reason,
 )
+from tests.conftest import rest_long
 from tests.terminal import Terminal
 
 GALLERY = [sys.executable, "-m", "tests.tui.apps.gallery", "ansi-dark"]
@@ -117,7 +118,7 @@ def assert_restored(terminal: Terminal) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@rest_long("signum", signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 def test_a_signal_puts_the_terminal_back(signum: signal.Signals) -> None:
     with started(GALLERY) as terminal:
         assert terminal.modes != terminal.initial_modes
@@ -136,7 +137,7 @@ def test_mouse_movements_are_not_asked_for() -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("theme", ["ansi-dark", "textual-dark"])
+@rest_long("theme", "ansi-dark", "textual-dark")
 def test_no_color_sends_no_colour(theme: str) -> None:
     with started([*GALLERY[:-1], theme], NO_COLOR="1") as terminal:
         terminal.send(b"t")
