@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from gputop.agent.gpu.memory_watch import MemoryWatch
@@ -160,7 +161,7 @@ def test_ignored_and_then_killed(code: str, words: str, here: Machine, start: St
         agent.line()
         first = verdict(agent, target(program.pid), grace=0.2)
         assert (first["outcome"], first["words"]) == ("ignored", words)
-        assert first["seconds"] == pytest.approx(0.2, abs=0.15)
+        assert first["seconds"] >= 0.2
         second = verdict(agent, target(program.pid), number=9)
         assert second["outcome"] == "exited"
     assert program.wait() == -9
@@ -174,6 +175,8 @@ def test_a_stopped_process(here: Machine, start: Start) -> None:
         stop = verdict(agent, target(program.pid), number=signal.SIGSTOP)
         assert stop["outcome"] == "alive"
         assert stop["words"] == "SIGSTOP was sent, which does not end a process"
+        # Of two signals that wait for it the kernel takes SIGTERM first, which has a lower number.
+        until(lambda: psutil.Process(program.pid).status() == psutil.STATUS_STOPPED)
         told = verdict(agent, target(program.pid), grace=0.2)
         assert told["outcome"] == "ignored"
         assert f"it is stopped, and takes SIGTERM only when it goes on (kill -CONT {program.pid})" \
