@@ -24,6 +24,7 @@ from tests.conftest import MachineFactory, rest_long
 from tests.container import Container, Inner
 from tests.driver import Machine
 from tests.terminal import Terminal
+from tests.tui.live import ESCAPE
 
 pytestmark = pytest.mark.system
 
@@ -378,7 +379,7 @@ def test_the_screen_calls_no_gpu_free(inside: Container, machine: MachineFactory
         assert re.search(rb"[0-9] free", terminal.raw) is None
         [row] = [line for line in terminal.text.splitlines() if line.startswith("   1 ")]
         assert "free" not in row
-        terminal.send(b"\x1b")
+        terminal.send(ESCAPE)
         terminal.wait_for("? help")
         terminal.send(b"q")
         assert terminal.exit_code() == 0
