@@ -15,7 +15,7 @@ from tests.cluster.series import gputop, serving, up
 from tests.conftest import MachineFactory
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
-from tests.tui.live import GPUTOP, restored
+from tests.tui.live import ESCAPE, GPUTOP, restored
 
 pytestmark = pytest.mark.system
 __all__ = ["sshd"]
@@ -57,7 +57,7 @@ def test_a_server_that_says_nothing_holds_up_no_key() -> None:
             terminal.wait_for("A part of a host's name")
             terminal.send(b"qs/a")
             terminal.wait_for("Enter keep")
-            terminal.send(b"\x1b")
+            terminal.send(ESCAPE)
             terminal.wait_for("Enter open")
             terminal.send(b"q")
             assert terminal.exit_code(3) == 0

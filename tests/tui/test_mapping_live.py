@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from tests.conftest import MachineFactory, needs_everybody, rest_long
-from tests.tui.live import restored, running, strange
+from tests.tui.live import ESCAPE, restored, running, strange
 
 pytestmark = pytest.mark.system
 
@@ -71,7 +71,7 @@ def test_hostile_processes_on_the_whole_screen(machine: MachineFactory) -> None:
         terminal.send(b"Mm\x1b[200~0,\x1b]0;x\x07\xc2\x9b2J\xe2\x80\xae\x1b[201~1\r")
         terminal.wait_for("Physical to logical")
         terminal.wait_for("export CUDA_VISIBLE_DEVICES=")
-        terminal.send(b"\x1b")
+        terminal.send(ESCAPE)
         terminal.wait_for("? help")
         terminal.send(b"q")
         assert terminal.exit_code() == 0
