@@ -10,13 +10,10 @@ from __future__ import annotations
 import asyncio
 import unicodedata
 from collections.abc import Callable
-from typing import Any
 
 import textual.pilot
 from textual import events
 from textual._context import active_app
-from textual.css.model import RuleSet
-from textual.css.stylesheet import Stylesheet
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.widget import Widget
 
@@ -49,22 +46,6 @@ async def settled(*_: float) -> None:
 
 
 textual.pilot.wait_for_idle = settled  # type: ignore[assignment, attr-defined]
-
-
-_rules: dict[tuple[object, ...], list[RuleSet]] = {}
-_parse_rules = Stylesheet._parse_rules
-
-
-def _remembered_rules(stylesheet: Stylesheet, *arguments: Any, **named: Any) -> list[RuleSet]:
-    """Parse CSS once for all apps of a process that have the same variables."""
-    variables = tuple(stylesheet._variables.items())
-    key = (variables, arguments, tuple(named.items()))
-    if key not in _rules:
-        _rules[key] = _parse_rules(stylesheet, *arguments, **named)
-    return _rules[key]
-
-
-Stylesheet._parse_rules = _remembered_rules  # type: ignore[method-assign, assignment]
 
 
 class Alarm:

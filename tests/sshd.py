@@ -162,6 +162,12 @@ class Sshd:
                     found[int(process.name)] = words
         return found
 
+    def agent(self, host: HostName, word: str = "agent") -> int:
+        """Return the agent on a machine, which has this word in its command line, as have the
+        processes that it makes of itself."""
+        pids = [pid for pid, words in self.processes(host).items() if word in words]
+        return next(pid for pid in pids if _parent(pid) not in pids)
+
     def sessions(self) -> list[int]:
         """Return the processes of sshd that have somebody logged in, the newest last."""
         children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
@@ -177,3 +183,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     ):
         patch.setenv("GPUTOP_SSH_CONFIG", str(server.config))
         yield server
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

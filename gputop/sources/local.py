@@ -12,7 +12,7 @@ from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import INTERVAL, SILENCE, AgentProcess, take_early
 from gputop.sources.agent_source import AgentConnection, AgentSource
 
-_TIDIES_UP = 0.1
+_TIDIES_UP = 0.5
 """Seconds for the agent to end."""
 _NOTES = 1.2
 """Seconds for it to end after signals: it notes them in the audit log, if its disk works."""

@@ -78,7 +78,7 @@ def test_nothing_is_left_there(sshd: Sshd, kept: MachineFactory) -> None:
         assert len(frame.gpus) == 8
         assert {process.pid for process in frame.processes} == set(machine.pids.values())
         assert opened.link[:3] == ("connected", "carried", "")
-        agent = min(pid for pid, words in sshd.processes(host).items() if "-I" in words)
+        agent = sshd.agent(host, "-I")
         assert written_by(agent) == []
         target = frame.processes[0]
         assert target.start_time is not None

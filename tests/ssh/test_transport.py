@@ -53,7 +53,7 @@ def test_an_installed_agent(sshd: Sshd, node: HostName) -> None:
         assert link.age < 5
         until(lambda: first_frame(opened) and opened.link.round_trip)
         assert 0 < (opened.link.round_trip or 0) < 5
-        agent = min(pid for pid, words in sshd.processes(node).items() if "agent" in words)
+        agent = sshd.agent(node)
     until(lambda: not sshd.processes(node), within=2)
     assert gone(agent)
 
@@ -84,7 +84,7 @@ def test_gputop_is_killed(sshd: Sshd, node: HostName) -> None:
 def test_an_agent_that_dies_and_one_that_is_cut_off(sshd: Sshd, node: HostName) -> None:
     with source(node) as opened:
         first_frame(opened)
-        agent = min(pid for pid, words in sshd.processes(node).items() if "agent" in words)
+        agent = sshd.agent(node)
         os.kill(agent, signal.SIGKILL)
         error = ending(opened)
         assert str(error) == "the connection was cut, or the agent killed"

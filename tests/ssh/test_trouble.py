@@ -181,7 +181,7 @@ def test_silence_of_ten_seconds(sshd: Sshd) -> None:
     ):
         first_frame(stopped)
         first_frame(lives)
-        agent = min(pid for pid, words in sshd.processes(well).items() if "agent" in words)
+        agent = sshd.agent(well)
         assert sshd.processes(cut_off)
         os.kill(client_of(cut_off), signal.SIGSTOP)
         host = sshd.host("silent", more=f"Port {silent.getsockname()[1]}")
