@@ -207,7 +207,7 @@ def rest_long(names: str | tuple[str, ...], *cases: Any, **options: Any) -> pyte
         if not isinstance(case, type(pytest.param())):
             case = pytest.param(*((case,) if is_single else case))
         rest.append(case._replace(marks=[*case.marks, pytest.mark.long]))
-    return pytest.mark.parametrize(names, [cases[0], *rest], **options)
+    return pytest.mark.parametrize(names, [*cases[:1], *rest], **options)
 
 
 def needed(program: str, package: str) -> str:

@@ -89,7 +89,7 @@ def here(machine: MachineFactory) -> Machine:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("option", ["--user=nobody", "--readonly"])
+@pytest.mark.parametrize("option", ["--user=daemon", "--readonly"])
 def test_an_option_before_kill_keeps_a_process_alive(here: Machine, option: str) -> None:
     done = here.run([*GPUTOP, option, "kill", "train.py", "--yes"])
     assert (done.returncode, done.stdout) == (1, "")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.tui.dialogs.key_guard import BURST
 from tests.agent.driving import python_on_gpu, start_as
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine
@@ -117,6 +118,7 @@ def test_cancel_does_nothing(here: Machine, log: Path) -> None:
             terminal.send(keys)
             if keys == b"\t":
                 terminal.wait_for("▸[ Cancel ]")
+                time.sleep(5 * BURST)  # what comes sooner is from no hand, and ignored
                 terminal.send(b"\r")
             terminal.wait_for(
                 lambda: "Cancel" not in terminal.text and "Processes" in terminal.text
