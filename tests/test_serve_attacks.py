@@ -279,7 +279,8 @@ async def test_a_viewer_without_memory_ends_alone(here: Machine) -> None:
         await other.type("?")
         await other.wait_for("below them every word of the screen")
     assert server.stderr is not None
+    where, why = server.stderr.readline(), server.stderr.readline()
     server.send_signal(signal.SIGTERM)
-    where, *errors = server.stderr.read().splitlines()
     assert "from elsewhere: " in where
-    assert all("a viewer ended with status 1: " in error for error in errors)
+    assert "a viewer ended with status " in why or "a viewer did not end" in why
+    assert server.stderr.read() == ""

@@ -26,7 +26,7 @@ LONGEST_MESSAGE = 1 << 18
 _BEGIN = b"__GANGLION__\n"
 """The line of Textual's web driver before its packets."""
 _LONGEST_PACKET, _LONGEST_ERROR = 1 << 24, 1 << 12
-_TAKES, _ENDS = 10.0, 1.0
+_TAKES, _ENDS = 10.0, 5.0
 """Seconds that a viewer has to take what is typed, and to end once its output has."""
 
 
@@ -155,8 +155,9 @@ class Viewer:
         except asyncio.TimeoutError:
             process.kill()
             await process.wait()
+            complain(f"a viewer did not end within {_ENDS:g} s: it was killed")
             return
-        if status > 0:
+        if status != 0 and self._has_ended:  # by itself, or by a signal that is not ours
             words = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
             complain(printable(f"a viewer ended with status {status}: {''.join(words)}", 300))
 
