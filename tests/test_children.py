@@ -3,6 +3,7 @@ a child that is not waited for stays a zombie for ever."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shlex
@@ -12,8 +13,11 @@ import venv
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
+from gputop.agent.process.reader import ProcessReader
+from gputop.agent.process.stat import read_stat
 from gputop.agent.program import run_program
 from tests.agent.driving import gone, until
 from tests.conftest import MachineFactory, in_child, needed, needs_root, rest_long
@@ -23,6 +27,7 @@ from tests.tui.live import agents, running
 
 pytestmark = pytest.mark.system
 
+PR_SET_CHILD_SUBREAPER = 36
 GPUTOP = [sys.executable, "-m", "gputop"]
 FIRST = """
 import json, os, subprocess, sys, time
@@ -175,8 +180,29 @@ def restart(terminal: Terminal) -> None:
     os.kill(agent, signal.SIGKILL)
     terminal.wait_for("The agent ended")
     terminal.send(b"r")
-    terminal.wait_for("train.py")
+    terminal.wait_for(lambda: "The agent ended" not in terminal.text)
     until(lambda: len(now := agents(terminal)) == 1 and now != [agent])
+
+
+def test_a_keeper_that_can_no_longer_answer_ends_its_readers() -> None:
+    """The agent ended between asking for one more and the answer."""
+
+    def run() -> None:
+        assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        reader = ProcessReader()
+        reader.start()
+        assert reader.ask(read_stat, os.getpid())
+        assert reader._control
+        assert reader._keeper
+        os.kill(reader._keeper, signal.SIGSTOP)
+        until(lambda: psutil.Process(reader._keeper).status() == psutil.STATUS_STOPPED)
+        reader._control.send(b"\1")
+        reader._control.close()
+        os.kill(reader._keeper, signal.SIGCONT)
+        reader.stop()
+        assert psutil.Process().children() == []
+
+    assert in_child(run, os.getuid()) == ""
 
 
 def zombies() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import NoReturn
 
 from gputop.model.machine.text import printable
@@ -34,16 +35,17 @@ def log_once(who: str, error: BaseException) -> str:
     return words
 
 
-def end_on_errors() -> None:
-    """End the agent on an error that no thread catches. Its reader then learns why and may start
-    another agent; a missing thread would never be noticed."""
-    threading.excepthook = lambda failure: _end(
+def end_on_errors(tidy_up: Callable[[], object]) -> None:
+    """End the agent on an error that no thread catches, after `tidy_up`. Its reader then learns why
+    and may start another agent; a missing thread would never be noticed."""
+
+    def end(who: str, error: BaseException | None) -> NoReturn:
+        if error is not None:
+            log_once(who, error)
+        tidy_up()
+        os._exit(1)
+
+    threading.excepthook = lambda failure: end(
         failure.thread.name if failure.thread else "?", failure.exc_value
     )
-    sys.excepthook = lambda _kind, error, _trace: _end("frames", error)
-
-
-def _end(who: str, error: BaseException | None) -> NoReturn:
-    if error is not None:
-        log_once(who, error)
-    os._exit(1)
+    sys.excepthook = lambda _kind, error, _trace: end("frames", error)

@@ -111,7 +111,7 @@ def serve(
     agent ends, since a cut network is silent too. For the rest see `main`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the reader to handle
-    end_on_errors()
+    end_on_errors(READER.stop)
     outlet = Outlet()
     outlet.send(_hello(reader))
     READER.start()
@@ -146,7 +146,7 @@ def serve(
 def serve_once(reader: Versions = SPOKEN) -> None:
     """Send one frame and end. It has the CPU use of processes, and the idle times that other agents
     recorded."""
-    end_on_errors()
+    end_on_errors(READER.stop)
     outlet = Outlet()
     outlet.send(_hello(reader))
     READER.start()

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gputop.reservations.folder import LockFolder
@@ -176,3 +177,20 @@ def test_reservations_are_read_whatever_process_they_name(
             assert agent.refresh()["gpus"][0]["reservation"]["pid"] == os.getpid()
         ours.release()
         theirs.release()
+
+
+def test_an_agent_ends_without_the_process_that_reads_others(
+    here: Machine, victim: subprocess.Popen[bytes]
+) -> None:
+    """Its reader starts another: nothing is read unguarded, and no row stays without its facts."""
+    put_on_gpu(here, victim.pid)
+    with Agent(here) as agent:
+        agent.line()
+        [keeper] = psutil.Process(agent.process.pid).children()
+        for process in (keeper, *keeper.children()):
+            process.kill()
+        with pytest.raises((EOFError, BrokenPipeError)):
+            until(lambda: agent.refresh() is None)
+        assert agent.process.wait(60) == 1
+        assert agent.process.stderr
+        assert b"the process that reads the others was killed" in agent.process.stderr.read()

@@ -95,6 +95,7 @@ class ProcessReader:
     def __init__(self) -> None:
         self._control: socket.socket | None = None
         self._keeper: int | None = None
+        self._has_stopped = False
         self._marks = memoryview(b"")
         self._changed = threading.Condition()
         self._idle: list[_ReaderChild] = []
@@ -105,15 +106,14 @@ class ProcessReader:
         self._answered: set[int] = set()
 
     def start(self) -> None:
-        """Fork the keeper, while there is one thread. Without room for it nothing is guarded."""
+        """Fork the keeper, while there is one thread. RuntimeError without room for it, as when a
+        thread cannot be started: nothing is read unguarded."""
         control, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         marks = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
         try:
             child = os.fork()
         except OSError:
-            control.close()
-            keepers.close()
-            return
+            raise RuntimeError("can't start new thread") from None
         if child == 0:
             control.close()
             _keep(keepers, marks)
@@ -125,6 +125,7 @@ class ProcessReader:
         """End the keeper and the workers, before the agent ends: a process 1 may not reap them."""
         if self._control is None or self._keeper is None:
             return
+        self._has_stopped = True
         self._control.close()
         end = time.monotonic() + _END_TIMEOUT
         with suppress(ChildProcessError):
@@ -239,7 +240,16 @@ class ProcessReader:
             worker = _new_child(self._control, number, self._marks)
             if worker is None:
                 self._free.append(number)
+                self._check_keeper()
             return worker
+
+    def _check_keeper(self) -> None:
+        """Raise RuntimeError if the keeper was killed: without it no process can be read, and the
+        agent ends, to be started again."""
+        if self._keeper is None or self._has_stopped:
+            return
+        if _state(self._keeper) in ("Z", "X"):
+            raise RuntimeError("the process that reads the others was killed")
 
     def _give(self, worker: _ReaderChild) -> None:
         with self._changed:
@@ -366,6 +376,8 @@ def _state(pid: int) -> str:
 
 def _keep(control: socket.socket, marks: memoryview) -> NoReturn:
     """Make a worker for each message, which is its number; end with the agent."""
+    workers: dict[int, int] = {}
+    dying: set[int] = set()
     with suppress(BaseException):
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
@@ -373,8 +385,6 @@ def _keep(control: socket.socket, marks: memoryview) -> NoReturn:
         for stream in range(3):  # else the agent's reader waits for us when it ends
             os.dup2(null, stream)
         gc.freeze()
-        workers: dict[int, int] = {}
-        dying: set[int] = set()
         while message := control.recv(1):
             if (before := workers.pop(message[0], None)) is not None:
                 os.kill(before, signal.SIGKILL)  # it is not reaped yet
@@ -386,10 +396,10 @@ def _keep(control: socket.socket, marks: memoryview) -> NoReturn:
             ours, workers[message[0]] = _fork(control, marks, message[0])
             socket.send_fds(control, [str(workers[message[0]]).encode()], [ours.fileno()])
             ours.close()
-        for pid in workers.values():
-            os.kill(pid, signal.SIGKILL)
-        for pid in (*workers.values(), *dying):
-            os.waitpid(pid, 0)
+    for pid in workers.values():  # also where the agent closed its end before we answered
+        os.kill(pid, signal.SIGKILL)
+    for pid in (*workers.values(), *dying):
+        os.waitpid(pid, 0)
     os._exit(0)
 
 
